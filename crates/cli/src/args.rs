@@ -1,0 +1,195 @@
+//! The command line, as pinned in the user guide.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nexus_model::Guarantee;
+use nexus_model::units;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Runs commands that AI agents wrote, isolated, and shows what they changed.
+#[derive(Debug, Parser)]
+#[command(name = "nexus", version, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one command in a sandbox
+    Run(Box<RunArgs>),
+    /// Say what works on this machine, which guarantees can be given, and how to get the rest
+    Doctor(DoctorArgs),
+    /// Look at changes that wait for a decision
+    Changes(ChangesArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `nexus run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
+changes could not be committed; 126 not executable; 127 not found; 128+N killed by signal N.
+
+Examples:
+  nexus run -- make test
+  nexus run --ro ~/.cargo --env PATH=$HOME/.cargo/bin:$PATH -- cargo build --offline
+  nexus run --memory 2G --timeout 10m --changes discard --shell 'pytest -q | tail -3'")]
+pub struct RunArgs {
+    /// Folder to work on; it appears inside at its own path [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// Working directory, inside the workspace
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Show another host path, read-only; may repeat
+    #[arg(long, value_name = "SRC[:DST]")]
+    pub ro: Vec<OsString>,
+    /// Show another host path and let the command write it directly; may repeat
+    #[arg(long, value_name = "SRC[:DST]")]
+    pub rw: Vec<OsString>,
+    /// Set an environment variable, or pass on the caller's; may repeat
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+    /// Memory limit, for example 512M
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub memory: Option<u64>,
+    /// Processors, for example 1.5
+    #[arg(long, value_name = "N", value_parser = units::parse_cpus)]
+    pub cpus: Option<u32>,
+    /// Most processes and threads [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub pids: Option<u32>,
+    /// Most bytes that may be added to the workspace, for example 1G
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub disk: Option<u64>,
+    /// Time limit, for example 30s or 10m
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub timeout: Option<u64>,
+    /// Time between SIGTERM and SIGKILL at the time limit [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub grace: Option<u64>,
+    /// Keep only so many bytes of output: the first half and the last half
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_size)]
+    pub max_output: Option<u64>,
+    /// Write all output to this file
+    #[arg(long, value_name = "FILE")]
+    pub full_output: Option<PathBuf>,
+    /// Pass standard input on
+    #[arg(long)]
+    pub stdin: bool,
+    /// How strong the wall is
+    #[arg(long, value_name = "PROFILE", default_value = "untrusted")]
+    pub sandbox: Sandbox,
+    /// Refuse to run unless this guarantee can be given; may repeat
+    #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
+    pub require: Vec<Guarantee>,
+    /// Network of the command
+    #[arg(long, value_name = "MODE", default_value = "none")]
+    pub net: Net,
+    /// What to do with changes to the workspace
+    #[arg(long, value_name = "HOW")]
+    pub changes: Option<Changes>,
+    /// Write straight into the workspace, without a layer that can be undone
+    #[arg(long, conflicts_with_all = ["changes", "disk"])]
+    pub direct: bool,
+    /// Print one JSON document about the run instead of the command's output
+    #[arg(long)]
+    pub json: bool,
+    /// Print a summary of the run
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Run this string with `/bin/sh -c`
+    #[arg(long, value_name = "STRING", conflicts_with = "command")]
+    pub shell: Option<OsString>,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD", required_unless_present = "shell")]
+    pub command: Vec<OsString>,
+}
+
+fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::UnknownGuarantee> {
+    text.parse()
+}
+
+/// `--sandbox`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sandbox {
+    /// Namespaces, Landlock, seccomp; nothing of the host but the workspace and a read-only system
+    Untrusted,
+    /// A container (not in this version)
+    Trusted,
+    /// No isolation (not in this version)
+    Host,
+}
+
+/// `--net`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Net {
+    /// The sandbox's own loopback
+    None,
+    /// Named destinations (not in this version)
+    Allowlist,
+    /// Any public destination (not in this version)
+    Unrestricted,
+}
+
+/// `--changes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Changes {
+    /// Into the workspace, when the command has ended
+    Commit,
+    /// Nowhere
+    Discard,
+    /// Parked until somebody accepts (not in this version)
+    Review,
+    /// Asked at the end (not in this version)
+    Ask,
+}
+
+/// `nexus doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nexus changes`.
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ChangesAction,
+}
+
+/// The commands of `nexus changes`.
+#[derive(Debug, Subcommand)]
+pub enum ChangesAction {
+    /// List runs with parked changes
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the parked changes of a run
+    Show {
+        /// Which run [default: the latest of this workspace]
+        #[arg(long, value_name = "ID")]
+        run: Option<nexus_model::RunId>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Throw the parked changes of a run away
+    Reject {
+        /// Which run [default: the latest of this workspace]
+        #[arg(long, value_name = "ID")]
+        run: Option<nexus_model::RunId>,
+    },
+}

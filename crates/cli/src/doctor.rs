@@ -1,0 +1,84 @@
+//! `nexus doctor`: what works here, which guarantees can be given, and the exact command for the rest.
+
+use crate::args::DoctorArgs;
+use crate::run;
+use nexus_driver::{Driver, ProbeReport};
+use serde_json::json;
+use std::process::Command;
+
+/// Runs it and returns the exit code: 0 when commands can be run here.
+pub fn command(args: &DoctorArgs) -> u8 {
+    let report = run::driver().probe();
+    let trial = trial();
+    let works = report.missing.is_empty() && trial.is_ok();
+    let text = if args.json { machine(&report, &trial, works) } else { people(&report, &trial) };
+    let printed = run::write_unless_closed(&mut std::io::stdout(), text.as_bytes());
+    if works && printed.is_ok() { 0 } else { nexus_model::exit::REFUSED }
+}
+
+/// Starts a sandbox for real, in a folder of its own: what a probe says counts less than one that stood.
+fn trial() -> Result<serde_json::Value, String> {
+    let scratch = std::env::temp_dir().join(format!("nexus-doctor-{}", nexus_model::RunId::new()));
+    std::fs::create_dir(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
+    let result = trial_in(&scratch);
+    let removed = std::fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()));
+    result.and_then(|value| removed.map(|()| value))
+}
+
+fn trial_in(scratch: &std::path::Path) -> Result<serde_json::Value, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new(program)
+        .args(["run", "--json", "--changes", "discard", "--workspace"])
+        .arg(scratch)
+        .args(["--", "/bin/true"])
+        .output()
+        .map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let document: serde_json::Value = serde_json::from_str(&text).map_err(|_| {
+        String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("nothing was said").to_owned()
+    })?;
+    match (output.status.success(), document.pointer("/error/message").and_then(|message| message.as_str())) {
+        (true, _) => Ok(document.pointer("/sandbox/proof").cloned().unwrap_or_default()),
+        (false, Some(message)) => Err(message.to_owned()),
+        (false, None) => Err(format!("exit {:?}", output.status.code())),
+    }
+}
+
+fn machine(report: &ProbeReport, trial: &Result<serde_json::Value, String>, works: bool) -> String {
+    let trial = match trial {
+        Ok(proof) => json!({"passed": true, "proof": proof}),
+        Err(reason) => json!({"passed": false, "reason": reason}),
+    };
+    let document = json!({
+        "schema": "nexus.doctor/1",
+        "works": works,
+        "landlock_abi": nexus_driver::landlock_abi(),
+        "drivers": [report],
+        "trial": trial,
+    });
+    format!("{document}\n")
+}
+
+fn people(report: &ProbeReport, trial: &Result<serde_json::Value, String>) -> String {
+    let mut lines = vec![format!("driver {} (Landlock version {})", report.driver, nexus_driver::landlock_abi())];
+    for missing in &report.missing {
+        lines.push(format!("  MISSING  {}: {}", missing.what, missing.reason));
+        lines.push(format!("           to get it: {}", missing.fix));
+    }
+    match trial {
+        Ok(proof) => {
+            let checks = proof.as_array().map_or(0, Vec::len);
+            lines.push(format!("  ok       a trial sandbox stood, {checks} checks of its walls held"));
+        }
+        Err(reason) => lines.push(format!("  FAILED   a trial sandbox: {reason}")),
+    }
+    lines.push("guarantees".to_owned());
+    for finding in &report.findings {
+        let mark = if finding.given { "yes" } else { "no " };
+        lines.push(format!("  {mark}  {:<24} {}", finding.guarantee.name(), finding.reason));
+        if let Some(fix) = &finding.fix {
+            lines.push(format!("       to get it: {fix}"));
+        }
+    }
+    lines.iter().map(|line| crate::failure::one_line(line) + "\n").collect()
+}

@@ -1,0 +1,53 @@
+//! The one form of an error that a person sees: what happened, and what to do. One line.
+
+use serde::Serialize;
+use std::fmt;
+
+/// A failure with its exit code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The exit code of `nexus`.
+    #[serde(skip)]
+    pub exit: u8,
+    /// A stable word for programs.
+    pub code: &'static str,
+    /// What happened.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Failure {
+    /// Wrong use of the command line.
+    pub fn usage(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: nexus_model::exit::USAGE, code, message: message.into(), hint: hint.into() }
+    }
+
+    /// Nexus refused, or failed before the command started.
+    pub fn refused(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: nexus_model::exit::REFUSED, code, message: message.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nexus: {}", one_line(&self.message))?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, ". {}", one_line(&self.hint)) }
+    }
+}
+
+/// Paths may hold newlines and escape sequences; a terminal must see neither (vector N04).
+pub fn one_line(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_without_control_characters() {
+        let failure = Failure::usage("x", "no such folder: a\nb\u{1b}[2J", "make it");
+        assert_eq!(failure.to_string(), "nexus: no such folder: a\\nb\\u{1b}[2J. make it");
+    }
+}

@@ -1,0 +1,45 @@
+//! The `nexus` command: the composition root. Only this crate talks to people.
+//!
+//! ```text
+//!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
+//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
+//!       ─▶ changes: layers that wait for somebody
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod binds;
+mod changes;
+mod doctor;
+mod environment;
+mod failure;
+mod places;
+mod run;
+mod workspace;
+
+use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let parsed = match args::Cli::try_parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return usage(&error),
+    };
+    let code = match parsed.command {
+        args::Command::Run(run) => run::command(*run),
+        args::Command::Doctor(doctor) => doctor::command(&doctor),
+        args::Command::Changes(changes) => changes::command(&changes),
+        args::Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut args::Cli::command(), "nexus", &mut std::io::stdout());
+            0
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// Help and version are no errors; everything else is wrong use.
+fn usage(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if error.use_stderr() || printed.is_err() { ExitCode::from(nexus_model::exit::USAGE) } else { ExitCode::SUCCESS }
+}

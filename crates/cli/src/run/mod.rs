@@ -1,0 +1,239 @@
+//! `nexus run`: one command, isolated, with its changes kept apart until it has ended.
+//!
+//! ```text
+//!  order (flags → plan) ─▶ recover what crashed ─▶ record ─▶ layer ─▶ start ─▶ pump ─▶ settle changes ─▶ report
+//!                                                     └──── any error from here on: undo, then say why ────┘
+//! ```
+
+mod disk;
+mod order;
+mod output;
+mod pump;
+mod record;
+pub mod recover;
+mod report;
+mod settle;
+mod sink;
+
+pub use pump::write_unless_closed;
+pub use report::print_failure;
+pub use settle::{chain, read_note};
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session};
+use nexus_facility::{Layer, LayerMode};
+use nexus_model::plan::Writes;
+use order::Order;
+use pump::{Bounds, Outcome, Pipes};
+use record::{Content, Record};
+use rustix::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Runs it and returns the exit code.
+pub fn command(args: RunArgs) -> u8 {
+    let json = args.json;
+    match execute(&args) {
+        Ok(report) => report.print(&args),
+        Err(failure) => report::print_failure(&failure, json),
+    }
+}
+
+/// The driver for this process's user; root acts for whoever called sudo.
+pub fn driver() -> Namespace {
+    let tenant = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).unwrap_or(0);
+    #[allow(unused_mut, reason = "changed only with the feature inject")]
+    let mut driver = Namespace::new(nexus_driver::DEFAULT_UID_BASE, tenant);
+    #[cfg(feature = "inject")]
+    if let Some(name) = std::env::var_os("NEXUS_INJECT")
+        && let Some(step) = name.to_str().and_then(nexus_driver::Step::by_name)
+    {
+        driver.faults = nexus_driver::Faults::failing(step);
+    }
+    driver
+}
+
+fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
+    let clock = Instant::now();
+    // Before anything is made: a signal must find somebody who clears up.
+    let signals = catch_signals().map_err(|error| internal("signals", &error))?;
+    let order = Order::read(args)?;
+    let driver = driver();
+    recover::all(&order.places, &driver)?;
+    let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
+    let content = Content {
+        handle: handle.clone(),
+        workspace: order.plan.workspace.source.clone(),
+        layered: !matches!(order.plan.workspace.writes, Writes::Direct { .. }),
+    };
+    let record = Record::create(&order.places.runs, &content).map_err(|error| {
+        let message = format!("the run cannot be recorded in {}: {error}", order.places.runs.display());
+        Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
+    })?;
+    let mut run = Run { order: &order, driver: &driver, handle, layer: None };
+    let done = run.go(args, &signals, clock);
+    let left = match done {
+        Ok(_) => Ok(()),
+        Err(_) => run.undo(),
+    };
+    // Without its record nobody would look for what could not be cleared.
+    let left = left.and_then(|()| record.remove().map_err(|error| internal("the run's record", &error)));
+    match (done, left) {
+        (Ok(report), Ok(())) => Ok(report),
+        (Ok(report), Err(failure)) => Ok(report.with_note(failure.to_string())),
+        (Err(failure), Ok(())) => Err(failure),
+        (Err(mut failure), Err(second)) => {
+            failure.message = format!("{}; and then: {}", failure.message, second.message);
+            Err(failure)
+        }
+    }
+}
+
+struct Run<'a> {
+    order: &'a Order,
+    driver: &'a Namespace,
+    handle: Handle,
+    layer: Option<Layer>,
+}
+
+impl Run<'_> {
+    fn go(&mut self, args: &RunArgs, signals: &UnixStream, clock: Instant) -> Result<report::Report, Failure> {
+        let order = self.order;
+        if !matches!(order.plan.workspace.writes, Writes::Direct { .. }) {
+            self.layer = Some(make_layer(order)?);
+        }
+        let full = match &args.full_output {
+            None => None,
+            Some(path) => Some(File::create(path).map_err(|error| {
+                let message = format!("--full-output {}: {error}", path.display());
+                Failure::refused("full_output", message, "name a file that you can write")
+            })?),
+        };
+        let prepared = clock.elapsed();
+        let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
+        let mut sink = sink::Sink::new(args.json, order.max_output, full);
+        let outcome = match pumped(args, order, &sandbox, &mut sink, signals) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // What was started must not outlive us, whatever else goes wrong here.
+                let ended = sandbox.keeper.kill().and_then(|()| sandbox.keeper.wait());
+                ended.map_err(|error| internal("ending the sandbox", &error))?;
+                return Err(pump_failure(&error));
+            }
+        };
+        sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
+        sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
+        let kept = sink.finish().map_err(|error| pump_failure(&error))?;
+        self.conclude(args, sandbox, outcome, kept, prepared, clock)
+    }
+
+    fn conclude(
+        &mut self,
+        args: &RunArgs,
+        sandbox: Sandbox,
+        mut outcome: Outcome,
+        kept: (Option<[Vec<u8>; 2]>, u64),
+        prepared: Duration,
+        clock: Instant,
+    ) -> Result<report::Report, Failure> {
+        if let Some(reason) = &outcome.not_started {
+            if reason.exit_code().is_none() {
+                return Err(order::not_started_failure(reason));
+            }
+            outcome.reason = nexus_model::ExitReason::Exit;
+        }
+        let in_memory = outcome.layer.take().or(sandbox.upper);
+        if let (Some(disk), Some(upper)) = (self.order.plan.limits.disk_bytes, &in_memory)
+            && settle::is_full(upper, disk)
+            && outcome.ended.is_some_and(|ended| ended.status != nexus_model::ExitStatus::Code(0))
+        {
+            outcome.reason = nexus_model::ExitReason::DiskQuota;
+        }
+        let settled = settle::settle(self.layer.take(), in_memory, self.order, args, outcome.reason)?;
+        Ok(report::Report::new(self.order, &self.handle, outcome, kept, settled, prepared, clock))
+    }
+
+    /// After an error: nothing may stay behind.
+    fn undo(&mut self) -> Result<(), Failure> {
+        self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
+        match self.layer.take() {
+            None => Ok(()),
+            Some(layer) => layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))),
+        }
+    }
+}
+
+fn make_layer(order: &Order) -> Result<Layer, Failure> {
+    let mode = if rustix::process::geteuid().is_root() { LayerMode::Root } else { LayerMode::User };
+    let run = order.plan.run_id.to_string();
+    settle::create(&order.places.layers, &run, mode, order.plan.workspace.source.as_path()).map_err(|error| {
+        let message = format!("no layer for the workspace could be made: {error}");
+        let hint = "make room in the state directory, set NEXUS_STATE_DIR to a folder on another disk, or use --direct";
+        Failure::refused("layer", message, hint)
+    })
+}
+
+fn pumped(
+    args: &RunArgs,
+    order: &Order,
+    sandbox: &Sandbox,
+    sink: &mut sink::Sink,
+    signals: &UnixStream,
+) -> io::Result<Outcome> {
+    let (out, out_there) = pump::pipe()?;
+    let (err, err_there) = pump::pipe()?;
+    let (stdin, stdin_there) = stdin_source(args.stdin)?;
+    let stdio = [stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()];
+    let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
+    // The command's ends are its own: held here, the pipes would never end.
+    drop((stdin_there, out_there, err_there));
+    let bounds = Bounds {
+        timeout: order.timeout,
+        grace: order.grace,
+        watch_memory: order.plan.limits.memory_bytes.is_some(),
+        over_disk: order.measured_layer().map(|(folder, limit)| -> Box<dyn FnMut() -> io::Result<bool>> {
+            Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
+        }),
+    };
+    pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds)
+}
+
+/// Where stdin comes from: `/dev/null`, or a pipe that we fill.
+fn stdin_source(pass: bool) -> io::Result<(Option<(OwnedFd, OwnedFd)>, OwnedFd)> {
+    if !pass {
+        return Ok((None, File::open("/dev/null")?.into()));
+    }
+    let (there, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
+    let from = rustix::io::dup(rustix::stdio::stdin())?;
+    rustix::io::fcntl_setfd(&from, rustix::io::FdFlags::CLOEXEC)?;
+    Ok((Some((from, ours)), there))
+}
+
+/// Signals that end `nexus` by default arrive as bytes on a socket.
+fn catch_signals() -> io::Result<UnixStream> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let to = write.try_clone()?;
+        register(signal, to)?;
+    }
+    Ok(read)
+}
+
+fn register(signal: i32, to: UnixStream) -> io::Result<()> {
+    signal_hook::low_level::pipe::register(signal, to).map(drop)
+}
+
+fn internal(what: &str, error: &io::Error) -> Failure {
+    Failure::refused("internal", format!("{what}: {error}"), "this should not happen; run nexus doctor")
+}
+
+fn pump_failure(error: &io::Error) -> Failure {
+    let message = format!("the command was ended because its output could not be passed on: {error}");
+    Failure::refused("output", message, "look at where its output goes: is the disk full?")
+}

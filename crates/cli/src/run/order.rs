@@ -1,0 +1,201 @@
+//! From flags to a plan, and from a driver's refusal to advice.
+
+use crate::args::{Changes, Net, RunArgs, Sandbox};
+use crate::failure::Failure;
+use crate::places::Places;
+use crate::{binds, environment, workspace};
+use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
+use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
+use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
+use nexus_model::spec::SandboxProfile;
+use nexus_model::{ByteText, Limits, Plan, RunId};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything about a run that the flags say.
+pub struct Order {
+    /// Where state is.
+    pub places: Places,
+    /// The checked plan.
+    pub plan: Plan,
+    /// Until SIGTERM.
+    pub timeout: Option<Duration>,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Duration,
+    /// Bytes of output that are kept.
+    pub max_output: Option<u64>,
+    /// What becomes of the changes.
+    pub changes: Changes,
+    /// Protected names that a direct run cannot protect, because they do not exist yet.
+    pub unprotected: Vec<ByteText>,
+}
+
+/// Names directly in a workspace that `--direct` protects where they exist.
+const PROTECTED_WHEN_DIRECT: &[&str] = &[
+    ".git/hooks", ".git/config", "nexus.yaml", ".nexus", ".nexus.yaml", ".mcp.json", ".vscode", ".idea", ".claude", ".codex",
+    ".envrc", ".bashrc", ".bash_profile", ".profile", ".zshrc",
+];
+
+impl Order {
+    /// Reads the flags and looks at the paths that they name.
+    pub fn read(args: &RunArgs) -> Result<Self, Failure> {
+        refuse_what_is_not_here(args)?;
+        let places = Places::find()?.ensure()?;
+        let workspace = workspace::find(args.workspace.as_deref(), &places)?;
+        let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
+        let run_id = RunId::new();
+        let (total, limits) = limits(args);
+        let (protected, unprotected) = protected_names(&workspace);
+        let layer = places.layers.join(run_id.to_string());
+        let writes = match args.disk {
+            _ if args.direct => Writes::Direct { protected },
+            Some(bytes) if bytes <= total / 4 => Writes::MemoryLayer { bytes },
+            _ => Writes::Layer { root: layer.into() },
+        };
+        let argv = match &args.shell {
+            Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
+            None => args.command.iter().cloned().map(ByteText::from).collect(),
+        };
+        let marker = super::record::Record::place(&places.runs, run_id);
+        let draft = PlanDraft {
+            run_id,
+            profile: SandboxProfile::Untrusted,
+            binds: binds::read(&args.ro, &args.rw, &workspace, &places)?,
+            workspace: WorkspaceMount { source: workspace.clone().into(), target: workspace.into(), writes },
+            argv,
+            cwd: cwd.into(),
+            env: environment::build(&args.env, |name| std::env::var_os(name))?,
+            limits,
+            required: args.require.iter().copied().collect(),
+            marker: marker.into(),
+        };
+        Ok(Self {
+            places,
+            plan: Plan::new(draft).map_err(|error| plan_failure(&error))?,
+            timeout: args.timeout.map(Duration::from_millis),
+            grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
+            max_output: args.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
+            changes: args.changes.unwrap_or(Changes::Commit),
+            unprotected: if args.direct { unprotected } else { Vec::new() },
+        })
+    }
+
+    /// The folder to measure and its limit, when the disk limit is held by measuring.
+    pub fn measured_layer(&self) -> Option<(PathBuf, u64)> {
+        match (&self.plan.workspace.writes, self.plan.limits.disk_bytes) {
+            (Writes::Layer { root }, Some(limit)) => Some((root.as_path().join("upper"), limit)),
+            _ => None,
+        }
+    }
+}
+
+fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
+    let refuse = |message: &str, hint: &str| Err(Failure::refused("not_in_this_version", message, hint));
+    match args.sandbox {
+        Sandbox::Untrusted => {}
+        Sandbox::Trusted => return refuse("containers are not in this version", "use --sandbox untrusted"),
+        Sandbox::Host => return refuse("running without isolation is not in this version", "use --sandbox untrusted"),
+    }
+    if args.net != Net::None {
+        return refuse("a network other than none is not in this version", "leave --net out");
+    }
+    match args.changes {
+        Some(Changes::Review | Changes::Ask) => {
+            refuse("reviewing changes is not in this version", "use --changes commit or --changes discard")
+        }
+        Some(Changes::Commit | Changes::Discard) | None => Ok(()),
+    }
+}
+
+/// The machine's memory in bytes, and the limits of this run.
+fn limits(args: &RunArgs) -> (u64, Limits) {
+    let info = rustix::system::sysinfo();
+    let total = info.totalram as u64 * u64::from(info.mem_unit.max(1));
+    let mut scratch = (total / 4).clamp(16 << 20, 4 << 30);
+    if let Some(disk) = args.disk {
+        scratch = scratch.min(disk.max(1 << 20));
+    }
+    let limits = Limits {
+        memory_bytes: args.memory,
+        cpu_millis: args.cpus,
+        pids: args.pids.unwrap_or(DEFAULT_PIDS),
+        disk_bytes: args.disk,
+        scratch_bytes: scratch,
+    };
+    (total, limits)
+}
+
+fn protected_names(workspace: &Path) -> (Vec<ByteText>, Vec<ByteText>) {
+    let names = PROTECTED_WHEN_DIRECT.iter().map(|name| ByteText::from(*name));
+    names.partition(|name| std::fs::symlink_metadata(workspace.join(name.as_path())).is_ok())
+}
+
+fn plan_failure(error: &PlanError) -> Failure {
+    let hint = match error {
+        PlanError::NoCommand => "write it after --, for example: nexus run -- make test",
+        PlanError::Nul { .. } => "take it out",
+        PlanError::NotNormal { .. } => "write the whole path without . and ..",
+        PlanError::Reserved { .. } => "bind it somewhere else with SRC:DST",
+        PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
+        PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
+        PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
+        PlanError::EnvName { .. } => "write --env NAME=VALUE",
+        PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
+        PlanError::ArgumentTooLong { .. } => "",
+    };
+    Failure::refused("plan", error.to_string(), hint)
+}
+
+/// Advice for a plan that cannot run here.
+pub fn prepare_failure(error: &PrepareError) -> Failure {
+    let (code, hint) = match error {
+        PrepareError::Limit { .. } => ("limit", "nexus doctor shows how to get it; without the flag the run has no such limit"),
+        PrepareError::Guarantee { .. } => ("guarantee", "nexus doctor shows what can be given here"),
+        PrepareError::Profile { .. } => ("profile", "use --sandbox untrusted"),
+        PrepareError::Step(step) => return step_failure(step),
+    };
+    Failure::refused(code, error.to_string(), hint)
+}
+
+/// Advice for a sandbox that could not be started.
+pub fn start_failure(error: &StartError) -> Failure {
+    match error {
+        StartError::Step(step) => step_failure(step),
+        StartError::WrongDriver { .. } => Failure::refused("driver", error.to_string(), "remove the state directory's runs"),
+    }
+}
+
+/// Advice for a command that did not start.
+pub fn not_started_failure(reason: &NotStarted) -> Failure {
+    let hint = match reason {
+        NotStarted::SetUp { step, errno, .. } => step_hint(step, *errno),
+        NotStarted::Proof { .. } => "nothing was run; nexus doctor shows what this machine enforces",
+        _ => "nothing was run; nexus doctor shows what works here",
+    };
+    let code = if matches!(reason, NotStarted::Proof { .. }) { "proof" } else { "set_up" };
+    Failure::refused(code, reason.to_string(), hint)
+}
+
+fn step_failure(step: &StepError) -> Failure {
+    let message = format!("setting the sandbox up failed at {step}");
+    Failure::refused("set_up", message, step_hint(step.step.name(), step.errno))
+}
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const ENOSPC: i32 = 28;
+
+fn step_hint(step: &str, errno: i32) -> &'static str {
+    match (step, errno) {
+        ("clone", EPERM) => "user namespaces are not allowed here; nexus doctor shows the setting",
+        ("clone", ENOSPC) => "the limit of namespaces is reached: sysctl user.max_user_namespaces and user.max_net_namespaces",
+        ("write_id_map", EPERM) => "user namespaces are restricted here (AppArmor?); nexus doctor shows the setting",
+        ("mount_proc", EPERM) => "inside a container the outer /proc must not be masked (docker: --security-opt systempaths=unconfined)",
+        ("mount_workspace" | "root_overlay", _) => "this folder's file system cannot be the base of a layer: use --direct, or a workspace on ext4, xfs or btrfs",
+        ("idmapped_mounts", _) => "this folder's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs",
+        ("mount_binds", EACCES | 30 | 2) => "a bind inside the workspace or another bind needs an existing place to go to",
+        ("protect_names", 40) => "a protected name is a symbolic link, which cannot be held: leave --direct out",
+        ("make_cgroup" | "enter_cgroup", _) => "the control group cannot be used; nexus doctor shows how to hand one over",
+        _ => "nothing was run; nexus doctor shows what works here",
+    }
+}

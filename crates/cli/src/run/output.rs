@@ -1,0 +1,173 @@
+//! Bounded output: the first half of the budget as it comes, the last half at the end, a marker between.
+//!
+//! One budget for stdout and stderr together, so that a command cannot get the double by using both.
+
+use std::collections::VecDeque;
+
+/// stdout or stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Descriptor 1.
+    Out,
+    /// Descriptor 2.
+    Err,
+}
+
+/// What a remembered piece costs beside its bytes, so that many tiny pieces cannot use unbounded memory.
+const PIECE_COST: usize = 64;
+
+/// Splits output into what is shown now, what may be shown at the end, and what is dropped.
+#[derive(Debug)]
+pub struct HeadTail {
+    head_left: usize,
+    tail_budget: usize,
+    tail: VecDeque<(Stream, Vec<u8>)>,
+    tail_cost: usize,
+    dropped: [u64; 2],
+}
+
+impl HeadTail {
+    /// For at most `bytes` of output.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self {
+            head_left: bytes.div_ceil(2),
+            tail_budget: bytes / 2,
+            tail: VecDeque::new(),
+            tail_cost: 0,
+            dropped: [0; 2],
+        }
+    }
+
+    /// Takes output; returns the part that is to be shown now.
+    pub fn push<'b>(&mut self, stream: Stream, bytes: &'b [u8]) -> &'b [u8] {
+        let now = bytes.len().min(self.head_left);
+        self.head_left -= now;
+        let (head, rest) = bytes.split_at(now);
+        if !rest.is_empty() {
+            self.remember(stream, rest);
+        }
+        head
+    }
+
+    fn remember(&mut self, stream: Stream, mut bytes: &[u8]) {
+        if bytes.len() > self.tail_budget {
+            let cut = bytes.len() - self.tail_budget;
+            self.dropped[stream as usize] += cut as u64;
+            bytes = &bytes[cut..];
+            if bytes.is_empty() {
+                return;
+            }
+        }
+        match self.tail.back_mut() {
+            Some((last, piece)) if *last == stream => piece.extend_from_slice(bytes),
+            _ => {
+                self.tail.push_back((stream, bytes.to_vec()));
+                self.tail_cost += PIECE_COST;
+            }
+        }
+        self.tail_cost += bytes.len();
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        // The newest piece may use the whole budget; its fixed cost does not count against its own bytes.
+        while self.tail_cost > self.tail_budget + PIECE_COST {
+            let over = self.tail_cost - self.tail_budget - PIECE_COST;
+            let Some((stream, piece)) = self.tail.front_mut() else { return };
+            let cut = over.min(piece.len());
+            self.dropped[*stream as usize] += cut as u64;
+            self.tail_cost -= cut;
+            if cut == piece.len() {
+                self.tail.pop_front();
+                self.tail_cost -= PIECE_COST;
+            } else {
+                piece.drain(..cut);
+            }
+        }
+    }
+
+    /// Bytes that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// What is shown at the end, in order: the marker of a stream before its first piece.
+    pub fn finish(&mut self) -> Vec<(Stream, Vec<u8>)> {
+        let mut marked = [false; 2];
+        let mut pieces = Vec::new();
+        for (stream, piece) in std::mem::take(&mut self.tail) {
+            self.mark(stream, &mut marked, &mut pieces);
+            pieces.push((stream, piece));
+        }
+        for stream in [Stream::Out, Stream::Err] {
+            self.mark(stream, &mut marked, &mut pieces);
+        }
+        pieces
+    }
+
+    fn mark(&self, stream: Stream, marked: &mut [bool; 2], pieces: &mut Vec<(Stream, Vec<u8>)>) {
+        let dropped = self.dropped[stream as usize];
+        if dropped > 0 && !marked[stream as usize] {
+            marked[stream as usize] = true;
+            pieces.push((stream, format!("\n[... {dropped} bytes truncated ...]\n").into_bytes()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(budget: u64, chunks: &[(Stream, &[u8])]) -> (Vec<u8>, u64) {
+        let mut limit = HeadTail::new(budget);
+        let mut all = Vec::new();
+        for (stream, bytes) in chunks {
+            all.extend_from_slice(limit.push(*stream, bytes));
+        }
+        for (_, piece) in limit.finish() {
+            all.extend(piece);
+        }
+        (all, limit.dropped())
+    }
+
+    #[test]
+    fn output_within_the_budget_is_untouched() {
+        assert_eq!(show(10, &[(Stream::Out, b"abc"), (Stream::Out, b"defghij")]), (b"abcdefghij".to_vec(), 0));
+    }
+
+    #[test]
+    fn the_first_and_the_last_half_stay_with_a_marker_between() {
+        let (shown, dropped) = show(10, &[(Stream::Out, b"0123456789"), (Stream::Out, b"abcdefghij")]);
+        assert_eq!(shown, b"01234\n[... 10 bytes truncated ...]\nfghij");
+        assert_eq!(dropped, 10);
+    }
+
+    #[test]
+    fn every_byte_is_shown_or_counted() {
+        for budget in [0, 1, 7, 64, 1000] {
+            let chunk = [7u8; 37];
+            let mut limit = HeadTail::new(budget);
+            let mut shown = 0;
+            for turn in 0..100 {
+                let stream = if turn % 3 == 0 { Stream::Err } else { Stream::Out };
+                shown += limit.push(stream, &chunk).len() as u64;
+            }
+            let dropped = limit.dropped();
+            shown += limit.tail.iter().map(|(_, piece)| piece.len() as u64).sum::<u64>();
+            assert_eq!(shown + dropped, 3700, "budget {budget}");
+            assert!(shown <= budget.max(1), "budget {budget} showed {shown}");
+        }
+    }
+
+    #[test]
+    fn a_million_tiny_pieces_use_bounded_memory() {
+        let mut limit = HeadTail::new(100_000);
+        for turn in 0..1_000_000u32 {
+            limit.push(if turn % 2 == 0 { Stream::Out } else { Stream::Err }, b"x");
+        }
+        assert!(limit.tail.len() < 2000, "{}", limit.tail.len());
+    }
+}

@@ -1,0 +1,131 @@
+//! One file for each live run, so that whatever kills `nexus`, the next command finds what is left.
+//!
+//! ```text
+//!  .new-ID (locked) ──rename──▶ runs/ID (locked by its owner) ──▶ removed when nothing is left
+//!                                  └─ owner dead: the lock is free ─▶ the next command recovers it
+//! ```
+//! The lock is a record lock of fcntl(2): it belongs to the process alone, so that a sandbox that is being killed
+//! does not hold the lock of its dead launcher.
+
+use nexus_driver::Handle;
+use nexus_model::RunId;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What is saved of a run before anything of it exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// What the driver will make.
+    pub handle: Handle,
+    /// The workspace.
+    pub workspace: nexus_model::ByteText,
+    /// Whether there is a layer for it.
+    pub layered: bool,
+}
+
+/// The record of a run that this process owns.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl Record {
+    /// Writes and locks it.
+    pub fn create(runs: &Path, content: &Content) -> io::Result<Self> {
+        let id = content.handle.run_id.to_string();
+        let (hidden, path) = (runs.join(format!(".new-{id}")), runs.join(id));
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&hidden)?;
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let written = serde_json::to_vec(content)
+            .map_err(io::Error::other)
+            .and_then(|bytes| file.write_all(&bytes))
+            .and_then(|()| std::fs::rename(&hidden, &path));
+        if let Err(error) = written {
+            // The error that matters is the first one; a leftover of this name is removed by the next command.
+            return Err(match std::fs::remove_file(&hidden) {
+                Ok(()) => error,
+                Err(second) => io::Error::other(format!("{error}; and {}: {second}", hidden.display())),
+            });
+        }
+        Ok(Self { path, _file: file })
+    }
+
+    /// Where a record of this run lies, or would.
+    #[must_use]
+    pub fn place(runs: &Path, run: RunId) -> PathBuf {
+        runs.join(run.to_string())
+    }
+
+    /// Nothing of the run is left.
+    pub fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+/// A record whose owner is gone, now ours.
+pub struct Orphan {
+    record: Record,
+    /// What it says; `None` when its owner died while writing it, which is before anything was made.
+    pub content: Option<Content>,
+}
+
+impl Orphan {
+    /// Nothing of the run is left.
+    pub fn remove(self) -> io::Result<()> {
+        self.record.remove()
+    }
+}
+
+/// Takes over every record without a living owner.
+pub fn orphans(runs: &Path) -> io::Result<Vec<Orphan>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(runs)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let hidden = name.strip_prefix(".new-");
+        if hidden.unwrap_or(name).parse::<RunId>().is_err() {
+            continue;
+        }
+        if let Some(orphan) = take_over(&entry.path(), hidden.is_some())? {
+            found.push(orphan);
+        }
+    }
+    Ok(found)
+}
+
+fn take_over(path: &Path, hidden: bool) -> io::Result<Option<Orphan>> {
+    let mut file = match File::options().read(true).write(true).open(path) {
+        // Its owner, or another command that recovers, was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => return Ok(None),
+        other => other?,
+    }
+    let mine = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(now) if now.ino() == mine.ino() => {}
+        _ => return Ok(None),
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let content = if hidden { None } else { Some(serde_json::from_str(&text).map_err(io::Error::other)?) };
+    // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
+    if hidden && mine.mtime() + 60 > now_seconds()? {
+        return Ok(None);
+    }
+    Ok(Some(Orphan { record: Record { path: path.to_owned(), _file: file }, content }))
+}
+
+fn now_seconds() -> io::Result<i64> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_err(io::Error::other)?;
+    Ok(now.as_secs() as i64)
+}

@@ -1,0 +1,289 @@
+//! What a person or a program is told about a run.
+
+use super::order::Order;
+use super::pump::Outcome;
+use super::settle::{Settled, State};
+use crate::args::RunArgs;
+use crate::failure::{Failure, one_line};
+use nexus_driver::Handle;
+use nexus_facility::Change;
+use nexus_model::exit::REFUSED;
+use nexus_model::plan::Writes;
+use nexus_model::proof::ProofItem;
+use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
+use serde::Serialize;
+use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Everything about a run that has ended.
+pub struct Report {
+    run_id: RunId,
+    exit: u8,
+    status: Option<ExitStatus>,
+    reason: ExitReason,
+    not_started: Option<String>,
+    proof: Vec<ProofItem>,
+    driver: String,
+    guarantees: Vec<Guarantee>,
+    prepared: Duration,
+    spawned: Option<Duration>,
+    first_output: Option<Duration>,
+    duration: Duration,
+    usage: (u64, u64),
+    bytes: [u64; 2],
+    output: Option<[Vec<u8>; 2]>,
+    dropped: u64,
+    settled: Settled,
+    direct: bool,
+    unprotected: Vec<ByteText>,
+    note: Option<String>,
+}
+
+impl Report {
+    /// Puts it together.
+    pub fn new(
+        order: &Order,
+        handle: &Handle,
+        outcome: Outcome,
+        (output, dropped): (Option<[Vec<u8>; 2]>, u64),
+        settled: Settled,
+        prepared: Duration,
+        clock: Instant,
+    ) -> Self {
+        let status = outcome.ended.map(|ended| ended.status);
+        let exit = match &outcome.not_started {
+            Some(reason) => reason.exit_code().unwrap_or(REFUSED),
+            None => outcome.reason.exit_code(status),
+        };
+        // A command that succeeded and whose changes are not there has not succeeded.
+        let exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
+        let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
+        Self {
+            run_id: order.plan.run_id,
+            exit,
+            status,
+            reason: outcome.reason,
+            not_started: outcome.not_started.map(|reason| format!("{command}: {reason}")),
+            proof: outcome.proof,
+            driver: handle.driver.clone(),
+            guarantees: guarantees(order),
+            prepared,
+            spawned: outcome.spawned.map(|at| at - clock),
+            first_output: outcome.first_output.zip(outcome.spawned).map(|(at, from)| at.saturating_duration_since(from)),
+            duration: clock.elapsed(),
+            usage: outcome.ended.map_or((0, 0), |ended| (ended.cpu_us / 1000, ended.max_rss_bytes)),
+            bytes: outcome.bytes,
+            output,
+            dropped,
+            settled,
+            direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
+            unprotected: order.unprotected.clone(),
+            note: None,
+        }
+    }
+
+    /// Something that went wrong after the run.
+    #[must_use]
+    pub fn with_note(mut self, note: String) -> Self {
+        self.note = Some(note);
+        self
+    }
+
+    /// Prints it where it belongs and returns the exit code.
+    pub fn print(&self, args: &RunArgs) -> u8 {
+        let printed = if args.json {
+            let mut text = self.json(args).to_string();
+            text.push('\n');
+            super::pump::write_unless_closed(&mut io::stdout(), text.as_bytes())
+        } else {
+            self.lines(args.verbose || io::stderr().is_terminal())
+        };
+        // The run itself is over and settled; only its description could not be delivered.
+        if printed.is_err() { REFUSED.max(self.exit) } else { self.exit }
+    }
+
+    fn lines(&self, summary: bool) -> io::Result<()> {
+        let mut text = String::new();
+        let mut add = |line: &str| {
+            text.push_str("nexus: ");
+            text.push_str(&one_line(line));
+            text.push('\n');
+        };
+        if let Some(reason) = &self.not_started {
+            add(reason);
+        }
+        match self.reason {
+            ExitReason::Timeout => add("the time limit ended the command"),
+            ExitReason::Oom => add("the memory limit killed the command; raise it with --memory"),
+            ExitReason::DiskQuota => {
+                add("the command used more disk than it may and nothing was committed; raise the limit with --disk");
+            }
+            ExitReason::GuestLost => add("the sandbox was lost and nothing was committed"),
+            _ => {}
+        }
+        if let Some(problem) = &self.settled.problem {
+            text.push_str(&format!("{problem}\n"));
+        } else if !self.settled.parked.is_empty() {
+            let names: Vec<String> = self.settled.parked.iter().map(parked_name).collect();
+            let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+            let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
+            let mut add = |line: String| text.push_str(&format!("nexus: {}\n", one_line(&line)));
+            add(format!("not committed, waiting for a decision: {shown}{more} (nexus changes show --run {})", self.run_id));
+        }
+        if let Some(note) = &self.note {
+            text.push_str(&format!("{note}\n"));
+        }
+        if summary {
+            text.push_str(&self.summary());
+        }
+        super::pump::write_unless_closed(&mut io::stderr(), text.as_bytes())
+    }
+
+    fn summary(&self) -> String {
+        let ended = match self.status {
+            Some(ExitStatus::Code(code)) => format!("exit {code}"),
+            Some(ExitStatus::Signal(signal)) => format!("killed by signal {signal}"),
+            None => format!("exit {}", self.exit),
+        };
+        let (added, modified, deleted) = self.settled.changes.counts();
+        let counts = format!("{added} added, {modified} modified, {deleted} deleted");
+        let changes = match self.settled.state {
+            State::None if self.direct => "written directly".to_owned(),
+            State::None => "no changes".to_owned(),
+            State::Committed => format!("committed: {counts}"),
+            State::Parked => "nothing committed".to_owned(),
+            State::Discarded => format!("discarded: {counts}"),
+        };
+        let mut text = format!("nexus: {ended} after {:.2} s; {changes}\n", self.duration.as_secs_f64());
+        for change in self.settled.changes.changes.iter().take(20) {
+            text.push_str(&format!("nexus:   {}\n", one_line(&crate::changes::line(change))));
+        }
+        if self.settled.changes.changes.len() > 20 {
+            text.push_str(&format!("nexus:   … and {} more\n", self.settled.changes.changes.len() - 20));
+        }
+        if !self.unprotected.is_empty() {
+            let names: Vec<_> = self.unprotected.iter().map(|name| name.as_path().display().to_string()).collect();
+            text.push_str(&format!("nexus: not there and so not protected with --direct: {}\n", names.join(", ")));
+        }
+        text
+    }
+
+    fn json(&self, args: &RunArgs) -> serde_json::Value {
+        let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
+        let (added, modified, deleted) = self.settled.changes.counts();
+        let [out, err] = self.output.clone().unwrap_or_default();
+        json!({
+            "schema": "nexus.run/1",
+            "run_id": self.run_id,
+            "exit_code": self.exit,
+            "signal": match self.status { Some(ExitStatus::Signal(signal)) => Some(signal), _ => None },
+            "reason": self.reason,
+            "sandbox": {
+                "profile": "untrusted",
+                "driver": self.driver,
+                "guarantees": self.guarantees,
+                "proof": self.proof,
+            },
+            "timing": {
+                "prepared_ms": ms(self.prepared),
+                "spawned_ms": self.spawned.map(ms),
+                "time_to_first_output_ms": self.first_output.map(ms),
+                "duration_ms": ms(self.duration),
+            },
+            "usage": {
+                "cpu_ms": self.usage.0,
+                "max_rss_bytes": self.usage.1,
+                "stdout_bytes": self.bytes[0],
+                "stderr_bytes": self.bytes[1],
+            },
+            "output": {
+                "stdout": ByteText(out),
+                "stderr": ByteText(err),
+                "truncated_bytes": self.dropped,
+                "full_output": args.full_output.as_ref().map(|path| ByteText::from(path.as_path())),
+            },
+            "changes": {
+                "state": self.settled.state,
+                "added": added,
+                "modified": modified,
+                "deleted": deleted,
+                "changes": self.settled.changes.changes,
+                "parked": self.settled.parked,
+                "conflicts": self.settled.conflicts,
+                "unprotected": self.unprotected,
+            },
+            "egress": { "allowed": [], "denied": [], "bytes_in": 0, "bytes_out": 0 },
+            "receipt": null,
+            "error": self.error(),
+        })
+    }
+
+    fn error(&self) -> Option<serde_json::Value> {
+        if let Some(problem) = &self.settled.problem {
+            return Some(json!(problem));
+        }
+        let message = self.not_started.as_ref().or(self.note.as_ref())?;
+        Some(json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }))
+    }
+}
+
+/// Protected entries as people know them.
+fn parked_name(change: &Change) -> String {
+    let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { "changed" });
+    format!("{} ({why})", change.path.as_path().display())
+}
+
+/// What the driver held during this run.
+fn guarantees(order: &Order) -> Vec<Guarantee> {
+    let limits = &order.plan.limits;
+    let always = [
+        Guarantee::FsWorkspaceOnly,
+        Guarantee::FsReadOnlySystem,
+        Guarantee::NetNone,
+        Guarantee::LimitsPids,
+        Guarantee::KillComplete,
+        Guarantee::SeccompFiltered,
+        Guarantee::IpcIsolated,
+        Guarantee::KeyringIsolated,
+    ];
+    let asked = [
+        (limits.memory_bytes.is_some(), Guarantee::LimitsMemory),
+        (limits.cpu_millis.is_some(), Guarantee::LimitsCpu),
+        (limits.disk_bytes.is_some(), Guarantee::LimitsDisk),
+    ];
+    let mut all: Vec<_> = always.into_iter().chain(asked.into_iter().filter(|(on, _)| *on).map(|(_, g)| g)).collect();
+    // Other paths that the caller opened are not the workspace.
+    if order.plan.binds.iter().any(|bind| bind.access == nexus_model::plan::Access::ReadWrite) {
+        all.retain(|guarantee| *guarantee != Guarantee::FsWorkspaceOnly);
+    }
+    all.sort_unstable();
+    all
+}
+
+#[derive(Serialize)]
+struct Refusal<'a> {
+    schema: &'static str,
+    exit_code: u8,
+    reason: ExitReason,
+    error: &'a Failure,
+}
+
+/// Prints why there was no run, and returns the exit code.
+pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
+    let mut text = failure.to_string();
+    text.push('\n');
+    // Where even this cannot be written, the exit code still tells.
+    let told = io::stderr().write_all(text.as_bytes());
+    if as_json {
+        let refusal =
+            Refusal { schema: "nexus.run/1", exit_code: failure.exit, reason: ExitReason::DriverFailed, error: failure };
+        let json = serde_json::to_string(&refusal).unwrap_or_default();
+        let printed = super::pump::write_unless_closed(&mut io::stdout(), format!("{json}\n").as_bytes());
+        if printed.is_err() || told.is_err() {
+            return failure.exit;
+        }
+    }
+    failure.exit
+}
+

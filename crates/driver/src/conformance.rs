@@ -1,0 +1,137 @@
+//! What every driver must pass. The suite is a function, not a test: each driver's tests call it with what that
+//! driver needs, and it returns every violation instead of stopping at the first.
+
+use crate::{Driver, Event, Handle, Session};
+use nexus_model::{ExitStatus, Guarantee, Plan};
+use rustix::fd::AsFd;
+use std::fs::File;
+
+/// What the suite needs of a driver's tests.
+pub struct Fixture<'a> {
+    /// A plan for a command that ends with this code.
+    pub exit: &'a dyn Fn(u8) -> Plan,
+    /// A plan for a command that stays until it is killed.
+    pub stay: &'a dyn Fn() -> Plan,
+    /// A plan that requires this guarantee.
+    pub requiring: &'a dyn Fn(Guarantee) -> Plan,
+}
+
+/// Everything that the driver does wrong; empty for a sound one.
+pub fn violations(driver: &dyn Driver, fixture: &Fixture<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut check = |name: &str, result: Result<(), String>| {
+        if let Err(what) = result {
+            found.push(format!("{name}: {what}"));
+        }
+    };
+    check("prepare changes nothing", prepare_changes_nothing(driver, fixture));
+    for code in [0, 1, 42, 255] {
+        check("an exit code is reported exactly", exit_code(driver, fixture, code));
+    }
+    check("a signal is reported", killed(driver, fixture));
+    check("destroy from every state", destroy_everywhere(driver, fixture));
+    check("a missing guarantee is refused", missing_guarantee(driver, fixture));
+    check("a foreign handle is refused", foreign_handle(driver, fixture));
+    found
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn inventory(driver: &dyn Driver) -> Result<Vec<String>, String> {
+    driver.inventory().map_err(text)
+}
+
+fn prepare_changes_nothing(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let before = inventory(driver)?;
+    let plan = (fixture.exit)(0);
+    let first = driver.prepare(&plan).map_err(text)?;
+    let second = driver.prepare(&plan).map_err(text)?;
+    if first != second {
+        return Err("two handles of one plan differ".to_owned());
+    }
+    let json = serde_json::to_string(&first).map_err(text)?;
+    if serde_json::from_str::<Handle>(&json).map_err(text)? != first {
+        return Err("a saved handle reads back differently".to_owned());
+    }
+    if inventory(driver)? == before { Ok(()) } else { Err("something was made".to_owned()) }
+}
+
+fn run(driver: &dyn Driver, plan: &Plan, kill: bool) -> Result<ExitStatus, String> {
+    let handle = driver.prepare(plan).map_err(text)?;
+    let outcome = run_with(driver, plan, &handle, kill);
+    driver.destroy(&handle).map_err(text)?;
+    let left = inventory(driver)?;
+    if left.iter().any(|item| item.contains(&handle.mark)) {
+        return Err(format!("{} is still in the inventory", handle.mark));
+    }
+    outcome
+}
+
+fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Result<ExitStatus, String> {
+    let sandbox = driver.start(plan, handle).map_err(text)?;
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
+    let mut session = Session::start(&sandbox, plan, [null.as_fd(), null.as_fd(), null.as_fd()]).map_err(text)?;
+    loop {
+        match session.next().map_err(text)? {
+            Event::Up | Event::Layer(_) => {}
+            Event::Started(_) if kill => session.signal_all(9).map_err(text)?,
+            Event::Started(_) => {}
+            Event::NotStarted(reason) => return Err(text(reason)),
+            Event::Ended(ended) => {
+                sandbox.keeper.wait().map_err(text)?;
+                return Ok(ended.status);
+            }
+        }
+    }
+}
+
+fn exit_code(driver: &dyn Driver, fixture: &Fixture<'_>, code: u8) -> Result<(), String> {
+    match run(driver, &(fixture.exit)(code), false)? {
+        ExitStatus::Code(seen) if seen == code => Ok(()),
+        other => Err(format!("{code} came out as {other:?}")),
+    }
+}
+
+fn killed(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    match run(driver, &(fixture.stay)(), true)? {
+        ExitStatus::Signal(9) => Ok(()),
+        other => Err(format!("SIGKILL came out as {other:?}")),
+    }
+}
+
+fn destroy_everywhere(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let plan = (fixture.stay)();
+    let handle = driver.prepare(&plan).map_err(text)?;
+    driver.destroy(&handle).map_err(|error| format!("before the start: {error}"))?;
+    let sandbox = driver.start(&plan, &handle).map_err(text)?;
+    driver.destroy(&handle).map_err(|error| format!("while running: {error}"))?;
+    sandbox.keeper.kill().map_err(text)?;
+    sandbox.keeper.wait().map_err(text)?;
+    driver.destroy(&handle).map_err(|error| format!("again: {error}"))?;
+    let left = inventory(driver)?;
+    if left.iter().any(|item| item.contains(&handle.mark)) { Err("still in the inventory".to_owned()) } else { Ok(()) }
+}
+
+fn missing_guarantee(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let report = driver.probe();
+    for guarantee in Guarantee::ALL {
+        let accepted = driver.prepare(&(fixture.requiring)(*guarantee)).is_ok();
+        if accepted != report.gives(*guarantee).is_ok() {
+            return Err(format!("{guarantee}: probe and prepare do not agree"));
+        }
+    }
+    Ok(())
+}
+
+fn foreign_handle(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let plan = (fixture.exit)(0);
+    let mut handle = driver.prepare(&plan).map_err(text)?;
+    handle.driver = "another".to_owned();
+    match driver.start(&plan, &handle) {
+        Err(crate::StartError::WrongDriver { .. }) => Ok(()),
+        Err(other) => Err(format!("refused for another reason: {other}")),
+        Ok(_) => Err("started".to_owned()),
+    }
+}

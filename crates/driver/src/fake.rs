@@ -1,0 +1,189 @@
+//! A driver whose guest follows a script, for tests of everything above drivers. It isolates nothing and runs
+//! nothing: a thread answers on the channel.
+
+use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
+use crate::handle::HANDLE_VERSION;
+use crate::probe::{Finding, ProbeReport};
+use crate::{Channel, Driver, Handle, Keeper, Sandbox};
+use nexus_model::frames::{GuestFrame, HostFrame, ProofPlan, VERSION};
+use nexus_model::{ExitStatus, Guarantee, Plan};
+use rustix::fd::BorrowedFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// What the guest does with a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Script {
+    /// Reads the command's first argument: `exit N` ends with N, `signal N` by that signal, `wait` stays until killed.
+    Obey,
+    /// Fails in the set-up.
+    SetUpFails,
+    /// Falls silent after the first frame.
+    Vanishes,
+    /// Says that a command ended that nobody started.
+    Lies,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Fake {
+    script: Script,
+    /// Guarantees that it claims.
+    pub claims: BTreeSet<Guarantee>,
+    alive: Arc<Mutex<BTreeSet<String>>>,
+    /// A driver with this flaw forgets to remove a sandbox; the conformance suite must notice.
+    pub dangerously_leaks: bool,
+}
+
+impl Fake {
+    /// A driver that follows this script.
+    #[must_use]
+    pub fn new(script: Script) -> Self {
+        Self {
+            script,
+            claims: BTreeSet::from([Guarantee::NetNone, Guarantee::KillComplete]),
+            alive: Arc::default(),
+            dangerously_leaks: false,
+        }
+    }
+
+    fn alive(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn probe(&self) -> ProbeReport {
+        let finding = |guarantee: &Guarantee| Finding {
+            guarantee: *guarantee,
+            given: self.claims.contains(guarantee),
+            reason: "as the test says".to_owned(),
+            fix: None,
+        };
+        ProbeReport { driver: "fake", missing: Vec::new(), findings: Guarantee::ALL.iter().map(finding).collect() }
+    }
+
+    fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
+        for guarantee in &plan.required {
+            self.probe()
+                .gives(*guarantee)
+                .map_err(|reason| PrepareError::Guarantee { guarantee: *guarantee, reason })?;
+        }
+        Ok(Handle {
+            version: HANDLE_VERSION,
+            driver: "fake".to_owned(),
+            run_id: plan.run_id,
+            mark: nexus_jail::mark(plan.run_id),
+            group: None,
+        })
+    }
+
+    fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
+        if handle.driver != "fake" {
+            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: "fake" });
+        }
+        let failed = |error: io::Error| {
+            StartError::Step(nexus_jail::StepError::os(nexus_jail::Step::MakeChannel, error, "fake"))
+        };
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(|error| failed(error.into()))?;
+        let twin = ours.try_clone().map_err(failed)?;
+        self.alive().insert(handle.mark.clone());
+        let script = self.script.clone();
+        let guest = std::thread::spawn(move || follow(&script, &Channel::new(theirs)));
+        Ok(Sandbox {
+            channel: Channel::new(ours),
+            upper: None,
+            proof: ProofPlan { marker: plan.marker.clone(), ..ProofPlan::default() },
+            keeper: Box::new(FakeKeeper { channel: Channel::new(twin), guest: Mutex::new(Some(guest)) }),
+        })
+    }
+
+    fn inventory(&self) -> Result<Vec<String>, InventoryError> {
+        Ok(self.alive().iter().cloned().collect())
+    }
+
+    fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
+        if !self.dangerously_leaks {
+            self.alive().remove(&handle.mark);
+        }
+        Ok(())
+    }
+}
+
+struct FakeKeeper {
+    channel: Channel,
+    guest: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Keeper for FakeKeeper {
+    fn kill(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both)?)
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        guest.map_or(Ok(()), |guest| guest.join().map_err(|_| io::Error::other("the fake guest panicked")))
+    }
+
+    fn release(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn oom_kills(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+/// A guest's life; whatever fails on the channel ends it, as it would end a real one.
+fn follow(script: &Script, channel: &Channel) {
+    let first = match script {
+        Script::SetUpFails => {
+            GuestFrame::SetupFailed { step: "pivot_root".to_owned(), errno: 1, detail: "scripted".to_owned() }
+        }
+        _ => GuestFrame::Hello { version: VERSION },
+    };
+    if channel.send(&first, &[]).is_err() || matches!(script, Script::SetUpFails | Script::Vanishes) {
+        return;
+    }
+    while let Ok((frame, _)) = channel.receive::<HostFrame>() {
+        let answers = match frame {
+            HostFrame::Exec(request) => {
+                let started = GuestFrame::Started { exec: request.exec, proof: Vec::new() };
+                let words: Vec<_> = request.argv.iter().map(|word| String::from_utf8_lossy(&word.0)).collect();
+                let number = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+                match (script, words.first().map(AsRef::as_ref)) {
+                    (Script::Lies, _) => vec![ended(request.exec + 1, ExitStatus::Code(0))],
+                    (_, Some("exit")) => vec![started, ended(request.exec, ExitStatus::Code(number))],
+                    (_, Some("signal")) => vec![started, ended(request.exec, ExitStatus::Signal(number))],
+                    _ => vec![started],
+                }
+            }
+            HostFrame::Signal { exec, signal } => vec![ended(exec.unwrap_or(1), ExitStatus::Signal(signal))],
+            HostFrame::Hello { .. } => Vec::new(),
+            HostFrame::Shutdown => return,
+        };
+        for answer in answers {
+            let last = matches!(answer, GuestFrame::Exited { .. });
+            if channel.send(&answer, &[]).is_err() || last {
+                return;
+            }
+        }
+    }
+}
+
+fn ended(exec: u32, status: ExitStatus) -> GuestFrame {
+    GuestFrame::Exited { exec, status, cpu_us: 0, max_rss_bytes: 0 }
+}

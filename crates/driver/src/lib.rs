@@ -1,0 +1,77 @@
+//! Sandboxes behind one trait.
+//!
+//! ```text
+//!  probe ─▶ what works here, which guarantees, why not
+//!  prepare(plan) ─▶ Handle: names all that will be touched, touches nothing; the caller saves it
+//!  start(plan, handle) ─▶ Sandbox: a guest channel and a way to kill and wait
+//!  destroy(handle) ─▶ nothing is left; from every state, any number of times
+//!  inventory() ─▶ what on this host bears our mark
+//! ```
+//! Commands, signals and their ends go over the guest channel, so that a driver does not implement them. [`Session`]
+//! is the host's side of one command. [`fake`] is a driver whose guest follows a script; [`conformance`] is what
+//! every driver must pass.
+
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+mod error;
+pub mod fake;
+mod handle;
+pub mod namespace;
+mod probe;
+mod session;
+
+pub use error::{DestroyError, InventoryError, PrepareError, StartError};
+pub use handle::Handle;
+pub use namespace::Namespace;
+pub use nexus_guest::{Channel, ChannelError};
+pub use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, landlock_abi, mark};
+pub use probe::{Finding, ProbeReport};
+pub use session::{Ended, Event, NotStarted, Session};
+
+use nexus_model::Plan;
+use nexus_model::frames::ProofPlan;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::io;
+
+/// One kind of isolation.
+pub trait Driver {
+    /// Its name in configuration and records.
+    fn name(&self) -> &'static str;
+    /// What works here. Cheap, and changes nothing.
+    fn probe(&self) -> ProbeReport;
+    /// Names everything that starting this plan will touch. Changes nothing.
+    fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError>;
+    /// Starts a sandbox. On an error the caller still calls `destroy`.
+    fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError>;
+    /// Everything on this host that bears our mark and that this user may see.
+    fn inventory(&self) -> Result<Vec<String>, InventoryError>;
+    /// Ends and removes everything that the handle names.
+    fn destroy(&self, handle: &Handle) -> Result<(), DestroyError>;
+}
+
+/// A sandbox that was started; what comes first on its channel says whether it stands.
+pub struct Sandbox {
+    /// To its guest.
+    pub channel: Channel,
+    /// The upper folder of a layer in memory, when the launcher made it.
+    pub upper: Option<OwnedFd>,
+    /// What the guest must find before a command starts.
+    pub proof: ProofPlan,
+    /// Kills and waits.
+    pub keeper: Box<dyn Keeper>,
+}
+
+/// Holds on to a sandbox from outside.
+pub trait Keeper {
+    /// Kills everything inside.
+    fn kill(&self) -> io::Result<()>;
+    /// Waits until everything inside is dead. Call it once.
+    fn wait(&self) -> io::Result<()>;
+    /// Removes what it has on the host beside its processes, after `wait`.
+    fn release(&self) -> io::Result<()>;
+    /// Becomes readable when the sandbox is dead.
+    fn ended(&self) -> Option<BorrowedFd<'_>>;
+    /// How often the kernel killed inside for memory.
+    fn oom_kills(&self) -> io::Result<u64>;
+}

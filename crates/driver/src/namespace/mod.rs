@@ -1,0 +1,172 @@
+//! The namespace driver: `nexus-jail` sets the sandbox up, `nexus-guest` is its PID 1.
+
+mod inventory;
+mod probe;
+
+use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
+use crate::handle::HANDLE_VERSION;
+use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
+use nexus_jail::cgroup::{Group, Hierarchies, Wanted};
+use nexus_jail::clone::Child;
+use nexus_jail::seccomp::{Permissions, Program};
+use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Step, StepError};
+use nexus_model::Plan;
+use nexus_model::frames::{GuestFrame, ProofPlan};
+use nexus_model::spec::SandboxProfile;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+
+/// The driver's name.
+pub const NAME: &str = "namespace";
+
+/// Isolation by the kernel's namespaces, Landlock and seccomp.
+#[derive(Debug)]
+pub struct Namespace {
+    uid: u32,
+    identity: Result<Identity, StepError>,
+    landlock_abi: i32,
+    filter: Program,
+    /// Which step a test wants to fail.
+    pub faults: Faults,
+}
+
+impl Namespace {
+    /// For this process's user. Root acts for `tenant` (0 = itself) with host ids from `uid_base` on.
+    #[must_use]
+    pub fn new(uid_base: u32, tenant: u32) -> Self {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Self {
+            uid,
+            identity: Identity::choose(uid, gid, uid_base, tenant),
+            landlock_abi: nexus_jail::landlock_abi(),
+            filter: Program::builtin(Permissions { debug: false }),
+            faults: Faults::default(),
+        }
+    }
+
+    /// With the default range of ids.
+    #[must_use]
+    pub fn with_defaults() -> Self {
+        Self::new(DEFAULT_UID_BASE, 0)
+    }
+
+    fn group(&self, plan: &Plan) -> Result<Option<Group>, PrepareError> {
+        if !plan.limits.needs_cgroup() {
+            return Ok(None);
+        }
+        let wanted = Wanted { memory: plan.limits.memory_bytes.is_some(), cpu: plan.limits.cpu_millis.is_some() };
+        let limit = if wanted.memory { "memory" } else { "cpu" };
+        let hierarchies = Hierarchies::read()
+            .map_err(|error| PrepareError::Limit { limit, reason: format!("/proc/self/mountinfo: {error}") })?;
+        nexus_jail::cgroup::find(&hierarchies, wanted, self.uid, &plan.run_id.to_string())
+            .map(Some)
+            .map_err(|reason| PrepareError::Limit { limit, reason })
+    }
+}
+
+impl Driver for Namespace {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn probe(&self) -> ProbeReport {
+        probe::report(self.uid, self.landlock_abi)
+    }
+
+    fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
+        if plan.profile != SandboxProfile::Untrusted {
+            return Err(PrepareError::Profile { driver: NAME, profile: plan.profile.name() });
+        }
+        if !plan.required.is_empty() {
+            let report = self.probe();
+            for guarantee in &plan.required {
+                report.gives(*guarantee).map_err(|reason| PrepareError::Guarantee { guarantee: *guarantee, reason })?;
+            }
+        }
+        self.faults.check(Step::Identity)?;
+        self.identity.clone()?;
+        Ok(Handle {
+            version: HANDLE_VERSION,
+            driver: NAME.to_owned(),
+            run_id: plan.run_id,
+            mark: nexus_jail::mark(plan.run_id),
+            group: self.group(plan)?,
+        })
+    }
+
+    fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
+        if handle.driver != NAME || handle.version != HANDLE_VERSION {
+            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: NAME });
+        }
+        let identity = self.identity.clone()?;
+        self.faults.check(Step::HostNamespaces)?;
+        let host_namespaces = nexus_jail::host_namespaces()
+            .map_err(|error| StepError::os(Step::HostNamespaces, error, "/proc/self/ns"))?;
+        let launched = nexus_jail::launch(&nexus_jail::Request {
+            plan,
+            identity,
+            filter: &self.filter,
+            landlock_abi: self.landlock_abi,
+            group: handle.group.as_ref(),
+            faults: self.faults,
+            guest: nexus_guest::run,
+            report: report_frame,
+        })?;
+        Ok(Sandbox {
+            channel: Channel::new(launched.channel),
+            upper: launched.upper,
+            proof: ProofPlan {
+                marker: plan.marker.clone(),
+                uid_map: identity.uid_map(),
+                host_namespaces,
+                workspace: plan.workspace.target.clone(),
+            },
+            keeper: Box::new(NamespaceKeeper { child: launched.child, group: handle.group.clone() }),
+        })
+    }
+
+    fn inventory(&self) -> Result<Vec<String>, InventoryError> {
+        inventory::list(self.uid)
+    }
+
+    fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
+        inventory::kill_marked(&handle.mark)?;
+        match &handle.group {
+            None => Ok(()),
+            Some(group) => {
+                group.remove().map_err(|source| DestroyError { what: "the run's control group".to_owned(), source })
+            }
+        }
+    }
+}
+
+fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    nexus_guest::channel::send(socket, frame, descriptor.as_slice()).map_err(io::Error::other)
+}
+
+struct NamespaceKeeper {
+    child: Child,
+    group: Option<Group>,
+}
+
+impl Keeper for NamespaceKeeper {
+    fn kill(&self) -> io::Result<()> {
+        self.child.kill()
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        self.child.wait().map(drop)
+    }
+
+    fn release(&self) -> io::Result<()> {
+        self.group.as_ref().map_or(Ok(()), Group::remove)
+    }
+
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.child.pidfd.as_fd())
+    }
+
+    fn oom_kills(&self) -> io::Result<u64> {
+        self.group.as_ref().map_or(Ok(0), Group::oom_kills)
+    }
+}

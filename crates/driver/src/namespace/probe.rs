@@ -1,0 +1,82 @@
+//! Which guarantees this machine lets the namespace driver give, and what to do about those that it does not.
+
+use crate::probe::{Finding, Missing, ProbeReport};
+use nexus_jail::LEAST_ABI;
+use nexus_jail::cgroup::{Hierarchies, Wanted};
+use nexus_model::Guarantee;
+
+/// Looks; changes nothing.
+pub fn report(uid: u32, landlock_abi: i32) -> ProbeReport {
+    let hierarchies = Hierarchies::read().unwrap_or_default();
+    let limit = |memory: bool, cpu: bool| {
+        nexus_jail::cgroup::find(&hierarchies, Wanted { memory, cpu }, uid, "probe").map(drop)
+    };
+    let findings = Guarantee::ALL
+        .iter()
+        .map(|guarantee| {
+            let (held, fix) = finding(*guarantee, uid, &limit);
+            let (given, reason) = match held {
+                Ok(how) => (true, how.to_owned()),
+                Err(why) => (false, why),
+            };
+            Finding { guarantee: *guarantee, given, reason, fix: if given { None } else { fix } }
+        })
+        .collect();
+    ProbeReport { driver: super::NAME, missing: missing(uid, landlock_abi), findings }
+}
+
+type Held = Result<&'static str, String>;
+
+fn finding(guarantee: Guarantee, uid: u32, limit: &dyn Fn(bool, bool) -> Result<(), String>) -> (Held, Option<String>) {
+    let later = |what: &str| (Err(what.to_owned()), None);
+    match guarantee {
+        Guarantee::FsWorkspaceOnly => (Ok("private root, Landlock"), None),
+        Guarantee::FsReadOnlySystem => (Ok("read-only mounts, Landlock"), None),
+        Guarantee::NetNone => (Ok("own network namespace with loopback only"), None),
+        Guarantee::NetDestinationChecked => later("the namespace driver has no egress yet"),
+        Guarantee::KernelSeparate => later("namespaces share the host's kernel; a microVM does not"),
+        Guarantee::LimitsMemory => (limit(true, false).map(|()| "control group"), Some(hand_over(uid, "memory"))),
+        Guarantee::LimitsCpu => (limit(false, true).map(|()| "control group"), Some(hand_over(uid, "cpu"))),
+        Guarantee::LimitsPids => (Ok("RLIMIT_NPROC in the sandbox's own user namespace"), None),
+        Guarantee::LimitsDisk => (Ok("a layer in memory of fixed size, or measuring and killing"), None),
+        Guarantee::KillComplete => (Ok("own pid namespace"), None),
+        Guarantee::SeccompFiltered => (Ok("system-call filter"), None),
+        Guarantee::IpcIsolated => (Ok("own ipc and network namespace"), None),
+        Guarantee::KeyringIsolated => (Ok("own session keyring, keyctl refused"), None),
+    }
+}
+
+fn hand_over(uid: u32, controller: &str) -> String {
+    let folder = format!("/sys/fs/cgroup/{controller}/nexus/{uid}");
+    format!("as root: mkdir -p {folder} && chown -R {uid} {folder}   (cgroup v1; for v2: /sys/fs/cgroup/nexus/{uid})")
+}
+
+/// What must be there for anything to run.
+fn missing(uid: u32, landlock_abi: i32) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let mut add = |what: &str, reason: String, fix: &str| {
+        missing.push(Missing { what: what.to_owned(), reason, fix: fix.to_owned() });
+    };
+    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
+    if landlock_abi < LEAST_ABI {
+        let reason = format!("Landlock version {landlock_abi}, at least {LEAST_ABI} is needed");
+        add("Landlock", reason, "boot Linux 5.19 or newer with landlock in the lsm= list");
+    }
+    if read("/proc/sys/user/max_user_namespaces").is_ok_and(|text| text == "0") {
+        add("user namespaces", "user.max_user_namespaces is 0".to_owned(), "sysctl -w user.max_user_namespaces=10000");
+    }
+    if uid != 0 && read("/proc/sys/kernel/unprivileged_userns_clone").is_ok_and(|text| text == "0") {
+        let reason = "kernel.unprivileged_userns_clone is 0".to_owned();
+        add("user namespaces", reason, "sysctl -w kernel.unprivileged_userns_clone=1");
+    }
+    if uid != 0 && read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_ok_and(|text| text == "1") {
+        let reason = "AppArmor lets only listed programs make user namespaces".to_owned();
+        let fix = "install an AppArmor profile for nexus that has the rule `userns,`, or \
+                   sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
+        add("user namespaces", reason, fix);
+    }
+    if !std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("overlay")) {
+        add("overlayfs", "not in /proc/filesystems".to_owned(), "modprobe overlay (or use --direct)");
+    }
+    missing
+}

@@ -1,0 +1,230 @@
+//! Every access to a hostile tree: beneath a directory descriptor, one mount, no link on the way.
+//!
+//! A path that was checked and then used can be swapped for a link in between (Go `filepath` and `EvalSymlinks` users,
+//! runc CVE-2021-30465, OpenClaw #105430). So a directory is reached by `openat2(2)` with RESOLVE_BENEATH,
+//! RESOLVE_NO_SYMLINKS and RESOLVE_NO_XDEV, and its entries only by a single name relative to that descriptor.
+
+use crate::meta::{Meta, stat};
+use nexus_model::ByteText;
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// A call on one entry failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {path:?}")]
+pub struct IoFailure {
+    /// What was tried.
+    pub doing: &'static str,
+    /// On which entry, relative to its tree.
+    pub path: ByteText,
+    /// Why it failed.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Adds what was tried to an error.
+pub(crate) trait Doing<T> {
+    /// Names the attempt and its entry.
+    fn doing(self, doing: &'static str, path: &[u8]) -> Result<T, IoFailure>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str, path: &[u8]) -> Result<T, IoFailure> {
+        self.map_err(|source| IoFailure { doing, path: ByteText(path.to_vec()), source: source.into() })
+    }
+}
+
+/// The longest piece of a path that is given to the kernel at once; PATH_MAX is 4096 and a tree may be deeper.
+const PIECE: usize = 3500;
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+/// A directory tree and the descriptor that everything in it is reached through.
+#[derive(Debug)]
+pub struct Workspace {
+    fd: OwnedFd,
+}
+
+impl Workspace {
+    /// Opens the root of a tree. The path is the caller's own choice, not the tenant's, so links in it are followed.
+    pub fn open(path: &Path) -> Result<Self, IoFailure> {
+        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .doing("open the directory", path.as_os_str().as_encoded_bytes())?;
+        Ok(Self { fd })
+    }
+
+    /// Takes a directory that is already open (not `O_PATH`).
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The directory at `path`, usable as the start of calls on its entries (`O_PATH`).
+    pub(crate) fn dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        open_dir(self.fd(), path, OFlags::PATH)
+    }
+
+    /// The directory at `path`, readable.
+    pub(crate) fn readable_dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        open_dir(self.fd(), path, OFlags::RDONLY)
+    }
+
+    /// As [`Self::dir`]; directories on the way that keep their owner out are opened up first. Only for a tree whose
+    /// modes are set again afterwards or that is going away.
+    pub(crate) fn dir_by_force(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        match self.dir(path) {
+            Ok(dir) if may_enter(dir.as_fd())? => return Ok(dir),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+        let mut at = open_dir(self.fd(), b"", OFlags::PATH)?;
+        widen(at.as_fd())?;
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            at = open_dir(at.as_fd(), name, OFlags::PATH)?;
+            widen(at.as_fd())?;
+        }
+        Ok(at)
+    }
+
+    /// The attributes of the entry at `path`, with the directory that holds it.
+    pub(crate) fn stat(&self, path: &[u8]) -> io::Result<Option<Meta>> {
+        let (parent, name) = split(path);
+        let dir = match self.dir(parent) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        crate::meta::stat_if_there(dir.as_fd(), name)
+    }
+}
+
+/// Whether a path leads nowhere: a part of it is missing or is no directory (any more).
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let open = |at: BorrowedFd<'_>, piece: &[u8], access: OFlags| -> io::Result<OwnedFd> {
+        let piece: &[u8] = if piece.is_empty() { b"." } else { piece };
+        Ok(rustix::fs::openat2(at, piece, DIRECTORY | access, Mode::empty(), resolve)?)
+    };
+    let mut rest = path;
+    let mut at: Option<OwnedFd> = None;
+    while rest.len() > PIECE {
+        let cut = rest[..PIECE].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let next = open(at.as_ref().map_or(root, AsFd::as_fd), &rest[..cut], OFlags::PATH)?;
+        at = Some(next);
+        rest = &rest[cut + 1..];
+    }
+    open(at.as_ref().map_or(root, AsFd::as_fd), rest, access)
+}
+
+/// Whether the owner's bits let us work in a directory; root does not need them.
+fn may_enter(dir: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(rustix::process::geteuid().is_root() || stat(dir, b"")?.mode & 0o700 == 0o700)
+}
+
+fn widen(dir: BorrowedFd<'_>) -> io::Result<()> {
+    if !may_enter(dir)? {
+        let mode = stat(dir, b"")?.mode;
+        chmod(dir, mode | 0o700)?;
+    }
+    Ok(())
+}
+
+/// Changes the mode of an open entry, also one opened with `O_PATH` (which fchmod(2) refuses).
+pub(crate) fn chmod(entry: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    Ok(rustix::fs::chmod(proc_path(entry), Mode::from_raw_mode(mode))?)
+}
+
+/// The name of an open descriptor in /proc: a magic link to the very inode, so nothing can be swapped under it.
+pub(crate) fn proc_path(entry: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", entry.as_raw_fd())
+}
+
+/// Opens one entry without following a link, for changes of its attributes.
+pub(crate) fn pin(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens a regular file. `O_NONBLOCK`, or a FIFO put in its place would stop us for ever; the type is checked after the
+/// open, on the descriptor.
+pub(crate) fn open_file(dir: BorrowedFd<'_>, name: &[u8], access: OFlags) -> io::Result<OwnedFd> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    if stat(file.as_fd(), b"")?.kind != crate::meta::EntryType::File {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+/// The names in an open directory, without `.` and `..`.
+pub(crate) fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
+    let mut names = Vec::new();
+    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Whether a directory has no entry; reads one buffer only.
+pub(crate) fn is_empty(dir: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut buffer: Vec<u8> = Vec::with_capacity(1024);
+    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Unlinks what is no directory; one that is not there is fine.
+pub(crate) fn unlink_if_there(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A path as (directory, name).
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// `name` in the directory `path`.
+pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    if path.is_empty() {
+        return name.to_vec();
+    }
+    let mut joined = Vec::with_capacity(path.len() + 1 + name.len());
+    joined.extend_from_slice(path);
+    joined.push(b'/');
+    joined.extend_from_slice(name);
+    joined
+}
+
+/// Whether `path` is `ancestor` or lies beneath it.
+pub(crate) fn is_beneath(path: &[u8], ancestor: &[u8]) -> bool {
+    ancestor.is_empty()
+        || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}

@@ -1,0 +1,140 @@
+//! The report: what a run changed. This is what people see in a review and what `--json` carries.
+
+use crate::meta::EntryType;
+use nexus_model::ByteText;
+use serde::{Deserialize, Serialize};
+
+/// How an entry differs from the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It was not there.
+    Added,
+    /// Content, link target, owner, time or attributes differ.
+    Modified,
+    /// It is gone, with everything beneath it.
+    Deleted,
+    /// Only the permission bits differ.
+    Mode,
+    /// It was something else, for instance a file that became a link.
+    Type {
+        /// What it was.
+        was: EntryType,
+    },
+    /// A directory that was at another place, with everything in it.
+    Renamed {
+        /// Its place before, relative to the workspace.
+        from: ByteText,
+    },
+}
+
+/// One changed entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Relative to the workspace; `.` would be the workspace itself and does not occur.
+    pub path: ByteText,
+    /// How it differs.
+    #[serde(flatten)]
+    pub kind: ChangeKind,
+    /// What it is now (for a deletion: what it was).
+    pub file_type: EntryType,
+    /// Bytes, for a regular file; 0 otherwise.
+    pub size: u64,
+    /// Permission bits (`07777`).
+    pub mode: u32,
+    /// Why it needs an explicit accept; `None` for what commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<String>,
+    /// Setuid or setgid bits or file capabilities, which a sandbox has no way to make: seccomp failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub setuid: bool,
+    /// A file that can be executed now and could not before. For information: it commits.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub new_executable: bool,
+    /// A git hook.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hook: bool,
+    /// Cannot be committed and is dropped with the layer (a socket).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub skipped: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// All changes of a layer, ordered by path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeSet {
+    /// The changes.
+    pub changes: Vec<Change>,
+}
+
+impl ChangeSet {
+    /// How many entries were added (a rename adds none), modified in any way, and deleted.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let mut counts = (0, 0, 0);
+        for change in &self.changes {
+            match change.kind {
+                ChangeKind::Added => counts.0 += 1,
+                ChangeKind::Deleted => counts.2 += 1,
+                ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } | ChangeKind::Renamed { .. } => {
+                    counts.1 += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+/// What happened in the workspace, outside the layer, since the layer was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outside {
+    /// The entry was changed, replaced or made.
+    Changed,
+    /// The entry that the run worked on is gone.
+    Vanished,
+}
+
+/// A path that the layer would change and that changed outside too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// Relative to the workspace.
+    pub path: ByteText,
+    /// What happened to it.
+    pub outside: Outside,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_survives_json_with_a_name_that_is_no_text() {
+        let change = Change {
+            path: ByteText(vec![b'a', 0xff, b'\n']),
+            kind: ChangeKind::Renamed { from: "b".into() },
+            file_type: EntryType::Directory,
+            size: 0,
+            mode: 0o755,
+            protected: None,
+            setuid: false,
+            new_executable: false,
+            hook: false,
+            skipped: false,
+        };
+        let set = ChangeSet { changes: vec![change] };
+        let json = serde_json::to_string(&set).unwrap();
+        assert_eq!(serde_json::from_str::<ChangeSet>(&json).unwrap(), set);
+        assert!(json.contains(r#""kind":"renamed","from":{"text":"b"}"#), "{json}");
+    }
+}

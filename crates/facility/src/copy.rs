@@ -1,0 +1,260 @@
+//! Copies single entries and whole trees between directory descriptors.
+//!
+//! Used where layer and workspace are on different file systems, for an upper directory that exists only as a
+//! descriptor, and for files with several names. Owner (when root), mode, time, `user.*` attributes, ACLs and holes
+//! are kept.
+
+use crate::beneath::{Workspace, chmod, join, names, open_file, pin, proc_path, split, unlink_if_there};
+use crate::marks::{Attr, LayerMode, attr};
+use crate::meta::{EntryType, Meta, stat};
+use crate::xattr;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+/// Which attributes a copy takes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attrs {
+    /// Content only; overlay's stay behind.
+    Content(LayerMode),
+    /// Everything: a copy of a layer that is still a layer.
+    Layer(LayerMode),
+}
+
+impl Attrs {
+    fn target(self, name: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Content(mode) => match attr(mode, name) {
+                Attr::Copy(target) | Attr::Forged(target) => Some(target),
+                Attr::Mark | Attr::Capability | Attr::Leave => None,
+            },
+            Self::Layer(mode) => match attr(mode, name) {
+                Attr::Mark | Attr::Copy(_) | Attr::Forged(_) => Some(name.to_vec()),
+                // Kept, so that it is still seen and parked.
+                Attr::Capability => Some(name.to_vec()),
+                Attr::Leave => None,
+            },
+        }
+    }
+}
+
+/// Makes `to_name` a copy of an entry that is no directory. `to_name` must not exist; the caller renames it into place.
+pub(crate) fn copy_entry(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_name: &[u8], attrs: Attrs) -> io::Result<()> {
+    let meta = stat(from, name)?;
+    match meta.kind {
+        EntryType::File => {
+            let source = open_readable(from, name, &meta)?;
+            // Between stat and open it may have been swapped; what counts is what was opened.
+            let meta = Meta { mode: meta.mode, ..stat(source.as_fd(), b"")? };
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let target = rustix::fs::openat(to, to_name, flags, Mode::from_raw_mode(0o600))?;
+            copy_bytes(&source, &target, meta.size)?;
+            copy_attrs(from, name, target.as_fd(), attrs)?;
+            finish(target.as_fd(), &meta)
+        }
+        EntryType::Symlink => {
+            let link = rustix::fs::readlinkat(from, name, Vec::new())?;
+            rustix::fs::symlinkat(&*link, to, to_name)?;
+            own(to, to_name, &meta)?;
+            Ok(rustix::fs::utimensat(to, to_name, &times(&meta), AtFlags::SYMLINK_NOFOLLOW)?)
+        }
+        EntryType::Fifo => {
+            rustix::fs::mkfifoat(to, to_name, Mode::from_raw_mode(0o600))?;
+            copy_attrs_by_name(from, name, to, to_name, attrs)?;
+            let made = pin(to, to_name)?;
+            finish(made.as_fd(), &meta)
+        }
+        EntryType::Device if meta.is_whiteout() && matches!(attrs, Attrs::Layer(_)) => make_whiteout(to, to_name),
+        EntryType::Directory | EntryType::Socket | EntryType::Device => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "cannot be copied"))
+        }
+    }
+}
+
+/// Overlay's mark that a name is gone; everybody may make it.
+pub(crate) fn make_whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::mknodat(dir, name, FileType::CharacterDevice, Mode::empty(), 0)?)
+}
+
+/// Writes the bytes and attributes of one file over another, which keeps its names.
+pub(crate) fn overwrite(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_name: &[u8], attrs: Attrs) -> io::Result<()> {
+    let meta = stat(from, name)?;
+    let source = open_readable(from, name, &meta)?;
+    let target = open_file(to, to_name, OFlags::RDWR)?;
+    rustix::fs::ftruncate(&target, 0)?;
+    copy_bytes(&source, &target, meta.size)?;
+    for old in xattr::list(target.as_fd(), b"")? {
+        if matches!(attr(LayerMode::Root, &old), Attr::Copy(_)) {
+            xattr::remove(target.as_fd(), b"", &old)?;
+        }
+    }
+    copy_attrs(from, name, target.as_fd(), attrs)?;
+    finish(target.as_fd(), &meta)
+}
+
+/// Gives a new file the attributes of an entry of the layer, but not its content.
+pub(crate) fn adorn(from: BorrowedFd<'_>, name: &[u8], target: BorrowedFd<'_>, attrs: Attrs) -> io::Result<()> {
+    copy_attrs(from, name, target, attrs)?;
+    finish(target, &stat(from, name)?)
+}
+
+fn open_readable(dir: BorrowedFd<'_>, name: &[u8], meta: &Meta) -> io::Result<OwnedFd> {
+    match open_file(dir, name, OFlags::RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let entry = pin(dir, name)?;
+            chmod(entry.as_fd(), meta.mode | 0o400)?;
+            let opened = open_file(dir, name, OFlags::RDONLY);
+            chmod(entry.as_fd(), meta.mode)?;
+            opened
+        }
+        other => other,
+    }
+}
+
+fn copy_bytes(source: &OwnedFd, target: &OwnedFd, size: u64) -> io::Result<()> {
+    rustix::fs::ftruncate(target, size)?;
+    let mut at = 0;
+    while at < size {
+        let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Nothing but a hole up to the end.
+            Err(Errno::NXIO) => return Ok(()),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let end = match rustix::fs::seek(source, SeekFrom::Hole(data)) {
+            Ok(end) => end.min(size),
+            Err(Errno::NXIO) => return Ok(()),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => size,
+            Err(error) => return Err(error.into()),
+        };
+        copy_range(source, target, data, end)?;
+        if end <= data {
+            return Ok(());
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+fn copy_range(source: &OwnedFd, target: &OwnedFd, mut at: u64, end: u64) -> io::Result<()> {
+    let mut by_kernel = true;
+    let mut buffer = Vec::new();
+    while at < end {
+        let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(1 << 30);
+        if by_kernel {
+            let (mut from, mut to) = (at, at);
+            match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), want) {
+                Ok(0) => return Ok(()),
+                Ok(moved) => at += moved as u64,
+                Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
+                    by_kernel = false;
+                    buffer.resize(256 * 1024, 0);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        } else {
+            let want = want.min(buffer.len());
+            let read = rustix::io::pread(source, &mut buffer[..want], at)?;
+            if read == 0 {
+                return Ok(());
+            }
+            let mut rest = &buffer[..read];
+            while !rest.is_empty() {
+                let written = rustix::io::pwrite(target, rest, at)?;
+                rest = &rest[written..];
+                at += written as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn copy_attrs(from: BorrowedFd<'_>, name: &[u8], target: BorrowedFd<'_>, attrs: Attrs) -> io::Result<()> {
+    copy_attrs_by_name(from, name, target, b"", attrs)
+}
+
+fn copy_attrs_by_name(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_name: &[u8], attrs: Attrs) -> io::Result<()> {
+    for one in xattr::list(from, name)? {
+        if let Some(target) = attrs.target(&one) {
+            xattr::set(to, to_name, &target, &xattr::get(from, name, &one)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Owner, mode, time: in this order, because a change of the owner clears mode bits and every change of the content
+/// sets the time.
+fn finish(target: BorrowedFd<'_>, meta: &Meta) -> io::Result<()> {
+    let now = stat(target, b"")?;
+    if (now.uid, now.gid) != (meta.uid, meta.gid) {
+        rustix::fs::chownat(target, "", Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)), AtFlags::EMPTY_PATH)?;
+    }
+    chmod(target, meta.mode)?;
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(target), &times(meta), AtFlags::empty())?)
+}
+
+fn own(dir: BorrowedFd<'_>, name: &[u8], meta: &Meta) -> io::Result<()> {
+    let now = stat(dir, name)?;
+    if (now.uid, now.gid) != (meta.uid, meta.gid) {
+        let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
+        rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+/// Time stamps that set the last change and leave the last access.
+pub(crate) fn times(meta: &Meta) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: meta.mtime.sec, tv_nsec: i64::from(meta.mtime.nsec) },
+    }
+}
+
+/// Copies the content of a directory into an empty one, with names that share a file. Sockets are left out.
+pub(crate) fn copy_tree(from: &Workspace, to: &Workspace, attrs: Attrs) -> io::Result<()> {
+    let mut links: HashMap<u64, Vec<u8>> = HashMap::new();
+    let mut stack = vec![Vec::new()];
+    let mut dirs: Vec<(Vec<u8>, Meta)> = Vec::new();
+    while let Some(path) = stack.pop() {
+        let source = crate::remove::readable_by_force(from, &path)?;
+        let target = to.dir(&path)?;
+        for name in names(source.as_fd())? {
+            let meta = stat(source.as_fd(), &name)?;
+            let entry = join(&path, &name);
+            match meta.kind {
+                EntryType::Directory => {
+                    rustix::fs::mkdirat(target.as_fd(), &*name, Mode::from_raw_mode(0o700))?;
+                    copy_attrs_by_name(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
+                    dirs.push((entry.clone(), meta));
+                    stack.push(entry);
+                }
+                EntryType::Socket => {}
+                EntryType::Device if !meta.is_whiteout() => {}
+                _ => {
+                    if let Some(first) = links.get(&meta.id.ino).filter(|_| meta.links > 1) {
+                        let (parent, first_name) = split(first);
+                        let parent = to.dir(parent)?;
+                        rustix::fs::linkat(parent.as_fd(), first_name, target.as_fd(), &*name, AtFlags::empty())?;
+                    } else {
+                        copy_entry(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
+                        links.insert(meta.id.ino, entry);
+                    }
+                }
+            }
+        }
+    }
+    for (path, meta) in dirs.iter().rev() {
+        let dir = to.dir(path)?;
+        finish(dir.as_fd(), meta)?;
+    }
+    Ok(())
+}
+
+/// Replaces whatever has the temporary name: a crash may have left it there.
+pub(crate) fn clear(dir: BorrowedFd<'_>, temp: &[u8]) -> io::Result<()> {
+    unlink_if_there(dir, temp)
+}

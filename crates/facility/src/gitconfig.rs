@@ -1,0 +1,315 @@
+//! Which settings of a git configuration run commands, load other files or redirect git. Pure.
+//!
+//! The parser accepts a subset of what git accepts; whatever it does not understand counts as dangerous. The list is
+//! from git-config(1) and from what attacks on editors and agents used: `core.fsmonitor` (CVE-2022-24765 and its
+//! family), `core.sshCommand`, `filter.*.smudge`, `diff.external`, `alias.*` with `!`.
+
+use std::ops::Range;
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Section, lower case; an old-style `[a.b]` keeps its dot.
+    pub section: String,
+    /// The part in quotes of `[section "part"]`.
+    pub subsection: Option<Vec<u8>>,
+    /// Lower case.
+    pub name: String,
+    /// `None` for a bare name, which means true.
+    pub value: Option<Vec<u8>>,
+    /// Where it stands in the file, without the newline.
+    pub at: Range<usize>,
+}
+
+/// The text is not what we understand.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read the git configuration at byte {at}")]
+pub struct Unreadable {
+    /// Where the parser stopped.
+    pub at: usize,
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn fail<T>(&self) -> Result<T, Unreadable> {
+        Err(Unreadable { at: self.at })
+    }
+
+    /// The length of a line end here: `\n` or `\r\n`.
+    fn newline(&self) -> Option<usize> {
+        match (self.peek(), self.text.get(self.at + 1)) {
+            (Some(b'\n'), _) => Some(1),
+            (Some(b'\r'), Some(b'\n')) => Some(2),
+            _ => None,
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn skip_line(&mut self) {
+        while self.peek().is_some_and(|byte| byte != b'\n') {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self, more: &[u8]) -> String {
+        let from = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte)) {
+            self.at += 1;
+        }
+        String::from_utf8_lossy(&self.text[from..self.at]).to_ascii_lowercase()
+    }
+
+    fn header(&mut self) -> Result<(String, Option<Vec<u8>>), Unreadable> {
+        self.at += 1;
+        let section = self.word(b"-.");
+        if section.is_empty() {
+            return self.fail();
+        }
+        let mut subsection = None;
+        if matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.skip_blanks();
+            if self.peek() != Some(b'"') {
+                return self.fail();
+            }
+            self.at += 1;
+            subsection = Some(self.quoted_part()?);
+        }
+        if self.peek() != Some(b']') {
+            return self.fail();
+        }
+        self.at += 1;
+        Ok((section, subsection))
+    }
+
+    fn quoted_part(&mut self) -> Result<Vec<u8>, Unreadable> {
+        let mut part = Vec::new();
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(part);
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some(byte) if byte != b'\n' && byte != 0 => part.push(byte),
+                        _ => return self.fail(),
+                    }
+                }
+                Some(b'\n' | 0) | None => return self.fail(),
+                Some(byte) => part.push(byte),
+            }
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self) -> Result<Vec<u8>, Unreadable> {
+        let mut value = Vec::new();
+        let mut solid = 0;
+        let mut quoted = false;
+        self.skip_blanks();
+        loop {
+            if self.newline().is_some() || self.peek().is_none() {
+                if quoted {
+                    return self.fail();
+                }
+                value.truncate(solid);
+                return Ok(value);
+            }
+            let byte = self.text[self.at];
+            match byte {
+                0 => return self.fail(),
+                b'#' | b';' if !quoted => {
+                    self.skip_line();
+                    value.truncate(solid);
+                    return Ok(value);
+                }
+                b'"' => {
+                    quoted = !quoted;
+                    solid = value.len();
+                }
+                b'\\' => {
+                    self.at += 1;
+                    if let Some(length) = self.newline() {
+                        self.at += length;
+                        continue;
+                    }
+                    value.push(match self.peek() {
+                        Some(b'n') => b'\n',
+                        Some(b't') => b'\t',
+                        Some(b'b') => 8,
+                        Some(same @ (b'"' | b'\\')) => same,
+                        _ => return self.fail(),
+                    });
+                    solid = value.len();
+                }
+                b' ' | b'\t' if !quoted => value.push(byte),
+                _ => {
+                    value.push(byte);
+                    solid = value.len();
+                }
+            }
+            self.at += 1;
+        }
+    }
+}
+
+/// Reads all settings of a file.
+pub fn parse(text: &[u8]) -> Result<Vec<Setting>, Unreadable> {
+    let mut parser = Parser { text, at: 0 };
+    if text.starts_with(b"\xef\xbb\xbf") {
+        parser.at = 3;
+    }
+    let mut section: Option<(String, Option<Vec<u8>>)> = None;
+    let mut settings = Vec::new();
+    while let Some(byte) = parser.peek() {
+        match byte {
+            b' ' | b'\t' | b'\n' => parser.at += 1,
+            b'\r' if parser.newline().is_some() => parser.at += 2,
+            b'#' | b';' => parser.skip_line(),
+            b'[' => section = Some(parser.header()?),
+            _ if byte.is_ascii_alphabetic() => {
+                let from = parser.at;
+                let Some((name_of_section, subsection)) = section.clone() else { return parser.fail() };
+                let name = parser.word(b"-");
+                parser.skip_blanks();
+                let value = if parser.peek() == Some(b'=') {
+                    parser.at += 1;
+                    Some(parser.value()?)
+                } else if parser.peek().is_none() || parser.newline().is_some() {
+                    None
+                } else {
+                    return parser.fail();
+                };
+                settings.push(Setting { section: name_of_section, subsection, name, value, at: from..parser.at });
+            }
+            _ => return parser.fail(),
+        }
+    }
+    Ok(settings)
+}
+
+impl Setting {
+    /// Whether the value is a plain truth value, and so no command.
+    fn is_bool(&self) -> bool {
+        let Some(value) = &self.value else { return true };
+        ["true", "false", "yes", "no", "on", "off", "0", "1", ""]
+            .iter()
+            .any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    fn starts(&self, with: &[u8]) -> bool {
+        self.value.as_ref().is_some_and(|value| value.trim_ascii_start().starts_with(with))
+    }
+
+    /// Whether the setting makes git run a command, read another configuration, or talk to somebody else.
+    #[must_use]
+    pub fn is_dangerous(&self) -> bool {
+        // `[a.b]` is the old way to write `[a "b"]`.
+        let (section, old_sub) = self.section.split_once('.').map_or((self.section.as_str(), false), |(s, _)| (s, true));
+        let sub = old_sub || self.subsection.is_some();
+        let name = self.name.as_str();
+        match section {
+            "core" => match name {
+                "hookspath" | "sshcommand" | "editor" | "askpass" | "gitproxy" | "worktree" | "attributesfile"
+                | "alternaterefscommand" => true,
+                "fsmonitor" | "pager" => !self.is_bool(),
+                _ => false,
+            },
+            "filter" | "include" | "includeif" | "protocol" | "sendemail" | "imap" | "hook" | "instaweb" => true,
+            "diff" => name == "external" || (sub && matches!(name, "command" | "textconv")),
+            "merge" => sub && name == "driver",
+            "credential" => name == "helper",
+            "alias" => sub || self.starts(b"!"),
+            "gpg" => matches!(name, "program" | "defaultkeycommand"),
+            "sequence" => name == "editor",
+            "pager" => !self.is_bool(),
+            "interactive" => name == "difffilter",
+            "remote" => match name {
+                "uploadpack" | "receivepack" | "vcs" | "proxy" => true,
+                // Transport helpers: "ext::" runs a command by itself; "-" would be read as an option.
+                "url" | "pushurl" => self.starts(b"-") || self.value.as_ref().is_some_and(|v| v.windows(2).any(|w| w == b"::")),
+                _ => false,
+            },
+            "uploadpack" | "receive" => name.ends_with("hook"),
+            "url" => matches!(name, "insteadof" | "pushinsteadof"),
+            "init" => name == "templatedir",
+            "submodule" => name == "update" && self.starts(b"!"),
+            "difftool" | "mergetool" | "browser" | "man" | "guitool" => matches!(name, "cmd" | "path"),
+            "tar" | "trailer" => matches!(name, "command" | "cmd"),
+            "http" => {
+                name.starts_with("proxy")
+                    || name.starts_with("ssl")
+                    || matches!(name, "curloptresolve" | "cookiefile" | "savecookies" | "extraheader" | "delegation")
+            }
+            "extensions" => name == "worktreeconfig",
+            "lfs" => sub || matches!(name, "standalonetransferagent" | "url" | "pushurl"),
+            "web" | "help" => name == "browser",
+            _ => false,
+        }
+    }
+
+    /// The setting as something to compare: names as git compares them, and the value.
+    #[must_use]
+    pub fn key(&self) -> (String, Option<Vec<u8>>, String, Option<Vec<u8>>) {
+        (self.section.clone(), self.subsection.clone(), self.name.clone(), self.value.clone())
+    }
+}
+
+/// The dangerous settings of a file that lies in the git directory `git_dir` (relative to the workspace), in order.
+pub fn dangerous(text: &[u8], git_dir: &[u8]) -> Result<Vec<Setting>, Unreadable> {
+    Ok(parse(text)?.into_iter().filter(|one| one.is_dangerous() && !is_own_worktree(one, git_dir)).collect())
+}
+
+/// Every submodule has a `core.worktree`. It is harmless when it stays inside the workspace and out of git's folders.
+fn is_own_worktree(setting: &Setting, git_dir: &[u8]) -> bool {
+    let (Some(value), "core", None, "worktree") =
+        (&setting.value, setting.section.as_str(), &setting.subsection, setting.name.as_str())
+    else {
+        return false;
+    };
+    let mut place: Vec<&[u8]> = git_dir.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
+    if value.starts_with(b"/") || !place.iter().any(|name| name.eq_ignore_ascii_case(b"modules")) {
+        return false;
+    }
+    for name in value.split(|b| *b == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => {
+                if place.pop().is_none() {
+                    return false;
+                }
+            }
+            _ => place.push(name),
+        }
+    }
+    !place.is_empty() && !place.iter().any(|name| name.eq_ignore_ascii_case(b".git"))
+}
+
+/// The file without its dangerous settings; `None` when that cannot be done for certain.
+#[must_use]
+pub fn strip(text: &[u8], git_dir: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = text.to_vec();
+    for setting in dangerous(text, git_dir).ok()?.into_iter().rev() {
+        rest.drain(setting.at);
+    }
+    // Read it again: what was taken out must not have changed the meaning of what stays.
+    dangerous(&rest, git_dir).ok().filter(Vec::is_empty).map(|_| rest)
+}
+
+#[cfg(test)]
+#[path = "gitconfig_tests.rs"]
+mod tests;

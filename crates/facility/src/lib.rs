@@ -1,0 +1,57 @@
+//! Change layers: what a command did to a workspace, kept apart until somebody decides.
+//!
+//! A run writes into an overlay whose upper directory belongs to the run. Afterwards the upper directory is the
+//! change, and this crate reads it, decides what may reach the workspace, and brings it there so that a crash at any
+//! moment leaves the old version or, after [`recover`], the new one.
+//!
+//! ```text
+//!  Layer::create ──▶ (the launcher mounts, the command runs) ──▶ Layer::changes   what happened, nothing touched
+//!                                                            ├─▶ Layer::commit    walk → plan → journal → apply → finish
+//!                                                            ├─▶ Layer::park      kept for a review
+//!                                                            └─▶ Layer::discard
+//!  after a crash: recover(layer root, workspace): rolls a journal forward, or drops a layer that never had one
+//! ```
+//!
+//! * Pure: [`marks`] (overlay attributes), [`protected`] and [`gitconfig`] (what needs an explicit accept),
+//!   [`tree`] (what was read), [`plan`] (what a commit would do), [`changes`] (the report).
+//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `scan`, `copy`, `apply`,
+//!   `finish`, [`layer`], [`recover`].
+//!
+//! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
+//! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
+
+#![forbid(unsafe_code)]
+
+mod apply;
+mod beneath;
+pub mod changes;
+mod copy;
+mod facts;
+pub mod faults;
+mod finish;
+pub mod gitconfig;
+pub mod journal;
+pub mod layer;
+pub mod marks;
+pub mod meta;
+pub mod plan;
+pub mod protected;
+pub mod recover;
+mod remove;
+mod scan;
+mod shared;
+pub mod tree;
+mod verdict;
+mod walk;
+mod xattr;
+
+pub use beneath::{IoFailure, Workspace};
+pub use changes::{Change, ChangeKind, ChangeSet, Conflict};
+pub use faults::{Faults, Step};
+pub use layer::{
+    CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
+    ReadLayerError,
+};
+pub use meta::FsTime;
+pub use protected::Rules;
+pub use recover::{RecoverError, Recovered, recover};

@@ -1,0 +1,223 @@
+//! Overlay's own extended attributes: which there are, what they mean, and which must never leave the layer. Pure.
+//!
+//! `user.overlay.*` in a mount made with `userxattr`, `trusted.overlay.*` otherwise (kernel: fs/overlayfs, and
+//! Documentation/filesystems/overlayfs.rst). A mark that we do not know may change what the layer means, so it is an
+//! error and never skipped.
+
+/// Who mounted the layer, and so which marks it carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerMode {
+    /// An ordinary user in a user namespace: `userxattr`, no redirects, no index.
+    User,
+    /// The root launcher: `redirect_dir=on,index=on`.
+    Root,
+}
+
+/// The copied-up entry's place in the lower layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// There is one, but its file handle is of a kind that names no inode we could read.
+    Unknown,
+    /// The inode number.
+    Inode(u64),
+}
+
+/// What overlay wrote on an entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The lower directory of the same place is hidden.
+    pub opaque: bool,
+    /// Where the directory was before it was renamed: a name, or a path from the overlay's root with a leading `/`.
+    pub redirect: Option<Vec<u8>>,
+    /// Copied up from the lower layer.
+    pub origin: Option<Origin>,
+    /// The names of all marks, to be removed before the entry leaves the layer.
+    pub names: Vec<Vec<u8>>,
+    /// The workload itself set attributes that the next run's overlay would obey.
+    pub forged: bool,
+    /// The file carries capabilities (`security.capability`).
+    pub capability: bool,
+}
+
+/// A mark that we cannot interpret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MarkError {
+    /// An attribute of overlay's that this version does not know, or that this mode never writes.
+    #[error("unknown overlay attribute {name:?}")]
+    Unknown {
+        /// Its name.
+        name: String,
+    },
+    /// A known attribute with a value that overlay does not write.
+    #[error("overlay attribute {name:?} has a value that overlay does not write")]
+    Value {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl LayerMode {
+    /// The prefix of overlay's attributes.
+    #[must_use]
+    pub fn prefix(self) -> &'static [u8] {
+        match self {
+            Self::User => b"user.overlay.",
+            Self::Root => b"trusted.overlay.",
+        }
+    }
+}
+
+/// What becomes of one attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attr {
+    /// Overlay's: read it, never copy it.
+    Mark,
+    /// Content: copy it under this name.
+    Copy(Vec<u8>),
+    /// The workload's own, in overlay's name space; copied under this name, but only after an explicit accept.
+    Forged(Vec<u8>),
+    /// File capabilities.
+    Capability,
+    /// The host's business (labels of security modules and the like): not copied.
+    Leave,
+}
+
+/// What an attribute of this name is.
+#[must_use]
+pub fn attr(mode: LayerMode, name: &[u8]) -> Attr {
+    if let Some(rest) = name.strip_prefix(mode.prefix()) {
+        // Overlay stores what the workload sets in its name space with one more "overlay.".
+        return match (mode, rest.strip_prefix(b"overlay.")) {
+            (LayerMode::User, Some(inner)) => Attr::Forged([b"user.overlay.", inner].concat()),
+            (LayerMode::Root | LayerMode::User, _) => Attr::Mark,
+        };
+    }
+    if name.starts_with(b"user.overlay.") {
+        return Attr::Forged(name.to_vec());
+    }
+    if name.starts_with(b"user.") || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default") {
+        return Attr::Copy(name.to_vec());
+    }
+    if name == b"security.capability" { Attr::Capability } else { Attr::Leave }
+}
+
+/// Reads one mark into `marks`.
+pub fn read(mode: LayerMode, name: &[u8], value: &[u8], marks: &mut Marks) -> Result<(), MarkError> {
+    let text = || String::from_utf8_lossy(name).into_owned();
+    let key = name.strip_prefix(mode.prefix()).unwrap_or(name);
+    match (key, mode) {
+        (b"opaque", _) => match value {
+            b"y" => marks.opaque = true,
+            // "x" would mean that the directory holds whiteouts made of attributes.
+            _ => return Err(MarkError::Value { name: text() }),
+        },
+        (b"redirect", LayerMode::Root) => {
+            if !redirect_is_sound(value) {
+                return Err(MarkError::Value { name: text() });
+            }
+            marks.redirect = Some(value.to_vec());
+        }
+        (b"origin", _) => marks.origin = Some(origin(value)),
+        (b"impure" | b"nlink" | b"upper" | b"uuid", _) => {}
+        _ => return Err(MarkError::Unknown { name: text() }),
+    }
+    marks.names.push(name.to_vec());
+    Ok(())
+}
+
+/// A single name, or `/` and names without `.`, `..` or empty ones.
+fn redirect_is_sound(value: &[u8]) -> bool {
+    let (path, absolute) = value.strip_prefix(b"/").map_or((value, false), |rest| (rest, true));
+    let names = || path.split(|byte| *byte == b'/');
+    !path.contains(&0)
+        && names().all(|name| !matches!(name, b"" | b"." | b".."))
+        && (absolute || names().count() == 1)
+}
+
+/// The inode in overlay's origin attribute: `struct ovl_fb` (version, magic, length, flags, type, uuid) and a file
+/// handle whose layout depends on the file system (fs/overlayfs/overlayfs.h, include/linux/exportfs.h).
+fn origin(value: &[u8]) -> Origin {
+    const HEADER: usize = 21;
+    const MAGIC: u8 = 0xfb;
+    const BIG_ENDIAN: u8 = 1;
+    if value.len() < HEADER || value[1] != MAGIC || usize::from(value[2]) != value.len() {
+        return Origin::Unknown;
+    }
+    if (value[3] & BIG_ENDIAN != 0) != cfg!(target_endian = "big") {
+        return Origin::Unknown;
+    }
+    let handle = &value[HEADER..];
+    let word = |at: usize| handle.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
+    let long = |at: usize| handle.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
+    let ino = match (value[4], handle.len()) {
+        // FILEID_INO32_GEN: inode, generation (ext4, small xfs).
+        (1, 8) => word(0).map(u64::from),
+        // tmpfs uses the same number for: generation, inode low, inode high.
+        (1, 12) => word(4).zip(word(8)).map(|(low, high)| u64::from(low) | (u64::from(high) << 32)),
+        // FILEID_BTRFS_WITHOUT_PARENT, and xfs with 64-bit inodes.
+        (0x4d, 20) | (0x81, 12) => long(0),
+        _ => None,
+    };
+    ino.map_or(Origin::Unknown, Origin::Inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_one(mode: LayerMode, name: &str, value: &[u8]) -> Result<Marks, MarkError> {
+        let mut marks = Marks::default();
+        read(mode, name.as_bytes(), value, &mut marks).map(|()| marks)
+    }
+
+    #[test]
+    fn known_marks_are_read() {
+        assert!(read_one(LayerMode::User, "user.overlay.opaque", b"y").unwrap().opaque);
+        assert_eq!(read_one(LayerMode::Root, "trusted.overlay.redirect", b"/a/b").unwrap().redirect.unwrap(), b"/a/b");
+        assert_eq!(read_one(LayerMode::Root, "trusted.overlay.redirect", b"a").unwrap().redirect.unwrap(), b"a");
+    }
+
+    #[test]
+    fn unknown_or_impossible_marks_are_errors() {
+        for (mode, name, value) in [
+            (LayerMode::User, "user.overlay.whiteout", b"" as &[u8]),
+            (LayerMode::User, "user.overlay.metacopy", b""),
+            (LayerMode::User, "user.overlay.redirect", b"a"),
+            (LayerMode::User, "user.overlay.opaque", b"x"),
+            (LayerMode::Root, "trusted.overlay.protattr", b"i"),
+            (LayerMode::Root, "trusted.overlay.overlay.opaque", b"y"),
+        ] {
+            assert!(read_one(mode, name, value).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_that_climbs_is_an_error() {
+        for value in ["", "/", "..", "/../x", "a/b", "/a//b", "/a/./b", "a\0b"] {
+            assert!(read_one(LayerMode::Root, "trusted.overlay.redirect", value.as_bytes()).is_err(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_origin_of_ext4_names_its_inode() {
+        let mut value = vec![0, 0xfb, 29, 0, 1];
+        value.extend([0; 16]);
+        value.extend(7_u32.to_ne_bytes());
+        value.extend(99_u32.to_ne_bytes());
+        assert_eq!(origin(&value), Origin::Inode(7));
+        value[1] = 0;
+        assert_eq!(origin(&value), Origin::Unknown);
+        assert_eq!(origin(b""), Origin::Unknown);
+    }
+
+    #[test]
+    fn attributes_in_overlays_name_space_are_forged_in_both_modes() {
+        let forged = Attr::Forged(b"user.overlay.opaque".to_vec());
+        assert_eq!(attr(LayerMode::User, b"user.overlay.overlay.opaque"), forged);
+        assert_eq!(attr(LayerMode::Root, b"user.overlay.opaque"), forged);
+        assert_eq!(attr(LayerMode::User, b"user.overlay.opaque"), Attr::Mark);
+        assert_eq!(attr(LayerMode::User, b"user.mime"), Attr::Copy(b"user.mime".to_vec()));
+        assert_eq!(attr(LayerMode::Root, b"security.capability"), Attr::Capability);
+    }
+}

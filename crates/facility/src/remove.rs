@@ -1,0 +1,126 @@
+//! Removes a tree beneath a directory descriptor.
+//!
+//! Nothing is followed, so links to host directories are removed as links (F09). Directories without permission bits
+//! (overlay makes its `work/work` with mode 000, and so may any workload) are opened up first. The depth of the tree
+//! costs no stack and no descriptors.
+
+use crate::beneath::{Workspace, is_gone, join, names, split, unlink_if_there};
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+/// Removes `path` and everything beneath it; that it is not there is fine.
+pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
+    match remove_one(root, path)? {
+        Gone::Yes => return Ok(()),
+        Gone::NotEmpty => {}
+    }
+    // (directory, its entries were queued)
+    let mut stack = vec![(path.to_vec(), false)];
+    while let Some((path, queued)) = stack.pop() {
+        if matches!(remove_one(root, &path)?, Gone::Yes) {
+            continue;
+        }
+        if queued {
+            return Err(io::Error::other("a directory fills up while it is removed"));
+        }
+        stack.push((path.clone(), true));
+        let dir = match readable_by_force(root, &path) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        for name in names(dir.as_fd())? {
+            match rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR) => stack.push((join(&path, &name), false)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Gone {
+    Yes,
+    NotEmpty,
+}
+
+/// Removes a file or an empty directory.
+fn remove_one(root: &Workspace, path: &[u8]) -> io::Result<Gone> {
+    let (parent, name) = split(path);
+    let parent = match root.dir_by_force(parent) {
+        Ok(parent) => parent,
+        Err(error) if is_gone(&error) => return Ok(Gone::Yes),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(Gone::Yes),
+        Err(Errno::NOTDIR) => unlink_if_there(parent.as_fd(), name).map(|()| Gone::Yes),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Gone::NotEmpty),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A readable descriptor of a directory whose mode no longer matters.
+pub(crate) fn readable_by_force(root: &Workspace, path: &[u8]) -> io::Result<OwnedFd> {
+    match root.readable_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            root.dir_by_force(path)?;
+            root.readable_dir(path)
+        }
+        Ok(dir) => {
+            root.dir_by_force(path)?;
+            Ok(dir)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn links_to_other_folders_are_removed_as_links() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("canary"), "alive").unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(inside.path().join("t/a/b")).unwrap();
+        symlink(outside.path(), inside.path().join("t/a/link")).unwrap();
+        symlink(outside.path(), inside.path().join("t/a/b/link")).unwrap();
+        std::fs::set_permissions(inside.path().join("t/a/b"), std::fs::Permissions::from_mode(0)).unwrap();
+        remove_tree(&Workspace::open(inside.path()).unwrap(), b"t").unwrap();
+        assert!(!inside.path().join("t").exists());
+        assert!(outside.path().join("canary").exists());
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_tree_is_removed_as_a_link() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("canary"), "alive").unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        symlink(outside.path(), inside.path().join("t")).unwrap();
+        remove_tree(&Workspace::open(inside.path()).unwrap(), b"t").unwrap();
+        assert!(outside.path().join("canary").exists());
+        assert!(std::fs::symlink_metadata(inside.path().join("t")).is_err());
+    }
+
+    #[test]
+    fn a_tree_deeper_than_the_longest_path_is_removed() {
+        let inside = tempfile::tempdir().unwrap();
+        let root = Workspace::open(inside.path()).unwrap();
+        let name = [b'd'; 100];
+        let mut path = b"t".to_vec();
+        rustix::fs::mkdirat(root.fd(), "t", rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
+        for _ in 0..120 {
+            let dir = root.dir(&path).unwrap();
+            rustix::fs::mkdirat(dir.as_fd(), &name[..], rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
+            path = join(&path, &name);
+        }
+        remove_tree(&root, b"t").unwrap();
+        assert!(root.stat(b"t").unwrap().is_none());
+    }
+}

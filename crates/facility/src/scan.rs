@@ -1,0 +1,86 @@
+//! Looks through a directory of the workspace that goes away or moves as a whole: did something in it change
+//! meanwhile, and is there a protected name in it. The only place that reads more of the workspace than the layer
+//! touched.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, names};
+use crate::facts::{Version, judge};
+use crate::meta::{EntryType, FsTime, stat_if_there};
+use crate::protected::{Class, Rules};
+use crate::tree::{Found, Scan, Verdict, is_fresh};
+use nexus_model::ByteText;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// More conflicts than this are not worth listing for one directory.
+const LISTED: usize = 16;
+
+/// What a scan needs to know.
+pub(crate) struct Scanner<'a> {
+    pub(crate) base: &'a Workspace,
+    pub(crate) rules: &'a Rules,
+    pub(crate) started: FsTime,
+    pub(crate) ours: &'a [(ByteText, FsTime)],
+    /// Directories that were renamed away: they have a scan of their own.
+    pub(crate) claimed: &'a HashSet<Vec<u8>>,
+    /// Files that the layer has under another name.
+    pub(crate) wanted: &'a HashSet<u64>,
+}
+
+impl Scanner<'_> {
+    /// Scans the directory `top`. `place` is where its content will be: its own path for one that goes away.
+    pub(crate) fn scan(&self, top: &Found, place: &[u8], inodes: &mut HashMap<u64, Found>) -> Result<Scan, IoFailure> {
+        let mut result = Scan::default();
+        if is_fresh(self.started, self.ours, &top.at, top.meta.ctime) {
+            result.changed.push(top.at.clone());
+        }
+        let mut stack = vec![(top.at.0.clone(), place.to_vec())];
+        while let Some((at, place)) = stack.pop() {
+            let dir = self.base.readable_dir(&at).doing("open", &at)?;
+            for name in names(dir.as_fd()).doing("list", &at)? {
+                let (path, target) = (join(&at, &name), join(&place, &name));
+                // Gone between the listing and now: somebody works here, and the directory's own ctime tells.
+                let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path)? else { continue };
+                let path = ByteText(path);
+                if self.claimed.contains(&path.0) {
+                    continue;
+                }
+                if is_fresh(self.started, self.ours, &path, meta.ctime) && result.changed.len() < LISTED {
+                    result.changed.push(path.clone());
+                }
+                if result.protected.is_none() {
+                    let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind)?;
+                    let there = if target == path.0 { None } else { self.reason(dir.as_fd(), &name, &target, meta.kind)? };
+                    result.protected = here.or(there).map(|why| (path.clone(), why));
+                }
+                if meta.kind == EntryType::Directory {
+                    stack.push((path.0, target));
+                } else if self.wanted.contains(&meta.id.ino) {
+                    inodes.entry(meta.id.ino).or_insert(Found { at: path, meta });
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// Why the entry may not go away from, or come to, `path` unasked.
+    fn reason(&self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], kind: EntryType) -> Result<Option<String>, IoFailure> {
+        let is_dir = kind == EntryType::Directory;
+        let class = self.rules.class(path);
+        Ok(match &class {
+            Class::Plain => None,
+            Class::Listed(pattern) => Some(pattern.clone()),
+            Class::MustBeDirectory | Class::NoLink => {
+                (kind == EntryType::Symlink).then(|| "a link on the way to protected names".to_owned())
+            }
+            Class::GitRoot | Class::GitHook if is_dir => None,
+            Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir => {
+                let version = Version::read(dir, name).doing("read", path)?;
+                match judge(self.rules, &class, path, &Version::Absent, &version, false) {
+                    Verdict::Commit => None,
+                    Verdict::Strip(_) => Some("git configuration".to_owned()),
+                    Verdict::Park(why) => Some(why),
+                }
+            }
+        })
+    }
+}

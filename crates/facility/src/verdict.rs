@@ -1,0 +1,156 @@
+//! Judges single entries of a layer: does it change anything, how is it reported, does it need an accept. Pure.
+
+use crate::changes::{Change, ChangeKind};
+use crate::meta::EntryType;
+use crate::protected::{Class, Rules};
+use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
+
+const SETID: u32 = 0o6000;
+const EXECUTE: u32 = 0o111;
+
+/// Why an entry stays in the layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Until somebody accepts it.
+    Protected(String),
+    /// For ever: no commit may make it.
+    Never(String),
+}
+
+/// Whether the workspace already is as this entry wants it.
+pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
+    match (node.role, &node.lower) {
+        (Role::Whiteout | Role::Implied, _) => return node.covers.is_none() || node.claimed,
+        (Role::Entry, Lower::Merged(found)) => {
+            let (new, old) = (&node.meta, &found.meta);
+            return (new.mode, new.uid, new.gid) == (old.mode, old.uid, old.gid) && node.same_attrs;
+        }
+        (Role::Entry, Lower::Moved(_) | Lower::Missing) => return false,
+        (Role::Entry, Lower::None) => {}
+    }
+    let Some(found) = &node.covers else { return false };
+    if let Some(group) = node.group.map(|number| &tree.groups[number]) {
+        let own = group.anchor.as_ref().is_some_and(|anchor| anchor.meta.id == found.meta.id);
+        return own && group.same;
+    }
+    let (new, old) = (&node.meta, &found.meta);
+    let equal = new.kind == old.kind
+        && (new.uid, new.gid) == (old.uid, old.gid)
+        && (new.mode == old.mode || new.kind == EntryType::Symlink)
+        && node.same_content
+        && node.same_attrs;
+    // An equal file that was made anew has parted from the other names of the old one.
+    equal && !node.marks.forged && (node.marks.origin.is_some() || old.links == 1)
+}
+
+/// Why an entry that changes something may not be committed unasked.
+pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
+    let protected = |why: &str| Some(Hold::Protected(why.to_owned()));
+    let is_dir = node.meta.kind == EntryType::Directory;
+    if node.role == Role::Entry {
+        if node.meta.kind == EntryType::Device {
+            return Some(Hold::Never("device node".to_owned()));
+        }
+        if has_setuid(node) {
+            return protected("setuid or setgid bits or file capabilities");
+        }
+        if node.marks.forged {
+            return protected("attributes that the next layer would obey");
+        }
+    }
+    let class = rules.class(&node.path.0);
+    let by_name = match (&class, node.role) {
+        (Class::Plain, _) => None,
+        (Class::Listed(pattern), _) => protected(pattern),
+        (Class::MustBeDirectory, Role::Entry) if !is_dir => protected("must stay a directory: protected names lie in it"),
+        (Class::NoLink, Role::Entry) if node.meta.kind == EntryType::Symlink => protected("a link to git's private folders"),
+        (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, Role::Entry) if is_dir => None,
+        // The directory that goes away is judged by what is in it, below.
+        (Class::GitRoot, Role::Whiteout | Role::Implied)
+            if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Directory) =>
+        {
+            None
+        }
+        (Class::MustBeDirectory | Class::NoLink, _) => None,
+        (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, _) => match &node.verdict {
+            Some(Verdict::Commit | Verdict::Strip(_)) => None,
+            Some(Verdict::Park(why)) => protected(why),
+            None => protected("not judged"),
+        },
+    };
+    if by_name.is_some() {
+        return by_name;
+    }
+    if let Lower::Moved(found) = &node.lower {
+        for class in [&class, &rules.class(&found.at.0)] {
+            match class {
+                Class::Plain | Class::MustBeDirectory | Class::NoLink => {}
+                Class::Listed(pattern) => return protected(pattern),
+                Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir => {
+                    return protected("a folder that becomes or was a part of git's");
+                }
+            }
+        }
+    }
+    let inside = node.scan.as_ref().and_then(|scan| scan.protected.as_ref());
+    inside.map(|(path, why)| Hold::Protected(format!("{why} in {}", String::from_utf8_lossy(&path.0))))
+}
+
+/// Directories inherit the setgid bit from their parent, so only files count.
+fn has_setuid(node: &Node) -> bool {
+    node.marks.capability || (node.meta.kind == EntryType::File && node.meta.mode & SETID != 0)
+}
+
+/// The report of an entry that changes something.
+pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
+    let gone = node.role != Role::Entry;
+    let of = match &node.covers {
+        Some(found) if gone => &found.meta,
+        _ => &node.meta,
+    };
+    let old_mode = match (&node.lower, &node.covers) {
+        (Lower::None, Some(found)) => Some(found.meta.mode),
+        _ => None,
+    };
+    let is_file = of.kind == EntryType::File;
+    let executable = !gone && is_file && of.mode & EXECUTE != 0 && old_mode.is_none_or(|mode| mode & EXECUTE == 0);
+    Change {
+        path: node.path.clone(),
+        kind: kind(tree, node),
+        file_type: of.kind,
+        size: if is_file { of.size } else { 0 },
+        mode: of.mode,
+        protected: match (hold(node, rules), &node.verdict) {
+            (Some(Hold::Protected(why) | Hold::Never(why)), _) => Some(why),
+            (None, Some(Verdict::Strip(_))) => Some("git configuration that runs commands".to_owned()),
+            (None, _) => None,
+        },
+        setuid: !gone && has_setuid(node),
+        new_executable: executable,
+        hook: rules.class(&node.path.0) == Class::GitHook,
+        skipped: node.role == Role::Entry && node.meta.kind == EntryType::Socket,
+    }
+}
+
+fn kind(tree: &LayerTree, node: &Node) -> ChangeKind {
+    if node.role != Role::Entry {
+        return ChangeKind::Deleted;
+    }
+    match (&node.lower, &node.covers) {
+        (Lower::Moved(found), _) => ChangeKind::Renamed { from: found.at.clone() },
+        (Lower::Merged(found), _) => {
+            let owner = (node.meta.uid, node.meta.gid) == (found.meta.uid, found.meta.gid);
+            if owner && node.same_attrs { ChangeKind::Mode } else { ChangeKind::Modified }
+        }
+        (Lower::None | Lower::Missing, None) => ChangeKind::Added,
+        (Lower::None | Lower::Missing, Some(found)) if node.claimed || found.meta.kind != node.meta.kind => {
+            ChangeKind::Type { was: found.meta.kind }
+        }
+        (Lower::None | Lower::Missing, Some(found)) => {
+            let owner = (node.meta.uid, node.meta.gid) == (found.meta.uid, found.meta.gid);
+            let shared = node.group.is_some_and(|number| tree.groups[number].members.len() > 1);
+            let only_mode = owner && node.same_content && node.same_attrs && !shared && node.meta.mode != found.meta.mode;
+            if only_mode { ChangeKind::Mode } else { ChangeKind::Modified }
+        }
+    }
+}

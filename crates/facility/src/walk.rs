@@ -1,0 +1,478 @@
+//! Reads a layer and the places of the workspace that it covers.
+//!
+//! The cost grows with the layer, not with the workspace: only directories that vanish or move as a whole are looked
+//! through (`scan`). The steps, each over all entries with a directory before what is in it:
+//!
+//! 1. `collect`: the upper directory with overlay's marks.
+//! 2. `continue_lower`: which directory of the workspace each directory continues, as overlay itself decides it. Then
+//!    a new directory in place of an old one (opaque) is turned into the old one with the missing names gone, so that
+//!    the report and the protection rules see single entries.
+//! 3. `cover`: what each entry hides; content is compared where size and time are equal.
+//! 4. `shared`: names that share a file. `scan`: whole directories. `judge`: git's files.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, open_file, split};
+use crate::facts::{Version, judge};
+use crate::marks::{Attr, LayerMode, MarkError, Marks, Origin, attr, read};
+use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
+use crate::protected::{Class, Rules};
+use crate::scan::Scanner;
+use crate::tree::{Found, LayerTree, Lower, Node, Role};
+use crate::xattr::{self, Attrs};
+use nexus_model::ByteText;
+use rustix::fs::OFlags;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+/// Why a layer cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WalkError {
+    #[error(transparent)]
+    Io(#[from] IoFailure),
+    #[error("{path:?} carries a mark that cannot be interpreted")]
+    Mark { path: ByteText, source: MarkError },
+    #[error("two directories of the layer both continue {at:?}")]
+    Twice { at: ByteText },
+    #[error("{path:?} was renamed from a place that does not exist in the layer")]
+    Redirect { path: ByteText },
+}
+
+/// What is read, and by which rules.
+pub(crate) struct Walk<'a> {
+    pub(crate) upper: &'a Workspace,
+    /// Overlay's index directory, if it has one.
+    pub(crate) index: Option<Workspace>,
+    pub(crate) base: &'a Workspace,
+    pub(crate) mode: LayerMode,
+    pub(crate) started: FsTime,
+    pub(crate) ours: &'a [(ByteText, FsTime)],
+    pub(crate) rules: &'a Rules,
+}
+
+/// The directory used last; entries of one directory come in a row.
+pub(crate) struct LastDir<'a> {
+    tree: &'a Workspace,
+    last: Option<(Vec<u8>, OwnedFd)>,
+}
+
+impl<'a> LastDir<'a> {
+    pub(crate) fn new(tree: &'a Workspace) -> Self {
+        Self { tree, last: None }
+    }
+
+    pub(crate) fn get(&mut self, path: &[u8]) -> io::Result<BorrowedFd<'_>> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != path) {
+            self.last = Some((path.to_vec(), self.tree.dir(path)?));
+        }
+        match &self.last {
+            Some((_, dir)) => Ok(dir.as_fd()),
+            None => Err(io::Error::other("no directory")),
+        }
+    }
+}
+
+fn node(parent: usize, path: ByteText, meta: Meta, marks: Marks, role: Role) -> Node {
+    Node {
+        parent,
+        path,
+        meta,
+        marks,
+        role,
+        lower: Lower::None,
+        covers: None,
+        claimed: false,
+        same_content: false,
+        same_attrs: false,
+        attrs: Vec::new(),
+        verdict: None,
+        scan: None,
+        group: None,
+    }
+}
+
+impl Walk<'_> {
+    /// Reads everything.
+    pub(crate) fn read(&self) -> Result<LayerTree, WalkError> {
+        let mut opened = Vec::new();
+        let result = self.read_with(&mut opened);
+        // Directories that kept us out were opened up for the reading; their recorded modes are the old ones.
+        for (path, mode) in opened.iter().rev() {
+            let dir = self.upper.dir(path).doing("open", path)?;
+            crate::beneath::chmod(dir.as_fd(), *mode).doing("set the mode of", path)?;
+        }
+        result
+    }
+
+    fn read_with(&self, opened: &mut Vec<(Vec<u8>, u32)>) -> Result<LayerTree, WalkError> {
+        let mut nodes = self.collect(opened)?;
+        let mut claimed = self.continue_lower(&mut nodes)?;
+        self.imply(&mut nodes, &mut claimed)?;
+        self.cover(&mut nodes, &claimed)?;
+        let base_root = stat(self.base.fd(), b"").doing("look at", b"")?;
+        let same_mount = base_root.dev == nodes[0].meta.dev && base_root.mount == nodes[0].meta.mount;
+        let mut tree = LayerTree {
+            nodes,
+            groups: Vec::new(),
+            inodes: HashMap::new(),
+            started: self.started,
+            ours: self.ours.to_vec(),
+            same_mount,
+            mode: self.mode,
+        };
+        self.scan(&mut tree, &claimed)?;
+        crate::shared::group(self, &mut tree)?;
+        self.judge(&mut tree)?;
+        Ok(tree)
+    }
+
+    fn collect(&self, opened: &mut Vec<(Vec<u8>, u32)>) -> Result<Vec<Node>, WalkError> {
+        let root = stat(self.upper.fd(), b"").doing("look at", b"")?;
+        let mut nodes = vec![node(0, ByteText(Vec::new()), root, Marks::default(), Role::Entry)];
+        let mut stack = vec![0];
+        let is_root = rustix::process::geteuid().is_root();
+        while let Some(at) = stack.pop() {
+            let (path, mode) = (nodes[at].path.clone(), nodes[at].meta.mode);
+            if mode & 0o700 != 0o700 && !is_root {
+                opened.push((path.0.clone(), mode));
+                self.upper.dir_by_force(&path.0).doing("open", &path.0)?;
+            }
+            let dir = self.upper.readable_dir(&path.0).doing("open", &path.0)?;
+            for name in names(dir.as_fd()).doing("list", &path.0)? {
+                let entry = join(&path.0, &name);
+                let meta = stat(dir.as_fd(), &name).doing("look at", &entry)?;
+                let (marks, attrs) = self.marks(dir.as_fd(), &name, &entry, meta.kind == EntryType::Directory)?;
+                let role = if meta.is_whiteout() { Role::Whiteout } else { Role::Entry };
+                if meta.kind == EntryType::Directory {
+                    stack.push(nodes.len());
+                }
+                let mut found = node(at, ByteText(entry), meta, marks, role);
+                found.attrs = attrs;
+                nodes.push(found);
+            }
+        }
+        Ok(nodes)
+    }
+
+    fn marks(&self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], values: bool) -> Result<(Marks, Attrs), WalkError> {
+        let mut marks = Marks::default();
+        let mut attrs = Attrs::new();
+        for one in xattr::list(dir, name).doing("list the attributes of", path)? {
+            match attr(self.mode, &one) {
+                Attr::Mark => {
+                    let value = xattr::get(dir, name, &one).doing("read an attribute of", path)?;
+                    read(self.mode, &one, &value, &mut marks)
+                        .map_err(|source| WalkError::Mark { path: ByteText(path.to_vec()), source })?;
+                }
+                Attr::Copy(target) | Attr::Forged(target) => {
+                    marks.forged |= target.starts_with(b"user.overlay.");
+                    if values {
+                        attrs.push((target, xattr::get(dir, name, &one).doing("read an attribute of", path)?));
+                    }
+                }
+                Attr::Capability => marks.capability = true,
+                Attr::Leave => {}
+            }
+        }
+        attrs.sort();
+        Ok((marks, attrs))
+    }
+
+    /// Sets [`Node::lower`] as overlay does. Returns the directories that were renamed.
+    fn continue_lower(&self, nodes: &mut [Node]) -> Result<HashSet<Vec<u8>>, WalkError> {
+        let mut claimed = HashSet::new();
+        let mut used = HashSet::new();
+        nodes[0].lower = self.lower_dir(b"")?.map_or(Lower::Missing, Lower::Merged);
+        for at in 1..nodes.len() {
+            if nodes[at].meta.kind != EntryType::Directory {
+                continue;
+            }
+            let parent = lower_path(&nodes[nodes[at].parent]).map(<[u8]>::to_vec);
+            let place = parent.as_ref().map(|parent| join(parent, split(&nodes[at].path.0).1));
+            let marks = &nodes[at].marks;
+            nodes[at].lower = match (&marks.redirect, place) {
+                (Some(redirect), place) => {
+                    let from = match (redirect.strip_prefix(b"/"), &parent) {
+                        (Some(absolute), _) => absolute.to_vec(),
+                        (None, Some(parent)) => join(parent, redirect),
+                        (None, None) => return Err(WalkError::Redirect { path: nodes[at].path.clone() }),
+                    };
+                    if !used.insert(from.clone()) {
+                        return Err(WalkError::Twice { at: ByteText(from) });
+                    }
+                    let found = self.lower_dir(&from)?;
+                    if place.as_ref() == Some(&from) {
+                        found.map_or(Lower::None, Lower::Merged)
+                    } else {
+                        claimed.insert(from);
+                        found.map_or(Lower::Missing, Lower::Moved)
+                    }
+                }
+                (None, Some(place)) if !marks.opaque => {
+                    let found = self.lower_dir(&place)?;
+                    if found.is_some() && !used.insert(place.clone()) {
+                        return Err(WalkError::Twice { at: ByteText(place) });
+                    }
+                    found.map_or(Lower::None, Lower::Merged)
+                }
+                (None, _) => Lower::None,
+            };
+        }
+        Ok(claimed)
+    }
+
+    fn lower_dir(&self, path: &[u8]) -> Result<Option<Found>, WalkError> {
+        let dir = match self.base.dir(path) {
+            Ok(dir) => dir,
+            // ELOOP: a link is no directory that could be continued.
+            Err(error) if is_gone(&error) || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(WalkError::Io(fail("open", path, error))),
+        };
+        let meta = stat(dir.as_fd(), b"").doing("look at", path)?;
+        Ok(Some(Found { at: ByteText(path.to_vec()), meta }))
+    }
+
+    /// Turns a new directory over an old one into the old one without the names that are gone.
+    fn imply(&self, nodes: &mut Vec<Node>, claimed: &mut HashSet<Vec<u8>>) -> Result<(), WalkError> {
+        let mut children: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
+        let mut implied = Vec::new();
+        let count = nodes.len();
+        for at in 1..count {
+            if nodes[at].meta.kind != EntryType::Directory {
+                continue;
+            }
+            let Some(place) = lower_path(&nodes[nodes[at].parent]).map(|p| join(p, split(&nodes[at].path.0).1)) else {
+                continue;
+            };
+            if let Lower::Moved(found) = &nodes[at].lower
+                && found.at.0 == place
+            {
+                // Renamed away and back into a new directory of the old name: it never moved.
+                claimed.remove(&place);
+                nodes[at].lower = Lower::Merged(found.clone());
+            }
+            if nodes[at].lower != Lower::None {
+                continue;
+            }
+            if claimed.contains(&place) {
+                continue;
+            }
+            let Some(found) = self.lower_dir(&place)? else { continue };
+            nodes[at].lower = Lower::Merged(found);
+            if children.is_empty() {
+                for (child, one) in nodes.iter().enumerate().take(count).skip(1) {
+                    debug_assert!(one.parent < child, "a directory comes before its entries");
+                    children.entry(one.parent).or_default().insert(split(&one.path.0).1.to_vec());
+                }
+            }
+            let dir = self.base.readable_dir(&place).doing("open", &place)?;
+            for name in names(dir.as_fd()).doing("list", &place)? {
+                if children.get(&at).is_some_and(|names| names.contains(&name)) {
+                    continue;
+                }
+                if let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &place)? {
+                    let path = ByteText(join(&nodes[at].path.0, &name));
+                    implied.push(node(at, path, meta, Marks::default(), Role::Implied));
+                }
+            }
+        }
+        nodes.append(&mut implied);
+        Ok(())
+    }
+
+    fn cover(&self, nodes: &mut [Node], claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
+        let mut base_dirs = LastDir::new(self.base);
+        let mut upper_dirs = LastDir::new(self.upper);
+        for at in 1..nodes.len() {
+            if let Lower::Merged(found) = &nodes[at].lower {
+                let attrs = self.base_attrs(found.at.0.as_slice())?;
+                nodes[at].same_attrs = attrs == nodes[at].attrs;
+                continue;
+            }
+            let Some(parent) = lower_path(&nodes[nodes[at].parent]).map(<[u8]>::to_vec) else { continue };
+            let name = split(&nodes[at].path.0).1.to_vec();
+            let place = join(&parent, &name);
+            let dir = match base_dirs.get(&parent) {
+                Ok(dir) => dir,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(WalkError::Io(fail("open", &parent, error))),
+            };
+            let Some(meta) = stat_if_there(dir, &name).doing("look at", &place)? else { continue };
+            nodes[at].claimed = meta.kind == EntryType::Directory && claimed.contains(&place);
+            if nodes[at].role == Role::Entry && meta.kind == nodes[at].meta.kind {
+                let upper = upper_dirs.get(&nodes[nodes[at].parent].path.0).doing("open", &nodes[at].path.0)?;
+                let (content, attrs) = self.compare(upper, dir, &name, &nodes[at], &meta).doing("compare", &place)?;
+                nodes[at].same_content = content;
+                nodes[at].same_attrs = attrs;
+            }
+            nodes[at].covers = Some(Found { at: ByteText(place), meta });
+        }
+        Ok(())
+    }
+
+    fn base_attrs(&self, path: &[u8]) -> Result<Attrs, IoFailure> {
+        let dir = self.base.dir(path).doing("open", path)?;
+        let mut attrs = Attrs::new();
+        for one in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
+            if content_attr(&one) {
+                let value = xattr::get(dir.as_fd(), b"", &one).doing("read an attribute of", path)?;
+                attrs.push((one, value));
+            }
+        }
+        attrs.sort();
+        Ok(attrs)
+    }
+
+    /// Whether an entry and what it covers have the same content and the same attributes.
+    fn compare(&self, upper: BorrowedFd<'_>, base: BorrowedFd<'_>, name: &[u8], new: &Node, old: &Meta) -> io::Result<(bool, bool)> {
+        let content = match old.kind {
+            EntryType::File => {
+                old.size == new.meta.size && old.mtime == new.meta.mtime && same_bytes(upper, base, name, name)?
+            }
+            EntryType::Symlink => rustix::fs::readlinkat(upper, name, Vec::new())? == rustix::fs::readlinkat(base, name, Vec::new())?,
+            EntryType::Fifo => true,
+            EntryType::Directory | EntryType::Socket | EntryType::Device => false,
+        };
+        if !content {
+            return Ok((false, false));
+        }
+        let of = |dir: BorrowedFd<'_>, layer: bool| -> io::Result<Attrs> {
+            let mut attrs = Attrs::new();
+            for one in xattr::list(dir, name)? {
+                let target = match attr(self.mode, &one) {
+                    Attr::Copy(target) | Attr::Forged(target) if layer => target,
+                    _ if !layer && content_attr(&one) => one.clone(),
+                    _ => continue,
+                };
+                attrs.push((target, xattr::get(dir, name, &one)?));
+            }
+            attrs.sort();
+            Ok(attrs)
+        };
+        Ok((true, of(upper, true)? == of(base, false)?))
+    }
+
+    fn scan(&self, tree: &mut LayerTree, claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
+        let mut wanted: HashSet<u64> = tree.nodes.iter().filter_map(origin_inode).collect();
+        wanted.extend(crate::shared::index_origins(self)?);
+        for one in &tree.nodes {
+            if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory) {
+                wanted.remove(&found.meta.id.ino);
+                tree.inodes.insert(found.meta.id.ino, found.clone());
+            }
+        }
+        let scanner = Scanner {
+            base: self.base,
+            rules: self.rules,
+            started: self.started,
+            ours: self.ours,
+            claimed,
+            wanted: &wanted,
+        };
+        for one in &mut tree.nodes {
+            let whole = match (&one.lower, &one.covers) {
+                (Lower::Moved(found), _) => Some((found, one.path.0.clone())),
+                (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => Some((found, one.path.0.clone())),
+                _ => None,
+            };
+            if let Some((found, place)) = whole {
+                one.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
+            }
+            // A moved directory may also cover another one that goes away.
+            if let (Lower::Moved(_), Some(found), false) = (&one.lower, &one.covers, one.claimed)
+                && found.meta.kind == EntryType::Directory
+            {
+                let more = scanner.scan(found, &one.path.0, &mut tree.inodes)?;
+                if let Some(scan) = &mut one.scan {
+                    scan.changed.extend(more.changed);
+                    scan.protected = scan.protected.take().or(more.protected);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, tree: &mut LayerTree) -> Result<(), WalkError> {
+        for at in 1..tree.nodes.len() {
+            let one = &tree.nodes[at];
+            let class = self.rules.class(&one.path.0);
+            let by_content = match class {
+                Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitRoot => true,
+                Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => false,
+            };
+            if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
+                continue;
+            }
+            let new = match one.role {
+                Role::Whiteout | Role::Implied => Version::Absent,
+                Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
+                Role::Entry => version(self.upper, &one.path.0)?,
+            };
+            let base = match &one.covers {
+                None => Version::Absent,
+                Some(found) if found.meta.kind == EntryType::Directory => Version::Absent,
+                Some(found) => version(self.base, &found.at.0)?,
+            };
+            let fresh = lower_path(&tree.nodes[one.parent]).is_none();
+            let verdict = judge(self.rules, &class, &one.path.0, &new, &base, fresh);
+            tree.nodes[at].verdict = Some(verdict);
+        }
+        Ok(())
+    }
+}
+
+/// The inode of the file that an entry was copied up from.
+pub(crate) fn origin_inode(node: &Node) -> Option<u64> {
+    match node.marks.origin {
+        Some(Origin::Inode(ino)) if node.role == Role::Entry && node.meta.kind != EntryType::Directory => Some(ino),
+        _ => None,
+    }
+}
+
+/// The directory of the workspace whose entries a directory's entries stand for.
+pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
+    match &node.lower {
+        Lower::Merged(found) | Lower::Moved(found) => Some(&found.at.0),
+        Lower::None | Lower::Missing => None,
+    }
+}
+
+fn content_attr(name: &[u8]) -> bool {
+    // In the workspace there are no marks; whatever is in overlay's name space is somebody's own attribute.
+    name.starts_with(b"user.") || matches!(attr(LayerMode::Root, name), Attr::Copy(_))
+}
+
+fn fail(doing: &'static str, path: &[u8], source: io::Error) -> IoFailure {
+    IoFailure { doing, path: ByteText(path.to_vec()), source }
+}
+
+fn version(tree: &Workspace, path: &[u8]) -> Result<Version, IoFailure> {
+    let (parent, name) = split(path);
+    let dir = tree.dir(parent).doing("open", parent)?;
+    Version::read(dir.as_fd(), name).doing("read", path)
+}
+
+/// Compares two files byte by byte. One that cannot be read is different.
+pub(crate) fn same_bytes(left: BorrowedFd<'_>, right: BorrowedFd<'_>, left_name: &[u8], right_name: &[u8]) -> io::Result<bool> {
+    use std::io::Read as _;
+    let open = |dir: BorrowedFd<'_>, name: &[u8]| match open_file(dir, name, OFlags::RDONLY) {
+        Ok(file) => Ok(Some(std::fs::File::from(file))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let (Some(mut left), Some(mut right)) = (open(left, left_name)?, open(right, right_name)?) else { return Ok(false) };
+    let (mut a, mut b) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    loop {
+        let length = left.read(&mut a)?;
+        if length == 0 {
+            return Ok(right.read(&mut b[..1])? == 0);
+        }
+        match right.read_exact(&mut b[..length]) {
+            Ok(()) if a[..length] == b[..length] => {}
+            Ok(()) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A commit that is killed at any moment leaves the old version, or the new one after a recovery.
+
+mod common;
+
+use common::{Op, Scene, reopen, run_operations_of_parent, snapshot};
+use nexus_facility::recover::recover_with;
+use nexus_facility::{CommitError, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, recover};
+use std::path::PathBuf;
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_commits_until_it_is_killed() {
+    let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let workspace = Workspace::open(&scene.join("ws")).unwrap();
+    let mut layer = reopen(&scene.join("layers"));
+    layer.set_faults(Faults::from_env());
+    let result = layer.commit(&workspace, &Rules::default()).unwrap();
+    assert!(result.conflicts.is_empty() && result.parked.len() == 2, "{result:?}");
+}
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_recovers_until_it_is_killed() {
+    let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let workspace = Workspace::open(&scene.join("ws")).unwrap();
+    recover_with(&scene.join("layers"), "run", &workspace, &Faults::from_env()).unwrap();
+}
+
+fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn base() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for dir in ["a", "a/deep", "a/deep/er", "b", "gone", "gone/sub", "old", "perm"] {
+        ops.push(Op::Mkdir(b(dir)));
+    }
+    for file in ["a/f", "a/deep/g", "a/deep/er/h", "b/f", "gone/x", "gone/sub/y", "old/z", "old/keep", "plain", "link1", "swap"] {
+        ops.push(Op::Write(b(file), format!("old {file}")));
+    }
+    ops.push(Op::Link(b("link1"), b("link2")));
+    ops.push(Op::Link(b("link1"), b("link3")));
+    ops
+}
+
+/// Swapped and nested renames, chains, opaque directories, hard links, type changes, a protected name.
+fn run() -> Vec<Op> {
+    let rename = |x: &str, y: &str| Op::Rename(b(x), b(y));
+    vec![
+        rename("a", "t"),
+        rename("b", "a"),
+        rename("t", "b"),
+        rename("b/deep/er", "er"),
+        Op::RemoveTree(b("gone")),
+        Op::RemoveTree(b("old")),
+        Op::Mkdir(b("old")),
+        Op::Write(b("old/z"), "new z".into()),
+        Op::Mkdir(b("fresh")),
+        Op::Mkdir(b("fresh/in")),
+        Op::Write(b("fresh/in/one"), "1".into()),
+        Op::Link(b("fresh/in/one"), b("fresh/two")),
+        Op::Append(b("link1"), " more".into()),
+        Op::Remove(b("link1")),
+        Op::Link(b("link2"), b("fresh/link4")),
+        Op::Remove(b("swap")),
+        Op::Mkdir(b("swap")),
+        Op::Write(b("swap/inside"), "s".into()),
+        Op::Chmod(b("perm"), 0o500),
+        Op::Append(b("plain"), " more".into()),
+        Op::Mkdir(b(".vscode")),
+        Op::Write(b(".vscode/tasks.json"), "evil".into()),
+    ]
+}
+
+/// A parked layer, as it is before the commit, and what the workspace is to be.
+fn scene() -> Scene {
+    let scene = Scene::new(LayerMode::Root, &base());
+    let layer = scene.layer(&run());
+    layer.park(&scene.workspace(), &Rules::default()).unwrap();
+    std::fs::remove_dir_all(scene.path("plain/.vscode")).unwrap();
+    scene
+}
+
+#[test]
+fn a_commit_killed_at_any_action_leaves_the_old_or_the_new_version() {
+    let mut decided_at = None;
+    for kill_at in 1_u32..400 {
+        let scene = scene();
+        let (old, new) = (scene.found(), scene.wanted());
+        assert_ne!(old, new);
+        let order = scene.dir.path().to_str().unwrap().to_owned();
+        let at = kill_at.to_string();
+        let survived = scene.child("child_commits_until_it_is_killed", &order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false);
+        if let Err(output) = &survived {
+            assert!(output.contains("(9)") || output.contains("signal: 9"), "{output}");
+        }
+        // The recovery is killed too, each time at another place.
+        let second = (kill_at % 23 + 1).to_string();
+        scene.child("child_recovers_until_it_is_killed", &order, &[("NEXUS_FACILITY_ABORT_AT", &second)], false).ok();
+        let had_journal = ["journal", "journal.done"].iter().any(|name| scene.path("layers/run").join(name).exists());
+        let recovered = recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
+        assert_eq!(recovered, if had_journal { Recovered::RolledForward } else { Recovered::Parked }, "at {kill_at}");
+        let found = scene.found();
+        if decided_at.is_none() && found == new {
+            decided_at = Some(kill_at);
+        }
+        let wanted = if decided_at.is_some() { &new } else { &old };
+        assert_eq!(&found, wanted, "killed at {kill_at}");
+        // Whatever happened, what is parked can still be accepted.
+        let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+        let result = layer.commit(&scene.workspace(), &Rules { accept_protected: true, ..Rules::default() }).unwrap();
+        assert_eq!(result.conflicts, [], "killed at {kill_at}");
+        assert_eq!(std::fs::read(scene.ws().join(".vscode/tasks.json")).unwrap(), b"evil");
+        assert!(!scene.path("layers/run").exists());
+        if survived.is_ok() {
+            assert!(decided_at.is_some_and(|at| at > 3 && at < kill_at), "{decided_at:?} of {kill_at}");
+            assert!(kill_at > 40, "only {kill_at} places to be killed at");
+            return;
+        }
+    }
+    panic!("the commit never came to its end");
+}
+
+#[test]
+fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
+    for step in Step::ALL {
+        let scene = Scene::new(LayerMode::Root, &base());
+        if *step == Step::CreateLayer {
+            let faults = Faults::failing(*step);
+            assert!(Layer::create_with(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root, faults).is_err());
+            continue;
+        }
+        let mut layer = scene.layer(&run());
+        if *step == Step::Materialise {
+            let upper = std::fs::File::open(layer.upper()).unwrap();
+            layer = layer.with_upper(upper.into());
+        }
+        if matches!(step, Step::Park | Step::Discard) {
+            layer.set_faults(Faults::failing(*step));
+            if *step == Step::Park {
+                assert!(layer.park(&scene.workspace(), &Rules::default()).is_err());
+            } else {
+                assert!(layer.discard().is_err());
+            }
+            continue;
+        }
+        let (old, new) = (scene.found(), { std::fs::remove_dir_all(scene.path("plain/.vscode")).unwrap(); scene.wanted() });
+        layer.set_faults(Faults::failing(*step));
+        let error = layer.commit(&scene.workspace(), &Rules::default()).unwrap_err();
+        drop(layer);
+        if matches!(error, CommitError::Interrupted { .. }) {
+            assert_eq!(recover(&scene.path("layers"), "run", &scene.workspace()).unwrap(), Recovered::RolledForward);
+            assert_eq!(scene.found(), new, "{}", step.name());
+        } else {
+            assert_eq!(scene.found(), old, "{}", step.name());
+            assert_eq!(recover(&scene.path("layers"), "run", &scene.workspace()).unwrap(), Recovered::Discarded);
+        }
+    }
+}
+
+#[test]
+fn a_layer_that_was_never_decided_is_discarded() {
+    let scene = Scene::new(LayerMode::Root, &base());
+    let layer = scene.layer(&run());
+    let workspace = scene.workspace();
+    assert!(matches!(
+        recover(&scene.path("layers"), "run", &workspace),
+        Err(nexus_facility::RecoverError::Busy { .. })
+    ));
+    drop(layer);
+    let old = snapshot(&scene.ws(), true);
+    assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Discarded);
+    assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Nothing);
+    assert_eq!(snapshot(&scene.ws(), true), old);
+}

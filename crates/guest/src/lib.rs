@@ -1,0 +1,13 @@
+//! PID 1 inside every sandbox: starts commands, reaps, kills, and proves the walls before each command.
+//!
+//! In the namespace driver the launcher's child becomes the guest without an exec: it calls [`run`] with its end of
+//! the channel. [`channel`] is the one place where frames cross a socket; the host uses it too.
+
+pub mod channel;
+mod proof;
+mod signals;
+mod spawn;
+mod supervise;
+
+pub use channel::{Channel, ChannelError};
+pub use supervise::run;

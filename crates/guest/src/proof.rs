@@ -1,0 +1,211 @@
+//! The enforcement proof: attempts that a confined process makes just before its exec, each a microsecond or so.
+//!
+//! Every attempt must be refused in the named way. One that is not ends the launch: a wall that was believed to
+//! stand does not. Attempts whose right answer is a kill (foreign system calls) stay in the escape suite.
+
+use nexus_model::frames::ProofPlan;
+use nexus_model::proof::ProofItem;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Resource;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Makes all attempts.
+pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
+    let mut items = Vec::with_capacity(24);
+    let mut add = |check: &str, expected: &str, seen: String| {
+        items.push(ProofItem { check: check.to_owned(), expected: expected.to_owned(), seen });
+    };
+    add("write_root", "EROFS|EACCES", answer(create(Path::new("/nexus-proof"))));
+    add("write_system", "EROFS|EACCES", answer(create(Path::new("/usr/nexus-proof"))));
+    add("open_host_marker", "ENOENT", answer(look(plan.marker.as_path())));
+    add("write_proc_sys", "EROFS|EACCES", answer(open_for_writing(Path::new("/proc/sys/kernel/core_pattern"))));
+    add("socket_packet", "EAFNOSUPPORT", answer(socket(AddressFamily::PACKET)));
+    add("reach_network", "ENETUNREACH", answer(connect_out()));
+    add("new_user_namespace", "EPERM", answer(new_user_namespace()));
+    add("mount", "EPERM", answer(mount()));
+    add("read_keyring", "EPERM|ENOSYS", answer(keyring()));
+    add("capabilities", "none", capabilities());
+    add("no_new_privs", "true", rustix::thread::no_new_privs().map_or_else(|e| name(e), |set| set.to_string()));
+    add("seccomp", "filter", seccomp());
+    add("core_limit", "0", rustix::process::getrlimit(Resource::Core).maximum.map_or("none".into(), |v| v.to_string()));
+    add("uid_map", &plan.uid_map, uid_map());
+    add("root_flags", "ro,nosuid,nodev", flags(Path::new("/")));
+    add("workspace_flags", "rw,nosuid,nodev", flags(plan.workspace.as_path()));
+    for (kind, host) in &plan.host_namespaces {
+        let seen = match std::fs::metadata(Path::new("/proc/self/ns").join(kind)) {
+            Ok(meta) if meta.ino() == *host => "the host's".to_owned(),
+            Ok(_) => "own".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        add(&format!("namespace_{kind}"), "own", seen);
+    }
+    items
+}
+
+fn answer<T>(result: Result<T, Errno>) -> String {
+    match result {
+        Ok(_) => "ok".to_owned(),
+        Err(errno) => name(errno),
+    }
+}
+
+/// The symbolic name of the errors that the attempts meet.
+fn name(errno: Errno) -> String {
+    let known = [
+        (Errno::PERM, "EPERM"),
+        (Errno::NOENT, "ENOENT"),
+        (Errno::ACCESS, "EACCES"),
+        (Errno::ROFS, "EROFS"),
+        (Errno::NOSYS, "ENOSYS"),
+        (Errno::INVAL, "EINVAL"),
+        (Errno::AFNOSUPPORT, "EAFNOSUPPORT"),
+        (Errno::NETUNREACH, "ENETUNREACH"),
+        (Errno::NOTDIR, "ENOTDIR"),
+    ];
+    known
+        .iter()
+        .find(|(code, _)| *code == errno)
+        .map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, n)| (*n).to_owned())
+}
+
+fn create(path: &Path) -> Result<(), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map(drop)
+}
+
+fn open_for_writing(path: &Path) -> Result<(), Errno> {
+    rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map(drop)
+}
+
+fn look(path: &Path) -> Result<(), Errno> {
+    match rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        // A parent that is a file inside is as good as not there.
+        Err(Errno::NOTDIR) => Err(Errno::NOENT),
+        other => other.map(drop),
+    }
+}
+
+fn socket(family: AddressFamily) -> Result<(), Errno> {
+    rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None).map(drop)
+}
+
+/// An address that is never anybody's (RFC 5737): nothing is sent by connecting a datagram socket, but a route is
+/// needed, and there must be none.
+fn connect_out() -> Result<(), Errno> {
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::new(192, 0, 2, 1), 9);
+    rustix::net::connect(&socket, &address)
+}
+
+fn new_user_namespace() -> Result<(), Errno> {
+    // SAFETY: if this is not refused, the process has a namespace of its own and is ended by the failed proof.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }
+}
+
+fn mount() -> Result<(), Errno> {
+    let private = rustix::mount::MountPropagationFlags::PRIVATE;
+    rustix::mount::mount_change(c"/", private)
+}
+
+fn keyring() -> Result<(), Errno> {
+    const GET_KEYRING_ID: libc::c_int = 0;
+    const SESSION_KEYRING: libc::c_int = -3;
+    // SAFETY: plain numbers; asks for the id of the session keyring without making one.
+    let result = unsafe { libc::syscall(libc::SYS_keyctl, GET_KEYRING_ID, SESSION_KEYRING, 0) };
+    if result >= 0 { Ok(()) } else { Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)) }
+}
+
+fn capabilities() -> String {
+    let sets = match rustix::thread::capabilities(None) {
+        Ok(sets) => sets,
+        Err(errno) => return name(errno),
+    };
+    let empty = sets.effective.is_empty() && sets.permitted.is_empty() && sets.inheritable.is_empty();
+    // A bounding set is read one by one; the first unknown number ends it.
+    let bounded = (0..64u32).map_while(|number| {
+        // SAFETY: prctl with plain numbers reads one bit of this thread's bounding set.
+        match unsafe { libc::prctl(libc::PR_CAPBSET_READ, libc::c_ulong::from(number), 0, 0, 0) } {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    });
+    if empty && !bounded.into_iter().any(|set| set) { "none".to_owned() } else { "some".to_owned() }
+}
+
+fn seccomp() -> String {
+    match rustix::thread::secure_computing_mode() {
+        Ok(rustix::thread::SecureComputingMode::Filter) => "filter".to_owned(),
+        Ok(other) => format!("{other:?}"),
+        Err(errno) => name(errno),
+    }
+}
+
+fn uid_map() -> String {
+    match std::fs::read_to_string("/proc/self/uid_map") {
+        Ok(text) => text.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn flags(path: &Path) -> String {
+    match rustix::fs::statvfs(path) {
+        Ok(stat) => {
+            let has =
+                |flag, yes: &str, no: &str| if stat.f_flag.contains(flag) { yes.to_owned() } else { no.to_owned() };
+            let parts = [
+                has(StatVfsMountFlags::RDONLY, "ro", "rw"),
+                has(StatVfsMountFlags::NOSUID, "nosuid", "suid"),
+                has(StatVfsMountFlags::NODEV, "nodev", "dev"),
+            ];
+            parts.join(",")
+        }
+        Err(errno) => name(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The proof must be able to fail: outside any sandbox most of it does.
+    #[test]
+    fn outside_a_sandbox_the_proof_does_not_hold() {
+        let plan = ProofPlan {
+            marker: "/proc/self/exe".into(),
+            uid_map: "1000 1000000000 1".to_owned(),
+            host_namespaces: vec![("net".to_owned(), std::fs::metadata("/proc/self/ns/net").unwrap().ino())],
+            workspace: "/".into(),
+        };
+        let items: Vec<ProofItem> = {
+            // In a child: the attempt at a user namespace succeeds out here and must not change the test.
+            std::thread::spawn(move || attempt_safely(&plan)).join().unwrap()
+        };
+        for check in ["open_host_marker", "seccomp", "uid_map", "namespace_net", "workspace_flags"] {
+            let item = items.iter().find(|item| item.check == check).unwrap();
+            assert!(!item.holds(), "{item:?}");
+        }
+    }
+
+    /// Without the attempts that would write outside.
+    fn attempt_safely(plan: &ProofPlan) -> Vec<ProofItem> {
+        let item = |check: &str, expected: &str, seen: String| ProofItem {
+            check: check.into(),
+            expected: expected.into(),
+            seen,
+        };
+        let mut items = vec![
+            item("open_host_marker", "ENOENT", answer(look(plan.marker.as_path()))),
+            item("seccomp", "filter", seccomp()),
+            item("uid_map", &plan.uid_map, uid_map()),
+            item("workspace_flags", "rw,nosuid,nodev", flags(Path::new("/proc"))),
+        ];
+        let own = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+        let seen = if own == plan.host_namespaces[0].1 { "the host's" } else { "own" };
+        items.push(item("namespace_net", "own", seen.to_owned()));
+        items
+    }
+}

@@ -1,0 +1,363 @@
+//! The child's half of a launch: from the first instruction in new namespaces to the guest.
+//!
+//! ```text
+//!  clone3 ─▶ ids ─▶ session, names, loopback ─▶ open host paths ─▶ private root, system, /proc, workspace, binds
+//!        ─▶ pivot, drop the host ─▶ limits ─▶ wipe, close ─▶ no rights ─▶ die with parent ─▶ Landlock ─▶ seccomp ─▶ guest
+//! ```
+//! Any error on the way is told to the host as one frame, and the process ends: there is no "best effort".
+
+use crate::identity::Identity;
+use crate::launch::{Prepared, Request};
+use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
+use crate::rootfs::{self, show};
+use crate::steps::{AtStep, Faults, Step, StepError};
+use crate::{creds, idmap, overlay, walls};
+use nexus_model::frames::GuestFrame;
+use nexus_model::plan::{Access, Writes};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Sets the sandbox up and becomes its guest. Returns the code to end with.
+pub fn run(request: &Request<'_>, prepared: Prepared, channel: OwnedFd) -> i32 {
+    match set_up(request, prepared, &channel) {
+        Ok(channel_now) => {
+            // The descriptor has moved to its place; the old number is closed already.
+            std::mem::forget(channel);
+            (request.guest)(channel_now)
+        }
+        Err(error) => {
+            let frame = GuestFrame::SetupFailed {
+                step: error.step.name().to_owned(),
+                errno: error.errno,
+                detail: error.detail,
+            };
+            // If even this cannot be said, the end of the channel says that no sandbox came up.
+            i32::from((request.report)(&channel, &frame, None).is_err()) + 1
+        }
+    }
+}
+
+fn set_up(request: &Request<'_>, prepared: Prepared, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+    let faults = request.faults;
+    let plan = request.plan;
+    take_ids(request, channel)?;
+    names_and_devices(request)?;
+
+    faults.check(Step::PrivateMounts)?;
+    let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+    rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
+    let system = rootfs::open_system(faults)?;
+    let workspace = open_workspace(request, prepared.workspace)?;
+    let binds = open_binds(request, prepared.binds)?;
+
+    let root = rootfs::build(faults, &system, plan.limits.scratch_bytes, true)?;
+    attach_workspace(request, &root, workspace, channel)?;
+    attach_binds(request, &root, binds)?;
+    rootfs::enter(faults, &root)?;
+    // Closed here, by their owners: what follows closes every number without asking who owns it.
+    drop((root, system));
+
+    creds::limit_resources(faults, plan.limits.pids)?;
+    let channel = close_descriptors(faults, channel)?;
+    let finish = || -> Result<(), StepError> {
+        creds::drop_rights(faults)?;
+        creds::not_dumpable(faults)?;
+        creds::die_with_parent(faults)?;
+        walls::restrict_files(faults, request.landlock_abi, &writable_places(request))?;
+        walls::filter_calls(faults, request.filter)
+    };
+    match finish() {
+        Ok(()) => Ok(channel),
+        Err(error) => {
+            // `run` reports on the old descriptor number, which is closed by now: report here, on the new one.
+            let frame = GuestFrame::SetupFailed {
+                step: error.step.name().to_owned(),
+                errno: error.errno,
+                detail: error.detail.clone(),
+            };
+            if (request.report)(&channel, &frame, None).is_err() {
+                crate::clone::exit_now(2);
+            }
+            crate::clone::exit_now(1);
+        }
+    }
+}
+
+fn take_ids(request: &Request<'_>, channel: &OwnedFd) -> Result<(), StepError> {
+    let faults = request.faults;
+    let identity = &request.identity;
+    if request.parent_acts() {
+        faults.check(Step::AwaitParent)?;
+        let mut byte = [0u8; 1];
+        let read =
+            rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)).at(Step::AwaitParent, "channel")?;
+        if read != 1 {
+            return Err(StepError::new(Step::AwaitParent, "the launcher is gone"));
+        }
+    }
+    if !identity.by_root {
+        faults.check(Step::WriteIdMap)?;
+        write_own_maps(identity).at(Step::WriteIdMap, "/proc/self/uid_map")?;
+    }
+    creds::become_inner(faults, identity)
+}
+
+/// An ordinary user may map just itself, and only after giving up setgroups(2) (user_namespaces(7)).
+fn write_own_maps(identity: &Identity) -> io::Result<()> {
+    let own = rustix::process::getpid();
+    debug_assert_eq!(own.as_raw_nonzero().get(), 1, "the first process of its pid namespace");
+    for (file, text) in
+        [("setgroups", "deny".to_owned()), ("uid_map", identity.uid_map()), ("gid_map", identity.gid_map())]
+    {
+        std::fs::write(Path::new("/proc/self").join(file), text)?;
+    }
+    Ok(())
+}
+
+fn names_and_devices(request: &Request<'_>) -> Result<(), StepError> {
+    let faults = request.faults;
+    faults.check(Step::NewSession)?;
+    rustix::process::setsid().at(Step::NewSession, "setsid")?;
+    creds::wipe_environment(faults)?;
+    faults.check(Step::CgroupNamespace)?;
+    // Not a clone flag: only now is this process where its limits are, and that becomes the visible root.
+    // SAFETY: CLONE_NEWCGROUP changes only what this process sees of the hierarchy.
+    let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) };
+    unshared.at(Step::CgroupNamespace, "unshare")?;
+    faults.check(Step::HostName)?;
+    // The mark by which `inventory` finds the process.
+    let mark = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
+    rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")?;
+    rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
+    faults.check(Step::Loopback)?;
+    crate::netns::loopback_up().at(Step::Loopback, "lo")
+}
+
+/// The workspace as it was opened.
+enum Workspace {
+    /// Ready to be attached.
+    Mount(OwnedFd),
+    /// The folders of a user's overlay; `None` for a layer that is still to be made in memory.
+    Lower(OwnedFd, Option<(OwnedFd, OwnedFd)>),
+}
+
+fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Workspace, StepError> {
+    request.faults.check(Step::OpenWorkspace)?;
+    if let Some(mount) = ready {
+        return Ok(Workspace::Mount(mount));
+    }
+    let workspace = &request.plan.workspace;
+    let source = workspace.source.as_path();
+    let at = |error: io::Error| StepError::os(Step::OpenWorkspace, error, show(source));
+    match &workspace.writes {
+        Writes::Direct { .. } => rootfs::open_source(source, NOSUID | NODEV).map(Workspace::Mount).map_err(at),
+        Writes::MemoryLayer { .. } => Ok(Workspace::Lower(mounts::open_canonical(source).map_err(at)?, None)),
+        Writes::Layer { root } => {
+            let lower = mounts::open_canonical(source).map_err(at)?;
+            let layer = mounts::open_canonical(root.as_path()).map_err(at)?;
+            let open = |name: &str| mounts::place(&layer, Path::new(name));
+            Ok(Workspace::Lower(lower, Some((open("upper").map_err(at)?, open("work").map_err(at)?))))
+        }
+    }
+}
+
+fn open_binds(request: &Request<'_>, ready: Vec<OwnedFd>) -> Result<Vec<OwnedFd>, StepError> {
+    request.faults.check(Step::OpenBinds)?;
+    if request.identity.by_root {
+        return Ok(ready);
+    }
+    request
+        .plan
+        .binds
+        .iter()
+        .map(|bind| {
+            let attributes = bind_attributes(bind.access);
+            rootfs::open_source(bind.source.as_path(), attributes).at(Step::OpenBinds, &show(bind.source.as_path()))
+        })
+        .collect()
+}
+
+/// What a bound path may never be, whoever binds it.
+pub fn bind_attributes(access: Access) -> u64 {
+    match access {
+        Access::ReadOnly => RDONLY | NOSUID | NODEV,
+        Access::ReadWrite => NOSUID | NODEV,
+    }
+}
+
+fn attach_workspace(
+    request: &Request<'_>,
+    root: &OwnedFd,
+    workspace: Workspace,
+    channel: &OwnedFd,
+) -> Result<(), StepError> {
+    let faults = request.faults;
+    let target = request.plan.workspace.target.as_path();
+    let mut memory = None;
+    let mount = match workspace {
+        Workspace::Mount(mount) => mount,
+        Workspace::Lower(lower, layer) => {
+            let (upper, work) = match layer {
+                Some(folders) => folders,
+                None => memory.insert(MemoryLayer::make(request, root)?).folders()?,
+            };
+            let parts = overlay::Parts { lower: &lower, upper: &upper, work: &work };
+            faults.check(Step::MountWorkspace)?;
+            let mount = overlay::in_user_namespace(&parts).at(Step::MountWorkspace, "the overlay of the workspace")?;
+            if memory.is_some() {
+                faults.check(Step::SendLayer)?;
+                let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let upper = rustix::fs::openat(&upper, c".", readable, Mode::empty()).at(Step::SendLayer, "upper")?;
+                (request.report)(channel, &GuestFrame::Layer, Some(upper.as_fd())).at(Step::SendLayer, "channel")?;
+            }
+            mount
+        }
+    };
+    faults.check(Step::MountWorkspace)?;
+    let place = rootfs::ensure_place(root, below_root(target), true).at(Step::MountWorkspace, &show(target))?;
+    mounts::attach(mount, place).at(Step::MountWorkspace, &show(target))?;
+    if let Some(memory) = memory {
+        memory.hide(root)?;
+    }
+    if let Writes::Direct { protected } = &request.plan.workspace.writes {
+        for name in protected {
+            faults.check(Step::ProtectNames)?;
+            protect(root, &below_root(target).join(name.as_path()), below_root(target))?;
+        }
+    }
+    Ok(())
+}
+
+/// A layer on a tmpfs of its own inside the sandbox: its size is a hard limit that needs no rights.
+struct MemoryLayer(OwnedFd);
+
+const LAYER_PLACE: &str = "layer";
+
+impl MemoryLayer {
+    fn make(request: &Request<'_>, root: &OwnedFd) -> Result<Self, StepError> {
+        request.faults.check(Step::MountLayer)?;
+        let Writes::MemoryLayer { bytes } = &request.plan.workspace.writes else {
+            return Err(StepError::new(Step::MountLayer, "no layer in memory was planned"));
+        };
+        let make = || -> io::Result<OwnedFd> {
+            let mount = memory_filesystem(*bytes)?;
+            mounts::attach(&mount, rootfs::ensure_place(root, Path::new(LAYER_PLACE), true)?)?;
+            for name in ["upper", "work"] {
+                rustix::fs::mkdirat(&mount, name, Mode::from_raw_mode(0o755))?;
+            }
+            Ok(mount)
+        };
+        make().at(Step::MountLayer, "a layer in memory").map(Self)
+    }
+
+    fn folders(&self) -> Result<(OwnedFd, OwnedFd), StepError> {
+        let open = |name: &str| mounts::place(&self.0, Path::new(name)).at(Step::MountLayer, name);
+        Ok((open("upper")?, open("work")?))
+    }
+
+    /// The overlay keeps it; the command must not see it.
+    fn hide(self, root: &OwnedFd) -> Result<(), StepError> {
+        let hide = || -> io::Result<()> {
+            rustix::mount::unmount(mounts::fd_path(&self.0), rustix::mount::UnmountFlags::DETACH)?;
+            drop(self);
+            Ok(rustix::fs::unlinkat(root, LAYER_PLACE, rustix::fs::AtFlags::REMOVEDIR)?)
+        };
+        hide().at(Step::MountLayer, "hiding the layer in memory")
+    }
+}
+
+/// A tmpfs of so many bytes, with an inode for every 4 KiB.
+pub fn memory_filesystem(bytes: u64) -> io::Result<OwnedFd> {
+    let (size, inodes) = (bytes.to_string(), (bytes / 4096).max(64).to_string());
+    let options = [("size", size.as_str()), ("nr_inodes", inodes.as_str()), ("mode", "0755")];
+    mounts::new_filesystem("tmpfs", &options, (NOSUID | NODEV) as u32)
+}
+
+/// Makes an existing path in a directly written workspace read-only, and pins the folders above it, so that nobody
+/// renames a parent away and puts another in its place. A symbolic link cannot be held like that and is refused.
+fn protect(root: &OwnedFd, path: &Path, workspace: &Path) -> Result<(), StepError> {
+    let mut ancestors: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != workspace).collect();
+    ancestors.reverse();
+    let one = |path: &Path, attributes: u64| -> io::Result<()> {
+        let place = mounts::place(root, path)?;
+        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
+        if kind == rustix::fs::FileType::Symlink {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let copy = mounts::open_tree_fd(&place, Depth::Recursive)?;
+        mounts::set_attributes(&copy, attributes, Depth::Recursive)?;
+        mounts::attach(copy, place)
+    };
+    for parent in ancestors {
+        one(parent, NOSUID | NODEV).at(Step::ProtectNames, &show(parent))?;
+    }
+    one(path, RDONLY | NOSUID | NODEV).at(Step::ProtectNames, &show(path))
+}
+
+fn attach_binds(request: &Request<'_>, root: &OwnedFd, binds: Vec<OwnedFd>) -> Result<(), StepError> {
+    request.faults.check(Step::MountBinds)?;
+    let workspace = request.plan.workspace.target.as_path();
+    let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();
+    // A folder before what lies inside it.
+    pairs.sort_by(|a, b| a.0.target.0.cmp(&b.0.target.0));
+    let mut done: Vec<&Path> = vec![workspace];
+    for (bind, mount) in pairs {
+        let target = bind.target.as_path();
+        let name = show(target);
+        let inside_another = done.iter().any(|other| target.starts_with(other));
+        let place = if inside_another {
+            // Never make a mount point in a folder of the user.
+            mounts::place(root, below_root(target))
+        } else {
+            rootfs::ensure_place(root, below_root(target), rootfs::is_dir(&mount).at(Step::MountBinds, &name)?)
+        };
+        mounts::attach(mount, place.at(Step::MountBinds, &name)?).at(Step::MountBinds, &name)?;
+        done.push(target);
+    }
+    Ok(())
+}
+
+fn writable_places(request: &Request<'_>) -> Vec<PathBuf> {
+    let plan = request.plan;
+    let binds = plan.binds.iter().filter(|bind| bind.access == Access::ReadWrite).map(|bind| &bind.target);
+    std::iter::once(&plan.workspace.target).chain(binds).map(|path| path.as_path().to_owned()).collect()
+}
+
+fn below_root(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// The guest's channel becomes descriptor 3 and is the only one but 0 to 2, which lead nowhere.
+fn close_descriptors(faults: Faults, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+    faults.check(Step::CloseDescriptors)?;
+    let close = || -> io::Result<OwnedFd> {
+        let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        rustix::stdio::dup2_stderr(&null)?;
+        const PLACE: i32 = 3;
+        if channel.as_raw_fd() != PLACE {
+            // SAFETY: dup3 with plain numbers. Whoever held descriptor 3 in this copy of the launcher never runs
+            // again: from here only the guest does, which owns nothing but the channel.
+            if unsafe { libc::dup3(channel.as_raw_fd(), PLACE, libc::O_CLOEXEC) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: as above; `null` is closed here as well, so it is forgotten.
+        if unsafe { libc::syscall(libc::SYS_close_range, PLACE as u32 + 1, u32::MAX, 0u32) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(null);
+        // SAFETY: descriptor 3 is open and nobody else owns it.
+        Ok(unsafe { rustix::fd::FromRawFd::from_raw_fd(PLACE) })
+    };
+    close().at(Step::CloseDescriptors, "descriptors above 2")
+}
+
+/// Writes the maps of a child that root started.
+pub fn write_maps(pid: i32, identity: &Identity) -> io::Result<()> {
+    idmap::write_map(pid, "uid_map", &identity.uid_map())?;
+    idmap::write_map(pid, "gid_map", &identity.gid_map())
+}

@@ -1,0 +1,101 @@
+//! Rights: ids, capabilities, limits, and the flags that keep them from coming back.
+
+use crate::identity::Identity;
+use crate::steps::{AtStep, Faults, Step, StepError};
+use nexus_model::plan::INNER_ID;
+use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use std::io;
+
+/// Takes uid and gid 1000 and no other group. The user namespace has no uid 0, so the kernel's fix-up for leaving
+/// uid 0 does not happen and the capabilities for the set-up stay.
+pub fn become_inner(faults: Faults, identity: &Identity) -> Result<(), StepError> {
+    faults.check(Step::BecomeInner)?;
+    if !identity.by_root {
+        // Already mapped; supplementary groups of an ordinary user cannot be dropped by an ordinary user.
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(INNER_ID), Gid::from_raw(INNER_ID));
+    rustix::thread::set_thread_groups(&[]).at(Step::BecomeInner, "setgroups")?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::BecomeInner, "setresgid")?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::BecomeInner, "setresuid")
+}
+
+/// Core dumps off; processes bounded in the sandbox's own user namespace.
+pub fn limit_resources(faults: Faults, pids: u32) -> Result<(), StepError> {
+    faults.check(Step::ResourceLimits)?;
+    let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
+    rustix::process::setrlimit(Resource::Core, fixed(0)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+    // One more for PID 1, which the user did not ask for.
+    let pids = u64::from(pids) + 1;
+    rustix::process::setrlimit(Resource::Nproc, fixed(pids)).at(Step::ResourceLimits, "RLIMIT_NPROC")
+}
+
+/// Nothing that is executed from now on gains rights, and nothing has any.
+pub fn drop_rights(faults: Faults) -> Result<(), StepError> {
+    faults.check(Step::DropCapabilities)?;
+    drop_capabilities().at(Step::DropCapabilities, "capability sets")?;
+    faults.check(Step::NoNewPrivileges)?;
+    rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges, "no_new_privs")
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    for number in 0..64u32 {
+        // SAFETY: prctl with plain numbers; reads or shrinks this thread's bounding set.
+        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
+        if result != 0 {
+            let error = io::Error::last_os_error();
+            // The first number that this kernel does not know: all are dropped.
+            if error.raw_os_error() == Some(libc::EINVAL) && number > 30 {
+                break;
+            }
+            return Err(error);
+        }
+    }
+    let locked = CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(locked)?;
+    let none = CapabilitySet::empty();
+    Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+}
+
+/// PID 1 is a copy of the launcher: nobody inside may trace it or read its memory, though the uid is the same.
+pub fn not_dumpable(faults: Faults) -> Result<(), StepError> {
+    faults.check(Step::NotDumpable)?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::NotDumpable, "PR_SET_DUMPABLE")
+}
+
+/// Dies with the launcher. Must come after the last change of ids, which clears it (prctl(2), PR_SET_PDEATHSIG); a
+/// launcher that died before is noticed because the channel is at its end.
+pub fn die_with_parent(faults: Faults) -> Result<(), StepError> {
+    faults.check(Step::ParentDeath)?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::ParentDeath, "PR_SET_PDEATHSIG")
+}
+
+/// Overwrites what this process holds of its caller's arguments and environment. They lie at the top of the stack,
+/// were copied by the fork, and would be readable by anything that managed to read PID 1 (vector G01).
+pub fn wipe_environment(faults: Faults) -> Result<(), StepError> {
+    faults.check(Step::WipeEnvironment)?;
+    let stat = std::fs::read_to_string("/proc/self/stat").at(Step::WipeEnvironment, "/proc/self/stat")?;
+    let error = || StepError::new(Step::WipeEnvironment, "/proc/self/stat has another form than proc(5) says");
+    // Field 2 is a name in parentheses that may hold anything; fields are counted from after it, with number 3.
+    let (_, rest) = stat.rsplit_once(") ").ok_or_else(error)?;
+    let fields: Vec<usize> = rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    for (start, end) in [(48, 49), (50, 51)] {
+        let (Some(&start), Some(&end)) = (fields.get(start - 3), fields.get(end - 3)) else { return Err(error()) };
+        if start == 0 || end < start || end - start > 64 << 20 {
+            return Err(error());
+        }
+        // SAFETY: the kernel placed the strings of argv and environ there at exec (proc(5), fields 48 to 51); the
+        // pages are private and writable, and this process, a fork with one thread, holds no reference into them:
+        // its own copies of arguments and environment were made before.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, end - start) };
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The namespace launcher of Nexus.
+//!
+//! Start with [`launch`] (the parent's half) and [`child`] (the half inside the new namespaces); [`steps`] lists
+//! every step by name. `unsafe` is allowed here for the few system calls that no library offers.
+
+pub mod cgroup;
+mod child;
+pub mod clone;
+mod creds;
+mod etc;
+mod identity;
+mod idmap;
+pub mod launch;
+mod mounts;
+mod netns;
+mod overlay;
+mod rootfs;
+pub mod seccomp;
+pub mod steps;
+mod walls;
+
+pub use identity::{DEFAULT_UID_BASE, Identity};
+pub use launch::{Launched, Request, host_namespaces, launch};
+pub use steps::{Faults, Step, StepError};
+pub use walls::{LEAST_ABI, landlock_abi};
+
+/// The name of PID 1 of a run in process lists, at most 15 bytes: from the random part of the id.
+#[must_use]
+pub fn mark(run: nexus_model::RunId) -> String {
+    let id = run.to_string();
+    format!("nx-{}", &id[id.len() - 12..])
+}

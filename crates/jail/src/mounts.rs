@@ -1,0 +1,119 @@
+//! Small wrappers around the mount calls, all on descriptors, so that no path is looked up twice.
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
+use std::io;
+use std::path::Path;
+
+/// Mount attributes, as in mount_setattr(2).
+pub const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+/// No setuid bits.
+pub const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
+/// No device nodes.
+pub const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
+/// No execution.
+pub const NOEXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
+
+/// Which mounts below a folder come along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// The one mount.
+    One,
+    /// All mounts below too.
+    Recursive,
+}
+
+/// A private copy of what is at `path`, not attached anywhere.
+pub fn open_tree(path: &Path, depth: Depth) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if depth == Depth::Recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok(rustix::mount::open_tree(CWD, path, flags)?)
+}
+
+/// The same for an open file or folder.
+pub fn open_tree_fd(fd: impl AsFd, depth: Depth) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    if depth == Depth::Recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok(rustix::mount::open_tree(fd, c"", flags)?)
+}
+
+/// Sets attributes of a mount, and of those below it.
+pub fn set_attributes(mount: impl AsFd, set: u64, depth: Depth) -> io::Result<()> {
+    setattr(mount, libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 }, depth)
+}
+
+/// Shows file owners of a detached mount through the map of a user namespace.
+pub fn set_idmap(mount: impl AsFd, userns: impl AsFd, set: u64, depth: Depth) -> io::Result<()> {
+    let userns_fd = userns.as_fd().as_raw_fd() as u64;
+    let attr = libc::mount_attr { attr_set: set | libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd };
+    setattr(mount, attr, depth)
+}
+
+fn setattr(mount: impl AsFd, attr: libc::mount_attr, depth: Depth) -> io::Result<()> {
+    let mut flags = libc::AT_EMPTY_PATH;
+    if depth == Depth::Recursive {
+        flags |= libc::AT_RECURSIVE;
+    }
+    // SAFETY: the path is an empty C string, `attr` lives during the call and its size is given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Attaches a detached mount onto an open place.
+pub fn attach(mount: impl AsFd, place: impl AsFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(mount, c"", place, c"", flags)?)
+}
+
+/// Makes a file system and a detached mount of it.
+pub fn new_filesystem(kind: &str, options: &[(&str, &str)], attributes: u32) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        if value.is_empty() {
+            rustix::mount::fsconfig_set_flag(&context, *key)?;
+        } else {
+            rustix::mount::fsconfig_set_string(&context, *key, *value)?;
+        }
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::from_bits_retain(attributes);
+    Ok(rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// Opens a place below `root` without following any symbolic link: parts of the tree are hostile.
+pub fn place(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?)
+}
+
+/// Opens a host path for looking only.
+pub fn open_path(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// The path by which the kernel reaches an open descriptor; has none of the characters that mount options escape.
+pub fn fd_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Opens a host path that is already canonical. A symbolic link anywhere in it means that somebody changed the path
+/// after it was checked, and is refused.
+pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}

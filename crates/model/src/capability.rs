@@ -1,0 +1,102 @@
+//! What a directive may ask for: network, files, environment, secrets. Field names are frozen by the contract.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How much network a directive gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum NetMode {
+    /// Only the sandbox's own loopback.
+    #[default]
+    None,
+    /// Only the destinations in `allow`.
+    Allowlist,
+    /// Any public destination.
+    Unrestricted,
+}
+
+/// Named starting points for a network policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetPreset {
+    /// No restriction; only for `trusted` and `host`.
+    Off,
+    /// Code hosts and package groups on 443 and 80.
+    Loose,
+    /// 443 only.
+    Strict,
+    /// Nothing.
+    NoExternal,
+    /// As written.
+    Custom,
+}
+
+/// `capabilities.net`. Unknown fields are refused: a misspelt rule must not be a rule that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct NetCapability {
+    /// How much.
+    pub mode: NetMode,
+    /// Starting point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<NetPreset>,
+    /// `host:port`, host a DNS name with an optional leading `*.`; present exactly when the mode is `allowlist`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// How long the policy holds, in seconds (1 to 86400).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u32>,
+    /// Extensions; keys start with `x_`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub x_ext: BTreeMap<String, serde_json::Value>,
+}
+
+/// `capabilities.fs`: `workspace:**`, `workspace:/path` or `host:/path`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct FsCapability {
+    /// Readable.
+    #[serde(default)]
+    pub read: Vec<String>,
+    /// Writable.
+    #[serde(default)]
+    pub write: Vec<String>,
+    /// Absolute host paths that may be written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable_roots: Vec<String>,
+    /// Absolute host paths below them that may not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_only_subpaths: Vec<String>,
+}
+
+/// Everything that a directive asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Capabilities {
+    /// Network.
+    pub net: NetCapability,
+    /// Files.
+    pub fs: FsCapability,
+    /// Environment variables to set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Names of secrets, never their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_field_is_refused_and_the_right_one_is_read() {
+        let good = r#"{"mode":"allowlist","allow":["example.test:443"]}"#;
+        let net: NetCapability = serde_json::from_str(good).unwrap();
+        assert_eq!(net.mode, NetMode::Allowlist);
+        assert!(serde_json::from_str::<NetCapability>(r#"{"mode":"none","alow":[]}"#).is_err());
+        assert!(serde_json::from_str::<NetCapability>(r#"{"mode":"open"}"#).is_err());
+        assert!(serde_json::from_str::<NetCapability>("{}").is_err());
+    }
+}

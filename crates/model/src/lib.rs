@@ -1,0 +1,32 @@
+//! Pure types that every part of Nexus shares: no I/O, no clock, no environment.
+//!
+//! * [`ids`] – one newtype per id.
+//! * [`spec`] – `DirectiveSpec`, the wire form of one execution, with its frozen field names.
+//! * [`capability`] – what a directive may ask for.
+//! * [`limits`], [`units`] – resource limits and how people write them.
+//! * [`guarantee`] – the named promises that a driver can give.
+//! * [`exit`] – how a command ended, exit codes, typed reasons.
+//! * [`plan`] – the validated order that a driver gets.
+//! * [`frames`] – what the host and the guest say to each other.
+//! * [`bytes`] – byte strings that are text most of the time (paths, output).
+
+#![forbid(unsafe_code)]
+
+pub mod bytes;
+pub mod capability;
+pub mod exit;
+pub mod frames;
+pub mod guarantee;
+pub mod ids;
+pub mod limits;
+pub mod plan;
+pub mod proof;
+pub mod spec;
+pub mod units;
+
+pub use bytes::ByteText;
+pub use exit::{ExitReason, ExitStatus};
+pub use guarantee::Guarantee;
+pub use ids::RunId;
+pub use limits::Limits;
+pub use plan::Plan;

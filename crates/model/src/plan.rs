@@ -1,0 +1,396 @@
+//! The validated order that a driver gets.
+//!
+//! A [`PlanDraft`] is what the command line or the daemon puts together; [`Plan::new`] checks it, and a driver takes
+//! only a [`Plan`]. The checks are pure: whether a path exists is for those who touch it.
+
+use crate::bytes::ByteText;
+use crate::guarantee::Guarantee;
+use crate::ids::RunId;
+use crate::limits::Limits;
+use crate::spec::SandboxProfile;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+/// HOME inside; private, and gone after the run.
+pub const HOME: &str = "/home/nexus";
+/// User and group id inside.
+pub const INNER_ID: u32 = 1000;
+/// Longest single argument that Linux executes, with its NUL (MAX_ARG_STRLEN, execve(2)).
+pub const MAX_ARG_BYTES: usize = 131_072;
+/// Places that only the sandbox itself fills; neither a bind nor the workspace may lie there or above.
+const RESERVED: &[&str] =
+    &["/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/lib"];
+
+/// What a command may do with a bound folder or file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Look, not touch.
+    ReadOnly,
+    /// Write straight through to the host.
+    ReadWrite,
+}
+
+/// A host path that appears inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// Absolute host path.
+    pub source: ByteText,
+    /// Absolute path inside.
+    pub target: ByteText,
+    /// What may be done with it.
+    pub access: Access,
+}
+
+/// Where writes to the workspace go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Writes {
+    /// Into a layer on disk: `root` holds `upper` and `work`.
+    Layer {
+        /// Absolute host path of the layer.
+        root: ByteText,
+    },
+    /// Into a layer in memory of at most so many bytes; a hard disk limit.
+    MemoryLayer {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Straight into the workspace. These paths inside it, relative, stay read-only.
+    Direct {
+        /// Existing protected names.
+        protected: Vec<ByteText>,
+    },
+}
+
+/// The folder that the command works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceMount {
+    /// Absolute host path.
+    pub source: ByteText,
+    /// Absolute path inside; the same path for `nexus run`.
+    pub target: ByteText,
+    /// Where writes go.
+    pub writes: Writes,
+}
+
+/// Everything about one sandbox and its first command, unchecked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanDraft {
+    /// The run.
+    pub run_id: RunId,
+    /// How strong the wall is.
+    pub profile: SandboxProfile,
+    /// The workspace.
+    pub workspace: WorkspaceMount,
+    /// More host paths.
+    pub binds: Vec<Bind>,
+    /// The command and its arguments.
+    pub argv: Vec<ByteText>,
+    /// Working directory inside; beneath the workspace.
+    pub cwd: ByteText,
+    /// The whole environment.
+    pub env: Vec<(ByteText, ByteText)>,
+    /// Limits.
+    pub limits: Limits,
+    /// Guarantees without which the run must not start.
+    pub required: BTreeSet<Guarantee>,
+    /// A host path that exists and that the sandbox must not see; the launch proves it.
+    pub marker: ByteText,
+}
+
+/// A plan that passed [`Plan::new`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PlanDraft", into = "PlanDraft")]
+pub struct Plan(PlanDraft);
+
+/// Why a draft is no plan.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// No command.
+    #[error("there is no command to run")]
+    NoCommand,
+    /// A NUL byte in something that becomes a C string.
+    #[error("{what} contains a NUL byte")]
+    Nul {
+        /// Which part.
+        what: String,
+    },
+    /// An argument that no Linux kernel executes.
+    #[error(
+        "argument {index} has {bytes} bytes; the kernel takes at most {MAX_ARG_BYTES} with its NUL: pass long input by a file or by --stdin"
+    )]
+    ArgumentTooLong {
+        /// Which one, counted from 0.
+        index: usize,
+        /// Its size.
+        bytes: usize,
+    },
+    /// Not an absolute path without `.` and `..`.
+    #[error("{what} {path:?} is not an absolute path without . and ..")]
+    NotNormal {
+        /// Which part.
+        what: String,
+        /// The path.
+        path: ByteText,
+    },
+    /// A place that the sandbox fills itself.
+    #[error("{what} {path:?} would cover a part of the system that the sandbox provides itself")]
+    Reserved {
+        /// Which part.
+        what: String,
+        /// The path.
+        path: ByteText,
+    },
+    /// Two things at one place.
+    #[error("two binds have the same place {path:?} inside")]
+    Overlap {
+        /// The place.
+        path: ByteText,
+    },
+    /// A bind that hides or opens the workspace.
+    #[error("the bind at {path:?} would cover the workspace")]
+    CoversWorkspace {
+        /// The place.
+        path: ByteText,
+    },
+    /// cwd is elsewhere.
+    #[error("the working directory {path:?} is not inside the workspace")]
+    CwdOutside {
+        /// The directory.
+        path: ByteText,
+    },
+    /// An environment variable's name is empty or has `=`.
+    #[error("{name:?} is not a name for an environment variable")]
+    EnvName {
+        /// The name.
+        name: ByteText,
+    },
+    /// A limit of zero.
+    #[error("a limit of zero {what} leaves nothing to run with")]
+    ZeroLimit {
+        /// Which.
+        what: &'static str,
+    },
+}
+
+impl Plan {
+    /// Checks a draft.
+    pub fn new(draft: PlanDraft) -> Result<Self, PlanError> {
+        check_command(&draft)?;
+        check_places(&draft)?;
+        check_limits(&draft.limits)?;
+        Ok(Self(draft))
+    }
+}
+
+impl std::ops::Deref for Plan {
+    type Target = PlanDraft;
+    fn deref(&self) -> &PlanDraft {
+        &self.0
+    }
+}
+
+impl TryFrom<PlanDraft> for Plan {
+    type Error = PlanError;
+    fn try_from(draft: PlanDraft) -> Result<Self, PlanError> {
+        Self::new(draft)
+    }
+}
+
+impl From<Plan> for PlanDraft {
+    fn from(plan: Plan) -> Self {
+        plan.0
+    }
+}
+
+fn check_command(draft: &PlanDraft) -> Result<(), PlanError> {
+    if draft.argv.first().is_none_or(|command| command.0.is_empty()) {
+        return Err(PlanError::NoCommand);
+    }
+    for (index, argument) in draft.argv.iter().enumerate() {
+        no_nul(&format!("argument {index}"), argument)?;
+        if argument.0.len() >= MAX_ARG_BYTES {
+            return Err(PlanError::ArgumentTooLong { index, bytes: argument.0.len() });
+        }
+    }
+    for (name, value) in &draft.env {
+        if name.0.is_empty() || name.0.contains(&b'=') {
+            return Err(PlanError::EnvName { name: name.clone() });
+        }
+        no_nul("an environment variable", name)?;
+        no_nul(&format!("the environment variable {}", name.as_os_str().display()), value)?;
+    }
+    Ok(())
+}
+
+fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
+    let workspace = draft.workspace.target.as_path();
+    normal("the workspace", &draft.workspace.source)?;
+    normal("the workspace", &draft.workspace.target)?;
+    unreserved("the workspace", &draft.workspace.target)?;
+    normal("the working directory", &draft.cwd)?;
+    if !draft.cwd.as_path().starts_with(workspace) {
+        return Err(PlanError::CwdOutside { path: draft.cwd.clone() });
+    }
+    let mut places = BTreeSet::new();
+    for bind in &draft.binds {
+        normal("the bind", &bind.source)?;
+        normal("the bind", &bind.target)?;
+        unreserved("the bind", &bind.target)?;
+        if workspace.starts_with(bind.target.as_path()) {
+            return Err(PlanError::CoversWorkspace { path: bind.target.clone() });
+        }
+        if !places.insert(&bind.target) {
+            return Err(PlanError::Overlap { path: bind.target.clone() });
+        }
+    }
+    if let Writes::Direct { protected } = &draft.workspace.writes {
+        for name in protected {
+            no_nul("a protected name", name)?;
+            let plain = name.as_path().components().all(|part| matches!(part, Component::Normal(_)));
+            if name.0.is_empty() || !plain {
+                return Err(PlanError::NotNormal { what: "the protected name".to_owned(), path: name.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_limits(limits: &Limits) -> Result<(), PlanError> {
+    let zero = [
+        (limits.memory_bytes == Some(0), "memory"),
+        (limits.cpu_millis == Some(0), "cpu"),
+        (limits.disk_bytes == Some(0), "disk"),
+        (limits.pids == 0, "processes"),
+        (limits.scratch_bytes == 0, "scratch space"),
+    ];
+    match zero.into_iter().find(|(is_zero, _)| *is_zero) {
+        Some((_, what)) => Err(PlanError::ZeroLimit { what }),
+        None => Ok(()),
+    }
+}
+
+fn no_nul(what: &str, text: &ByteText) -> Result<(), PlanError> {
+    if text.0.contains(&0) {
+        return Err(PlanError::Nul { what: what.to_owned() });
+    }
+    Ok(())
+}
+
+fn normal(what: &str, path: &ByteText) -> Result<(), PlanError> {
+    no_nul(what, path)?;
+    let error = || PlanError::NotNormal { what: what.to_owned(), path: path.clone() };
+    let mut parts = path.as_path().components();
+    if parts.next() != Some(Component::RootDir) || !parts.all(|part| matches!(part, Component::Normal(_))) {
+        return Err(error());
+    }
+    // `components` is kind to `//` and `/./`; the bytes must already be the one normal spelling.
+    let spelled: Vec<u8> = path.as_path().components().collect::<std::path::PathBuf>().as_os_str().as_bytes().to_vec();
+    if spelled == path.0 { Ok(()) } else { Err(error()) }
+}
+
+fn unreserved(what: &str, path: &ByteText) -> Result<(), PlanError> {
+    let place = path.as_path();
+    let covers = |reserved: &&str| place.starts_with(reserved) || Path::new(reserved).starts_with(place);
+    if RESERVED.iter().any(covers) || place == Path::new("/etc") || place == Path::new("/home") {
+        return Err(PlanError::Reserved { what: what.to_owned(), path: path.clone() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft() -> PlanDraft {
+        PlanDraft {
+            run_id: RunId::new(),
+            profile: SandboxProfile::Untrusted,
+            workspace: WorkspaceMount {
+                source: "/srv/project".into(),
+                target: "/srv/project".into(),
+                writes: Writes::Layer { root: "/var/lib/nexus/layers/x".into() },
+            },
+            binds: vec![Bind { source: "/opt/tool".into(), target: "/opt/tool".into(), access: Access::ReadOnly }],
+            argv: vec!["true".into()],
+            cwd: "/srv/project/sub".into(),
+            env: vec![("PATH".into(), "/usr/bin".into())],
+            limits: Limits::defaults(1 << 30),
+            required: BTreeSet::new(),
+            marker: "/var/lib/nexus/runs/x".into(),
+        }
+    }
+
+    fn refusal(change: impl FnOnce(&mut PlanDraft)) -> PlanError {
+        let mut bad = draft();
+        change(&mut bad);
+        Plan::new(bad).unwrap_err()
+    }
+
+    #[test]
+    fn a_sound_draft_is_a_plan_and_survives_the_wire() {
+        let plan = Plan::new(draft()).unwrap();
+        let bytes = postcard::to_stdvec(&plan).unwrap();
+        assert_eq!(postcard::from_bytes::<Plan>(&bytes).unwrap(), plan);
+    }
+
+    #[test]
+    fn an_unsound_draft_is_refused_on_the_wire_too() {
+        let mut bad = draft();
+        bad.cwd = "/".into();
+        let bytes = postcard::to_stdvec(&bad).unwrap();
+        assert!(postcard::from_bytes::<Plan>(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_plan_needs_a_command_without_nul_bytes_and_of_a_size_that_linux_takes() {
+        assert_eq!(refusal(|d| d.argv.clear()), PlanError::NoCommand);
+        assert_eq!(refusal(|d| d.argv[0] = "".into()), PlanError::NoCommand);
+        assert!(matches!(refusal(|d| d.argv.push(ByteText(vec![b'a', 0]))), PlanError::Nul { .. }));
+        let long = ByteText(vec![b'a'; MAX_ARG_BYTES]);
+        assert!(matches!(refusal(|d| d.argv.push(long)), PlanError::ArgumentTooLong { index: 1, .. }));
+        let mut fits = draft();
+        fits.argv.push(ByteText(vec![b'a'; MAX_ARG_BYTES - 1]));
+        assert!(Plan::new(fits).is_ok());
+    }
+
+    #[test]
+    fn paths_have_one_spelling() {
+        for bad in ["", "relative", "/srv/../etc", "/srv/./x", "/srv//x", "/srv/x/"] {
+            let refused = refusal(|d| d.binds[0].target = bad.into());
+            assert!(matches!(refused, PlanError::NotNormal { .. }), "{bad}: {refused}");
+        }
+    }
+
+    #[test]
+    fn nothing_covers_the_system_the_workspace_or_another_bind() {
+        for bad in ["/", "/usr", "/proc/self", "/dev", "/dev/shm/x", "/etc", "/usr/bin/tool", "/lib64"] {
+            let refused = refusal(|d| d.binds[0].target = bad.into());
+            assert!(matches!(refused, PlanError::Reserved { .. }), "{bad}: {refused}");
+        }
+        for bad in ["/srv", "/srv/project"] {
+            let refused = refusal(|d| d.binds[0].target = bad.into());
+            assert!(matches!(refused, PlanError::CoversWorkspace { .. }), "{bad}: {refused}");
+        }
+        let twice = refusal(|d| d.binds.push(d.binds[0].clone()));
+        assert!(matches!(twice, PlanError::Overlap { .. }));
+        let mut nested = draft();
+        nested.binds[0].target = "/srv/project/vendor".into();
+        assert!(Plan::new(nested).is_ok());
+    }
+
+    #[test]
+    fn the_working_directory_never_leaves_the_workspace() {
+        for bad in ["/srv", "/srv/project2", "/"] {
+            let refused = refusal(|d| d.cwd = bad.into());
+            assert!(matches!(refused, PlanError::CwdOutside { .. }), "{bad}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_refused() {
+        assert!(matches!(refusal(|d| d.limits.pids = 0), PlanError::ZeroLimit { .. }));
+        assert!(matches!(refusal(|d| d.limits.memory_bytes = Some(0)), PlanError::ZeroLimit { .. }));
+    }
+}

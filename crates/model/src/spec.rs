@@ -1,0 +1,159 @@
+//! `DirectiveSpec`: one execution as the control plane hands it out. The field names are frozen (Conduits v1).
+
+use crate::capability::Capabilities;
+use crate::guarantee::Guarantee;
+use crate::ids::{DirectiveId, FacilityId};
+use serde::{Deserialize, Serialize};
+
+/// How strong the wall around a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxProfile {
+    /// Namespaces or a microVM; nothing of the host but the workspace and a read-only system.
+    #[default]
+    Untrusted,
+    /// A container from an image.
+    Trusted,
+    /// No isolation; every directive needs an approval.
+    Host,
+    /// Reserved for macOS.
+    DarwinAutomation,
+}
+
+impl SandboxProfile {
+    /// The name on the command line and on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Untrusted => "untrusted",
+            Self::Trusted => "trusted",
+            Self::Host => "host",
+            Self::DarwinAutomation => "darwin-automation",
+        }
+    }
+}
+
+/// The workspace of a directive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FacilityRef {
+    /// Which one.
+    pub id: FacilityId,
+    /// Where it appears inside.
+    #[serde(default = "default_mount")]
+    pub mount: String,
+    /// What to clone into it when it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo_url: Option<String>,
+}
+
+fn default_mount() -> String {
+    "/workspace".to_owned()
+}
+
+fn default_shell() -> String {
+    "/bin/sh".to_owned()
+}
+
+/// Limits as they stand in a directive; [`crate::Limits`] is what a driver gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct DirectiveLimits {
+    /// Millicores.
+    #[serde(default)]
+    pub cpu: Option<u32>,
+    /// MiB.
+    #[serde(default)]
+    pub memory_mb: Option<u64>,
+    /// MiB.
+    #[serde(default)]
+    pub disk_mb: Option<u64>,
+    /// Bytes of stdout and stderr together.
+    #[serde(default)]
+    pub max_output_bytes: Option<u64>,
+    /// Bytes of the diff.
+    #[serde(default)]
+    pub max_diff_bytes: Option<u64>,
+}
+
+/// Files to keep after the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct ArtifactRules {
+    /// Globs beneath the workspace.
+    #[serde(default)]
+    pub collect: Vec<String>,
+    /// Report a diff even when nothing failed.
+    #[serde(default)]
+    pub always_diff: bool,
+}
+
+/// One execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectiveSpec {
+    /// Its id.
+    pub directive_id: DirectiveId,
+    /// Its workspace.
+    pub facility: FacilityRef,
+    /// How strong the wall is.
+    #[serde(default)]
+    pub sandbox_profile: SandboxProfile,
+    /// A command **string**, run by `shell -c`.
+    pub command: String,
+    /// The shell.
+    #[serde(default = "default_shell")]
+    pub shell: String,
+    /// Working directory beneath the workspace.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Seconds until SIGTERM.
+    #[serde(default)]
+    pub timeout_seconds: Option<u64>,
+    /// Limits.
+    #[serde(default)]
+    pub limits: DirectiveLimits,
+    /// What it may do.
+    #[serde(default)]
+    pub capabilities: Capabilities,
+    /// What to keep.
+    #[serde(default)]
+    pub artifacts: ArtifactRules,
+    /// Guarantees that the driver must give.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requirements: Vec<Guarantee>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frozen_field_names_are_read_and_unknown_ones_are_ignored() {
+        let json = r#"{
+            "directive_id": "01890a5d-ac96-774b-bcce-b302099a8057",
+            "facility": {"id": "01890a5d-ac96-774b-bcce-b302099a8058"},
+            "sandbox_profile": "untrusted", "command": "make test", "cwd": "sub", "timeout_seconds": 60,
+            "limits": {"cpu": 1500, "memory_mb": 512, "disk_mb": 10, "max_output_bytes": 5, "max_diff_bytes": 6},
+            "capabilities": {"net": {"mode": "none"}, "fs": {"read": ["workspace:**"], "write": ["workspace:**"]}},
+            "artifacts": {"collect": ["out/*"], "always_diff": true},
+            "requirements": ["net.none"], "from_the_future": 1
+        }"#;
+        let spec: DirectiveSpec = serde_json::from_str(json).unwrap();
+        assert_eq!(spec.facility.mount, "/workspace");
+        assert_eq!(spec.shell, "/bin/sh");
+        assert_eq!(spec.limits.cpu, Some(1500));
+        assert_eq!(spec.requirements, [Guarantee::NetNone]);
+        let again = serde_json::to_value(&spec).unwrap();
+        for field in [
+            "directive_id",
+            "facility",
+            "sandbox_profile",
+            "command",
+            "shell",
+            "cwd",
+            "timeout_seconds",
+            "limits",
+            "capabilities",
+            "artifacts",
+        ] {
+            assert!(again.get(field).is_some(), "{field}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the scenes run inside: processes that linger, detach, flood or lie. All of them end by themselves.
+
+use crate::sys;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Plays a part; the marker is only there to be found in the arguments.
+pub fn play(arguments: &[String]) -> i32 {
+    let word = |index: usize| arguments.get(index).map_or("", String::as_str);
+    let seconds = word(2).parse().unwrap_or(5);
+    match word(0) {
+        "linger" => linger(seconds),
+        "stubborn" => {
+            ignore_all();
+            linger(seconds)
+        }
+        "daemon" => daemon(seconds, true),
+        "pipe-daemon" => daemon(seconds, false),
+        "guard" => guard(seconds),
+        "flood" => flood(word(1).parse().unwrap_or(0)),
+        "forge" => forge(),
+        other => {
+            eprintln!("act: no part {other}");
+            2
+        }
+    }
+}
+
+fn say(text: &str) -> i32 {
+    let mut out = std::io::stdout();
+    i32::from(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err())
+}
+
+fn ignore_all() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGUSR1] {
+        sys::ignore(signal);
+    }
+}
+
+fn linger(seconds: u64) -> i32 {
+    let failed = say("started\n");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    failed
+}
+
+/// Double fork, a session of its own, signals ignored; the leader ends at once with 0.
+fn daemon(seconds: u64, close: bool) -> i32 {
+    if !detach(seconds, close) {
+        return 1;
+    }
+    0
+}
+
+/// The same, but the leader stays.
+fn guard(seconds: u64) -> i32 {
+    if !detach(seconds, true) {
+        return 1;
+    }
+    linger(seconds)
+}
+
+/// True once the detached process lives.
+fn detach(seconds: u64, close: bool) -> bool {
+    match sys::fork() {
+        Ok(0) => {
+            // A failure (already a leader) changes nothing for the attack.
+            sys::either_way(sys::call(libc::SYS_setsid, &[]));
+            match sys::fork() {
+                Ok(0) => {
+                    ignore_all();
+                    if close {
+                        for fd in 0..3_usize {
+                            sys::either_way(sys::call(libc::SYS_close, &[fd]));
+                        }
+                    }
+                    let end = Instant::now() + Duration::from_secs(seconds);
+                    while Instant::now() < end {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                    sys::leave(0)
+                }
+                Ok(_) => sys::leave(0),
+                Err(_) => sys::leave(1),
+            }
+        }
+        Ok(child) => sys::wait(child, true) == Some(0),
+        Err(_) => false,
+    }
+}
+
+fn flood(bytes: usize) -> i32 {
+    let block = "a line of output that goes on and on and on and on and on 0123\n".repeat(1024);
+    let mut out = std::io::stdout().lock();
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(block.len());
+        if out.write_all(&block.as_bytes()[..part]).is_err() {
+            return 1;
+        }
+        left -= part;
+    }
+    0
+}
+
+/// Prints what looks like the driver's own report of a success, and fails.
+fn forge() -> i32 {
+    let report = r#"{"run_id":"forged","exit_code":0,"signal":null,"reason":"exit","output":{"stdout":{"text":""}}}"#;
+    eprintln!("{report}");
+    if say(report) != 0 {
+        return 1;
+    }
+    42
+}

@@ -1,0 +1,6 @@
+//! The host's side: what the suite prepares, how it starts a driver, and how it looks at the result.
+
+pub mod bench;
+pub mod fault;
+pub mod look;
+pub mod world;

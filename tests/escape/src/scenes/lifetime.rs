@@ -1,0 +1,153 @@
+//! A11, E06 to E09: when everything inside must be gone.
+
+use super::Options;
+use crate::answer::{Answer, Seen};
+use crate::host::bench::{Bench, Job, Ran, Running};
+use crate::host::look::{end_strays, processes_with, wait_until};
+use crate::host::world::WorldError;
+use crate::sys;
+use std::time::Duration;
+
+const COMMIT: &[&str] = &["--changes", "commit"];
+const SECOND: Duration = Duration::from_secs(1);
+
+fn marker(bench: &Bench, name: &str) -> String {
+    format!("{}-{name}", bench.world.context.token)
+}
+
+/// `gone` when no process with the marker is left after `limit`; ends the rest.
+fn gone(mark: &str, limit: Duration) -> Answer {
+    let gone = wait_until(limit, || processes_with(mark).is_empty());
+    let left = processes_with(mark);
+    end_strays(mark);
+    Answer::choose(gone, "gone", "alive").with(format!("{} left", left.len()))
+}
+
+fn started(running: &Running) -> bool {
+    wait_until(Duration::from_secs(10), || running.printed().contains("started"))
+}
+
+fn act(bench: &Bench, flags: &[&str], part: &str, mark: &str, seconds: u32) -> Job<'static> {
+    Job::new(flags, &[&bench.probe(), "act", part, mark, &seconds.to_string()])
+}
+
+/// SIGKILL to the driver: it cannot clean up, so the kernel must (PDEATHSIG, pid namespace).
+pub fn killed_supervisor(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
+    let mut seen = Vec::new();
+    for (case, part) in [("killed_supervisor", "stubborn"), ("killed_supervisor_of_a_daemon", "guard")] {
+        let mark = marker(bench, case);
+        let running = bench.start(&act(bench, COMMIT, part, &mark, 30))?;
+        let alive = started(&running);
+        let inside = processes_with(&mark).iter().filter(|pid| **pid != running.pid).count();
+        if part == "stubborn" {
+            let answer = Answer::choose(alive && inside > 0, "alive", "never-started");
+            seen.push(Seen::new("A11", "runs_while_supervised", answer.with(format!("{inside} inside"))));
+        }
+        let killed = sys::kill(running.pid, libc::SIGKILL);
+        let answer = if alive && killed.is_ok() { gone(&mark, SECOND) } else { Answer::of("never-started") };
+        end_strays(&mark);
+        let ran = running.finish(SECOND * 5)?;
+        seen.push(Seen::new("A11", case, if alive { answer } else { answer.with(ran.summary()) }));
+    }
+    Ok(seen)
+}
+
+/// SIGTERM is ignored inside: the limit, the grace and two seconds are all it gets.
+pub fn timeout(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
+    let mark = marker(bench, "timeout");
+    let mut grace = 1;
+    let flags = ["--changes", "discard", "--timeout", "1s", "--grace", "1s"];
+    let mut ran = bench.run(&act(bench, &flags, "stubborn", &mark, 30), SECOND * 5)?;
+    if ran.code == Some(2) {
+        // A driver without `--grace` has its default of ten seconds.
+        grace = 10;
+        ran = bench.run(&act(bench, &flags[..4], "stubborn", &mark, 30), SECOND * 14)?;
+    }
+    let in_time = ran.elapsed >= SECOND && ran.elapsed <= SECOND * (3 + grace);
+    let left = gone(&mark, SECOND * 2).answer;
+    let answer = if ran.code == Some(124) && in_time && left == "gone" {
+        Answer::of("timed-out")
+    } else {
+        Answer::of(ran.reason())
+    };
+    let short = bench.run(&Job::new(&["--timeout", "20s"], &["/bin/true"]), SECOND * 10)?;
+    Ok(vec![
+        Seen::new("E06", "ignores_term", answer.with(format!("{left}; {}", ran.summary()))),
+        Seen::new("E06", "in_time", Answer::of(short.reason()).with(short.summary())),
+    ])
+}
+
+/// The leader ends; what it detached must not outlive it.
+pub fn leader_ends(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
+    let mut seen = Vec::new();
+    let parts = [
+        ("daemon_outlives_leader", "daemon", COMMIT),
+        ("pipe_daemon_outlives_leader", "pipe-daemon", &["--changes", "commit", "--json"]),
+    ];
+    for (case, part, flags) in parts {
+        let mark = marker(bench, case);
+        let ran = bench.run(&act(bench, flags, part, &mark, 20), SECOND * 4)?;
+        let answer = if ran.code == Some(0) { gone(&mark, SECOND * 2) } else { Answer::of(ran.reason()) };
+        end_strays(&mark);
+        if part == "daemon" {
+            seen.push(Seen::new("E07", "leader_ends", Answer::of(ran.reason()).with(ran.summary())));
+        }
+        seen.push(Seen::new("E07", case, answer.with(ran.summary())));
+    }
+    Ok(seen)
+}
+
+fn prompt(ran: &Ran) -> Answer {
+    let prompt = ran.code == Some(0) && ran.elapsed < SECOND * 3;
+    Answer::choose(prompt, "prompt", "waited").with(ran.summary())
+}
+
+/// A grandchild holds stdout open: the run must not wait for the end of the pipe.
+pub fn stdout_held(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
+    let mut seen = Vec::new();
+    for (case, part) in [("holds_stdout", "pipe-daemon"), ("closes_stdout", "daemon")] {
+        let mark = marker(bench, case);
+        let job = act(bench, &["--changes", "commit", "--json"], part, &mark, 20);
+        let ran = bench.run(&job, SECOND * 5)?;
+        end_strays(&mark);
+        seen.push(Seen::new("E08", case, prompt(&ran)));
+    }
+    Ok(seen)
+}
+
+/// Cancelled twice, and at every moment of the start.
+pub fn cancelled(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
+    let mark = marker(bench, "cancelled-twice");
+    let running = bench.start(&act(bench, COMMIT, "stubborn", &mark, 30))?;
+    let alive = started(&running);
+    let first = sys::kill(running.pid, libc::SIGTERM);
+    wait_until(Duration::from_millis(200), || false);
+    // The first may already have ended it.
+    let second = sys::kill(running.pid, libc::SIGINT);
+    let ran = running.finish(SECOND * 13)?;
+    let left = gone(&mark, SECOND);
+    let answer = if alive && !ran.overdue { left } else { Answer::of("alive") };
+    let mut seen =
+        vec![Seen::new("E09", "cancelled_twice", answer.with(format!("{first:?} {second:?} {}", ran.summary())))];
+    seen.push(while_starting(bench)?);
+    let whole = bench.run(&Job::new(COMMIT, &["/bin/true"]), SECOND * 10)?;
+    seen.push(Seen::new("E09", "not_cancelled", Answer::of(whole.reason()).with(whole.summary())));
+    Ok(seen)
+}
+
+fn while_starting(bench: &Bench) -> Result<Seen, WorldError> {
+    let mark = marker(bench, "cancelled-early");
+    let mut answer = Answer::of("gone");
+    for delay in [0, 1, 2, 4, 6, 8, 12, 16, 24, 40, 80] {
+        let running = bench.start(&act(bench, COMMIT, "linger", &mark, 30))?;
+        wait_until(Duration::from_millis(delay), || false);
+        let sent = sys::kill(running.pid, libc::SIGTERM);
+        let ran = running.finish(SECOND * 5)?;
+        let left = gone(&mark, SECOND);
+        if left.answer != "gone" || ran.overdue || sent.is_err() {
+            answer = Answer::of("alive").with(format!("after {delay} ms: {}", ran.summary()));
+            break;
+        }
+    }
+    Ok(Seen::new("E09", "cancelled_while_starting", answer))
+}

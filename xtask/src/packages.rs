@@ -1,0 +1,131 @@
+//! The Debian packages that the tests call: real tools run inside the sandbox, hostile ones beside it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+
+/// How it shows that a package is there.
+#[derive(Clone, Copy)]
+enum Shown {
+    /// A program of this name lies in a folder of PATH.
+    By(&'static str),
+    /// Python can import this module.
+    ByPythonModule(&'static str),
+}
+
+const NEEDED: &[(&str, Shown)] = &[
+    ("git", Shown::By("git")),
+    ("make", Shown::By("make")),
+    ("gcc", Shown::By("gcc")),
+    ("python3", Shown::By("python3")),
+    // Debian splits the module off; without it `python3 -m venv` fails half way.
+    ("python3-venv", Shown::ByPythonModule("ensurepip")),
+    ("nodejs", Shown::By("node")),
+    ("sqlite3", Shown::By("sqlite3")),
+    ("strace", Shown::By("strace")),
+    ("bubblewrap", Shown::By("bwrap")),
+    ("util-linux", Shown::By("setpriv")),
+];
+
+/// Makes sure that every needed package is present: root on Debian gets the missing ones installed, anybody else
+/// is told the command. A test is never skipped for want of a package.
+pub fn ensure(_: &Workspace) -> Result<(), Failure> {
+    let missing = missing(is_shown);
+    if missing.is_empty() {
+        println!("packages: all {} are present", NEEDED.len());
+        return Ok(());
+    }
+    let by_hand = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
+    if !is_root()? || !Path::new("/etc/debian_version").exists() {
+        let advice = format!("run as root: apt-get update && {by_hand}\n  (elsewhere than on Debian: the same tools)");
+        return Err(Failure::new(format!("missing packages: {}", missing.join(" ")), advice));
+    }
+    println!("packages: installing {}", missing.join(" "));
+    apt(&["update", "-q"], &by_hand)?;
+    let mut arguments = vec!["install", "-q", "-y", "--no-install-recommends"];
+    arguments.extend(&missing);
+    apt(&arguments, &by_hand)?;
+    let still = self::missing(is_shown);
+    if still.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("installed, but still not found: {}", still.join(" ")), "look at PATH"))
+}
+
+fn apt(arguments: &[&str], by_hand: &str) -> Result<(), Failure> {
+    let status =
+        Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::new(format!("apt-get {}: {status}", arguments[0]), format!("by hand: {by_hand}"))),
+        Err(error) => Err(Failure::new(format!("apt-get did not start: {error}"), format!("by hand: {by_hand}"))),
+    }
+}
+
+/// The packages for which `shown` says no, in order.
+fn missing(shown: impl Fn(Shown) -> bool) -> Vec<&'static str> {
+    NEEDED.iter().filter(|(_, by)| !shown(*by)).map(|(package, _)| *package).collect()
+}
+
+fn is_shown(by: Shown) -> bool {
+    match by {
+        Shown::By(program) => is_in_path(program),
+        Shown::ByPythonModule(module) => Command::new("python3")
+            .args(["-c", &format!("import {module}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success()),
+    }
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Whether we may install packages; read from /proc, since asking libc would need `unsafe`.
+fn is_root() -> Result<bool, Failure> {
+    let status = crate::deps::read(Path::new("/proc/self/status"))?;
+    effective_uid(&status)
+        .map(|uid| uid == 0)
+        .ok_or_else(|| Failure::new("/proc/self/status has no Uid line", "mount /proc"))
+}
+
+/// The second number of the `Uid:` line (proc_pid_status(5)).
+fn effective_uid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_missing_when_all_is_shown_and_all_is_missing_when_nothing_is() {
+        assert_eq!(missing(|_| true), Vec::<&str>::new());
+        assert_eq!(missing(|_| false).len(), NEEDED.len());
+    }
+
+    #[test]
+    fn a_package_is_missed_by_its_own_sign() {
+        let without_bwrap = |by| !matches!(by, Shown::By("bwrap"));
+        assert_eq!(missing(without_bwrap), ["bubblewrap"]);
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_path_only_if_it_is_there() {
+        assert!(is_in_path("sh"));
+        assert!(!is_in_path("no-such-program-of-nexus"));
+    }
+
+    #[test]
+    fn the_effective_uid_is_the_second_of_the_line() {
+        assert_eq!(effective_uid("Name:\tx\nUid:\t1000\t0\t1000\t1000\n"), Some(0));
+        assert_eq!(effective_uid("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! The dependency rules as data and pure functions: no files, no processes.
+//!
+//! The list is the one of ARCHITECTURE.md. It is changed on purpose, when the design changes, and never to make a
+//! build pass: an edge from a pure crate to one with rights is how a policy decision starts to depend on the network.
+
+use crate::workspace::{EdgeKind, Package};
+
+/// Who may use whom in what users get, by short name (without `nexus-`).
+///
+/// Crates of later issues are listed already, so that adding one does not reopen the question.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("policy", &["model"]),
+    ("api", &["policy", "model"]),
+    ("jail", &["model"]),
+    ("guest", &["model"]),
+    ("driver", &["jail", "guest", "model"]),
+    ("facility", &["model"]),
+    ("egress", &["policy", "model"]),
+    ("mothership", &["api", "policy", "model"]),
+    ("nexusd", &["api", "driver", "facility", "egress", "policy", "model"]),
+    ("cli", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
+    ("testkit", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
+    ("escape", &["driver", "model"]),
+    ("xtask", &[]),
+];
+
+/// What any crate may use in its tests on top of [`MAY_USE`].
+const TESTS_MAY_USE: &[&str] = &["testkit"];
+
+/// Where `unsafe` may stand: the launcher, PID 1, and the hostile test code.
+const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];
+
+/// Names that attract everything and mean nothing.
+const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "misc"];
+
+/// Crates that must not enter the lock file: one TLS and crypto provider only, and no C library of the host.
+const BANNED_FROM_LOCK: &[&str] = &["ring", "openssl-sys"];
+
+const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
+
+/// `nexus-model` is `model`; `xtask` and `nexusd` are themselves.
+pub fn short_name(package: &str) -> &str {
+    package.strip_prefix("nexus-").unwrap_or(package)
+}
+
+/// Every dependency of `packages` that the list does not allow, one sentence each.
+pub fn forbidden_edges(packages: &[Package]) -> Vec<String> {
+    let mut found = Vec::new();
+    for package in packages {
+        let name = short_name(&package.name);
+        let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
+            found.push(format!("{name}: is not in the list of xtask/src/rules.rs"));
+            continue;
+        };
+        for (used, kind) in &package.uses {
+            let used = short_name(used);
+            let in_tests = *kind == EdgeKind::Dev && TESTS_MAY_USE.contains(&used);
+            if !allowed.contains(&used) && !in_tests {
+                let how = match kind {
+                    EdgeKind::Shipped => "depends on",
+                    EdgeKind::Dev => "has a dev-dependency on",
+                };
+                found.push(format!("{name}: {how} {used}, which it may not"));
+            }
+        }
+    }
+    found
+}
+
+/// Every crate with a name that says nothing.
+pub fn magnet_names(packages: &[Package]) -> Vec<String> {
+    packages
+        .iter()
+        .filter(|package| MAGNET_NAMES.contains(&short_name(&package.name)))
+        .map(|package| format!("{}: a crate is named for what it does", package.name))
+        .collect()
+}
+
+/// Whether the root file `text` of crate `package` keeps `unsafe` out as it must.
+pub fn keeps_unsafe_out(package: &str, text: &str) -> bool {
+    UNSAFE_ALLOWED.contains(&short_name(package)) || text.lines().any(|line| line.trim() == FORBID_UNSAFE)
+}
+
+/// Whether a manifest takes the lints of the workspace; without this a crate quietly has none.
+pub fn takes_workspace_lints(manifest: &str) -> bool {
+    let mut in_lints = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_lints = line == "[lints]";
+        } else if in_lints && line.replace(' ', "") == "workspace=true" {
+            return true;
+        }
+    }
+    false
+}
+
+/// The banned crates that `lock` (the text of `Cargo.lock`) contains.
+pub fn banned_in_lock(lock: &str) -> Vec<String> {
+    BANNED_FROM_LOCK
+        .iter()
+        .filter(|name| lock.lines().any(|line| line.trim() == format!("name = \"{name}\"")))
+        .map(|name| format!("Cargo.lock: contains {name}"))
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! In pairs: what is allowed passes, its forbidden neighbour fails.
+
+use std::path::PathBuf;
+
+use super::*;
+
+fn package(name: &str, uses: &[(&str, EdgeKind)]) -> Package {
+    Package {
+        name: name.to_owned(),
+        manifest: PathBuf::new(),
+        roots: Vec::new(),
+        uses: uses.iter().map(|(used, kind)| ((*used).to_owned(), *kind)).collect(),
+    }
+}
+
+#[test]
+fn an_edge_of_the_list_passes() {
+    let driver = package("nexus-driver", &[("nexus-jail", EdgeKind::Shipped), ("nexus-model", EdgeKind::Shipped)]);
+    assert_eq!(forbidden_edges(&[driver]), Vec::<String>::new());
+}
+
+#[test]
+fn an_edge_outside_the_list_fails_and_is_named() {
+    let model = package("nexus-model", &[("nexus-driver", EdgeKind::Shipped)]);
+    assert_eq!(forbidden_edges(&[model]), ["model: depends on driver, which it may not"]);
+}
+
+#[test]
+fn the_edge_of_the_list_turned_round_fails() {
+    let jail = package("nexus-jail", &[("nexus-driver", EdgeKind::Shipped)]);
+    assert_eq!(forbidden_edges(&[jail]).len(), 1);
+}
+
+#[test]
+fn the_control_plane_never_uses_a_driver() {
+    let allowed = package("nexus-mothership", &[("nexus-policy", EdgeKind::Shipped)]);
+    let forbidden = package("nexus-mothership", &[("nexus-driver", EdgeKind::Shipped)]);
+    assert!(forbidden_edges(&[allowed]).is_empty());
+    assert_eq!(forbidden_edges(&[forbidden]).len(), 1);
+}
+
+#[test]
+fn the_test_kit_is_for_tests_only() {
+    let test = package("nexus-driver", &[("nexus-testkit", EdgeKind::Dev)]);
+    let shipped = package("nexus-driver", &[("nexus-testkit", EdgeKind::Shipped)]);
+    assert!(forbidden_edges(&[test]).is_empty());
+    assert_eq!(forbidden_edges(&[shipped]).len(), 1);
+}
+
+#[test]
+fn a_dev_dependency_does_not_turn_the_architecture_round() {
+    let facility = package("nexus-facility", &[("nexus-driver", EdgeKind::Dev)]);
+    let expected = ["facility: has a dev-dependency on driver, which it may not"];
+    assert_eq!(forbidden_edges(&[facility]), expected);
+}
+
+#[test]
+fn a_crate_that_the_list_does_not_know_fails() {
+    assert_eq!(forbidden_edges(&[package("nexus-new", &[])]).len(), 1);
+}
+
+#[test]
+fn a_crate_named_for_what_it_does_passes_and_a_magnet_fails() {
+    assert!(magnet_names(&[package("nexus-jail", &[])]).is_empty());
+    assert_eq!(magnet_names(&[package("nexus-common", &[]), package("utils", &[])]).len(), 2);
+}
+
+#[test]
+fn a_root_that_forbids_unsafe_passes_and_one_that_only_talks_about_it_fails() {
+    assert!(keeps_unsafe_out("nexus-model", "//! Docs\n#![forbid(unsafe_code)]\n"));
+    assert!(!keeps_unsafe_out("nexus-model", "//! has #![forbid(unsafe_code)]\n// #![forbid(unsafe_code)]\n"));
+}
+
+#[test]
+fn unsafe_is_left_to_the_launcher_pid_one_and_the_hostile_tests() {
+    let free: Vec<_> = MAY_USE.iter().map(|(name, _)| *name).filter(|name| keeps_unsafe_out(name, "")).collect();
+    assert_eq!(free, ["jail", "guest", "escape"]);
+}
+
+#[test]
+fn a_manifest_with_the_workspace_lints_passes_and_others_fail() {
+    assert!(takes_workspace_lints("[package]\nname = \"x\"\n\n[lints]\nworkspace = true\n"));
+    assert!(!takes_workspace_lints("[package]\nversion.workspace = true\n"));
+    assert!(!takes_workspace_lints("[lints]\n[dependencies]\nworkspace = true\n"));
+}
+
+#[test]
+fn a_lock_file_without_banned_crates_passes_and_one_with_them_fails() {
+    assert!(banned_in_lock("[[package]]\nname = \"ring-buffer\"\n").is_empty());
+    let found = banned_in_lock("[[package]]\nname = \"ring\"\n[[package]]\nname = \"openssl-sys\"\n");
+    assert_eq!(found, ["Cargo.lock: contains ring", "Cargo.lock: contains openssl-sys"]);
+}

@@ -1,0 +1,84 @@
+//! `check-spec`: every test that SPECIFICATION.md names exists and runs.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::deps::read;
+use crate::failure::Failure;
+use crate::sources::{self, Source};
+use crate::spec_table::{self, Evidence, Promise};
+use crate::workspace::Workspace;
+
+/// Where the vectors of the escape suite are named.
+const ESCAPE_SOURCES: &str = "tests/escape/src";
+
+/// Compares the document with the sources; every gap is named.
+pub fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let advice = "write the missing test, correct the name, or say pending: issue \"title\"";
+    let text = read(&workspace.root.join("SPECIFICATION.md"))?;
+    let promises = spec_table::parse(&text)
+        .map_err(|errors| Failure::new(format!("SPECIFICATION.md:\n  {}", errors.join("\n  ")), advice))?;
+    let sources = sources::all(&workspace.root)?;
+    let missing = missing_evidence(&promises, &sources);
+    if !missing.is_empty() {
+        return Err(Failure::new(format!("SPECIFICATION.md:\n  {}", missing.join("\n  ")), advice));
+    }
+    let pending = promises.iter().filter(|promise| promise.pending.is_some()).count();
+    println!("check-spec: {} promises, {pending} of them pending in whole or in part", promises.len());
+    Ok(())
+}
+
+/// One sentence for each test or vector that a promise names and no source has.
+fn missing_evidence(promises: &[Promise], sources: &[Source]) -> Vec<String> {
+    let tests: BTreeSet<String> = sources.iter().flat_map(|source| spec_table::test_functions(&source.text)).collect();
+    let attacks: Vec<&str> = sources
+        .iter()
+        .filter(|source| source.path.starts_with(Path::new(ESCAPE_SOURCES)))
+        .map(|source| source.text.as_str())
+        .collect();
+    let mut missing = Vec::new();
+    for promise in promises {
+        for evidence in &promise.evidence {
+            match evidence {
+                Evidence::Test(name) if !tests.contains(name) => {
+                    missing.push(format!("{}: no test function {name} runs", promise.id));
+                }
+                Evidence::Escape(vector) if !attacks.iter().any(|text| text.contains(&format!("\"{vector}\""))) => {
+                    missing.push(format!("{}: the escape suite has no vector {vector}", promise.id));
+                }
+                Evidence::Test(_) | Evidence::Escape(_) => {}
+            }
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: PathBuf::from(path), text: text.to_owned() }
+    }
+
+    fn missing(row: &str, sources: &[Source]) -> Vec<String> {
+        missing_evidence(&spec_table::parse(row).unwrap(), sources)
+    }
+
+    #[test]
+    fn a_test_that_exists_holds_its_promise_and_one_that_does_not_is_named() {
+        let sources = [source("crates/model/src/lib.rs", "#[test]\nfn it_holds() {}")];
+        assert!(missing("| S-001 | x | `it_holds` |", &sources).is_empty());
+        assert_eq!(missing("| S-001 | x | `it_fails` |", &sources), ["S-001: no test function it_fails runs"]);
+    }
+
+    #[test]
+    fn a_vector_counts_only_where_the_escape_suite_has_it() {
+        let suite = [source("tests/escape/src/cases.rs", "case(\"A01\")")];
+        let elsewhere = [source("crates/jail/src/lib.rs", "\"A01\"")];
+        assert!(missing("| S-001 | x | `escape:A01` |", &suite).is_empty());
+        assert_eq!(missing("| S-001 | x | `escape:A02` |", &suite).len(), 1);
+        assert_eq!(missing("| S-001 | x | `escape:A01` |", &elsewhere).len(), 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! The table rows of SPECIFICATION.md, and the test functions of a source file: pure parsers.
+//!
+//! A promise is one line, so that a reader can find it by its number and a tool can hold it to its tests:
+//!
+//! ```text
+//! | S-012 | what is promised | `a_test_function`, `escape:A01` |
+//! | S-013 | what is promised | pending: issue "title of the issue" |
+//! ```
+
+use std::collections::BTreeSet;
+
+/// What holds a promise.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evidence {
+    /// The name of a Rust test function.
+    Test(String),
+    /// The number of a vector of the escape suite, such as `A01`.
+    Escape(String),
+}
+
+/// One numbered promise.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// `S-` and three digits.
+    pub id: String,
+    /// What holds it; empty only when `pending` is set.
+    pub evidence: Vec<Evidence>,
+    /// The issue that will bring the test.
+    pub pending: Option<String>,
+}
+
+/// Reads every row that starts like a promise. The errors name the line; a row that cannot be read is never skipped,
+/// because a skipped row is a promise that nothing holds.
+pub fn parse(text: &str) -> Result<Vec<Promise>, Vec<String>> {
+    let mut promises: Vec<Promise> = Vec::new();
+    let mut errors = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if !line.replace(' ', "").to_uppercase().starts_with("|S-") {
+            continue;
+        }
+        match parse_row(line) {
+            Ok(promise) if promises.iter().any(|earlier| earlier.id == promise.id) => {
+                errors.push(format!("line {}: {} stands there twice", index + 1, promise.id));
+            }
+            Ok(promise) => promises.push(promise),
+            Err(reason) => errors.push(format!("line {}: {reason}", index + 1)),
+        }
+    }
+    if promises.is_empty() && errors.is_empty() {
+        errors.push("no promise of the form | S-NNN | promise | `test` | was found".to_owned());
+    }
+    if errors.is_empty() { Ok(promises) } else { Err(errors) }
+}
+
+fn parse_row(line: &str) -> Result<Promise, String> {
+    let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+    let [id, promise, held_by] = cells.as_slice() else {
+        return Err(format!("has {} cells instead of three (a | in the text must be written &#124;)", cells.len()));
+    };
+    let digits = id.strip_prefix("S-").unwrap_or_default();
+    if digits.len() != 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{id:?} is not S- and three digits"));
+    }
+    if promise.is_empty() {
+        return Err(format!("{id} promises nothing"));
+    }
+    let (names, pending) = match held_by.split_once("pending:") {
+        Some((names, issue)) => (names, Some(parse_issue(id, issue)?)),
+        None => (*held_by, None),
+    };
+    let evidence = parse_names(id, names)?;
+    if evidence.is_empty() && pending.is_none() {
+        return Err(format!("{id} names no test and is not pending"));
+    }
+    Ok(Promise { id: (*id).to_owned(), evidence, pending })
+}
+
+fn parse_issue(id: &str, text: &str) -> Result<String, String> {
+    let title = text.trim().strip_prefix("issue \"").and_then(|rest| rest.strip_suffix('"'));
+    match title {
+        Some(title) if !title.is_empty() => Ok(title.to_owned()),
+        _ => Err(format!("{id} is pending without an issue: write pending: issue \"title\"")),
+    }
+}
+
+fn parse_names(id: &str, text: &str) -> Result<Vec<Evidence>, String> {
+    let mut evidence = Vec::new();
+    for (index, part) in text.split('`').enumerate() {
+        if index % 2 == 0 {
+            // Between the names only commas: a name without backticks would otherwise be passed over.
+            if part.chars().any(|character| character != ',' && !character.is_whitespace()) {
+                return Err(format!("{id}: {:?} is neither a `test` nor pending", part.trim()));
+            }
+        } else if let Some(vector) = part.strip_prefix("escape:") {
+            if !is_vector(vector) {
+                return Err(format!("{id}: {part:?} is no vector such as escape:A01"));
+            }
+            evidence.push(Evidence::Escape(vector.to_owned()));
+        } else if is_function(part) {
+            evidence.push(Evidence::Test(part.to_owned()));
+        } else {
+            return Err(format!("{id}: {part:?} is no function name"));
+        }
+    }
+    Ok(evidence)
+}
+
+fn is_vector(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_uppercase()) && text.len() == 3 && bytes.all(|b| b.is_ascii_digit())
+}
+
+fn is_function(text: &str) -> bool {
+    let first = text.bytes().next();
+    first.is_some_and(|byte| byte.is_ascii_lowercase())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// The names of the functions in `source` that run as tests: marked `#[test]` and not `#[ignore]`. A helper of the
+/// same name, or a test that never runs, holds no promise.
+pub fn test_functions(source: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let (mut is_test, mut is_ignored) = (false, false);
+    for line in source.lines().map(str::trim_start) {
+        is_test |= line.starts_with("#[test]");
+        is_ignored |= line.starts_with("#[ignore");
+        if let Some(name) = function_name(line) {
+            if is_test && !is_ignored {
+                found.insert(name.to_owned());
+            }
+            (is_test, is_ignored) = (false, false);
+        }
+    }
+    found
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("#[test]").map_or(line, str::trim_start);
+    let rest = rest.strip_prefix("pub ").unwrap_or(rest);
+    let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
+    rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_').map(|end| &rest[..end])
+}
+
+#[cfg(test)]
+#[path = "spec_table_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+use super::*;
+
+fn only(row: &str) -> Promise {
+    parse(row).unwrap().pop().unwrap()
+}
+
+fn refused(row: &str) -> String {
+    parse(row).unwrap_err().join("; ")
+}
+
+#[test]
+fn a_row_may_name_tests_and_vectors() {
+    let promise = only("| S-012 | no network | `a_test`, `escape:A05` |");
+    let expected = [Evidence::Test("a_test".to_owned()), Evidence::Escape("A05".to_owned())];
+    assert_eq!(promise.id, "S-012");
+    assert_eq!(promise.evidence, expected);
+    assert_eq!(promise.pending, None);
+}
+
+#[test]
+fn a_row_may_be_pending_with_an_issue() {
+    let promise = only("| S-013 | soon | pending: issue \"Egress\" |");
+    assert_eq!((promise.evidence.len(), promise.pending.as_deref()), (0, Some("Egress")));
+}
+
+#[test]
+fn a_row_may_be_half_held_and_half_pending() {
+    let promise = only("| S-014 | both | `one_half`, pending: issue \"Other half\" |");
+    assert_eq!((promise.evidence.len(), promise.pending.as_deref()), (1, Some("Other half")));
+}
+
+#[test]
+fn text_outside_the_rows_is_passed_over() {
+    let text = "# Title\n| number | promise | held by |\n|---|---|---|\n| S-001 | x | `t` |\nS-002 is not a row\n";
+    assert_eq!(parse(text).unwrap().len(), 1);
+}
+
+#[test]
+fn a_row_that_nothing_holds_is_refused() {
+    assert!(refused("| S-001 | x |  |").contains("names no test"));
+    assert!(refused("| S-001 | x | pending |").contains("neither"));
+    assert!(refused("| S-001 | x | pending: later |").contains("without an issue"));
+    assert!(refused("| S-001 | x | pending: issue \"\" |").contains("without an issue"));
+}
+
+#[test]
+fn a_name_without_backticks_is_refused_and_not_passed_over() {
+    assert!(refused("| S-001 | x | some_test |").contains("some_test"));
+    assert!(refused("| S-001 | x | `one` other |").contains("other"));
+}
+
+#[test]
+fn malformed_names_numbers_and_cells_are_refused() {
+    assert!(refused("| S-1 | x | `t` |").contains("three digits"));
+    assert!(refused("| s-001 | x | `t` |").contains("three digits"));
+    assert!(refused("| S-001 | x | `t` | more |").contains("4 cells"));
+    assert!(refused("| S-001 |  | `t` |").contains("promises nothing"));
+    assert!(refused("| S-001 | x | `escape:A1` |").contains("no vector"));
+    assert!(refused("| S-001 | x | `Not::a_name` |").contains("no function name"));
+}
+
+#[test]
+fn a_number_stands_for_one_promise_only() {
+    let error = refused("| S-001 | x | `t` |\n| S-001 | y | `t` |");
+    assert!(error.contains("line 2: S-001 stands there twice"), "{error}");
+}
+
+#[test]
+fn a_document_without_promises_is_refused() {
+    assert!(refused("# nothing here").contains("no promise"));
+}
+
+#[test]
+fn functions_marked_as_tests_are_found() {
+    let source = "
+        #[test]
+        #[allow(clippy::float_cmp, reason = \"exact\")]
+        fn one_thing_holds() {}
+        proptest! { #[test] fn inline(x in 0..3) {} }
+        #[test] fn on_one_line() {}
+        #[test]
+        pub fn another_thing_holds() {}";
+    let expected = ["another_thing_holds", "on_one_line", "one_thing_holds"];
+    assert_eq!(test_functions(source).into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn helpers_ignored_tests_and_mentions_in_comments_do_not_count() {
+    let source = "
+        fn helper() {}
+        #[test]
+        #[ignore = \"slow\"]
+        fn never_runs() {}
+        // #[test] fn commented_out() {}
+        fn after_the_ignored_one() {}";
+    assert!(test_functions(source).is_empty());
+}
