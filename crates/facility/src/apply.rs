@@ -118,11 +118,13 @@ impl<'a> Apply<'a> {
                 self.move_in(&path.0, strip, *mode, *copy, *group, *temp).doing("put in place", &path.0)
             }
             Action::Write { path, content, temp } => self.write(&path.0, &content.0, *temp).doing("write", &path.0),
-            Action::Overwrite { held, source } => self.overwrite(*held, source).doing("write a file with several names", b""),
-            Action::Link { held, path, temp } => self.link(*held, &path.0, *temp).doing("link", &path.0),
-            Action::SetDir { path, mode, uid, gid, mtime, attrs } => {
-                self.set_dir(&path.0, *mode, (*uid, *gid), *mtime, attrs.as_ref()).doing("set the attributes of", &path.0)
+            Action::Overwrite { held, source } => {
+                self.overwrite(*held, source).doing("write a file with several names", b"")
             }
+            Action::Link { held, path, temp } => self.link(*held, &path.0, *temp).doing("link", &path.0),
+            Action::SetDir { path, mode, uid, gid, mtime, attrs } => self
+                .set_dir(&path.0, *mode, (*uid, *gid), *mtime, attrs.as_ref())
+                .doing("set the attributes of", &path.0),
             Action::Release { temp } => unlink_if_there(self.base.fd(), &self.temp(*temp)).doing("release", b""),
         }
     }
@@ -225,7 +227,15 @@ impl<'a> Apply<'a> {
         strip_marks(dir, name, names)
     }
 
-    fn move_in(&mut self, path: &[u8], strip: &[ByteText], mode: u32, copy: bool, group: Option<usize>, temp: usize) -> io::Result<()> {
+    fn move_in(
+        &mut self,
+        path: &[u8],
+        strip: &[ByteText],
+        mode: u32,
+        copy: bool,
+        group: Option<usize>,
+        temp: usize,
+    ) -> io::Result<()> {
         let temp = self.temp(temp);
         let (parent, name) = split(path);
         let source = match self.layer_parents.get(parent) {
@@ -311,7 +321,8 @@ impl<'a> Apply<'a> {
                 overwrite(self.layer_parents.get(parent)?, name, self.base.fd(), &held, attrs)
             }
             Source::Index(name) => {
-                let index = self.index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the layer has no index"))?;
+                let index =
+                    self.index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the layer has no index"))?;
                 overwrite(index.fd(), &name.0, self.base.fd(), &held, attrs)
             }
         }
@@ -332,12 +343,20 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    fn set_dir(&mut self, path: &[u8], mode: u32, owner: (u32, u32), mtime: Option<FsTime>, attrs: Option<&AttrList>) -> io::Result<()> {
+    fn set_dir(
+        &mut self,
+        path: &[u8],
+        mode: u32,
+        owner: (u32, u32),
+        mtime: Option<FsTime>,
+        attrs: Option<&AttrList>,
+    ) -> io::Result<()> {
         let dir = self.base.dir_by_force(path)?;
         let now = stat(dir.as_fd(), b"")?;
         if let Some(attrs) = attrs {
             for old in xattr::list(dir.as_fd(), b"")? {
-                let content = matches!(crate::marks::attr(crate::marks::LayerMode::Root, &old), crate::marks::Attr::Copy(_));
+                let content =
+                    matches!(crate::marks::attr(crate::marks::LayerMode::Root, &old), crate::marks::Attr::Copy(_));
                 if content && !attrs.iter().any(|(name, _)| name.0 == old) {
                     xattr::remove(dir.as_fd(), b"", &old)?;
                 }
@@ -386,7 +405,14 @@ fn strip_marks(dir: BorrowedFd<'_>, name: &[u8], names: &[ByteText]) -> io::Resu
 }
 
 /// Copies a directory that should have been movable: two file systems behind one mount, for instance.
-fn copy_dir(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, temp: &[u8], attrs: Attrs, meta: &Meta) -> io::Result<()> {
+fn copy_dir(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    temp: &[u8],
+    attrs: Attrs,
+    meta: &Meta,
+) -> io::Result<()> {
     let open = |dir: BorrowedFd<'_>, name: &[u8]| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(dir, name, flags, Mode::empty()).map(Workspace::from_fd)

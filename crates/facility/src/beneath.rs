@@ -112,7 +112,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 }
 
 fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     let open = |at: BorrowedFd<'_>, piece: &[u8], access: OFlags| -> io::Result<OwnedFd> {
         let piece: &[u8] = if piece.is_empty() { b"." } else { piece };
         Ok(rustix::fs::openat2(at, piece, DIRECTORY | access, Mode::empty(), resolve)?)
@@ -225,6 +226,5 @@ pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// Whether `path` is `ancestor` or lies beneath it.
 pub(crate) fn is_beneath(path: &[u8], ancestor: &[u8]) -> bool {
-    ancestor.is_empty()
-        || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    ancestor.is_empty() || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

@@ -31,9 +31,8 @@ impl Attrs {
                 Attr::Mark | Attr::Capability | Attr::Leave => None,
             },
             Self::Layer(mode) => match attr(mode, name) {
-                Attr::Mark | Attr::Copy(_) | Attr::Forged(_) => Some(name.to_vec()),
-                // Kept, so that it is still seen and parked.
-                Attr::Capability => Some(name.to_vec()),
+                // Capabilities are kept so that they are still seen, and parked.
+                Attr::Mark | Attr::Copy(_) | Attr::Forged(_) | Attr::Capability => Some(name.to_vec()),
                 Attr::Leave => None,
             },
         }
@@ -41,7 +40,13 @@ impl Attrs {
 }
 
 /// Makes `to_name` a copy of an entry that is no directory. `to_name` must not exist; the caller renames it into place.
-pub(crate) fn copy_entry(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_name: &[u8], attrs: Attrs) -> io::Result<()> {
+pub(crate) fn copy_entry(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    to_name: &[u8],
+    attrs: Attrs,
+) -> io::Result<()> {
     let meta = stat(from, name)?;
     match meta.kind {
         EntryType::File => {
@@ -79,8 +84,22 @@ pub(crate) fn make_whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> 
 }
 
 /// Writes the bytes and attributes of one file over another, which keeps its names.
-pub(crate) fn overwrite(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_name: &[u8], attrs: Attrs) -> io::Result<()> {
+pub(crate) fn overwrite(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    to_name: &[u8],
+    attrs: Attrs,
+) -> io::Result<()> {
     let meta = stat(from, name)?;
+    if meta.kind != EntryType::File {
+        // A FIFO has no content, and `tree::Group` says that links are never written.
+        let target = pin(to, to_name)?;
+        if stat(target.as_fd(), b"")?.kind != meta.kind {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "became something else"));
+        }
+        return finish(target.as_fd(), &meta);
+    }
     let source = open_readable(from, name, &meta)?;
     let target = open_file(to, to_name, OFlags::RDWR)?;
     rustix::fs::ftruncate(&target, 0)?;
@@ -177,7 +196,13 @@ fn copy_attrs(from: BorrowedFd<'_>, name: &[u8], target: BorrowedFd<'_>, attrs: 
     copy_attrs_by_name(from, name, target, b"", attrs)
 }
 
-fn copy_attrs_by_name(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_name: &[u8], attrs: Attrs) -> io::Result<()> {
+fn copy_attrs_by_name(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    to_name: &[u8],
+    attrs: Attrs,
+) -> io::Result<()> {
     for one in xattr::list(from, name)? {
         if let Some(target) = attrs.target(&one) {
             xattr::set(to, to_name, &target, &xattr::get(from, name, &one)?)?;
@@ -191,7 +216,13 @@ fn copy_attrs_by_name(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, to_
 fn finish(target: BorrowedFd<'_>, meta: &Meta) -> io::Result<()> {
     let now = stat(target, b"")?;
     if (now.uid, now.gid) != (meta.uid, meta.gid) {
-        rustix::fs::chownat(target, "", Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)), AtFlags::EMPTY_PATH)?;
+        rustix::fs::chownat(
+            target,
+            "",
+            Some(Uid::from_raw(meta.uid)),
+            Some(Gid::from_raw(meta.gid)),
+            AtFlags::EMPTY_PATH,
+        )?;
     }
     chmod(target, meta.mode)?;
     Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(target), &times(meta), AtFlags::empty())?)

@@ -16,7 +16,9 @@ const MAX: u64 = 1 << 20;
 pub(crate) fn read_small(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let file = match open_file(dir, name, OFlags::RDONLY) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
+            return Ok(None);
+        }
         // A link (ELOOP), or nothing any more.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(error),
@@ -167,7 +169,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("pre-commit.sample"), "sample").unwrap();
         let rules = Rules { hook_templates: vec![folder.path().to_owned()], ..Rules::default() };
-        let hook = |path: &str, new: &Version| judge(&rules, &Class::GitHook, path.as_bytes(), new, &Version::Absent, true);
+        let hook =
+            |path: &str, new: &Version| judge(&rules, &Class::GitHook, path.as_bytes(), new, &Version::Absent, true);
         assert_eq!(hook(".git/hooks/pre-commit.sample", &bytes("sample")), Verdict::Commit);
         assert!(matches!(hook(".git/hooks/pre-commit.sample", &bytes("other")), Verdict::Park(_)));
         assert!(matches!(hook(".git/hooks/pre-commit", &bytes("sample")), Verdict::Park(_)));

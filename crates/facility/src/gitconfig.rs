@@ -219,12 +219,19 @@ impl Setting {
     #[must_use]
     pub fn is_dangerous(&self) -> bool {
         // `[a.b]` is the old way to write `[a "b"]`.
-        let (section, old_sub) = self.section.split_once('.').map_or((self.section.as_str(), false), |(s, _)| (s, true));
+        let (section, old_sub) =
+            self.section.split_once('.').map_or((self.section.as_str(), false), |(s, _)| (s, true));
         let sub = old_sub || self.subsection.is_some();
         let name = self.name.as_str();
         match section {
             "core" => match name {
-                "hookspath" | "sshcommand" | "editor" | "askpass" | "gitproxy" | "worktree" | "attributesfile"
+                "hookspath"
+                | "sshcommand"
+                | "editor"
+                | "askpass"
+                | "gitproxy"
+                | "worktree"
+                | "attributesfile"
                 | "alternaterefscommand" => true,
                 "fsmonitor" | "pager" => !self.is_bool(),
                 _ => false,
@@ -241,7 +248,9 @@ impl Setting {
             "remote" => match name {
                 "uploadpack" | "receivepack" | "vcs" | "proxy" => true,
                 // Transport helpers: "ext::" runs a command by itself; "-" would be read as an option.
-                "url" | "pushurl" => self.starts(b"-") || self.value.as_ref().is_some_and(|v| v.windows(2).any(|w| w == b"::")),
+                "url" | "pushurl" => {
+                    self.starts(b"-") || self.value.as_ref().is_some_and(|v| v.windows(2).any(|w| w == b"::"))
+                }
                 _ => false,
             },
             "uploadpack" | "receive" => name.ends_with("hook"),

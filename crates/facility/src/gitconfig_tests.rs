@@ -1,7 +1,11 @@
 use super::*;
 
 fn keys(text: &str) -> Vec<String> {
-    dangerous(text.as_bytes(), b".git").unwrap().into_iter().map(|one| format!("{}.{}", one.section, one.name)).collect()
+    dangerous(text.as_bytes(), b".git")
+        .unwrap()
+        .into_iter()
+        .map(|one| format!("{}.{}", one.section, one.name))
+        .collect()
 }
 
 #[test]
@@ -71,14 +75,24 @@ fn tricks_with_lines_and_quotes_do_not_hide_a_key() {
 
 #[test]
 fn what_cannot_be_read_is_an_error() {
-    for text in ["[core", "x = 1", "[core]\n=x", "[core]\na b", "[core]\na = \"x\n", "[core]\na = \\q", "[co re]\n", "[a]\nb=\0"] {
+    for text in [
+        "[core",
+        "x = 1",
+        "[core]\n=x",
+        "[core]\na b",
+        "[core]\na = \"x\n",
+        "[core]\na = \\q",
+        "[co re]\n",
+        "[a]\nb=\0",
+    ] {
         assert!(parse(text.as_bytes()).is_err(), "{text:?}");
     }
 }
 
 #[test]
 fn stripping_takes_the_dangerous_settings_and_nothing_else() {
-    let text = "[core]\n\tbare = false\n\tfsmonitor = ./x \\\n y\n\tfilemode = true\n[alias] x = !sh\n[user]\n\tname = me\n";
+    let text =
+        "[core]\n\tbare = false\n\tfsmonitor = ./x \\\n y\n\tfilemode = true\n[alias] x = !sh\n[user]\n\tname = me\n";
     let stripped = String::from_utf8(strip(text.as_bytes(), b".git").unwrap()).unwrap();
     assert_eq!(stripped, "[core]\n\tbare = false\n\t\n\tfilemode = true\n[alias] \n[user]\n\tname = me\n");
     assert!(strip(b"[core", b".git").is_none());
@@ -86,7 +100,9 @@ fn stripping_takes_the_dangerous_settings_and_nothing_else() {
 
 #[test]
 fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
-    let judge = |value: &str, dir: &str| dangerous(format!("[core]\nworktree = {value}\n").as_bytes(), dir.as_bytes()).unwrap().len();
+    let judge = |value: &str, dir: &str| {
+        dangerous(format!("[core]\nworktree = {value}\n").as_bytes(), dir.as_bytes()).unwrap().len()
+    };
     assert_eq!(judge("../../../lib", ".git/modules/lib"), 0);
     assert_eq!(judge("../../../../lib", ".git/modules/lib"), 1);
     assert_eq!(judge("/etc", ".git/modules/lib"), 1);

@@ -81,7 +81,8 @@ pub(crate) fn write<T: Serialize>(root: &Workspace, name: &str, value: &T) -> Re
     let temp = format!("{name}.new");
     unlink_if_there(root.fd(), temp.as_bytes()).doing("remove", temp.as_bytes())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(root.fd(), &*temp, flags, Mode::from_raw_mode(0o600)).doing("make", temp.as_bytes())?;
+    let file =
+        rustix::fs::openat(root.fd(), &*temp, flags, Mode::from_raw_mode(0o600)).doing("make", temp.as_bytes())?;
     let mut file = std::fs::File::from(file);
     file.write_all(&text).doing("write", temp.as_bytes())?;
     file.sync_all().doing("sync", temp.as_bytes())?;

@@ -27,6 +27,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerError, ParkError, ReadLayerError};
 pub use crate::marks::LayerMode;
 
 /// An attribute of our own on a root layer's folder. If it cannot be seen, overlay's `trusted.*` marks cannot either,
@@ -35,134 +36,6 @@ const PROBE: &[u8] = b"trusted.nexus.layer";
 
 /// Files that are synced one by one before the commit point; with more of them the whole file system is.
 const SYNCED_ONE_BY_ONE: usize = 32;
-
-/// Why a layer could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum CreateLayerError {
-    /// Not usable as a folder's name.
-    #[error("{run:?} is no run id")]
-    RunId {
-        /// The name.
-        run: String,
-    },
-    /// A call failed.
-    #[error("cannot make the layer of {run}")]
-    Io {
-        /// Its run.
-        run: String,
-        /// The call.
-        source: IoFailure,
-    },
-}
-
-/// Why a parked layer could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenLayerError {
-    /// There is none of this name.
-    #[error("there is no parked layer {run:?}")]
-    NotParked {
-        /// The name.
-        run: String,
-    },
-    /// Somebody works with it.
-    #[error("the layer {run} is in use")]
-    Busy {
-        /// Its run.
-        run: String,
-    },
-    /// A commit was interrupted; `recover` has to run first.
-    #[error("a commit of the layer {run} was interrupted and has to be recovered")]
-    Unfinished {
-        /// Its run.
-        run: String,
-    },
-    /// Written by another version of this program.
-    #[error("the layer {run} has the unknown version {version}")]
-    Version {
-        /// Its run.
-        run: String,
-        /// The version found.
-        version: u32,
-    },
-    /// A call failed.
-    #[error("cannot open the layer of {run}")]
-    Io {
-        /// Its run.
-        run: String,
-        /// The call.
-        source: IoFailure,
-    },
-}
-
-/// Why a layer could not be read. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadLayerError {
-    /// Root's layers need `trusted.*` attributes, which this process cannot see (CAP_SYS_ADMIN).
-    #[error("this process cannot see overlay's attributes")]
-    Blind,
-    /// The layer has a mark that this version cannot interpret, or marks that contradict each other.
-    #[error("the layer cannot be interpreted: {reason}")]
-    Marks {
-        /// Which, and where.
-        reason: String,
-    },
-    /// A call failed.
-    #[error("cannot read the layer")]
-    Io {
-        /// The call.
-        source: IoFailure,
-    },
-}
-
-/// Why a commit failed.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    /// Before anything was decided: the workspace is unchanged, the layer too.
-    #[error(transparent)]
-    Read(#[from] ReadLayerError),
-    /// As above.
-    #[error("cannot prepare the commit of {run}")]
-    Prepare {
-        /// The run.
-        run: String,
-        /// The call.
-        source: IoFailure,
-    },
-    /// After the commit point: the workspace may be in between, and `recover` brings it to the new version.
-    #[error("the commit of {run} was interrupted and has to be recovered")]
-    Interrupted {
-        /// The run.
-        run: String,
-        /// The call.
-        source: IoFailure,
-    },
-}
-
-/// Why a layer could not be parked.
-#[derive(Debug, thiserror::Error)]
-pub enum ParkError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadLayerError),
-    /// A call failed.
-    #[error("cannot park the layer of {run}")]
-    Io {
-        /// The run.
-        run: String,
-        /// The call.
-        source: IoFailure,
-    },
-}
-
-/// Why a layer could not be removed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot remove the layer of {run}")]
-pub struct DiscardError {
-    /// The run.
-    pub run: String,
-    /// The call.
-    pub source: IoFailure,
-}
 
 /// What became of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +67,7 @@ pub struct Layer {
     path: PathBuf,
     run: String,
     layers: Workspace,
-    root: Workspace,
+    root: Locked,
     mode: LayerMode,
     started: FsTime,
     ours: Vec<(ByteText, FsTime)>,
@@ -208,19 +81,45 @@ pub(crate) fn is_run_id(run: &str) -> bool {
     !run.is_empty() && run.len() <= 64 && run.bytes().all(fits)
 }
 
-/// Whether the layer's folder could be locked.
-pub(crate) fn lock(root: &Workspace) -> io::Result<bool> {
-    match rustix::fs::flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
+/// A layer's folder that nobody else works with.
+#[derive(Debug)]
+pub(crate) struct Locked(Workspace);
+
+impl Locked {
+    /// `None` when somebody else has it.
+    pub(crate) fn new(root: Workspace) -> io::Result<Option<Self>> {
+        match rustix::fs::flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(root))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl std::ops::Deref for Locked {
+    type Target = Workspace;
+    fn deref(&self) -> &Workspace {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    /// Explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its program,
+    /// and would keep the lock that long. A failure leaves the lock to the last close.
+    fn drop(&mut self) {
+        rustix::fs::flock(self.0.fd(), FlockOperation::Unlock).ok();
     }
 }
 
 impl Layer {
     /// Makes `<layers_dir>/<run>` with empty `upper` and `work` directories that have the owner and the mode of the
     /// workspace (overlay shows the upper directory's as the workspace's own).
-    pub fn create(layers_dir: &Path, run: &str, workspace: &Workspace, mode: LayerMode) -> Result<Self, CreateLayerError> {
+    pub fn create(
+        layers_dir: &Path,
+        run: &str,
+        workspace: &Workspace,
+        mode: LayerMode,
+    ) -> Result<Self, CreateLayerError> {
         Self::create_with(layers_dir, run, workspace, mode, Faults::default())
     }
 
@@ -237,16 +136,16 @@ impl Layer {
         }
         let io = |source| CreateLayerError::Io { run: run.to_owned(), source };
         let layers = Workspace::open(layers_dir).map_err(io)?;
-        let make = || -> Result<(Workspace, FsTime), IoFailure> {
+        let make = || -> Result<(Locked, FsTime), IoFailure> {
             faults.check(Step::CreateLayer).doing("make", run.as_bytes())?;
             rustix::fs::mkdirat(layers.fd(), run, Mode::from_raw_mode(0o700)).doing("make", run.as_bytes())?;
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
             let started = stat(root.fd(), b"").doing("look at", run.as_bytes())?.ctime;
             // The umask may have taken bits, and another process may hold the folder's lock only by mistake.
             chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
-            if !lock(&root).doing("lock", run.as_bytes())? {
-                return Err(io::Error::from(Errno::WOULDBLOCK)).doing("lock", run.as_bytes());
-            }
+            let root = Locked::new(root)
+                .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
+                .doing("lock", run.as_bytes())?;
             if mode == LayerMode::Root {
                 xattr::set(root.fd(), b"", PROBE, b"1").doing("mark", run.as_bytes())?;
             }
@@ -280,9 +179,9 @@ impl Layer {
             Err(error) if crate::beneath::is_gone(&error) => return Err(OpenLayerError::NotParked { run: name() }),
             other => Workspace::from_fd(other.doing("open", run.as_bytes()).map_err(io)?),
         };
-        if !lock(&root).doing("lock", run.as_bytes()).map_err(io)? {
+        let Some(root) = Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? else {
             return Err(OpenLayerError::Busy { run: name() });
-        }
+        };
         for file in [JOURNAL, crate::journal::DONE] {
             if root.stat(file.as_bytes()).doing("look at", file.as_bytes()).map_err(io)?.is_some() {
                 return Err(OpenLayerError::Unfinished { run: name() });
@@ -348,8 +247,12 @@ impl Layer {
     /// After [`CommitError::Read`] and [`CommitError::Prepare`] the layer is as before and may be parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        let mut result =
-            Committed { state: CommitState::Nothing, changes: ChangeSet::default(), parked: Vec::new(), conflicts: Vec::new() };
+        let mut result = Committed {
+            state: CommitState::Nothing,
+            changes: ChangeSet::default(),
+            parked: Vec::new(),
+            conflicts: Vec::new(),
+        };
         if let Some(upper) = &self.upper_fd {
             self.materialise(upper).map_err(prepare)?;
         }
@@ -455,7 +358,8 @@ impl Layer {
 
     fn materialise(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
         self.faults.check(Step::Materialise).doing("copy", b"upper")?;
-        let reopened = rustix::fs::openat(upper, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let reopened =
+            rustix::fs::openat(upper, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let from = Workspace::from_fd(reopened.doing("open", b"upper")?);
         // A first try may have been interrupted by an error.
         crate::remove::remove_tree(&self.root, b"upper").doing("remove", b"upper")?;
@@ -506,7 +410,9 @@ impl Layer {
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },
-            other @ (WalkError::Twice { .. } | WalkError::Redirect { .. }) => ReadLayerError::Marks { reason: other.to_string() },
+            other @ (WalkError::Twice { .. } | WalkError::Redirect { .. }) => {
+                ReadLayerError::Marks { reason: other.to_string() }
+            }
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A run writes into an overlay whose upper directory belongs to the run. Afterwards the upper directory is the
 //! change, and this crate reads it, decides what may reach the workspace, and brings it there so that a crash at any
-//! moment leaves the old version or, after [`recover`], the new one.
+//! moment leaves the old version or, after [`recover()`], the new one.
 //!
 //! ```text
 //!  Layer::create ──▶ (the launcher mounts, the command runs) ──▶ Layer::changes   what happened, nothing touched
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`] and [`gitconfig`] (what needs an explicit accept),
-//!   [`tree`] (what was read), [`plan`] (what a commit would do), [`changes`] (the report).
-//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `scan`, `copy`, `apply`,
-//!   `finish`, [`layer`], [`recover`].
+//!   [`tree`] (what was read), [`plan`] and `emit` (what a commit would do), [`changes`] (the report).
+//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `copy`, `apply`,
+//!   `finish`, [`layer`], [`mod@recover`].
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
@@ -25,7 +25,10 @@
 mod apply;
 mod beneath;
 pub mod changes;
+mod compare;
 mod copy;
+mod emit;
+mod errors;
 mod facts;
 pub mod faults;
 mod finish;

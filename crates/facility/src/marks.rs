@@ -130,9 +130,7 @@ pub fn read(mode: LayerMode, name: &[u8], value: &[u8], marks: &mut Marks) -> Re
 fn redirect_is_sound(value: &[u8]) -> bool {
     let (path, absolute) = value.strip_prefix(b"/").map_or((value, false), |rest| (rest, true));
     let names = || path.split(|byte| *byte == b'/');
-    !path.contains(&0)
-        && names().all(|name| !matches!(name, b"" | b"." | b".."))
-        && (absolute || names().count() == 1)
+    !path.contains(&0) && names().all(|name| !matches!(name, b"" | b"." | b"..")) && (absolute || names().count() == 1)
 }
 
 /// The inode in overlay's origin attribute: `struct ovl_fb` (version, magic, length, flags, type, uuid) and a file

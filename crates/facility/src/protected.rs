@@ -10,9 +10,26 @@ use std::path::PathBuf;
 
 /// The protected names of a workspace unless the operator says otherwise. `.git` has rules of its own.
 pub const DEFAULT_PROTECTED: &[&str] = &[
-    "nexus.yaml", ".nexus*", ".mcp.json", ".vscode", ".idea", ".claude", ".codex", ".envrc", ".bashrc",
-    ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".kshrc", ".cshrc",
-    ".tcshrc", ".config/fish",
+    "nexus.yaml",
+    ".nexus*",
+    ".mcp.json",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".codex",
+    ".envrc",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".config/fish",
 ];
 
 /// Where git keeps the sample hooks that it copies into every new repository.

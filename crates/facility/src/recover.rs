@@ -5,7 +5,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::faults::{Faults, Step};
 use crate::finish::{Folders, finish, remove_layer};
 use crate::journal::{DONE, JOURNAL, Journal, PARKED, read, sync_folder};
-use crate::layer::{is_run_id, lock};
+use crate::layer::{Locked, is_run_id};
 use std::path::Path;
 
 /// What was found and done.
@@ -61,7 +61,12 @@ pub fn recover(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Re
 }
 
 /// [`recover`] with faults, for tests.
-pub fn recover_with(layers_dir: &Path, run: &str, workspace: &Workspace, faults: &Faults) -> Result<Recovered, RecoverError> {
+pub fn recover_with(
+    layers_dir: &Path,
+    run: &str,
+    workspace: &Workspace,
+    faults: &Faults,
+) -> Result<Recovered, RecoverError> {
     if !is_run_id(run) {
         return Err(RecoverError::RunId { run: run.to_owned() });
     }
@@ -71,13 +76,13 @@ pub fn recover_with(layers_dir: &Path, run: &str, workspace: &Workspace, faults:
         return Ok(Recovered::Nothing);
     }
     let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
-    if !lock(&root).doing("lock", run.as_bytes()).map_err(io)? {
+    let Some(root) = Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? else {
         return Err(RecoverError::Busy { run: run.to_owned() });
-    }
+    };
     let folders = Folders { layers: &layers, root: &root, base: workspace, run };
-    let known = |journal: &Journal| match journal.is_known() && journal.run == run {
-        true => Ok(()),
-        false => Err(RecoverError::Version { run: run.to_owned(), version: journal.version }),
+    let known = |journal: &Journal| {
+        let known = journal.is_known() && journal.run == run;
+        known.then_some(()).ok_or_else(|| RecoverError::Version { run: run.to_owned(), version: journal.version })
     };
     if let Some(journal) = read::<Journal>(&root, DONE).map_err(io)? {
         known(&journal)?;

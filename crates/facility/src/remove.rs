@@ -91,7 +91,7 @@ mod tests {
         std::fs::create_dir_all(inside.path().join("t/a/b")).unwrap();
         symlink(outside.path(), inside.path().join("t/a/link")).unwrap();
         symlink(outside.path(), inside.path().join("t/a/b/link")).unwrap();
-        std::fs::set_permissions(inside.path().join("t/a/b"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(inside.path().join("t/a/b"), std::fs::Permissions::from_mode(0o000)).unwrap();
         remove_tree(&Workspace::open(inside.path()).unwrap(), b"t").unwrap();
         assert!(!inside.path().join("t").exists());
         assert!(outside.path().join("canary").exists());

@@ -49,7 +49,8 @@ impl Scanner<'_> {
                 }
                 if result.protected.is_none() {
                     let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind)?;
-                    let there = if target == path.0 { None } else { self.reason(dir.as_fd(), &name, &target, meta.kind)? };
+                    let there =
+                        if target == path.0 { None } else { self.reason(dir.as_fd(), &name, &target, meta.kind)? };
                     result.protected = here.or(there).map(|why| (path.clone(), why));
                 }
                 if meta.kind == EntryType::Directory {
@@ -63,7 +64,13 @@ impl Scanner<'_> {
     }
 
     /// Why the entry may not go away from, or come to, `path` unasked.
-    fn reason(&self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], kind: EntryType) -> Result<Option<String>, IoFailure> {
+    fn reason(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        kind: EntryType,
+    ) -> Result<Option<String>, IoFailure> {
         let is_dir = kind == EntryType::Directory;
         let class = self.rules.class(path);
         Ok(match &class {

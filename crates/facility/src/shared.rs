@@ -5,10 +5,11 @@
 //! would part. Even when every name that the layer touched is gone, the copy lives on in overlay's index.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, split};
+use crate::compare::same_bytes;
 use crate::marks::{LayerMode, Marks, Origin, attr, read};
 use crate::meta::{EntryType, Meta, stat};
 use crate::tree::{Found, Group, LayerTree, Role, Source};
-use crate::walk::{Walk, WalkError, origin_inode, same_bytes};
+use crate::walk::{Walk, WalkError, origin_inode};
 use crate::xattr;
 use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +30,7 @@ fn indexed(walk: &Walk<'_>) -> Result<Vec<Indexed>, WalkError> {
     for name in names(listed.as_fd()).doing("list", b"index")? {
         let meta = stat(index.fd(), &name).doing("look at", &name)?;
         // Whiteouts (no name is left) and directories are of no interest here.
-        if meta.kind != EntryType::File {
+        if matches!(meta.kind, EntryType::Directory | EntryType::Device) {
             continue;
         }
         let mut marks = Marks::default();
@@ -78,7 +79,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         if by_inode.contains_key(&one.meta.id.ino) {
             continue;
         }
-        if let Some(anchor) = anchor(Some(one.origin), EntryType::File) {
+        if let Some(anchor) = anchor(Some(one.origin), one.meta.kind) {
             let source = Source::Index(one.name);
             groups.push(Group { members: Vec::new(), anchor: Some(anchor), source, meta: one.meta, same: false });
         }
@@ -99,8 +100,10 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
 fn is_same(walk: &Walk<'_>, group: &Group) -> Result<bool, IoFailure> {
     let Some(anchor) = &group.anchor else { return Ok(false) };
     let (new, old) = (&group.meta, &anchor.meta);
-    if new.kind != EntryType::File {
-        return Ok(true);
+    match new.kind {
+        EntryType::File => {}
+        EntryType::Symlink => return Ok(true),
+        _ => return Ok((new.mode, new.uid, new.gid) == (old.mode, old.uid, old.gid)),
     }
     let equal = (new.size, new.mode, new.uid, new.gid, new.mtime) == (old.size, old.mode, old.uid, old.gid, old.mtime);
     if !equal {
@@ -115,7 +118,8 @@ fn is_same(walk: &Walk<'_>, group: &Group) -> Result<bool, IoFailure> {
             // Attributes may differ too; writing them again costs little.
             Ok(xattr_free(new_dir.as_fd(), split(&path.0).1, walk.mode).doing("list the attributes of", &path.0)?
                 && xattr_free(old_dir.as_fd(), old_name, walk.mode).doing("list the attributes of", &anchor.at.0)?
-                && same_bytes(new_dir.as_fd(), old_dir.as_fd(), split(&path.0).1, old_name).doing("compare", &path.0)?)
+                && same_bytes(new_dir.as_fd(), old_dir.as_fd(), split(&path.0).1, old_name)
+                    .doing("compare", &path.0)?)
         }
         _ => Ok(false),
     }

@@ -112,7 +112,7 @@ pub struct Group {
     pub source: Source,
     /// Its attributes.
     pub meta: Meta,
-    /// The new version equals the one in the workspace.
+    /// The new version equals the one in the workspace. Always so for a symbolic link, which cannot be written.
     pub same: bool,
 }
 

@@ -60,18 +60,25 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     }
     let class = rules.class(&node.path.0);
     let by_name = match (&class, node.role) {
-        (Class::Plain, _) => None,
         (Class::Listed(pattern), _) => protected(pattern),
-        (Class::MustBeDirectory, Role::Entry) if !is_dir => protected("must stay a directory: protected names lie in it"),
-        (Class::NoLink, Role::Entry) if node.meta.kind == EntryType::Symlink => protected("a link to git's private folders"),
-        (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, Role::Entry) if is_dir => None,
+        (Class::MustBeDirectory, Role::Entry) if !is_dir => {
+            protected("must stay a directory: protected names lie in it")
+        }
+        (Class::NoLink, Role::Entry) if node.meta.kind == EntryType::Symlink => {
+            protected("a link to git's private folders")
+        }
+        (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, Role::Entry)
+            if is_dir && node.covers.is_none() =>
+        {
+            None
+        }
         // The directory that goes away is judged by what is in it, below.
         (Class::GitRoot, Role::Whiteout | Role::Implied)
             if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Directory) =>
         {
             None
         }
-        (Class::MustBeDirectory | Class::NoLink, _) => None,
+        (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => None,
         (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, _) => match &node.verdict {
             Some(Verdict::Commit | Verdict::Strip(_)) => None,
             Some(Verdict::Park(why)) => protected(why),
@@ -149,7 +156,8 @@ fn kind(tree: &LayerTree, node: &Node) -> ChangeKind {
         (Lower::None | Lower::Missing, Some(found)) => {
             let owner = (node.meta.uid, node.meta.gid) == (found.meta.uid, found.meta.gid);
             let shared = node.group.is_some_and(|number| tree.groups[number].members.len() > 1);
-            let only_mode = owner && node.same_content && node.same_attrs && !shared && node.meta.mode != found.meta.mode;
+            let only_mode =
+                owner && node.same_content && node.same_attrs && !shared && node.meta.mode != found.meta.mode;
             if only_mode { ChangeKind::Mode } else { ChangeKind::Modified }
         }
     }

@@ -10,7 +10,8 @@
 //! 3. `cover`: what each entry hides; content is compared where size and time are equal.
 //! 4. `shared`: names that share a file. `scan`: whole directories. `judge`: git's files.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, open_file, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
+use crate::compare::{base_attrs, compare};
 use crate::facts::{Version, judge};
 use crate::marks::{Attr, LayerMode, MarkError, Marks, Origin, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
@@ -19,7 +20,6 @@ use crate::scan::Scanner;
 use crate::tree::{Found, LayerTree, Lower, Node, Role};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
-use rustix::fs::OFlags;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -286,7 +286,7 @@ impl Walk<'_> {
         let mut upper_dirs = LastDir::new(self.upper);
         for at in 1..nodes.len() {
             if let Lower::Merged(found) = &nodes[at].lower {
-                let attrs = self.base_attrs(found.at.0.as_slice())?;
+                let attrs = base_attrs(self.base, &found.at.0)?;
                 nodes[at].same_attrs = attrs == nodes[at].attrs;
                 continue;
             }
@@ -302,55 +302,14 @@ impl Walk<'_> {
             nodes[at].claimed = meta.kind == EntryType::Directory && claimed.contains(&place);
             if nodes[at].role == Role::Entry && meta.kind == nodes[at].meta.kind {
                 let upper = upper_dirs.get(&nodes[nodes[at].parent].path.0).doing("open", &nodes[at].path.0)?;
-                let (content, attrs) = self.compare(upper, dir, &name, &nodes[at], &meta).doing("compare", &place)?;
+                let (content, attrs) =
+                    compare(self.mode, upper, dir, &name, (&nodes[at].meta, &meta)).doing("compare", &place)?;
                 nodes[at].same_content = content;
                 nodes[at].same_attrs = attrs;
             }
             nodes[at].covers = Some(Found { at: ByteText(place), meta });
         }
         Ok(())
-    }
-
-    fn base_attrs(&self, path: &[u8]) -> Result<Attrs, IoFailure> {
-        let dir = self.base.dir(path).doing("open", path)?;
-        let mut attrs = Attrs::new();
-        for one in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
-            if content_attr(&one) {
-                let value = xattr::get(dir.as_fd(), b"", &one).doing("read an attribute of", path)?;
-                attrs.push((one, value));
-            }
-        }
-        attrs.sort();
-        Ok(attrs)
-    }
-
-    /// Whether an entry and what it covers have the same content and the same attributes.
-    fn compare(&self, upper: BorrowedFd<'_>, base: BorrowedFd<'_>, name: &[u8], new: &Node, old: &Meta) -> io::Result<(bool, bool)> {
-        let content = match old.kind {
-            EntryType::File => {
-                old.size == new.meta.size && old.mtime == new.meta.mtime && same_bytes(upper, base, name, name)?
-            }
-            EntryType::Symlink => rustix::fs::readlinkat(upper, name, Vec::new())? == rustix::fs::readlinkat(base, name, Vec::new())?,
-            EntryType::Fifo => true,
-            EntryType::Directory | EntryType::Socket | EntryType::Device => false,
-        };
-        if !content {
-            return Ok((false, false));
-        }
-        let of = |dir: BorrowedFd<'_>, layer: bool| -> io::Result<Attrs> {
-            let mut attrs = Attrs::new();
-            for one in xattr::list(dir, name)? {
-                let target = match attr(self.mode, &one) {
-                    Attr::Copy(target) | Attr::Forged(target) if layer => target,
-                    _ if !layer && content_attr(&one) => one.clone(),
-                    _ => continue,
-                };
-                attrs.push((target, xattr::get(dir, name, &one)?));
-            }
-            attrs.sort();
-            Ok(attrs)
-        };
-        Ok((true, of(upper, true)? == of(base, false)?))
     }
 
     fn scan(&self, tree: &mut LayerTree, claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
@@ -373,7 +332,9 @@ impl Walk<'_> {
         for one in &mut tree.nodes {
             let whole = match (&one.lower, &one.covers) {
                 (Lower::Moved(found), _) => Some((found, one.path.0.clone())),
-                (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => Some((found, one.path.0.clone())),
+                (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => {
+                    Some((found, one.path.0.clone()))
+                }
                 _ => None,
             };
             if let Some((found, place)) = whole {
@@ -438,11 +399,6 @@ pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
     }
 }
 
-fn content_attr(name: &[u8]) -> bool {
-    // In the workspace there are no marks; whatever is in overlay's name space is somebody's own attribute.
-    name.starts_with(b"user.") || matches!(attr(LayerMode::Root, name), Attr::Copy(_))
-}
-
 fn fail(doing: &'static str, path: &[u8], source: io::Error) -> IoFailure {
     IoFailure { doing, path: ByteText(path.to_vec()), source }
 }
@@ -451,28 +407,4 @@ fn version(tree: &Workspace, path: &[u8]) -> Result<Version, IoFailure> {
     let (parent, name) = split(path);
     let dir = tree.dir(parent).doing("open", parent)?;
     Version::read(dir.as_fd(), name).doing("read", path)
-}
-
-/// Compares two files byte by byte. One that cannot be read is different.
-pub(crate) fn same_bytes(left: BorrowedFd<'_>, right: BorrowedFd<'_>, left_name: &[u8], right_name: &[u8]) -> io::Result<bool> {
-    use std::io::Read as _;
-    let open = |dir: BorrowedFd<'_>, name: &[u8]| match open_file(dir, name, OFlags::RDONLY) {
-        Ok(file) => Ok(Some(std::fs::File::from(file))),
-        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => Ok(None),
-        Err(error) => Err(error),
-    };
-    let (Some(mut left), Some(mut right)) = (open(left, left_name)?, open(right, right_name)?) else { return Ok(false) };
-    let (mut a, mut b) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    loop {
-        let length = left.read(&mut a)?;
-        if length == 0 {
-            return Ok(right.read(&mut b[..1])? == 0);
-        }
-        match right.read_exact(&mut b[..length]) {
-            Ok(()) if a[..length] == b[..length] => {}
-            Ok(()) => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! A commit that is killed at any moment leaves the old version, or the new one after a recovery.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 mod common;
 
 use common::{Op, Scene, reopen, run_operations_of_parent, snapshot};
@@ -41,7 +43,9 @@ fn base() -> Vec<Op> {
     for dir in ["a", "a/deep", "a/deep/er", "b", "gone", "gone/sub", "old", "perm"] {
         ops.push(Op::Mkdir(b(dir)));
     }
-    for file in ["a/f", "a/deep/g", "a/deep/er/h", "b/f", "gone/x", "gone/sub/y", "old/z", "old/keep", "plain", "link1", "swap"] {
+    for file in
+        ["a/f", "a/deep/g", "a/deep/er/h", "b/f", "gone/x", "gone/sub/y", "old/z", "old/keep", "plain", "link1", "swap"]
+    {
         ops.push(Op::Write(b(file), format!("old {file}")));
     }
     ops.push(Op::Link(b("link1"), b("link2")));
@@ -96,7 +100,8 @@ fn a_commit_killed_at_any_action_leaves_the_old_or_the_new_version() {
         assert_ne!(old, new);
         let order = scene.dir.path().to_str().unwrap().to_owned();
         let at = kill_at.to_string();
-        let survived = scene.child("child_commits_until_it_is_killed", &order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false);
+        let survived =
+            scene.child("child_commits_until_it_is_killed", &order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false);
         if let Err(output) = &survived {
             assert!(output.contains("(9)") || output.contains("signal: 9"), "{output}");
         }
@@ -133,7 +138,9 @@ fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
         let scene = Scene::new(LayerMode::Root, &base());
         if *step == Step::CreateLayer {
             let faults = Faults::failing(*step);
-            assert!(Layer::create_with(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root, faults).is_err());
+            assert!(
+                Layer::create_with(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root, faults).is_err()
+            );
             continue;
         }
         let mut layer = scene.layer(&run());
@@ -150,7 +157,10 @@ fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
             }
             continue;
         }
-        let (old, new) = (scene.found(), { std::fs::remove_dir_all(scene.path("plain/.vscode")).unwrap(); scene.wanted() });
+        let (old, new) = (scene.found(), {
+            std::fs::remove_dir_all(scene.path("plain/.vscode")).unwrap();
+            scene.wanted()
+        });
         layer.set_faults(Faults::failing(*step));
         let error = layer.commit(&scene.workspace(), &Rules::default()).unwrap_err();
         drop(layer);

@@ -1,5 +1,7 @@
 //! Random operations through a real overlay, committed, equal the same operations on a plain copy.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 mod common;
 
 use common::{Op, Scene, commit_for_parent, run_operations_of_parent};

@@ -6,6 +6,7 @@
 //!      └── pidfd: wait, kill
 //! ```
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use std::io;
@@ -32,12 +33,24 @@ impl Child {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended. The status is there only for the parent; who was handed a pidfd just learns the end.
     pub fn wait(&self) -> io::Result<Option<WaitIdStatus>> {
         loop {
             match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
                 Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::CHILD) => return self.wait_for_end(),
                 other => return Ok(other?),
+            }
+        }
+    }
+
+    fn wait_for_end(&self) -> io::Result<Option<WaitIdStatus>> {
+        loop {
+            let mut wait = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            match rustix::event::poll(&mut wait, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
         }
     }

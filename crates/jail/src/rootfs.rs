@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 pub const HOSTNAME: &str = "nexus";
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 const SYSTEM: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"];
-/// Files in `/proc` that tell of the kernel or of others, or act on the machine (vector B08).
-const MASKED: &[&str] = &["kcore", "keys", "key-users", "timer_list", "sysrq-trigger", "kallsyms", "kmsg"];
+/// Files in `/proc` that tell of the kernel or of others, or act on the machine (vector B08). `kmsg` is not among them:
+/// the kernel refuses it, and an empty file in its place would look like an allowed one.
+const MASKED: &[&str] = &["kcore", "keys", "key-users", "timer_list", "sysrq-trigger", "kallsyms"];
 /// Folders that stay writable, with their modes.
 const SCRATCH: &[(&str, u32)] =
     &[("tmp", 0o1777), ("var/tmp", 0o1777), ("home/nexus", 0o700), ("run", 0o755), ("dev/shm", 0o1777)];

@@ -184,6 +184,10 @@ fn answer_of(case: &Case, ran: &Ran, stage: Stage) -> Answer {
     let text = ran.text();
     let mut answers = text.lines().filter_map(|line| serde_json::from_str::<Seen>(line).ok());
     match answers.find(|one| one.id == case.id && one.case == case.name) {
+        // What the limit did to the whole run counts more than what the probe could still say of a child of its.
+        Some(one) if one.answer.answer != "ok" && stage.alone() && ran.reason() == "oom" => {
+            Answer::of("oom").with(ran.summary())
+        }
         Some(one) => one.answer,
         // A limit may end the whole run: then its reason is what was seen.
         None if stage.alone() => Answer::of(ran.reason()).with(ran.summary()),

@@ -45,7 +45,8 @@ impl Order {
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
         let run_id = RunId::new();
         let (total, limits) = limits(args);
-        let (protected, unprotected) = protected_names(&workspace);
+        // Only a direct run needs them: a layer holds protected names back by itself.
+        let (protected, unprotected) = if args.direct { protected_names(&workspace) } else { Default::default() };
         let layer = places.layers.join(run_id.to_string());
         let writes = match args.disk {
             _ if args.direct => Writes::Direct { protected },
@@ -76,7 +77,7 @@ impl Order {
             grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
             max_output: args.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             changes: args.changes.unwrap_or(Changes::Commit),
-            unprotected: if args.direct { unprotected } else { Vec::new() },
+            unprotected,
         })
     }
 

@@ -102,7 +102,8 @@ pub fn run(
             bytes: [0; 2],
         },
     };
-    while !(pump.dead && pump.out.is_none() && pump.err.is_none() && pump.sink.is_drained()) {
+    // The guest's last words count even when everything else is over already.
+    while !(pump.session.is_none() && pump.dead && pump.out.is_none() && pump.err.is_none() && pump.sink.is_drained()) {
         pump.turn(signals)?;
     }
     pump.last_look()?;

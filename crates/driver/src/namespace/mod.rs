@@ -1,6 +1,7 @@
 //! The namespace driver: `nexus-jail` sets the sandbox up, `nexus-guest` is its PID 1.
 
 mod inventory;
+pub mod launcher;
 mod probe;
 
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
@@ -9,7 +10,7 @@ use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
 use nexus_jail::cgroup::{Group, Hierarchies, Wanted};
 use nexus_jail::clone::Child;
 use nexus_jail::seccomp::{Permissions, Program};
-use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Step, StepError};
+use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, ProofPlan};
 use nexus_model::spec::SandboxProfile;
@@ -48,6 +49,34 @@ impl Namespace {
     #[must_use]
     pub fn with_defaults() -> Self {
         Self::new(DEFAULT_UID_BASE, 0)
+    }
+
+    /// Clones a sandbox from this process, which must have one thread.
+    fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, ProofPlan), StartError> {
+        if handle.driver != NAME || handle.version != HANDLE_VERSION {
+            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: NAME });
+        }
+        let identity = self.identity.clone()?;
+        self.faults.check(Step::HostNamespaces)?;
+        let host_namespaces = nexus_jail::host_namespaces()
+            .map_err(|error| StepError::os(Step::HostNamespaces, error, "/proc/self/ns"))?;
+        let launched = nexus_jail::launch(&nexus_jail::Request {
+            plan,
+            identity,
+            filter: &self.filter,
+            landlock_abi: self.landlock_abi,
+            group: handle.group.as_ref(),
+            faults: self.faults,
+            guest: nexus_guest::run,
+            report: report_frame,
+        })?;
+        let proof = ProofPlan {
+            marker: plan.marker.clone(),
+            uid_map: identity.uid_map(),
+            host_namespaces,
+            workspace: plan.workspace.target.clone(),
+        };
+        Ok((launched, proof))
     }
 
     fn group(&self, plan: &Plan) -> Result<Option<Group>, PrepareError> {
@@ -95,33 +124,12 @@ impl Driver for Namespace {
     }
 
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
-        if handle.driver != NAME || handle.version != HANDLE_VERSION {
-            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: NAME });
-        }
-        let identity = self.identity.clone()?;
-        self.faults.check(Step::HostNamespaces)?;
-        let host_namespaces = nexus_jail::host_namespaces()
-            .map_err(|error| StepError::os(Step::HostNamespaces, error, "/proc/self/ns"))?;
-        let launched = nexus_jail::launch(&nexus_jail::Request {
-            plan,
-            identity,
-            filter: &self.filter,
-            landlock_abi: self.landlock_abi,
-            group: handle.group.as_ref(),
-            faults: self.faults,
-            guest: nexus_guest::run,
-            report: report_frame,
-        })?;
+        let (launched, proof) = self.launch(plan, handle)?;
         Ok(Sandbox {
             channel: Channel::new(launched.channel),
             upper: launched.upper,
-            proof: ProofPlan {
-                marker: plan.marker.clone(),
-                uid_map: identity.uid_map(),
-                host_namespaces,
-                workspace: plan.workspace.target.clone(),
-            },
-            keeper: Box::new(NamespaceKeeper { child: launched.child, group: handle.group.clone() }),
+            proof,
+            keeper: local_keeper(launched.child, handle.group.clone()),
         })
     }
 
@@ -142,6 +150,10 @@ impl Driver for Namespace {
 
 fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     nexus_guest::channel::send(socket, frame, descriptor.as_slice()).map_err(io::Error::other)
+}
+
+fn local_keeper(child: Child, group: Option<Group>) -> Box<dyn Keeper> {
+    Box::new(NamespaceKeeper { child, group })
 }
 
 struct NamespaceKeeper {

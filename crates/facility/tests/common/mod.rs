@@ -2,6 +2,7 @@
 //! a mount namespace of its own (and, for an ordinary user's layer, another uid and a user namespace).
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
 use nexus_facility::{Layer, LayerMode, Rules, Workspace};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, XattrFlags};
@@ -124,7 +125,7 @@ pub fn snapshot(root: &Path, with_links: bool) -> BTreeMap<Vec<u8>, Entry> {
             let mut list = vec![0; 4096];
             let length = rustix::fs::llistxattr(&path, &mut *list).unwrap();
             let list = String::from_utf8_lossy(&list[..length]).into_owned();
-            assert!(!list.contains("overlay"), "{path:?} carries {list:?}");
+            assert!(!list.contains("overlay"), "{} carries {list:?}", path.display());
             let ino = meta.ino().to_be_bytes().to_vec();
             all.insert(name, (kind, mode, content, value, ino));
         }
@@ -153,7 +154,8 @@ struct Order {
 impl Scene {
     /// Makes the workspace with `base` operations, which may fail.
     pub fn new(mode: LayerMode, base: &[Op]) -> Self {
-        let scene = Self { dir: tempfile::Builder::new().prefix("nexus-facility").tempdir_in("/var/tmp").unwrap(), mode };
+        let scene =
+            Self { dir: tempfile::Builder::new().prefix("nexus-facility").tempdir_in("/var/tmp").unwrap(), mode };
         std::fs::set_permissions(scene.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["ws", "layers", "merged"] {
             std::fs::create_dir(scene.path(name)).unwrap();
@@ -215,7 +217,12 @@ impl Scene {
         if output.status.success() {
             return Ok(());
         }
-        Err(format!("{:?}\n{}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+        Err(format!(
+            "{:?}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))
     }
 
     /// What the workspace should be after everything was committed.

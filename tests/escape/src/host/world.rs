@@ -44,6 +44,8 @@ pub struct World {
     listeners: Vec<UnixListener>,
     marker: Option<Child>,
     ipc: Vec<(i64, i64)>,
+    /// Control groups that root handed to the owner.
+    handed_over: Vec<PathBuf>,
 }
 
 impl World {
@@ -81,8 +83,10 @@ impl World {
             listeners: Vec::new(),
             marker: None,
             ipc: Vec::new(),
+            handed_over: Vec::new(),
         };
         world.make_folders()?;
+        world.hand_over_cgroups()?;
         world.make_sockets()?;
         world.make_ipc()?;
         world.make_marker()?;
@@ -104,6 +108,21 @@ impl World {
         }
         self.stray_files.push(self.context.canary_home.clone());
         self.stray_files.push(self.context.canary_tmp.clone());
+        Ok(())
+    }
+
+    /// As an administrator would: a v1 subtree of the memory and cpu controllers for the ordinary user.
+    fn hand_over_cgroups(&mut self) -> Result<(), WorldError> {
+        let Some(uid) = self.owner.filter(|_| sys::uid() == 0) else { return Ok(()) };
+        for controller in ["memory", "cpu"] {
+            let mount = Path::new("/sys/fs/cgroup").join(controller);
+            let own = mount.join("nexus").join(uid.to_string());
+            if mount.is_dir() && !own.exists() {
+                making(format!("the control group {}", own.display()), fs::create_dir_all(&own))?;
+                self.handed_over.push(own.clone());
+                self.own(&own)?;
+            }
+        }
         Ok(())
     }
 
@@ -232,6 +251,9 @@ impl Drop for World {
         report("the message queue", gone.map(drop).map_err(io::Error::from_raw_os_error));
         for path in &self.stray_files {
             report(&path.display().to_string(), fs::remove_file(path));
+        }
+        for group in &self.handed_over {
+            report(&group.display().to_string(), fs::remove_dir(group));
         }
         for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
             remove_marked(Path::new(folder), &self.context.token);

@@ -1,0 +1,173 @@
+//! What the tests of the command share: a place of its own for each test, and `nexus` as root and as an ordinary user.
+//!
+//! A machine's root plays both; an ordinary user plays only itself.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The ordinary user that root plays.
+pub const USER: u32 = 12345;
+
+/// One test's own folders, and who runs `nexus` there.
+pub struct Bench {
+    /// Holds everything.
+    pub base: tempfile::TempDir,
+    /// The uid that runs `nexus`, when it is not the test's own.
+    pub user: Option<u32>,
+    /// A workspace that this user owns.
+    pub workspace: PathBuf,
+    /// `NEXUS_STATE_DIR`.
+    pub state: PathBuf,
+    /// HOME.
+    pub home: PathBuf,
+    program: PathBuf,
+}
+
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A bench for each identity that this machine can show: root and an ordinary user, or just the caller.
+pub fn benches() -> Vec<Bench> {
+    if is_root() { vec![Bench::new(None), Bench::new(Some(USER))] } else { vec![Bench::new(None)] }
+}
+
+impl Bench {
+    /// Makes the folders.
+    pub fn new(user: Option<u32>) -> Self {
+        // Not /tmp: that is private inside, and a workspace below it would hide part of what is tested.
+        let base = tempfile::Builder::new().prefix("nexus-test-").tempdir_in("/var/tmp").unwrap();
+        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = |name: &str| {
+            let path = base.path().join(name);
+            fs::create_dir(&path).unwrap();
+            if let Some(uid) = user {
+                chown(&path, Some(uid), Some(uid)).unwrap();
+            }
+            path
+        };
+        let (workspace, state, home, bin) = (folder("ws"), folder("state"), folder("home"), folder("bin"));
+        // The build folder may be closed to the ordinary user.
+        let program = bin.join("nexus");
+        fs::copy(env!("CARGO_BIN_EXE_nexus"), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { base, user, workspace, state, home, program }
+    }
+
+    /// Who this bench is, for messages.
+    pub fn who(&self) -> &'static str {
+        match (self.user, is_root()) {
+            (Some(_), _) => "user",
+            (None, true) => "root",
+            (None, false) => "caller",
+        }
+    }
+
+    /// Writes a file of the workspace, owned by whoever runs `nexus`.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.workspace.join(name);
+        let mut missing = Vec::new();
+        let mut parent = path.parent().unwrap();
+        while !parent.exists() {
+            missing.push(parent.to_owned());
+            parent = parent.parent().unwrap();
+        }
+        for folder in missing.iter().rev() {
+            fs::create_dir(folder).unwrap();
+            self.give(folder);
+        }
+        fs::write(&path, content).unwrap();
+        self.give(&path);
+        path
+    }
+
+    /// Gives a path to whoever runs `nexus`.
+    pub fn give(&self, path: &Path) {
+        if let Some(uid) = self.user {
+            std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
+        }
+    }
+
+    /// A command for any program as this bench's identity, in the workspace, with an environment of its own.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.workspace)
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", &self.home)
+            .env("NEXUS_STATE_DIR", &self.state)
+            .stdin(Stdio::null());
+        if let Some(uid) = self.user {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    /// `nexus` with these arguments, not yet started.
+    pub fn nexus<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
+        let mut command = self.command(&self.program);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs `nexus` with these arguments to its end.
+    pub fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Output {
+        self.nexus(arguments).output().unwrap()
+    }
+
+    /// Runs `nexus run --json` with these further arguments; the document and the exit code.
+    pub fn json<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> (serde_json::Value, i32) {
+        let mut command = self.nexus(["run", "--json"]);
+        let output = command.args(arguments).output().unwrap();
+        let document = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)));
+        (document, output.status.code().unwrap())
+    }
+
+    /// What is in the state directory besides its own folders: nothing, after a run without parked changes.
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        ["runs", "layers"]
+            .iter()
+            .filter_map(|name| fs::read_dir(self.state.join(name)).ok())
+            .flat_map(|entries| entries.map(|entry| entry.unwrap().path()))
+            .collect()
+    }
+}
+
+/// stderr as text.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// stdout as text.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits until the condition holds; fails the test after the limit.
+pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !condition() {
+        assert!(Instant::now() < end, "{what} did not happen within {limit:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Numbers of the processes on this machine whose command line holds these words.
+pub fn processes_with(needle: &str) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    all.filter(|pid| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(needle))
+    })
+    .collect()
+}

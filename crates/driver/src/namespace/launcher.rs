@@ -1,0 +1,163 @@
+//! The launcher as a process of its own: small, single-threaded, started before its user has threads.
+//!
+//! ```text
+//!  daemon ──Request(plan, handle)──▶ launcher ──clone──▶ sandbox
+//!         ◀── Started + channel, pidfd (, upper) | Refused(step) ──┘     (one request at a time; ended children are reaped)
+//! ```
+//! A fork from a daemon would copy its page tables (5.5 ms for 256 MiB) and its locked locks. When the launcher dies,
+//! its sandboxes die (PDEATHSIG); when its user dies, their channels end, and they die too.
+
+use super::{NAME, Namespace, local_keeper};
+use crate::error::StartError;
+use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
+use nexus_jail::clone::Child;
+use nexus_jail::{Step, StepError};
+use nexus_model::Plan;
+use nexus_model::frames::ProofPlan;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    plan: Plan,
+    /// As JSON: a handle is made for being saved, and its form there is the one that is versioned.
+    handle: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// Comes with the guest channel, the pidfd and perhaps the upper folder.
+    Started { pid: i32, proof: ProofPlan },
+    Refused { step: String, errno: i32, detail: String },
+}
+
+/// Serves one user over a connected socket until that user is gone.
+pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
+    let user = rustix::net::sockopt::socket_peercred(&socket)?;
+    if user.uid != rustix::process::geteuid() && !user.uid.is_root() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the launcher serves only its own user"));
+    }
+    let (mut child_ends, to) = UnixStream::pair()?;
+    child_ends.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
+    let channel = Channel::new(socket);
+    loop {
+        let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
+        match poll(&mut wait, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (asked, ended) = (!wait[0].revents().is_empty(), !wait[1].revents().is_empty());
+        if asked {
+            match channel.receive::<Request>() {
+                Ok((request, _)) => answer(driver, &channel, &request).map_err(io::Error::other)?,
+                Err(ChannelError::Closed) => return Ok(()),
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        if ended {
+            let mut bytes = [0u8; 64];
+            match child_ends.read(&mut bytes) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            reap()?;
+        }
+    }
+}
+
+/// Collects every ended sandbox, so that none stays as a zombie.
+fn reap() -> io::Result<()> {
+    loop {
+        match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn answer(driver: &Namespace, channel: &Channel, request: &Request) -> Result<(), ChannelError> {
+    let started = match serde_json::from_str::<Handle>(&request.handle) {
+        Ok(handle) => driver.launch(&request.plan, &handle),
+        Err(error) => Err(StepError::new(Step::MakeChannel, format!("the handle cannot be read: {error}")).into()),
+    };
+    match started {
+        Ok((launched, proof)) => {
+            let pid = launched.child.pid.as_raw_nonzero().get();
+            let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
+            descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
+            channel.send(&Answer::Started { pid, proof }, &descriptors)
+        }
+        Err(StartError::Step(error)) => {
+            let step = error.step.name().to_owned();
+            channel.send(&Answer::Refused { step, errno: error.errno, detail: error.detail }, &[])
+        }
+        Err(error) => {
+            let step = Step::MakeChannel.name().to_owned();
+            channel.send(&Answer::Refused { step, errno: 0, detail: error.to_string() }, &[])
+        }
+    }
+}
+
+/// The user's side of a launcher.
+#[derive(Debug)]
+pub struct Launcher {
+    channel: Channel,
+    process: std::process::Child,
+}
+
+impl Launcher {
+    /// Starts a program that calls [`serve`] on its standard input.
+    pub fn start(mut program: Command) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let process = program.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
+        Ok(Self { channel: Channel::new(ours.into()), process })
+    }
+
+    /// Asks it for a sandbox.
+    pub fn launch(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
+        let failed = |detail: String| StartError::Step(StepError::new(Step::MakeChannel, detail));
+        let json = serde_json::to_string(handle).map_err(|error| failed(error.to_string()))?;
+        let request = Request { plan: plan.clone(), handle: json };
+        self.channel.send(&request, &[]).map_err(|error| failed(format!("the launcher: {error}")))?;
+        let (answer, descriptors) =
+            self.channel.receive::<Answer>().map_err(|error| failed(format!("the launcher: {error}")))?;
+        match answer {
+            Answer::Refused { step, errno, detail } => {
+                let step = Step::by_name(&step).unwrap_or(Step::MakeChannel);
+                Err(StartError::Step(StepError { step, errno, detail }))
+            }
+            Answer::Started { pid, proof } => {
+                let mut descriptors = descriptors.into_iter();
+                let pid = Pid::from_raw(pid);
+                let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
+                    return Err(failed("the launcher sent no descriptors".to_owned()));
+                };
+                let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone());
+                Ok(Sandbox { channel: Channel::new(channel), upper: descriptors.next(), proof, keeper })
+            }
+        }
+    }
+
+    /// Ends the launcher and waits for it.
+    pub fn stop(self) -> io::Result<()> {
+        let Self { channel, mut process } = self;
+        drop(channel);
+        process.wait().map(drop)
+    }
+}
+
+/// For a program that was started by [`Launcher::start`].
+pub fn serve_stdin(driver: &Namespace) -> io::Result<()> {
+    let socket = rustix::io::dup(rustix::stdio::stdin())?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    debug_assert_eq!(driver.name(), NAME, "the launcher is the namespace driver's");
+    serve(driver, socket)
+}

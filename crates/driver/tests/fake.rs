@@ -1,0 +1,81 @@
+//! The conformance suite is sound: it passes a sound fake and notices a flawed one.
+
+use nexus_driver::conformance::{Fixture, violations};
+use nexus_driver::fake::{Fake, Script};
+use nexus_driver::{Driver, Event, NotStarted, Session};
+use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
+use nexus_model::spec::SandboxProfile;
+use nexus_model::{Guarantee, Limits, Plan, RunId};
+use rustix::fd::AsFd;
+use std::collections::BTreeSet;
+
+fn plan(argv: &[&str], required: &[Guarantee]) -> Plan {
+    Plan::new(PlanDraft {
+        run_id: RunId::new(),
+        profile: SandboxProfile::Untrusted,
+        workspace: WorkspaceMount {
+            source: "/srv/w".into(),
+            target: "/srv/w".into(),
+            writes: Writes::Direct { protected: Vec::new() },
+        },
+        binds: Vec::new(),
+        argv: argv.iter().map(|word| (*word).into()).collect(),
+        cwd: "/srv/w".into(),
+        env: Vec::new(),
+        limits: Limits::defaults(1 << 20),
+        required: required.iter().copied().collect::<BTreeSet<_>>(),
+        marker: "/nowhere".into(),
+    })
+    .unwrap()
+}
+
+fn all_violations(driver: &Fake) -> Vec<String> {
+    let fixture = Fixture {
+        exit: &|code| plan(&["exit", &code.to_string()], &[]),
+        stay: &|| plan(&["wait"], &[]),
+        requiring: &|guarantee| plan(&["exit", "0"], &[guarantee]),
+    };
+    violations(driver, &fixture)
+}
+
+fn first_failure(script: Script) -> NotStarted {
+    let driver = Fake::new(script);
+    let plan = plan(&["exit", "0"], &[]);
+    let handle = driver.prepare(&plan).unwrap();
+    let sandbox = driver.start(&plan, &handle).unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let mut session = Session::start(&sandbox, &plan, [null.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
+    loop {
+        match session.next() {
+            Ok(Event::NotStarted(reason)) => return reason,
+            Ok(Event::Ended(_)) => panic!("it ran"),
+            Ok(_) => {}
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+#[test]
+fn a_sound_fake_conforms() {
+    assert_eq!(all_violations(&Fake::new(Script::Obey)), [] as [String; 0]);
+}
+
+#[test]
+fn a_driver_that_leaks_is_noticed() {
+    let mut leaky = Fake::new(Script::Obey);
+    leaky.dangerously_leaks = true;
+    assert!(all_violations(&leaky).iter().any(|found| found.contains("inventory")));
+}
+
+#[test]
+fn a_driver_whose_sandbox_never_stands_is_noticed() {
+    assert!(!all_violations(&Fake::new(Script::SetUpFails)).is_empty());
+    assert!(!all_violations(&Fake::new(Script::Vanishes)).is_empty());
+}
+
+#[test]
+fn a_failed_set_up_a_silent_guest_and_a_lying_guest_never_count_as_a_run() {
+    assert!(matches!(first_failure(Script::SetUpFails), NotStarted::SetUp { .. }));
+    assert!(matches!(first_failure(Script::Vanishes), NotStarted::Lost(_)));
+    assert!(matches!(first_failure(Script::Lies), NotStarted::Protocol(_)));
+}

@@ -1,0 +1,103 @@
+//! The namespace driver conforms: launched by this process, and through a launcher process of its own.
+//!
+//! Without the test harness, because a launcher must have one thread.
+
+use nexus_driver::conformance::{Fixture, violations};
+use nexus_driver::namespace::launcher::{Launcher, serve_stdin};
+use nexus_driver::{DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError};
+use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
+use nexus_model::spec::SandboxProfile;
+use nexus_model::{Guarantee, Limits, Plan, RunId};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The same driver with the clone made elsewhere.
+struct Remote {
+    driver: Namespace,
+    launcher: Launcher,
+}
+
+impl Driver for Remote {
+    fn name(&self) -> &'static str {
+        self.driver.name()
+    }
+    fn probe(&self) -> ProbeReport {
+        self.driver.probe()
+    }
+    fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
+        self.driver.prepare(plan)
+    }
+    fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
+        self.launcher.launch(plan, handle).map_err(|error| match error {
+            // The launcher reports by text what it did not start.
+            StartError::Step(step) if step.detail.contains("names the driver") => {
+                StartError::WrongDriver { found: handle.driver.clone(), expected: "namespace" }
+            }
+            other => other,
+        })
+    }
+    fn inventory(&self) -> Result<Vec<String>, InventoryError> {
+        self.driver.inventory()
+    }
+    fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
+        self.driver.destroy(handle)
+    }
+}
+
+fn plan(workspace: &Path, script: &str, required: Option<Guarantee>) -> Plan {
+    let draft = PlanDraft {
+        run_id: RunId::new(),
+        profile: SandboxProfile::Untrusted,
+        workspace: WorkspaceMount {
+            source: workspace.into(),
+            target: workspace.into(),
+            writes: Writes::Direct { protected: Vec::new() },
+        },
+        binds: Vec::new(),
+        argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
+        cwd: workspace.into(),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        limits: Limits::defaults(16 << 20),
+        required: required.into_iter().collect(),
+        marker: "/proc/self/task/no-such".into(),
+    };
+    Plan::new(draft).unwrap()
+}
+
+fn conforms(name: &str, driver: &dyn Driver, workspace: &Path) -> bool {
+    let fixture = Fixture {
+        exit: &|code| plan(workspace, &format!("exit {code}"), None),
+        stay: &|| plan(workspace, "sleep 60", None),
+        requiring: &|guarantee| plan(workspace, "exit 0", Some(guarantee)),
+    };
+    let found = violations(driver, &fixture);
+    println!("test {name} ... {}", if found.is_empty() { "ok" } else { "FAILED" });
+    for violation in &found {
+        println!("  {violation}");
+    }
+    found.is_empty()
+}
+
+fn main() -> ExitCode {
+    let driver = Namespace::with_defaults();
+    if std::env::args().any(|argument| argument == "--as-launcher") {
+        return if serve_stdin(&driver).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    // Listing is what a test runner asks of a test that it knows nothing of.
+    if std::env::args().any(|argument| argument == "--list") {
+        println!("the_namespace_driver_conforms: test\nthe_launcher_conforms: test");
+        return ExitCode::SUCCESS;
+    }
+    let workspace = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = std::fs::canonicalize(workspace.path()).unwrap();
+    let own = conforms("the_namespace_driver_conforms", &driver, &path);
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.arg("--as-launcher");
+    let remote = Remote { driver: Namespace::with_defaults(), launcher: Launcher::start(program).unwrap() };
+    let launched = conforms("the_launcher_conforms", &remote, &path);
+    remote.launcher.stop().unwrap();
+    let failed = usize::from(!own) + usize::from(!launched);
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {word}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out", 2 - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
