@@ -7,6 +7,7 @@
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
+//! | `bench` | the figures of the README, beside every peer that is installed |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
 //! To add a command: write a module with `pub fn run(&Workspace) -> Result<(), Failure>` and name it in [`COMMANDS`].
@@ -14,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod counts;
 mod demo;
 mod deps;
@@ -41,6 +43,7 @@ const COMMANDS: &[Command] = &[
     ("prepush", "the quick checks, for every push", plans::prepush),
     ("check-deps", "who may depend on whom, and where unsafe may stand", deps::check),
     ("check-spec", "each test that SPECIFICATION.md names exists", spec::check),
+    ("bench", "measure launches beside every peer that is installed", bench::run),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", demo::run),
 ];
 

@@ -24,7 +24,10 @@ fn one(text: &OsStr, access: Access, workspace: &Path, places: &Places) -> Resul
     let canonical = match std::fs::canonicalize(&source) {
         Ok(path) => path,
         Err(error) => {
-            return refuse(format!("{flag} {}: {error}", source.display()), "bind a path that exists and that you can reach");
+            return refuse(
+                format!("{flag} {}: {error}", source.display()),
+                "bind a path that exists and that you can reach",
+            );
         }
     };
     if places.state.starts_with(&canonical) || canonical.starts_with(&places.state) {
@@ -64,7 +67,11 @@ mod tests {
     use super::*;
 
     fn places() -> Places {
-        Places { state: "/var/lib/nexus".into(), runs: "/var/lib/nexus/runs".into(), layers: "/var/lib/nexus/layers".into() }
+        Places {
+            state: "/var/lib/nexus".into(),
+            runs: "/var/lib/nexus/runs".into(),
+            layers: "/var/lib/nexus/layers".into(),
+        }
     }
 
     fn bind(text: &str, access: Access) -> Result<Bind, Failure> {

@@ -38,7 +38,8 @@ fn places() -> Result<Places, Failure> {
 }
 
 fn waiting(places: &Places) -> Result<Vec<Waiting>, Failure> {
-    let failed = |error: std::io::Error| Failure::refused("state_dir", format!("{}: {error}", places.layers.display()), "");
+    let failed =
+        |error: std::io::Error| Failure::refused("state_dir", format!("{}: {error}", places.layers.display()), "");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&places.layers).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -93,7 +94,8 @@ fn show(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     let places = places()?;
     let one = choose(&places, run)?;
     let layer = open(&places, &one)?;
-    let workspace = Workspace::open(&one.workspace).map_err(|error| Failure::refused("workspace", run::chain(&error), ""))?;
+    let workspace =
+        Workspace::open(&one.workspace).map_err(|error| Failure::refused("workspace", run::chain(&error), ""))?;
     let changes = layer
         .changes(&workspace, &Rules::default())
         .map_err(|error| Failure::refused("layer", run::chain(&error), ""))?;
@@ -112,9 +114,7 @@ fn show(run: Option<RunId>, json: bool) -> Result<String, Failure> {
 fn reject(run: Option<RunId>) -> Result<String, Failure> {
     let places = places()?;
     let one = choose(&places, run)?;
-    open(&places, &one)?
-        .discard()
-        .map_err(|error| Failure::refused("discard", run::chain(&error), ""))?;
+    open(&places, &one)?.discard().map_err(|error| Failure::refused("discard", run::chain(&error), ""))?;
     Ok(format!("The changes of the run {} are gone.\n", one.run))
 }
 

@@ -34,9 +34,8 @@ fn trial_in(scratch: &std::path::Path) -> Result<serde_json::Value, String> {
         .output()
         .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let document: serde_json::Value = serde_json::from_str(&text).map_err(|_| {
-        String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("nothing was said").to_owned()
-    })?;
+    let document: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|_| String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("nothing was said").to_owned())?;
     match (output.status.success(), document.pointer("/error/message").and_then(|message| message.as_str())) {
         (true, _) => Ok(document.pointer("/sandbox/proof").cloned().unwrap_or_default()),
         (false, Some(message)) => Err(message.to_owned()),

@@ -45,7 +45,11 @@ pub fn build(
         };
         if name.is_empty() {
             let message = format!("--env {} has no name", flag.display());
-            return Err(Failure::usage("env", message, "write --env NAME=VALUE, or --env NAME to pass the caller's value on"));
+            return Err(Failure::usage(
+                "env",
+                message,
+                "write --env NAME=VALUE, or --env NAME to pass the caller's value on",
+            ));
         }
         // A variable that the caller does not have is not set inside either.
         if let Some(value) = value {

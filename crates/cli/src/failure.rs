@@ -29,10 +29,16 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What happened and what to do.
+    pub fn text(&self) -> String {
+        if self.hint.is_empty() { self.message.clone() } else { format!("{}. {}", self.message, self.hint) }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nexus: {}", one_line(&self.message))?;
-        if self.hint.is_empty() { Ok(()) } else { write!(f, ". {}", one_line(&self.hint)) }
+        write!(f, "nexus: {}", one_line(&self.text()))
     }
 }
 

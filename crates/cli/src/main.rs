@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let code = match parsed.command {
-        args::Command::Run(run) => run::command(*run),
+        args::Command::Run(run) => run::command(&run),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Completions { shell } => {

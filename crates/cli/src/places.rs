@@ -47,10 +47,15 @@ impl Places {
                 other => other.map_err(|error| failed(dir, error))?,
             };
             // The state directory itself may be a link that its owner made; what is in it may not.
-            let meta = if dir == &self.state { std::fs::metadata(dir).map_err(|error| failed(dir, error))? } else { meta };
+            let meta =
+                if dir == &self.state { std::fs::metadata(dir).map_err(|error| failed(dir, error))? } else { meta };
             if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
                 let message = format!("{} is not a folder that only you can write", dir.display());
-                return Err(Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to another folder, or chmod 700 it"));
+                return Err(Failure::refused(
+                    "state_dir",
+                    message,
+                    "set NEXUS_STATE_DIR to another folder, or chmod 700 it",
+                ));
             }
         }
         let state = std::fs::canonicalize(&self.state).map_err(|error| failed(&self.state, error))?;
@@ -62,13 +67,10 @@ fn user_state() -> Result<PathBuf, Failure> {
     if let Some(dir) = std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty()) {
         return Ok(Path::new(&dir).join("nexus"));
     }
-    match home() {
-        Some(home) => Ok(home.join(".local/state/nexus")),
-        None => {
-            let message = "there is no home folder to keep state in";
-            Err(Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to a folder that you can write"))
-        }
-    }
+    home().map(|home| home.join(".local/state/nexus")).ok_or_else(|| {
+        let message = "there is no home folder to keep state in";
+        Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to a folder that you can write")
+    })
 }
 
 /// The caller's home folder.

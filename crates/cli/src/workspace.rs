@@ -8,8 +8,29 @@ use std::path::{Path, PathBuf};
 /// Folders that belong to the system or to everybody: too much to show, and mounting there would cover what the
 /// sandbox provides itself.
 const TOO_MUCH: &[&str] = &[
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
-    "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/tmp",
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/lib64",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/local",
+    "/var",
+    "/var/lib",
+    "/var/tmp",
 ];
 
 /// Finds the workspace: the folder that was named, or the current one.
@@ -17,7 +38,11 @@ pub fn find(named: Option<&Path>, places: &Places) -> Result<PathBuf, Failure> {
     let asked = match named {
         Some(path) => path.to_owned(),
         None => std::env::current_dir().map_err(|error| {
-            Failure::refused("workspace", format!("the current folder cannot be used: {error}"), "name one with --workspace")
+            Failure::refused(
+                "workspace",
+                format!("the current folder cannot be used: {error}"),
+                "name one with --workspace",
+            )
         })?,
     };
     let path = std::fs::canonicalize(&asked).map_err(|error| unusable(&asked, &error))?;
@@ -35,7 +60,10 @@ fn check(path: &Path, places: &Places) -> Result<(), Failure> {
     let refuse = |message: String, hint: &str| Err(Failure::refused("workspace", message, hint));
     let name = path.display();
     if TOO_MUCH.iter().any(|folder| path == Path::new(folder)) {
-        return refuse(format!("{name} is no workspace: it belongs to the system"), "name a project folder with --workspace");
+        return refuse(
+            format!("{name} is no workspace: it belongs to the system"),
+            "name a project folder with --workspace",
+        );
     }
     if places::home().and_then(|home| std::fs::canonicalize(home).ok()).is_some_and(|home| home == *path) {
         let message = format!("{name} is your home folder: all your keys and settings would be in the sandbox");
@@ -72,7 +100,8 @@ pub fn working_directory(named: Option<&Path>, workspace: &Path) -> Result<PathB
         Failure::refused("cwd", format!("the working directory {} cannot be used: {error}", asked.display()), hint)
     })?;
     if !cwd.starts_with(workspace) {
-        let message = format!("the working directory {} is not inside the workspace {}", cwd.display(), workspace.display());
+        let message =
+            format!("the working directory {} is not inside the workspace {}", cwd.display(), workspace.display());
         return Err(Failure::refused("cwd", message, hint));
     }
     if !cwd.is_dir() {

@@ -1,5 +1,7 @@
 //! `nexus run`: what it runs, returns and prints.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use std::fs;
@@ -101,7 +103,8 @@ fn an_outside_edit_during_the_run_is_a_conflict_and_is_never_overwritten() {
             .stderr(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let upper = || fs::read_dir(bench.state.join("layers")).ok()?.next()?.ok().map(|e| e.path().join("upper/shared"));
+        let upper =
+            || fs::read_dir(bench.state.join("layers")).ok()?.next()?.ok().map(|e| e.path().join("upper/shared"));
         support::wait_until("the write inside", Duration::from_secs(10), || {
             upper().is_some_and(|path| fs::read_to_string(path).is_ok_and(|text| text == "inside\n"))
         });
@@ -125,7 +128,10 @@ fn the_environment_is_an_allow_list_and_flags_add_to_it() {
             .output()
             .unwrap();
         let text = stdout(&output);
-        assert!(text.contains("PASSED=yes\n") && text.contains("SET=1\n") && text.contains("HOME=/home/nexus\n"), "{text}");
+        assert!(
+            text.contains("PASSED=yes\n") && text.contains("SET=1\n") && text.contains("HOME=/home/nexus\n"),
+            "{text}"
+        );
         assert!(!text.contains("hunter2"), "{text}");
     }
 }
@@ -134,7 +140,15 @@ fn the_environment_is_an_allow_list_and_flags_add_to_it() {
 fn a_time_limit_asks_then_kills() {
     for bench in benches() {
         let start = Instant::now();
-        let output = bench.run(["run", "--timeout", "300ms", "--grace", "300ms", "--shell", "trap '' TERM; sleep 60 & wait; sleep 60"]);
+        let output = bench.run([
+            "run",
+            "--timeout",
+            "300ms",
+            "--grace",
+            "300ms",
+            "--shell",
+            "trap '' TERM; sleep 60 & wait; sleep 60",
+        ]);
         assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
         assert!(start.elapsed() < Duration::from_secs(5));
         let output = bench.run(["run", "--timeout", "300ms", "--shell", "sleep 60"]);
@@ -159,9 +173,13 @@ fn output_is_bounded_when_asked_and_all_of_it_can_go_to_a_file() {
     for bench in benches() {
         let full = bench.home.join("full");
         let script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done";
-        let output = bench.run(["run", "--max-output", "1K", "--full-output", full.to_str().unwrap(), "--shell", script]);
+        let output =
+            bench.run(["run", "--max-output", "1K", "--full-output", full.to_str().unwrap(), "--shell", script]);
         let text = stdout(&output);
-        assert!(text.starts_with("line 0\n") && text.ends_with("line 1999\n") && text.contains("bytes truncated"), "{text}");
+        assert!(
+            text.starts_with("line 0\n") && text.ends_with("line 1999\n") && text.contains("bytes truncated"),
+            "{text}"
+        );
         assert!(text.len() < 1200, "{}", text.len());
         assert_eq!(fs::read_to_string(&full).unwrap().lines().count(), 2000);
     }

@@ -91,7 +91,7 @@ fn time_launch(driver: &Namespace, launcher: &Launcher, workspace: &Path) -> Res
     let sandbox = launcher.launch(&plan, &handle)?;
     let mut session = Session::start(&sandbox, &plan, [null.as_fd(), null.as_fd(), null.as_fd()])?;
     loop {
-        match session.next()? {
+        match session.hear()? {
             Event::Ended(_) => break,
             Event::NotStarted(reason) => return Err(reason.into()),
             Event::Up | Event::Layer(_) | Event::Started(_) => {}

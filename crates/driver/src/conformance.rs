@@ -74,10 +74,9 @@ fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Re
     let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
     let mut session = Session::start(&sandbox, plan, [null.as_fd(), null.as_fd(), null.as_fd()]).map_err(text)?;
     loop {
-        match session.next().map_err(text)? {
-            Event::Up | Event::Layer(_) => {}
+        match session.hear().map_err(text)? {
             Event::Started(_) if kill => session.signal_all(9).map_err(text)?,
-            Event::Started(_) => {}
+            Event::Up | Event::Layer(_) | Event::Started(_) => {}
             Event::NotStarted(reason) => return Err(text(reason)),
             Event::Ended(ended) => {
                 sandbox.keeper.wait().map_err(text)?;
@@ -128,7 +127,7 @@ fn missing_guarantee(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), S
 fn foreign_handle(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
     let plan = (fixture.exit)(0);
     let mut handle = driver.prepare(&plan).map_err(text)?;
-    handle.driver = "another".to_owned();
+    "another".clone_into(&mut handle.driver);
     match driver.start(&plan, &handle) {
         Err(crate::StartError::WrongDriver { .. }) => Ok(()),
         Err(other) => Err(format!("refused for another reason: {other}")),

@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits for the next thing that the guest tells. `Err` means that it is lost.
-    pub fn next(&mut self) -> Result<Event, ChannelError> {
+    pub fn hear(&mut self) -> Result<Event, ChannelError> {
         let (frame, mut descriptors) = self.channel.receive::<GuestFrame>()?;
         let wrong = |frame: &GuestFrame| Event::NotStarted(NotStarted::Protocol(format!("{frame:?}")));
         Ok(match frame {

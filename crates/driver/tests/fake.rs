@@ -1,5 +1,7 @@
 //! The conformance suite is sound: it passes a sound fake and notices a flawed one.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use nexus_driver::conformance::{Fixture, violations};
 use nexus_driver::fake::{Fake, Script};
 use nexus_driver::{Driver, Event, NotStarted, Session};
@@ -46,7 +48,7 @@ fn first_failure(script: Script) -> NotStarted {
     let null = std::fs::File::open("/dev/null").unwrap();
     let mut session = Session::start(&sandbox, &plan, [null.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
     loop {
-        match session.next() {
+        match session.hear() {
             Ok(Event::NotStarted(reason)) => return reason,
             Ok(Event::Ended(_)) => panic!("it ran"),
             Ok(_) => {}

@@ -2,9 +2,13 @@
 //!
 //! Without the test harness, because a launcher must have one thread.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use nexus_driver::conformance::{Fixture, violations};
 use nexus_driver::namespace::launcher::{Launcher, serve_stdin};
-use nexus_driver::{DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError};
+use nexus_driver::{
+    DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError,
+};
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{Guarantee, Limits, Plan, RunId};

@@ -28,7 +28,7 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     add("mount", "EPERM", answer(mount()));
     add("read_keyring", "EPERM|ENOSYS", answer(keyring()));
     add("capabilities", "none", capabilities());
-    add("no_new_privs", "true", rustix::thread::no_new_privs().map_or_else(|e| name(e), |set| set.to_string()));
+    add("no_new_privs", "true", rustix::thread::no_new_privs().map_or_else(name, |set| set.to_string()));
     add("seccomp", "filter", seccomp());
     add("core_limit", "0", rustix::process::getrlimit(Resource::Core).maximum.map_or("none".into(), |v| v.to_string()));
     add("uid_map", &plan.uid_map, uid_map());
@@ -45,11 +45,8 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     items
 }
 
-fn answer<T>(result: Result<T, Errno>) -> String {
-    match result {
-        Ok(_) => "ok".to_owned(),
-        Err(errno) => name(errno),
-    }
+fn answer(result: Result<(), Errno>) -> String {
+    result.map_or_else(name, |()| "ok".to_owned())
 }
 
 /// The symbolic name of the errors that the attempts meet.

@@ -42,6 +42,12 @@ pub fn open_tree_fd(fd: impl AsFd, depth: Depth) -> io::Result<OwnedFd> {
     Ok(rustix::mount::open_tree(fd, c"", flags)?)
 }
 
+/// The same for one folder of a tree that is ours.
+pub fn open_tree_at(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    Ok(rustix::mount::open_tree(root, path, flags)?)
+}
+
 /// Sets attributes of a mount, and of those below it.
 pub fn set_attributes(mount: impl AsFd, set: u64, depth: Depth) -> io::Result<()> {
     setattr(mount, libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 }, depth)
@@ -77,6 +83,11 @@ fn setattr(mount: impl AsFd, attr: libc::mount_attr, depth: Depth) -> io::Result
 pub fn attach(mount: impl AsFd, place: impl AsFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(rustix::mount::move_mount(mount, c"", place, c"", flags)?)
+}
+
+/// Attaches a detached mount onto a path of a tree that is wholly ours; nothing hostile is mounted there yet.
+pub fn attach_at(mount: impl AsFd, root: impl AsFd, path: &Path) -> io::Result<()> {
+    Ok(rustix::mount::move_mount(mount, c"", root, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// Makes a file system and a detached mount of it.

@@ -10,6 +10,7 @@ use crate::steps::{AtStep, Faults, Step, StepError};
 use nexus_model::plan::HOME;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,30 @@ pub struct Piece {
     is_dir: bool,
 }
 
+impl Piece {
+    /// Attaches it, making its place and the folders above.
+    fn attach(&self, root: &OwnedFd) -> io::Result<()> {
+        match self.make_place(root) {
+            Err(Errno::NOENT) => {
+                let parent = self.place.parent().unwrap_or(Path::new(""));
+                ensure_place(root, parent, true)?;
+                self.make_place(root)?;
+            }
+            other => other?,
+        }
+        mounts::attach_at(&self.mount, root, &self.place)
+    }
+
+    fn make_place(&self, root: &OwnedFd) -> Result<(), Errno> {
+        if self.is_dir {
+            rustix::fs::mkdirat(root, &self.place, Mode::from_raw_mode(0o755))
+        } else {
+            let mode = Mode::from_raw_mode(0o644);
+            rustix::fs::mknodat(root, &self.place, FileType::RegularFile, mode, 0)
+        }
+    }
+}
+
 /// What the host's own system folders are like.
 pub struct System {
     pieces: Vec<Piece>,
@@ -44,11 +69,11 @@ pub fn open_system(faults: Faults) -> Result<System, StepError> {
     faults.check(Step::OpenSystem)?;
     let mut system = System { pieces: Vec::with_capacity(16), links: Vec::new(), devices: Vec::new() };
     for name in SYSTEM {
-        add_system(&mut system, Path::new("/").join(name), PathBuf::from(name)).at(Step::OpenSystem, name)?;
+        add_system(&mut system, &Path::new("/").join(name), PathBuf::from(name)).at(Step::OpenSystem, name)?;
     }
     for name in etc::FROM_HOST {
         let place = Path::new("etc").join(name);
-        add_system(&mut system, Path::new("/").join(&place), place).at(Step::OpenSystem, name)?;
+        add_system(&mut system, &Path::new("/").join(&place), place).at(Step::OpenSystem, name)?;
     }
     if let Ok(zone) = std::fs::read_link("/etc/localtime")
         && zone.starts_with("/usr")
@@ -64,17 +89,17 @@ pub fn open_system(faults: Faults) -> Result<System, StepError> {
 }
 
 /// A link into `/usr` stays a link; a folder or file is shown read-only; what the host lacks the sandbox lacks too.
-fn add_system(system: &mut System, source: PathBuf, place: PathBuf) -> io::Result<()> {
-    let kind = match rustix::fs::lstat(&source) {
+fn add_system(system: &mut System, source: &Path, place: PathBuf) -> io::Result<()> {
+    let kind = match rustix::fs::lstat(source) {
         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     if kind == FileType::Symlink && place.parent() == Some(Path::new("")) {
-        system.links.push((std::fs::read_link(&source)?, place));
+        system.links.push((std::fs::read_link(source)?, place));
         return Ok(());
     }
-    let mount = mounts::open_tree(&source, Depth::Recursive)?;
+    let mount = mounts::open_tree(source, Depth::Recursive)?;
     mounts::set_attributes(&mount, RDONLY | NOSUID | NODEV, Depth::Recursive)?;
     let is_dir = FileType::from_raw_mode(rustix::fs::fstat(&mount)?.st_mode) == FileType::Directory;
     system.pieces.push(Piece { mount, place, is_dir });
@@ -100,19 +125,16 @@ pub fn build(faults: Faults, system: &System, scratch_bytes: u64, proc_mount: bo
     }
     faults.check(Step::MountSystem)?;
     for piece in &system.pieces {
-        let place = ensure_place(&root, &piece.place, piece.is_dir).at(Step::MountSystem, &show(&piece.place))?;
-        mounts::attach(&piece.mount, place).at(Step::MountSystem, &show(&piece.place))?;
+        piece.attach(&root).at(Step::MountSystem, &show(&piece.place))?;
     }
     faults.check(Step::MountDevices)?;
     for piece in &system.devices {
-        let place = ensure_place(&root, &piece.place, false).at(Step::MountDevices, &show(&piece.place))?;
-        mounts::attach(&piece.mount, place).at(Step::MountDevices, &show(&piece.place))?;
+        piece.attach(&root).at(Step::MountDevices, &show(&piece.place))?;
     }
     faults.check(Step::MountPts)?;
     let pts = [("ptmxmode", "0666"), ("mode", "0620")];
     let pts = mounts::new_filesystem("devpts", &pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
-    mounts::attach(pts, mounts::place(&root, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?)
-        .at(Step::MountPts, "dev/pts")?;
+    mounts::attach_at(pts, &root, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?;
     if proc_mount {
         mount_proc(faults, &root)?;
     }
@@ -156,26 +178,22 @@ fn mount_proc(faults: Faults, root: &OwnedFd) -> Result<(), StepError> {
     let flags = (NOSUID | NODEV | NOEXEC | RDONLY) as u32;
     let proc = mounts::new_filesystem("proc", &[], flags)
         .at(Step::MountProc, "a fresh /proc: inside a container the outer /proc must not be masked")?;
-    mounts::attach(&proc, mounts::place(root, Path::new("proc")).at(Step::MountProc, "/proc")?)
-        .at(Step::MountProc, "/proc")?;
+    mounts::attach_at(&proc, root, Path::new("proc")).at(Step::MountProc, "/proc")?;
     faults.check(Step::MaskProc)?;
+    let null = mounts::place(root, Path::new("dev/null")).at(Step::MaskProc, "dev/null")?;
     for name in MASKED {
-        let path = Path::new("proc").join(name);
-        let place = match mounts::place(root, &path) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+        let cover = mounts::open_tree_fd(&null, Depth::One).at(Step::MaskProc, "dev/null")?;
+        match mounts::attach_at(cover, &proc, Path::new(name)) {
+            // What this kernel does not have needs no cover.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
             other => other.at(Step::MaskProc, name)?,
-        };
-        let null = mounts::place(root, Path::new("dev/null")).at(Step::MaskProc, "dev/null")?;
-        let null = mounts::open_tree_fd(null, Depth::One).at(Step::MaskProc, "dev/null")?;
-        mounts::attach(null, place).at(Step::MaskProc, name)?;
+        }
     }
     Ok(())
 }
 
 fn mount_scratch(root: &OwnedFd, name: &Path) -> io::Result<()> {
-    let place = mounts::place(root, name)?;
-    let copy = mounts::open_tree_fd(&place, Depth::One)?;
-    mounts::attach(copy, place)
+    mounts::attach_at(mounts::open_tree_at(root, name)?, root, name)
 }
 
 /// Opens the place for a mount, making folders (or the file) on the way where the root is ours.

@@ -34,11 +34,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Runs it and returns the exit code.
-pub fn command(args: RunArgs) -> u8 {
-    let json = args.json;
-    match execute(&args) {
-        Ok(report) => report.print(&args),
-        Err(failure) => report::print_failure(&failure, json),
+pub fn command(args: &RunArgs) -> u8 {
+    match execute(args) {
+        Ok(report) => report.print(args),
+        Err(failure) => report::print_failure(&failure, args.json),
     }
 }
 
@@ -83,7 +82,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
     let left = left.and_then(|()| record.remove().map_err(|error| internal("the run's record", &error)));
     match (done, left) {
         (Ok(report), Ok(())) => Ok(report),
-        (Ok(report), Err(failure)) => Ok(report.with_note(failure.to_string())),
+        (Ok(report), Err(failure)) => Ok(report.with_note(failure.text())),
         (Err(failure), Ok(())) => Err(failure),
         (Err(mut failure), Err(second)) => {
             failure.message = format!("{}; and then: {}", failure.message, second.message);

@@ -32,8 +32,21 @@ pub struct Order {
 
 /// Names directly in a workspace that `--direct` protects where they exist.
 const PROTECTED_WHEN_DIRECT: &[&str] = &[
-    ".git/hooks", ".git/config", "nexus.yaml", ".nexus", ".nexus.yaml", ".mcp.json", ".vscode", ".idea", ".claude", ".codex",
-    ".envrc", ".bashrc", ".bash_profile", ".profile", ".zshrc",
+    ".git/hooks",
+    ".git/config",
+    "nexus.yaml",
+    ".nexus",
+    ".nexus.yaml",
+    ".mcp.json",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".codex",
+    ".envrc",
+    ".bashrc",
+    ".bash_profile",
+    ".profile",
+    ".zshrc",
 ];
 
 impl Order {
@@ -136,9 +149,8 @@ fn plan_failure(error: &PlanError) -> Failure {
         PlanError::NoCommand => "write it after --, for example: nexus run -- make test",
         PlanError::Nul { .. } => "take it out",
         PlanError::NotNormal { .. } => "write the whole path without . and ..",
-        PlanError::Reserved { .. } => "bind it somewhere else with SRC:DST",
+        PlanError::Reserved { .. } | PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
         PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
-        PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
         PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
         PlanError::EnvName { .. } => "write --env NAME=VALUE",
         PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
@@ -150,7 +162,9 @@ fn plan_failure(error: &PlanError) -> Failure {
 /// Advice for a plan that cannot run here.
 pub fn prepare_failure(error: &PrepareError) -> Failure {
     let (code, hint) = match error {
-        PrepareError::Limit { .. } => ("limit", "nexus doctor shows how to get it; without the flag the run has no such limit"),
+        PrepareError::Limit { .. } => {
+            ("limit", "nexus doctor shows how to get it; without the flag the run has no such limit")
+        }
         PrepareError::Guarantee { .. } => ("guarantee", "nexus doctor shows what can be given here"),
         PrepareError::Profile { .. } => ("profile", "use --sandbox untrusted"),
         PrepareError::Step(step) => return step_failure(step),
@@ -162,7 +176,9 @@ pub fn prepare_failure(error: &PrepareError) -> Failure {
 pub fn start_failure(error: &StartError) -> Failure {
     match error {
         StartError::Step(step) => step_failure(step),
-        StartError::WrongDriver { .. } => Failure::refused("driver", error.to_string(), "remove the state directory's runs"),
+        StartError::WrongDriver { .. } => {
+            Failure::refused("driver", error.to_string(), "remove the state directory's runs")
+        }
     }
 }
 
@@ -189,14 +205,26 @@ const ENOSPC: i32 = 28;
 fn step_hint(step: &str, errno: i32) -> &'static str {
     match (step, errno) {
         ("clone", EPERM) => "user namespaces are not allowed here; nexus doctor shows the setting",
-        ("clone", ENOSPC) => "the limit of namespaces is reached: sysctl user.max_user_namespaces and user.max_net_namespaces",
+        ("clone", ENOSPC) => {
+            "the limit of namespaces is reached: sysctl user.max_user_namespaces and user.max_net_namespaces"
+        }
         ("write_id_map", EPERM) => "user namespaces are restricted here (AppArmor?); nexus doctor shows the setting",
-        ("mount_proc", EPERM) => "inside a container the outer /proc must not be masked (docker: --security-opt systempaths=unconfined)",
-        ("mount_workspace" | "root_overlay", _) => "this folder's file system cannot be the base of a layer: use --direct, or a workspace on ext4, xfs or btrfs",
-        ("idmapped_mounts", _) => "this folder's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs",
-        ("mount_binds", EACCES | 30 | 2) => "a bind inside the workspace or another bind needs an existing place to go to",
+        ("mount_proc", EPERM) => {
+            "inside a container the outer /proc must not be masked (docker: --security-opt systempaths=unconfined)"
+        }
+        ("mount_workspace" | "root_overlay", _) => {
+            "this folder's file system cannot be the base of a layer: use --direct, or a workspace on ext4, xfs or btrfs"
+        }
+        ("idmapped_mounts", _) => {
+            "this folder's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs"
+        }
+        ("mount_binds", EACCES | 30 | 2) => {
+            "a bind inside the workspace or another bind needs an existing place to go to"
+        }
         ("protect_names", 40) => "a protected name is a symbolic link, which cannot be held: leave --direct out",
-        ("make_cgroup" | "enter_cgroup", _) => "the control group cannot be used; nexus doctor shows how to hand one over",
+        ("make_cgroup" | "enter_cgroup", _) => {
+            "the control group cannot be used; nexus doctor shows how to hand one over"
+        }
         _ => "nothing was run; nexus doctor shows what works here",
     }
 }

@@ -200,7 +200,12 @@ impl Pump<'_> {
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         }
-        Ok(sources.into_iter().zip(&list).filter(|(_, fd)| !fd.revents().is_empty()).map(|(source, _)| source).collect())
+        Ok(sources
+            .into_iter()
+            .zip(&list)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(source, _)| source)
+            .collect())
     }
 
     fn next_event(&self) -> Option<Instant> {
@@ -216,7 +221,7 @@ impl Pump<'_> {
 
     fn hear(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
-        match session.next() {
+        match session.hear() {
             Ok(Event::Up) => {}
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
@@ -363,7 +368,7 @@ impl Pump<'_> {
 
     fn read_stdin(&mut self) -> io::Result<()> {
         let Some((from, _)) = &self.stdin else { return Ok(()) };
-        let mut buffer = [0u8; 65536];
+        let mut buffer = [0u8; 16384];
         match rustix::io::read(from, &mut buffer) {
             // A terminal that went away is an end, too.
             Ok(0) | Err(Errno::IO) => self.stdin = None,
@@ -411,4 +416,3 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
         Err(error) => Err(error.into()),
     }
 }
-

@@ -70,7 +70,10 @@ impl Report {
             guarantees: guarantees(order),
             prepared,
             spawned: outcome.spawned.map(|at| at - clock),
-            first_output: outcome.first_output.zip(outcome.spawned).map(|(at, from)| at.saturating_duration_since(from)),
+            first_output: outcome
+                .first_output
+                .zip(outcome.spawned)
+                .map(|(at, from)| at.saturating_duration_since(from)),
             duration: clock.elapsed(),
             usage: outcome.ended.map_or((0, 0), |ended| (ended.cpu_us / 1000, ended.max_rss_bytes)),
             bytes: outcome.bytes,
@@ -104,43 +107,37 @@ impl Report {
     }
 
     fn lines(&self, summary: bool) -> io::Result<()> {
-        let mut text = String::new();
-        let mut add = |line: &str| {
-            text.push_str("nexus: ");
-            text.push_str(&one_line(line));
-            text.push('\n');
-        };
+        let mut lines = Lines::default();
         if let Some(reason) = &self.not_started {
-            add(reason);
+            lines.add(reason);
         }
         match self.reason {
-            ExitReason::Timeout => add("the time limit ended the command"),
-            ExitReason::Oom => add("the memory limit killed the command; raise it with --memory"),
-            ExitReason::DiskQuota => {
-                add("the command used more disk than it may and nothing was committed; raise the limit with --disk");
-            }
-            ExitReason::GuestLost => add("the sandbox was lost and nothing was committed"),
+            ExitReason::Timeout => lines.add("the time limit ended the command"),
+            ExitReason::Oom => lines.add("the memory limit killed the command; raise it with --memory"),
+            ExitReason::DiskQuota => lines
+                .add("the command used more disk than it may and nothing was committed; raise the limit with --disk"),
+            ExitReason::GuestLost => lines.add("the sandbox was lost and nothing was committed"),
             _ => {}
         }
         if let Some(problem) = &self.settled.problem {
-            text.push_str(&format!("{problem}\n"));
+            lines.add(&problem.text());
         } else if !self.settled.parked.is_empty() {
             let names: Vec<String> = self.settled.parked.iter().map(parked_name).collect();
             let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
             let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
-            let mut add = |line: String| text.push_str(&format!("nexus: {}\n", one_line(&line)));
-            add(format!("not committed, waiting for a decision: {shown}{more} (nexus changes show --run {})", self.run_id));
+            let look = format!("nexus changes show --run {}", self.run_id);
+            lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
         }
         if let Some(note) = &self.note {
-            text.push_str(&format!("{note}\n"));
+            lines.add(note);
         }
         if summary {
-            text.push_str(&self.summary());
+            self.summary(&mut lines);
         }
-        super::pump::write_unless_closed(&mut io::stderr(), text.as_bytes())
+        super::pump::write_unless_closed(&mut io::stderr(), lines.0.as_bytes())
     }
 
-    fn summary(&self) -> String {
+    fn summary(&self, lines: &mut Lines) {
         let ended = match self.status {
             Some(ExitStatus::Code(code)) => format!("exit {code}"),
             Some(ExitStatus::Signal(signal)) => format!("killed by signal {signal}"),
@@ -155,18 +152,18 @@ impl Report {
             State::Parked => "nothing committed".to_owned(),
             State::Discarded => format!("discarded: {counts}"),
         };
-        let mut text = format!("nexus: {ended} after {:.2} s; {changes}\n", self.duration.as_secs_f64());
-        for change in self.settled.changes.changes.iter().take(20) {
-            text.push_str(&format!("nexus:   {}\n", one_line(&crate::changes::line(change))));
+        lines.add(&format!("{ended} after {:.2} s; {changes}", self.duration.as_secs_f64()));
+        let all = &self.settled.changes.changes;
+        for change in all.iter().take(MOST_SHOWN) {
+            lines.add(&format!("  {}", crate::changes::line(change)));
         }
-        if self.settled.changes.changes.len() > 20 {
-            text.push_str(&format!("nexus:   … and {} more\n", self.settled.changes.changes.len() - 20));
+        if all.len() > MOST_SHOWN {
+            lines.add(&format!("  … and {} more", all.len() - MOST_SHOWN));
         }
         if !self.unprotected.is_empty() {
             let names: Vec<_> = self.unprotected.iter().map(|name| name.as_path().display().to_string()).collect();
-            text.push_str(&format!("nexus: not there and so not protected with --direct: {}\n", names.join(", ")));
+            lines.add(&format!("not there and so not protected with --direct: {}", names.join(", ")));
         }
-        text
     }
 
     fn json(&self, args: &RunArgs) -> serde_json::Value {
@@ -224,7 +221,24 @@ impl Report {
             return Some(json!(problem));
         }
         let message = self.not_started.as_ref().or(self.note.as_ref())?;
-        Some(json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }))
+        Some(
+            json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
+        )
+    }
+}
+
+/// Changes in a summary.
+const MOST_SHOWN: usize = 20;
+
+/// Text for stderr: each line says whose it is, and none holds what a command put into a name.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, line: &str) {
+        self.0.push_str("nexus: ");
+        self.0.push_str(&one_line(line));
+        self.0.push('\n');
     }
 }
 
@@ -276,8 +290,12 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     // Where even this cannot be written, the exit code still tells.
     let told = io::stderr().write_all(text.as_bytes());
     if as_json {
-        let refusal =
-            Refusal { schema: "nexus.run/1", exit_code: failure.exit, reason: ExitReason::DriverFailed, error: failure };
+        let refusal = Refusal {
+            schema: "nexus.run/1",
+            exit_code: failure.exit,
+            reason: ExitReason::DriverFailed,
+            error: failure,
+        };
         let json = serde_json::to_string(&refusal).unwrap_or_default();
         let printed = super::pump::write_unless_closed(&mut io::stdout(), format!("{json}\n").as_bytes());
         if printed.is_err() || told.is_err() {
@@ -286,4 +304,3 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     }
     failure.exit
 }
-

@@ -131,9 +131,9 @@ fn discard(layer: Layer, workspace: &Workspace, rules: &Rules, report: bool) -> 
     // What was thrown away is worth a look, but not being able to look must not keep it.
     let changes = if report { layer.changes(workspace, rules).unwrap_or_default() } else { ChangeSet::default() };
     let path = layer.root().to_owned();
-    layer.discard().map_err(|error| {
-        Failure::refused("discard", chain(&error), format!("remove {} by hand", path.display()))
-    })?;
+    layer
+        .discard()
+        .map_err(|error| Failure::refused("discard", chain(&error), format!("remove {} by hand", path.display())))?;
     Ok(Settled { state: State::Discarded, changes, ..Settled::default() })
 }
 
@@ -156,13 +156,7 @@ fn concluded(committed: Committed, layer: &Layer, order: &Order) -> Result<Settl
         let hint = format!("the changes of the run are parked: nexus changes show --run {}", layer.run());
         Failure::refused("conflict", message, hint)
     });
-    Ok(Settled {
-        state,
-        changes: committed.changes,
-        parked: committed.parked,
-        conflicts: committed.conflicts,
-        problem,
-    })
+    Ok(Settled { state, changes: committed.changes, parked: committed.parked, conflicts: committed.conflicts, problem })
 }
 
 /// The commit was decided and stopped half-way: the same steps once more, since they may be repeated.
@@ -198,8 +192,7 @@ fn lost(layer: &Layer, why: &str) -> Failure {
 }
 
 fn note_run(layer: &Layer, order: &Order) -> Result<(), Failure> {
-    let note =
-        ParkedRun { workspace: order.plan.workspace.source.clone(), argv: order.plan.argv.clone() };
+    let note = ParkedRun { workspace: order.plan.workspace.source.clone(), argv: order.plan.argv.clone() };
     let written = serde_json::to_vec(&note)
         .map_err(std::io::Error::other)
         .and_then(|bytes| std::fs::write(layer.root().join(RUN_FILE), bytes));
@@ -210,4 +203,3 @@ fn note_run(layer: &Layer, order: &Order) -> Result<(), Failure> {
 pub fn read_note(layer: &Path) -> Option<ParkedRun> {
     serde_json::from_slice(&std::fs::read(layer.join(RUN_FILE)).ok()?).ok()
 }
-

@@ -3,6 +3,9 @@
 //! A machine's root plays both; an ordinary user plays only itself.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::must_use_candidate, reason = "a test stops at the first surprise")]
+
+pub mod traces;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,6 +14,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+pub mod tree;
+pub mod twin;
 
 /// The ordinary user that root plays.
 pub const USER: u32 = 12345;

@@ -32,8 +32,15 @@ struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     /// Comes with the guest channel, the pidfd and perhaps the upper folder.
-    Started { pid: i32, proof: ProofPlan },
-    Refused { step: String, errno: i32, detail: String },
+    Started {
+        pid: i32,
+        proof: ProofPlan,
+    },
+    Refused {
+        step: String,
+        errno: i32,
+        detail: String,
+    },
 }
 
 /// Serves one user over a connected socket until that user is gone.

@@ -1,0 +1,266 @@
+//! Each step of a sandbox's and of a layer's life is made to fail in turn (feature `inject`).
+//!
+//! A sandbox whose set-up fails must never run the command. A layer whose commit fails must leave the workspace the
+//! old version with the changes kept and listed, or the new version: never a mix, and nothing lost in silence.
+
+#![cfg(feature = "inject")]
+
+mod support;
+
+use nexus_driver::Step;
+use nexus_facility::Step as LayerStep;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::thread;
+use support::traces::{Lone, lone_benches};
+use support::{is_root, stderr, stdout};
+
+const SCRIPT: &str = "echo STARTED; touch marker";
+
+/// Steps that only root's launches have, or only launches with a control group.
+const ROOT_ONLY: &[Step] = &[
+    Step::IdMapNamespace,
+    Step::IdMappedMounts,
+    Step::RootOverlay,
+    Step::MakeCgroup,
+    Step::EnterCgroup,
+    Step::AwaitParent,
+];
+
+/// Flags that lead a launch through different steps.
+fn variants(bench: &Lone) -> Vec<Vec<String>> {
+    let bound = bench.base.path().join("bound");
+    fs::create_dir_all(&bound).unwrap();
+    let mut all = vec![
+        vec![],
+        vec!["--disk".to_owned(), "8M".to_owned()],
+        vec!["--direct".to_owned()],
+        vec!["--ro".to_owned(), format!("{}:/bound", bound.display())],
+    ];
+    if bench.user.is_none() && is_root() {
+        all.push(vec!["--memory".to_owned(), "64M".to_owned()]);
+    }
+    all
+}
+
+fn with_fault(bench: &Lone, step: &str, flags: &[String], script: &str) -> Output {
+    let mut command = bench.nexus(["run"]);
+    command.args(flags).args(["--shell", script]).env("NEXUS_INJECT", step).output().unwrap()
+}
+
+/// Tries one step in every variant; returns whether any came to it.
+fn is_reached(bench: &Lone, step: &str) -> bool {
+    let marker = bench.workspace.join("marker");
+    let mut reached = false;
+    for flags in variants(bench) {
+        let what = format!("{} fails, {flags:?}", step);
+        let before = bench.before();
+        let output = with_fault(bench, step, &flags, SCRIPT);
+        let (out, err) = (stdout(&output), stderr(&output));
+        if output.status.code() == Some(0) {
+            // Not on this way: then the run is an ordinary one.
+            assert_eq!((out.as_str(), err.as_str()), ("STARTED\n", ""), "{}, {what}", bench.who());
+            fs::remove_file(&marker).unwrap();
+        } else {
+            reached = true;
+            assert_eq!(output.status.code(), Some(125), "{}, {what}: {out}{err}", bench.who());
+            assert_eq!(out, "", "{}, {what}: the command ran", bench.who());
+            assert_eq!(err.lines().count(), 1, "{}, {what}: {err}", bench.who());
+            assert!(err.contains(step), "{}, {what}: {err}", bench.who());
+            assert!(!marker.exists(), "{}, {what}: the command ran", bench.who());
+        }
+        bench.assert_no_trace(&before, &what);
+    }
+    reached
+}
+
+#[test]
+fn a_set_up_step_that_fails_is_named_and_nothing_starts() {
+    let reached: BTreeMap<&str, Vec<bool>> = thread::scope(|scope| {
+        let benches = [lone_benches(), lone_benches()].into_iter().flatten().collect::<Vec<_>>();
+        let half = benches.len() / 2;
+        let workers: Vec<_> = benches
+            .into_iter()
+            .enumerate()
+            .map(|(number, bench)| {
+                scope.spawn(move || {
+                    bench.write(".git/config", "[core]\n");
+                    // Two benches of each identity share the steps.
+                    let mine =
+                        Step::ALL.iter().enumerate().filter(|(at, _)| at % 2 == number / half).map(|(_, step)| step);
+                    mine.map(|step| (step.name(), is_reached(&bench, step.name()))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let mut all = BTreeMap::<&str, Vec<bool>>::new();
+        for (name, reached) in workers.into_iter().flat_map(|worker| worker.join().unwrap()) {
+            all.entry(name).or_default().push(reached);
+        }
+        all
+    });
+    assert_eq!(reached.len(), Step::ALL.len());
+    let never: BTreeSet<&str> =
+        reached.into_iter().filter(|(_, by)| !by.contains(&true)).map(|(name, _)| name).collect();
+    let expected: BTreeSet<&str> =
+        if is_root() { BTreeSet::new() } else { ROOT_ONLY.iter().map(|step| step.name()).collect() };
+    assert_eq!(never, expected, "steps that no run of this test came to");
+}
+
+/// Where the workspace and the changes have to be after a step of the commit failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Before the start: nothing ran, nothing is kept.
+    NotStarted,
+    /// Before the commit point: exit 125, the workspace is the old version, and the changes are listed.
+    Kept,
+    /// As above, but nothing on the disk has the changes: they were in memory and could not be copied out. The
+    /// message says that they are gone.
+    ToldGone,
+    /// After the commit point: the workspace is the new version and nothing waits.
+    Committed,
+}
+
+struct Case {
+    step: LayerStep,
+    flags: &'static [&'static str],
+    script: &'static str,
+    rule: Rule,
+}
+
+const CHANGES: &str = "echo new > changed; rm gone; mkdir -p deep/er; echo x > deep/er/file; mv old_name new_name";
+/// Only a protected name: the whole layer is parked, by the commit itself.
+const PROTECTED: &str = "echo 'net: all' > nexus.yaml";
+
+fn cases() -> Vec<Case> {
+    let case = |step, rule| Case { step, flags: &[], script: CHANGES, rule };
+    vec![
+        case(LayerStep::CreateLayer, Rule::NotStarted),
+        Case { flags: &["--disk", "8M"], ..case(LayerStep::Materialise, Rule::ToldGone) },
+        case(LayerStep::ReadLayer, Rule::Kept),
+        Case { flags: &["--disk", "8M"], ..case(LayerStep::ReadLayer, Rule::Kept) },
+        case(LayerStep::PlanCommit, Rule::Kept),
+        Case { flags: &["--disk", "8M"], ..case(LayerStep::PlanCommit, Rule::Kept) },
+        case(LayerStep::SyncLayer, Rule::Kept),
+        case(LayerStep::WriteJournal, Rule::Kept),
+        case(LayerStep::SyncJournal, Rule::Committed),
+        case(LayerStep::Apply, Rule::Committed),
+        Case { flags: &["--disk", "8M"], ..case(LayerStep::Apply, Rule::Committed) },
+        case(LayerStep::SyncWorkspace, Rule::Committed),
+        case(LayerStep::MarkDone, Rule::Committed),
+        case(LayerStep::Finish, Rule::Committed),
+        Case { script: PROTECTED, ..case(LayerStep::Park, Rule::Kept) },
+        // The last step of a commit that is done already.
+        case(LayerStep::Discard, Rule::Committed),
+        Case { flags: &["--changes", "discard"], ..case(LayerStep::Discard, Rule::Kept) },
+    ]
+}
+
+/// The workspace as text: names, kinds and contents.
+fn version(workspace: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut waiting = vec![workspace.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(workspace).unwrap().display().to_string();
+            if path.is_dir() {
+                waiting.push(path);
+                all.insert(name, "folder".to_owned());
+            } else {
+                all.insert(name, fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    all
+}
+
+fn version_of(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    entries.iter().map(|(name, content)| ((*name).to_owned(), (*content).to_owned())).collect()
+}
+
+fn settles_by_its_rule(case: &Case, as_user: bool) {
+    let bench = Lone::new(as_user);
+    for (name, content) in [("changed", "old"), ("gone", "x"), ("old_name", "same")] {
+        bench.write(name, content);
+    }
+    let old = version_of(&[("changed", "old"), ("gone", "x"), ("old_name", "same")]);
+    let new = version_of(&[
+        ("changed", "new\n"),
+        ("deep", "folder"),
+        ("deep/er", "folder"),
+        ("deep/er/file", "x\n"),
+        ("new_name", "same"),
+    ]);
+    assert_eq!(version(&bench.workspace), old);
+    let flags: Vec<String> = case.flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let what = format!("{}: {} fails, {flags:?} {}", bench.who(), case.step.name(), case.script);
+    let before = bench.before();
+    let output = with_fault(&bench, case.step.name(), &flags, &format!("echo STARTED; {}", case.script));
+    let err = stderr(&output);
+    bench.assert_no_process(std::time::Duration::from_secs(5), &what);
+    let started = if case.rule == Rule::NotStarted { "" } else { "STARTED\n" };
+    assert_eq!(stdout(&output), started, "{what}: {err}");
+
+    if case.rule == Rule::Committed {
+        // Tried once more and done: then the command's own success is the truth.
+        assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{what}");
+        assert_eq!(version(&bench.workspace), new, "{what}");
+        assert!(bench.leftovers().is_empty(), "{what}: {:?}", bench.leftovers());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(125), "{what}: {err}");
+    assert_eq!(err.lines().count(), 1, "{what}: {err}");
+    assert!(err.contains(case.step.name()), "{what}: {err}");
+    assert_eq!(version(&bench.workspace), old, "{what}");
+    if case.rule != Rule::Kept {
+        bench.assert_no_trace(&before, &what);
+        assert_eq!(err.contains("are gone"), case.rule == Rule::ToldGone, "{what}: {err}");
+        return;
+    }
+    // The next commands neither lose the changes nor apply them.
+    for _ in 0..2 {
+        let list = stdout(&bench.run(["changes", "list"]));
+        assert!(list.contains(bench.workspace.to_str().unwrap()), "{what}: {list}");
+        assert_eq!(bench.run(["run", "--", "true"]).status.code(), Some(0), "{what}");
+        assert_eq!(version(&bench.workspace), old, "{what}");
+    }
+    assert!(!bench.leftovers().is_empty(), "{what}");
+    let rejected = bench.run(["changes", "reject"]);
+    assert_eq!(rejected.status.code(), Some(0), "{what}: {}", stderr(&rejected));
+    assert!(stdout(&bench.run(["changes", "list"])).starts_with("No changes"), "{what}");
+    bench.assert_no_trace(&before, &what);
+}
+
+#[test]
+fn a_step_of_the_commit_that_fails_leaves_the_old_version_listed_or_the_new_one() {
+    let all = cases();
+    let covered: BTreeSet<&str> = all.iter().map(|case| case.step.name()).collect();
+    let wanted: BTreeSet<&str> = LayerStep::ALL.iter().map(|step| step.name()).collect();
+    assert_eq!(covered, wanted, "every step of a layer has a rule");
+    for case in all {
+        settles_by_its_rule(&case, false);
+        if is_root() {
+            settles_by_its_rule(&case, true);
+        }
+    }
+}
+
+#[test]
+fn what_a_finished_commit_parks_is_listed_even_when_it_stopped_on_the_way() {
+    for bench in lone_benches() {
+        for step in [LayerStep::Apply, LayerStep::MarkDone, LayerStep::Finish] {
+            let output = with_fault(&bench, step.name(), &[], "echo fine > fine; echo 'net: all' > nexus.yaml");
+            assert_eq!(output.status.code(), Some(0), "{}: {}", step.name(), stderr(&output));
+            assert!(stderr(&output).contains("nexus.yaml"), "{}: {}", step.name(), stderr(&output));
+            assert_eq!(fs::read_to_string(bench.workspace.join("fine")).unwrap(), "fine\n", "{}", step.name());
+            assert!(!bench.workspace.join("nexus.yaml").exists(), "{}", step.name());
+            assert!(stdout(&bench.run(["changes", "list"])).contains("nexus.yaml"), "{}", step.name());
+            assert!(stdout(&bench.run(["changes", "show"])).contains("A nexus.yaml"), "{}", step.name());
+            assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0));
+            fs::remove_file(bench.workspace.join("fine")).unwrap();
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
+    }
+}

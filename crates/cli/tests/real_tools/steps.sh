@@ -1,0 +1,20 @@
+# Put before each script: what a step prints and returns is the same inside and outside, or the test fails.
+bad=0
+
+# step CODE COMMAND…: runs it under a heading on both streams, and notes a code other than the expected one.
+step() {
+    wanted=$1
+    shift
+    echo "\$ $*"
+    echo "\$ $*" >&2
+    "$@"
+    code=$?
+    echo "[exit $code]"
+    [ "$code" = "$wanted" ] || bad=1
+}
+
+# line CODE STRING: the same for a line of shell.
+line() {
+    step "$1" sh -c "$2"
+}
+
