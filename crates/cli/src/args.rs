@@ -54,6 +54,12 @@ pub struct RunArgs {
     /// Show another host path and let the command write it directly; may repeat
     #[arg(long, value_name = "SRC[:DST]")]
     pub rw: Vec<OsString>,
+    /// Make paths of the workspace that match this pattern unreadable inside; may repeat
+    #[arg(long, value_name = "GLOB")]
+    pub hide: Vec<String>,
+    /// Hide what usually holds secrets: .env*, *.pem, *.key, id_*, .npmrc, .pypirc, .netrc
+    #[arg(long)]
+    pub hide_secrets: bool,
     /// Set an environment variable, or pass on the caller's; may repeat
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
@@ -109,7 +115,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "STRING", conflicts_with = "command")]
     pub shell: Option<OsString>,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD", required_unless_present = "shell")]
+    // Without `allow_hyphen_values`: a mistyped flag must be an error and not the command's name.
+    #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present = "shell")]
     pub command: Vec<OsString>,
 }
 

@@ -4,6 +4,7 @@ use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
+use nexus_facility::layer::OpenLayerError;
 use nexus_facility::{Change, ChangeKind, Layer, Rules, Workspace};
 use nexus_model::RunId;
 use std::fmt::Write as _;
@@ -45,6 +46,12 @@ fn waiting(places: &Places) -> Result<Vec<Waiting>, Failure> {
         let entry = entry.map_err(failed)?;
         let Some(note) = run::read_note(&entry.path()) else { continue };
         let Some(run) = entry.file_name().to_str().map(str::to_owned) else { continue };
+        // A run that still goes has a record (what had none alive was cleared just now) and decides by itself. One that
+        // ended between the two looks has taken its layer with it, or has left it to wait.
+        let goes_on = places.runs.join(&run).try_exists().map_err(failed)?;
+        if goes_on || !entry.path().try_exists().map_err(failed)? {
+            continue;
+        }
         let words: Vec<String> = note.argv.iter().map(|word| word.as_os_str().display().to_string()).collect();
         found.push(Waiting { run, workspace: note.workspace.as_path().to_owned(), command: words.join(" ") });
     }
@@ -87,7 +94,15 @@ fn choose(places: &Places, run: Option<RunId>) -> Result<Waiting, Failure> {
 }
 
 fn open(places: &Places, one: &Waiting) -> Result<Layer, Failure> {
-    Layer::open(&places.layers, &one.run).map_err(|error| Failure::refused("layer", run::chain(&error), ""))
+    Layer::open(&places.layers, &one.run).map_err(|error| match error {
+        OpenLayerError::NotParked { .. } => {
+            let message = "the changes of this run could be neither committed nor parked";
+            let upper = places.layers.join(&one.run).join("upper");
+            let hint = format!("they are in {}; nexus changes reject --run {} throws them away", upper.display(), one.run);
+            Failure::refused("layer", message, hint)
+        }
+        error => Failure::refused("layer", run::chain(&error), ""),
+    })
 }
 
 fn show(run: Option<RunId>, json: bool) -> Result<String, Failure> {
@@ -114,7 +129,16 @@ fn show(run: Option<RunId>, json: bool) -> Result<String, Failure> {
 fn reject(run: Option<RunId>) -> Result<String, Failure> {
     let places = places()?;
     let one = choose(&places, run)?;
-    open(&places, &one)?.discard().map_err(|error| Failure::refused("discard", run::chain(&error), ""))?;
+    let gone = match Layer::open(&places.layers, &one.run) {
+        Ok(layer) => layer.discard().map_err(|error| run::chain(&error)),
+        // Neither committed nor parked, because it could not be read: to throw it away is the same as after a crash.
+        Err(OpenLayerError::NotParked { .. }) => Workspace::open(&places.layers)
+            .map_err(|error| run::chain(&error))
+            .and_then(|any| nexus_facility::recover(&places.layers, &one.run, &any).map_err(|error| run::chain(&error)))
+            .map(drop),
+        Err(error) => Err(run::chain(&error)),
+    };
+    gone.map_err(|why| Failure::refused("discard", why, ""))?;
     Ok(format!("The changes of the run {} are gone.\n", one.run))
 }
 

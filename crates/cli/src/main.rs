@@ -14,6 +14,7 @@ mod changes;
 mod doctor;
 mod environment;
 mod failure;
+mod hide;
 mod places;
 mod run;
 mod workspace;
@@ -38,8 +39,18 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Help and version are no errors; everything else is wrong use.
+/// Help and version are no errors; everything else is wrong use, told in one line like every other failure.
 fn usage(error: &clap::Error) -> ExitCode {
-    let printed = error.print();
-    if error.use_stderr() || printed.is_err() { ExitCode::from(nexus_model::exit::USAGE) } else { ExitCode::SUCCESS }
+    use clap::error::ErrorKind;
+    let help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    if help.contains(&error.kind()) {
+        let printed = error.print();
+        return ExitCode::from(if error.use_stderr() || printed.is_err() { nexus_model::exit::USAGE } else { 0 });
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let message = lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let failure = failure::Failure::usage("usage", message, "nexus --help and nexus run --help show what can be written");
+    ExitCode::from(run::print_failure(&failure, false))
 }

@@ -261,3 +261,27 @@ fn the_doctor_says_what_works_and_how_to_get_the_rest() {
         assert_eq!(document["trial"]["passed"], true);
     }
 }
+
+#[test]
+fn hidden_paths_cannot_be_read_renamed_or_replaced_inside_and_stay_as_they_were() {
+    for bench in benches() {
+        bench.write("sub/.env", "TOKEN=hunter2\n");
+        bench.write("keys/id_ed25519", "private\n");
+        bench.write("plain", "visible\n");
+        let script = "cat plain sub/.env keys/id_ed25519; chmod 644 sub/.env; mv sub/.env x; rm -f sub/.env; cp -r sub copy; \
+                      mv sub moved; cat moved/.env x copy/.env; ln keys/id_ed25519 link; true";
+        for mode in [&["--changes", "discard"][..], &["--direct"]] {
+            let output = bench.nexus(["run", "--hide-secrets"]).args(mode).args(["--shell", script]).output().unwrap();
+            let text = stdout(&output) + &stderr(&output);
+            assert!(text.contains("visible"), "{}: {text}", bench.who());
+            assert!(!text.contains("hunter2") && !text.contains("private\n"), "{}: {text}", bench.who());
+            let place = if bench.workspace.join("moved").exists() { "moved/.env" } else { "sub/.env" };
+            assert_eq!(fs::read_to_string(bench.workspace.join(place)).unwrap(), "TOKEN=hunter2\n");
+            if place == "moved/.env" {
+                fs::rename(bench.workspace.join("moved"), bench.workspace.join("sub")).unwrap();
+            }
+        }
+        let output = bench.run(["run", "--shell", "cat sub/.env"]);
+        assert_eq!(stdout(&output), "TOKEN=hunter2\n", "without the flag nothing is hidden");
+    }
+}

@@ -77,6 +77,7 @@ fn time_launch(driver: &Namespace, launcher: &Launcher, workspace: &Path) -> Res
             target: workspace.into(),
             writes: Writes::Direct { protected: Vec::new() },
         },
+        hidden: Vec::new(),
         binds: Vec::new(),
         argv: vec!["/bin/true".into()],
         cwd: workspace.into(),

@@ -20,6 +20,7 @@ fn plan(argv: &[&str], required: &[Guarantee]) -> Plan {
             target: "/srv/w".into(),
             writes: Writes::Direct { protected: Vec::new() },
         },
+        hidden: Vec::new(),
         binds: Vec::new(),
         argv: argv.iter().map(|word| (*word).into()).collect(),
         cwd: "/srv/w".into(),

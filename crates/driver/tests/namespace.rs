@@ -57,6 +57,7 @@ fn plan(workspace: &Path, script: &str, required: Option<Guarantee>) -> Plan {
             target: workspace.into(),
             writes: Writes::Direct { protected: Vec::new() },
         },
+        hidden: Vec::new(),
         binds: Vec::new(),
         argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
         cwd: workspace.into(),

@@ -15,7 +15,7 @@ use crate::{creds, idmap, overlay, walls};
 use nexus_model::frames::GuestFrame;
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,7 @@ fn set_up(request: &Request<'_>, prepared: Prepared, channel: &OwnedFd) -> Resul
 
     let root = rootfs::build(faults, &system, plan.limits.scratch_bytes, true)?;
     attach_workspace(request, &root, workspace, channel)?;
+    hide_paths(request, &root)?;
     attach_binds(request, &root, binds)?;
     rootfs::enter(faults, &root)?;
     // Closed here, by their owners: what follows closes every number without asking who owns it.
@@ -262,7 +263,7 @@ impl MemoryLayer {
         let hide = || -> io::Result<()> {
             rustix::mount::unmount(mounts::fd_path(&self.0), rustix::mount::UnmountFlags::DETACH)?;
             drop(self);
-            Ok(rustix::fs::unlinkat(root, LAYER_PLACE, rustix::fs::AtFlags::REMOVEDIR)?)
+            Ok(rustix::fs::unlinkat(root, LAYER_PLACE, AtFlags::REMOVEDIR)?)
         };
         hide().at(Step::MountLayer, "hiding the layer in memory")
     }
@@ -294,6 +295,43 @@ fn protect(root: &OwnedFd, path: &Path, workspace: &Path) -> Result<(), StepErro
         one(parent, NOSUID | NODEV).at(Step::ProtectNames, &show(parent))?;
     }
     one(path, RDONLY | NOSUID | NODEV).at(Step::ProtectNames, &show(path))
+}
+
+/// Covers paths of the workspace with an empty file or folder that nobody may open. The cover is read-only, so that
+/// its owner, who is the user inside, cannot give himself the right.
+fn hide_paths(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
+    let hidden = &request.plan.hidden;
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    request.faults.check(Step::HidePaths)?;
+    let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
+    for (name, is_dir) in COVERS {
+        let name = Path::new(name);
+        rootfs::ensure_place(root, name, is_dir).map_err(|error| at(error, name))?;
+        rustix::fs::chmodat(root, name, Mode::empty(), AtFlags::empty()).map_err(|error| at(error.into(), name))?;
+    }
+    for path in hidden {
+        let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
+        cover(root, &target).map_err(|error| at(error, &target))?;
+    }
+    // The covers stay where they are attached; their names would only raise questions.
+    for (name, is_dir) in COVERS {
+        let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(root, name, flags).map_err(|error| at(error.into(), Path::new(name)))?;
+    }
+    Ok(())
+}
+
+/// An empty file and an empty folder, as they are called while they are attached.
+const COVERS: [(&str, bool); 2] = [("hidden-file", false), ("hidden-folder", true)];
+
+fn cover(root: &OwnedFd, target: &Path) -> io::Result<()> {
+    let place = mounts::place(root, target)?;
+    let (name, _) = COVERS[usize::from(rootfs::is_dir(&place)?)];
+    let copy = mounts::open_tree_at(root, Path::new(name))?;
+    mounts::set_attributes(&copy, RDONLY | NOSUID | NODEV, Depth::One)?;
+    mounts::attach(copy, place)
 }
 
 fn attach_binds(request: &Request<'_>, root: &OwnedFd, binds: Vec<OwnedFd>) -> Result<(), StepError> {

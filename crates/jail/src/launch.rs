@@ -232,9 +232,12 @@ impl IdMaps {
         let index = if let Some(index) = found {
             index
         } else {
-            self.faults.check(Step::IdMapNamespace).map_err(io::Error::other)?;
             let to = (self.identity.outer_uid, self.identity.outer_gid);
-            self.known.push(((uid, gid), idmap::namespace(uid, gid, to)?));
+            let made = self.faults.check(Step::IdMapNamespace).and_then(|()| {
+                idmap::namespace(uid, gid, to).at(Step::IdMapNamespace, "a user namespace that maps file owners")
+            });
+            // Travels inside the io::Error, so that `at` of the caller keeps the step that really failed.
+            self.known.push(((uid, gid), made.map_err(io::Error::other)?));
             self.known.len() - 1
         };
         Ok(&self.known[index].1)

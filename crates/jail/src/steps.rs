@@ -102,6 +102,8 @@ steps! {
     MountWorkspace = "mount_workspace",
     /// Protected names of a workspace without a layer.
     ProtectNames = "protect_names",
+    /// Paths of the workspace that cannot be read inside.
+    HidePaths = "hide_paths",
     /// Bound host paths.
     MountBinds = "mount_binds",
     /// The root becomes read-only.
@@ -195,7 +197,14 @@ pub(crate) trait AtStep<T> {
 
 impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
     fn at(self, step: Step, detail: &str) -> Result<T, StepError> {
-        self.map_err(|error| StepError::os(step, error, detail))
+        self.map_err(|error| {
+            let error = error.into();
+            // The innermost step is the one to name.
+            match error.get_ref().and_then(|inner| inner.downcast_ref::<StepError>()) {
+                Some(inner) => inner.clone(),
+                None => StepError::os(step, error, detail),
+            }
+        })
     }
 }
 

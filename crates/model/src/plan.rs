@@ -83,6 +83,8 @@ pub struct PlanDraft {
     pub profile: SandboxProfile,
     /// The workspace.
     pub workspace: WorkspaceMount,
+    /// Existing paths in the workspace, relative, that cannot be read inside.
+    pub hidden: Vec<ByteText>,
     /// More host paths.
     pub binds: Vec<Bind>,
     /// The command and its arguments.
@@ -246,13 +248,17 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
         }
     }
     if let Writes::Direct { protected } = &draft.workspace.writes {
-        for name in protected {
-            no_nul("a protected name", name)?;
-            let plain = name.as_path().components().all(|part| matches!(part, Component::Normal(_)));
-            if name.0.is_empty() || !plain {
-                return Err(PlanError::NotNormal { what: "the protected name".to_owned(), path: name.clone() });
-            }
-        }
+        protected.iter().try_for_each(|name| beneath("the protected name", name))?;
+    }
+    draft.hidden.iter().try_for_each(|name| beneath("the hidden path", name))
+}
+
+/// A relative path that stays where it starts.
+fn beneath(what: &str, path: &ByteText) -> Result<(), PlanError> {
+    no_nul(what, path)?;
+    let plain = path.as_path().components().all(|part| matches!(part, Component::Normal(_)));
+    if path.0.is_empty() || !plain {
+        return Err(PlanError::NotNormal { what: what.to_owned(), path: path.clone() });
     }
     Ok(())
 }
@@ -312,6 +318,7 @@ mod tests {
                 target: "/srv/project".into(),
                 writes: Writes::Layer { root: "/var/lib/nexus/layers/x".into() },
             },
+            hidden: vec!["secrets/.env".into()],
             binds: vec![Bind { source: "/opt/tool".into(), target: "/opt/tool".into(), access: Access::ReadOnly }],
             argv: vec!["true".into()],
             cwd: "/srv/project/sub".into(),
@@ -360,6 +367,15 @@ mod tests {
         for bad in ["", "relative", "/srv/../etc", "/srv/./x", "/srv//x", "/srv/x/"] {
             let refused = refusal(|d| d.binds[0].target = bad.into());
             assert!(matches!(refused, PlanError::NotNormal { .. }), "{bad}: {refused}");
+        }
+    }
+
+    #[test]
+    fn hidden_and_protected_names_stay_beneath_the_workspace() {
+        for bad in ["", "/etc/passwd", "../x", "a/../../b"] {
+            assert!(matches!(refusal(|d| d.hidden = vec![bad.into()]), PlanError::NotNormal { .. }), "{bad}");
+            let writes = Writes::Direct { protected: vec![bad.into()] };
+            assert!(matches!(refusal(|d| d.workspace.writes = writes), PlanError::NotNormal { .. }), "{bad}");
         }
     }
 

@@ -78,8 +78,12 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
         Ok(_) => Ok(()),
         Err(_) => run.undo(),
     };
-    // Without its record nobody would look for what could not be cleared.
-    let left = left.and_then(|()| record.remove().map_err(|error| internal("the run's record", &error)));
+    // Without its record nobody would look for what could not be cleared, or finish a commit that stopped half-way.
+    let half_way = done.as_ref().is_err_and(|failure| failure.code == settle::INTERRUPTED);
+    let left = match left {
+        Ok(()) if !half_way => record.remove().map_err(|error| internal("the run's record", &error)),
+        other => other,
+    };
     match (done, left) {
         (Ok(report), Ok(())) => Ok(report),
         (Ok(report), Err(failure)) => Ok(report.with_note(failure.text())),
@@ -167,8 +171,7 @@ impl Run<'_> {
 
 fn make_layer(order: &Order) -> Result<Layer, Failure> {
     let mode = if rustix::process::geteuid().is_root() { LayerMode::Root } else { LayerMode::User };
-    let run = order.plan.run_id.to_string();
-    settle::create(&order.places.layers, &run, mode, order.plan.workspace.source.as_path()).map_err(|error| {
+    settle::create(order, mode).map_err(|error| {
         let message = format!("no layer for the workspace could be made: {error}");
         let hint = "make room in the state directory, set NEXUS_STATE_DIR to a folder on another disk, or use --direct";
         Failure::refused("layer", message, hint)

@@ -3,7 +3,7 @@
 use crate::args::{Changes, Net, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::places::Places;
-use crate::{binds, environment, workspace};
+use crate::{binds, environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
@@ -74,6 +74,7 @@ impl Order {
         let draft = PlanDraft {
             run_id,
             profile: SandboxProfile::Untrusted,
+            hidden: hide::find(&args.hide, args.hide_secrets, &workspace)?,
             binds: binds::read(&args.ro, &args.rw, &workspace, &places)?,
             workspace: WorkspaceMount { source: workspace.clone().into(), target: workspace.into(), writes },
             argv,

@@ -4,16 +4,20 @@
 //!  layer ─┬─ commit ──▶ committed (and perhaps a rest parked) | conflicts or no room: parked, exit 125
 //!         └─ discard, or the run broke its disk limit or was lost ──▶ discarded
 //! ```
+//! The note about a layer's run is written together with the layer: later the disk may be full, and a layer without
+//! one would be in no list.
 
+use super::disk;
 use super::order::Order;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
-use nexus_facility::layer::CommitError;
+use nexus_facility::layer::{CommitError, OpenLayerError};
 use nexus_facility::{Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, Rules, Workspace};
 use nexus_model::{ByteText, ExitReason};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
+use std::io;
 use std::path::Path;
 
 /// `changes.state` of the report.
@@ -46,7 +50,10 @@ pub struct Settled {
     pub problem: Option<Failure>,
 }
 
-/// What is known of the run of a parked layer.
+/// The code of a failure after which the run's record must stay: the next command finishes the commit by it.
+pub const INTERRUPTED: &str = "commit_interrupted";
+
+/// What is known of the run of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParkedRun {
     /// The workspace that the layer is for.
@@ -83,10 +90,24 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Makes the layer of a run.
-pub fn create(layers: &Path, run: &str, mode: LayerMode, workspace: &Path) -> Result<Layer, String> {
-    let workspace = Workspace::open(workspace).map_err(|error| chain(&error))?;
-    Layer::create_with(layers, run, &workspace, mode, faults()).map_err(|error| chain(&error))
+/// Makes the layer of a run, with the note about it. On an error nothing of it is left, or the error says so.
+pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
+    let run = order.plan.run_id.to_string();
+    let layers = &order.places.layers;
+    let workspace = Workspace::open(order.plan.workspace.source.as_path()).map_err(|error| chain(&error))?;
+    let cleared = |why: String, cleared: Result<(), String>| match cleared {
+        Ok(()) => why,
+        Err(second) => format!("{why}; and then: {second}"),
+    };
+    let layer = Layer::create_with(layers, &run, &workspace, mode, faults()).map_err(|error| {
+        // On a full disk some of its folders may be there.
+        let gone = nexus_facility::recover(layers, &run, &workspace);
+        cleared(chain(&error), gone.map(drop).map_err(|error| chain(&error)))
+    })?;
+    match note_run(&layer, order) {
+        Ok(()) => Ok(layer),
+        Err(error) => Err(cleared(error.to_string(), layer.discard().map_err(|error| chain(&error)))),
+    }
 }
 
 /// Whether a layer in memory has no room left.
@@ -105,24 +126,33 @@ pub fn settle(
     reason: ExitReason,
 ) -> Result<Settled, Failure> {
     let Some(mut layer) = layer else { return Ok(Settled::default()) };
+    let source = order.plan.workspace.source.as_path();
+    let from_memory = in_memory.is_some();
+    let keep = matches!(reason, ExitReason::Exit | ExitReason::Timeout | ExitReason::Canceled | ExitReason::Oom);
+    let commit = keep && order.changes != Changes::Discard;
+    let no_room = if commit { disk::no_room(&layer.root().join("upper"), in_memory.as_ref(), source) } else { None };
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
     }
-    let source = order.plan.workspace.source.as_path();
-    let workspace = Workspace::open(source).map_err(|error| lost(&layer, &chain(&error)))?;
+    let workspace = match Workspace::open(source) {
+        Ok(workspace) => workspace,
+        Err(error) => return Err(lost(layer, from_memory, &chain(&error))),
+    };
     let rules = Rules::default();
-    let keep = matches!(reason, ExitReason::Exit | ExitReason::Timeout | ExitReason::Canceled | ExitReason::Oom);
-    if !keep || order.changes == Changes::Discard {
+    if !commit {
         return discard(layer, &workspace, &rules, keep);
     }
+    if let Some(why) = no_room {
+        return park_instead(layer, from_memory, &workspace, &rules, &why);
+    }
     match layer.commit(&workspace, &rules) {
-        Ok(committed) => concluded(committed, &layer, order),
+        Ok(committed) => concluded(committed, &layer),
         Err(CommitError::Interrupted { source, .. }) => {
             let why = chain(&source);
             drop(layer);
-            finish_interrupted(order, &workspace, &why)
+            finish_interrupted(order, &workspace, &rules, &why)
         }
-        Err(error) => park_instead(&layer, &workspace, &rules, order, &chain(&error)),
+        Err(error) => park_instead(layer, from_memory, &workspace, &rules, &chain(&error)),
     }
     .inspect(|_| debug_assert!(!args.direct, "a direct run has no layer"))
 }
@@ -130,21 +160,19 @@ pub fn settle(
 fn discard(layer: Layer, workspace: &Workspace, rules: &Rules, report: bool) -> Result<Settled, Failure> {
     // What was thrown away is worth a look, but not being able to look must not keep it.
     let changes = if report { layer.changes(workspace, rules).unwrap_or_default() } else { ChangeSet::default() };
-    let path = layer.root().to_owned();
-    layer
-        .discard()
-        .map_err(|error| Failure::refused("discard", chain(&error), format!("remove {} by hand", path.display())))?;
+    let again = format!("nexus changes reject --run {} tries again", layer.run());
+    layer.discard().map_err(|error| Failure::refused("discard", chain(&error), again))?;
     Ok(Settled { state: State::Discarded, changes, ..Settled::default() })
 }
 
-fn concluded(committed: Committed, layer: &Layer, order: &Order) -> Result<Settled, Failure> {
+fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
     let state = match committed.state {
         CommitState::Nothing => State::None,
         CommitState::Committed => State::Committed,
         CommitState::Parked => State::Parked,
     };
     if !committed.parked.is_empty() || !committed.conflicts.is_empty() {
-        note_run(layer, order)?;
+        keep_note(layer)?;
     }
     let problem = committed.conflicts.first().map(|first| {
         let more = committed.conflicts.len() - 1;
@@ -160,46 +188,73 @@ fn concluded(committed: Committed, layer: &Layer, order: &Order) -> Result<Settl
 }
 
 /// The commit was decided and stopped half-way: the same steps once more, since they may be repeated.
-fn finish_interrupted(order: &Order, workspace: &Workspace, why: &str) -> Result<Settled, Failure> {
+fn finish_interrupted(order: &Order, workspace: &Workspace, rules: &Rules, why: &str) -> Result<Settled, Failure> {
     let run = order.plan.run_id.to_string();
-    match nexus_facility::recover(&order.places.layers, &run, workspace) {
-        Ok(_) => Ok(Settled { state: State::Committed, ..Settled::default() }),
-        Err(error) => {
-            let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
-            let hint = "mend that (is the disk full?) and run any nexus command: it finishes the commit";
-            Err(Failure::refused("commit_interrupted", message, hint))
-        }
+    if let Err(error) = nexus_facility::recover(&order.places.layers, &run, workspace) {
+        let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
+        let hint = "mend that (is the disk full?) and run any nexus command: it finishes the commit";
+        return Err(Failure::refused(INTERRUPTED, message, hint));
     }
+    let parked = match Layer::open(&order.places.layers, &run) {
+        Ok(layer) => layer.changes(workspace, rules).map_err(|error| chain(&error)),
+        Err(OpenLayerError::NotParked { .. }) => Ok(ChangeSet::default()),
+        Err(error) => Err(chain(&error)),
+    };
+    let parked = parked.map_err(|why| {
+        let message = format!("the changes are committed, but what waits for a decision cannot be read: {why}");
+        Failure::refused("parked", message, format!("nexus changes show --run {run} tries again"))
+    })?;
+    Ok(Settled { state: State::Committed, parked: parked.changes, ..Settled::default() })
 }
 
 fn park_instead(
-    layer: &Layer,
+    layer: Layer,
+    from_memory: bool,
     workspace: &Workspace,
     rules: &Rules,
-    order: &Order,
     why: &str,
 ) -> Result<Settled, Failure> {
-    let changes = layer.park(workspace, rules).map_err(|error| lost(layer, &format!("{why}; {}", chain(&error))))?;
-    note_run(layer, order)?;
+    let changes = match layer.park(workspace, rules) {
+        Ok(changes) => changes,
+        Err(error) => return Err(lost(layer, from_memory, &format!("{why}; {}", chain(&error)))),
+    };
+    keep_note(&layer)?;
     let hint = format!("they are parked: nexus changes show --run {}", layer.run());
     let problem = Failure::refused("commit", format!("the changes could not be committed: {why}"), hint);
     Ok(Settled { state: State::Parked, parked: changes.changes, problem: Some(problem), ..Settled::default() })
 }
 
-fn lost(layer: &Layer, why: &str) -> Failure {
+/// Neither committed nor parked. What the disk has of the changes stays, and is listed by its note; nothing applies it.
+fn lost(layer: Layer, from_memory: bool, why: &str) -> Failure {
+    let upper = layer.upper();
+    let empty = std::fs::read_dir(&upper).is_ok_and(|mut entries| entries.next().is_none());
+    if from_memory && empty {
+        let left = layer.discard().err().map(|error| format!("; and then: {}", chain(&error))).unwrap_or_default();
+        let message = format!("the changes are gone: they were in memory and could not be copied to the disk: {why}{left}");
+        return Failure::refused("commit", message, "make room in the state directory and run the command again");
+    }
     let message = format!("the changes could neither be committed nor parked: {why}");
-    Failure::refused("commit", message, format!("they are in {}", layer.upper().display()))
+    let kept = if from_memory { "what could be saved of them is" } else { "they are" };
+    let hint = format!("{kept} in {}; nexus changes reject --run {} throws them away", upper.display(), layer.run());
+    Failure::refused("commit", message, hint)
 }
 
-fn note_run(layer: &Layer, order: &Order) -> Result<(), Failure> {
+fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
     let note = ParkedRun { workspace: order.plan.workspace.source.clone(), argv: order.plan.argv.clone() };
-    let written = serde_json::to_vec(&note)
-        .map_err(std::io::Error::other)
-        .and_then(|bytes| std::fs::write(layer.root().join(RUN_FILE), bytes));
-    written.map_err(|error| lost(layer, &error.to_string()))
+    let bytes = serde_json::to_vec(&note).map_err(io::Error::other)?;
+    std::fs::write(layer.root().join(RUN_FILE), bytes)
 }
 
-/// Reads what is known of a parked layer's run.
+/// From here on the note has to outlive a power cut; most layers end without it.
+fn keep_note(layer: &Layer) -> Result<(), Failure> {
+    let path = layer.root().join(RUN_FILE);
+    std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(|error| {
+        let message = format!("the changes are parked, but {} may be lost in a power cut: {error}", path.display());
+        Failure::refused("commit", message, format!("nexus changes show --run {} shows them", layer.run()))
+    })
+}
+
+/// Reads what is known of a layer's run.
 pub fn read_note(layer: &Path) -> Option<ParkedRun> {
     serde_json::from_slice(&std::fs::read(layer.join(RUN_FILE)).ok()?).ok()
 }

@@ -4,7 +4,7 @@ line 0 'printf "*.o\n*.a\napp\n__pycache__/\nnotes.db*\n" > .gitignore'
 step 0 make
 step 0 make test
 step 0 /usr/bin/python3 -m unittest -v
-step 0 node --test
+step 0 node --test shop.test.js
 step 0 sqlite3 notes.db 'pragma journal_mode=wal; create table notes (text); insert into notes values ("x"); pragma integrity_check'
 line 0 'rm -r made sales.db'
 step 0 git add -A

@@ -7,3 +7,4 @@ line 0 'echo "pub fn wrong() -> u32 { \"x\" }" >> src/lib.rs'
 step 101 cargo build --offline
 line 0 'sed -i "\$d" src/lib.rs'
 step 0 cargo build --offline
+step 0 cargo test --offline --no-run

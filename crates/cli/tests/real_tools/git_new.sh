@@ -1,5 +1,6 @@
 # A folder that is no repository yet: readme, lib/a.c.
-step 128 git log
+# Which folders git has tried it says in other words, as the workspace is a mount inside.
+line 128 'git log 2>/dev/null'
 step 0 git init -b main
 step 0 git remote add origin https://git.example.com/a.git
 step 0 git config core.abbrev 10

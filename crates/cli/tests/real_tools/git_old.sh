@@ -19,7 +19,7 @@ step 0 git checkout main
 line 0 'echo main >> src/two.c'
 step 0 git -c user.name=Bob -c user.email=bob@example.com commit -am 'Work on main'
 step 0 git merge feature -m 'Merge the feature'
-step 0 git checkout -b clash HEAD~1
+step 0 git checkout -b clash HEAD~2
 line 0 'echo other >> src/two.c'
 step 0 git commit -am 'Clash'
 step 1 git merge main
@@ -28,7 +28,7 @@ step 0 git merge --abort
 step 0 git checkout main
 step 1 git rebase clash
 step 0 git rebase --abort
-step 0 git checkout -b picked HEAD~1
+step 0 git checkout -b picked HEAD~2
 step 0 git cherry-pick feature~1
 step 0 git checkout main
 step 0 git branch -d feature
@@ -57,5 +57,5 @@ step 0 git grep -n main
 step 0 git blame -s src/two.c
 step 0 git archive --output all.tar HEAD
 step 0 tar tf all.tar
-step 128 git checkout no-such-branch
-step 128 git -C /tmp status
+step 1 git checkout no-such-branch
+line 128 "git -C /tmp status 2>/dev/null"

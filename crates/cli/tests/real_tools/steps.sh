@@ -10,7 +10,10 @@ step() {
     "$@"
     code=$?
     echo "[exit $code]"
-    [ "$code" = "$wanted" ] || bad=1
+    if [ "$code" != "$wanted" ]; then
+        echo "UNEXPECTED: not $wanted"
+        bad=1
+    fi
 }
 
 # line CODE STRING: the same for a line of shell.

@@ -55,7 +55,17 @@ impl Lone {
         let tmp = bench.base.path().join("tmp");
         fs::create_dir(&tmp).unwrap();
         bench.give(&tmp);
-        let meta = fs::metadata(bench.base.path().join("bin/nexus")).unwrap();
+        let program = bench.base.path().join("bin/nexus");
+        // Another thread may have forked while the program was being copied: until that child executes its own
+        // program it has ours open for writing, and the kernel refuses to execute it (ETXTBSY).
+        wait_until("an executable nexus", PATIENCE, || match Command::new(&program).arg("--version").output() {
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ExecutableFileBusy);
+                false
+            }
+            Ok(_) => true,
+        });
+        let meta = fs::metadata(program).unwrap();
         Self { program: (meta.dev(), meta.ino()), bench, id }
     }
 

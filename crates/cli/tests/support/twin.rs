@@ -178,8 +178,15 @@ fn without_durations(text: &str) -> String {
         });
         let part_of_a_word = out.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_' || letter == '-');
         let named = ["duration_ms ", "duration_ms: "].iter().any(|name| out.ends_with(name));
-        out.push_str(if named || (unit.is_some() && !part_of_a_word) { "TIME" } else { number });
         rest = after;
+        match unit {
+            _ if named => out.push_str("TIME"),
+            Some(unit) if !part_of_a_word => {
+                out.push_str("TIME");
+                rest = &after[unit.len()..];
+            }
+            _ => out.push_str(number),
+        }
     }
     out + rest
 }

@@ -1,0 +1,129 @@
+//! `--hide GLOB` and `--hide-secrets`: which existing paths of the workspace cannot be read inside.
+//!
+//! A pattern without a slash matches a name at any depth, one with a slash a path from the workspace on, as in a
+//! `.gitignore`. A matching symbolic link hides what it leads to, if that is in the workspace: the link itself says
+//! nothing, its target says all.
+
+use crate::failure::Failure;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use nexus_model::ByteText;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+const SECRETS: &[&str] = &[".env*", "*.pem", "*.key", "id_*", ".npmrc", ".pypirc", ".netrc"];
+
+/// Finds the paths, relative to the workspace, none below another.
+pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<ByteText>, Failure> {
+    let builtin: &[&str] = if secrets { SECRETS } else { &[] };
+    let all: Vec<&str> = patterns.iter().map(String::as_str).chain(builtin.iter().copied()).collect();
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let set = build(&all)?;
+    let failed = |error: &dyn std::fmt::Display| {
+        let message = format!("the workspace could not be searched for what to hide: {error}");
+        Failure::refused("hide", message, "make it readable, or name the paths more narrowly")
+    };
+    let mut found = BTreeSet::new();
+    let mut walk = WalkDir::new(workspace).min_depth(1).follow_links(false).into_iter();
+    while let Some(entry) = walk.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            // Gone meanwhile, or a folder that the command cannot enter either.
+            Err(error) if error.io_error().is_some_and(is_harmless) => continue,
+            Err(error) => return Err(failed(&error)),
+        };
+        let Ok(relative) = entry.path().strip_prefix(workspace) else { continue };
+        if !set.is_match(relative) {
+            continue;
+        }
+        if entry.path_is_symlink() {
+            found.extend(target_in(entry.path(), workspace));
+            continue;
+        }
+        found.insert(relative.to_owned());
+        if entry.file_type().is_dir() {
+            walk.skip_current_dir();
+        }
+    }
+    Ok(outermost(found))
+}
+
+fn is_harmless(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
+}
+
+fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {
+    let target = std::fs::canonicalize(link).ok()?;
+    target.strip_prefix(workspace).ok().filter(|rest| !rest.as_os_str().is_empty()).map(Path::to_owned)
+}
+
+/// What lies below a hidden folder is hidden already, and has no place to be covered at.
+fn outermost(found: BTreeSet<PathBuf>) -> Vec<ByteText> {
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for path in found {
+        if !kept.iter().any(|outer| path.starts_with(outer)) {
+            kept.push(path);
+        }
+    }
+    kept.into_iter().map(ByteText::from).collect()
+}
+
+fn build(patterns: &[&str]) -> Result<GlobSet, Failure> {
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        let anchored = pattern.trim_start_matches('/');
+        let full = if pattern.contains('/') { anchored.to_owned() } else { format!("**/{pattern}") };
+        let glob = GlobBuilder::new(&full).literal_separator(true).build().map_err(|error| {
+            let hint = "write a pattern such as '*.pem' or 'config/secrets/**'";
+            Failure::usage("hide", format!("--hide {pattern}: {}", error.kind()), hint)
+        })?;
+        builder.add(glob);
+    }
+    builder.build().map_err(|error| Failure::usage("hide", format!("--hide: {error}"), "use fewer or simpler patterns"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden(patterns: &[&str], secrets: bool) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = std::fs::canonicalize(dir.path()).unwrap();
+        for file in ["a/.env", "a/b/server.pem", "config/prod", "plain", "keys/id_rsa", "keys/other"] {
+            let path = workspace.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        std::os::unix::fs::symlink("config/prod", workspace.join(".env.local")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", workspace.join(".env.outside")).unwrap();
+        let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
+        let found = find(&patterns, secrets, &workspace).unwrap();
+        found.iter().map(|path| path.as_path().display().to_string()).collect()
+    }
+
+    #[test]
+    fn a_name_matches_anywhere_and_a_path_from_the_top() {
+        assert_eq!(hidden(&["*.pem"], false), ["a/b/server.pem"]);
+        assert_eq!(hidden(&["/plain", "a/*"], false), ["a/.env", "a/b", "plain"]);
+        assert_eq!(hidden(&["/server.pem"], false), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn secrets_are_hidden_also_behind_links() {
+        assert_eq!(hidden(&[], true), ["a/.env", "a/b/server.pem", "config/prod", "keys/id_rsa"]);
+        assert_eq!(hidden(&[], false), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn nothing_below_a_hidden_folder_is_named_again() {
+        assert_eq!(hidden(&["keys", "keys/*"], false), ["keys"]);
+    }
+
+    #[test]
+    fn a_broken_pattern_is_wrong_use() {
+        let error = find(&["[".to_owned()], false, Path::new("/")).unwrap_err();
+        assert_eq!(error.exit, nexus_model::exit::USAGE);
+    }
+}
