@@ -285,3 +285,37 @@ fn hidden_paths_cannot_be_read_renamed_or_replaced_inside_and_stay_as_they_were(
         assert_eq!(stdout(&output), "TOKEN=hunter2\n", "without the flag nothing is hidden");
     }
 }
+
+#[test]
+fn overlapping_runs_commit_one_after_the_other_and_the_later_one_meets_a_conflict() {
+    for bench in benches() {
+        bench.write("both", "base\n");
+        let script = |name: &str, path: &str| {
+            format!("echo {name} > {path}; touch /tmp/ready; echo up; read line; exit 0")
+        };
+        let start = |name: &str, path: &str| {
+            bench
+                .nexus(["run", "--stdin", "--shell", &script(name, path)])
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let mut runs = [start("one", "both"), start("two", "both"), start("three", "own")];
+        // All three have started when each has printed its line.
+        for run in &mut runs {
+            let mut line = [0u8; 3];
+            std::io::Read::read_exact(run.stdout.as_mut().unwrap(), &mut line).unwrap();
+        }
+        let outcomes = runs.map(|mut run| {
+            drop(run.stdin.take());
+            run.wait_with_output().unwrap()
+        });
+        let codes: Vec<_> = outcomes.iter().map(|output| output.status.code()).collect();
+        assert_eq!(codes, [Some(0), Some(125), Some(0)], "{}: {}", bench.who(), stderr(&outcomes[1]));
+        assert!(stderr(&outcomes[1]).contains("both changed outside"), "{}", stderr(&outcomes[1]));
+        assert_eq!(fs::read_to_string(bench.workspace.join("both")).unwrap(), "one\n");
+        assert_eq!(fs::read_to_string(bench.workspace.join("own")).unwrap(), "three\n");
+    }
+}

@@ -38,7 +38,10 @@ fn clear(content: &Content, places: &Places, driver: &Namespace) -> io::Result<(
     let deadline = Instant::now() + PATIENCE;
     loop {
         let recovered = match Workspace::open(source) {
-            Ok(workspace) => nexus_facility::recover(&places.layers, &run, &workspace),
+            Ok(workspace) => {
+                let _alone = settle::lock(source)?;
+                nexus_facility::recover(&places.layers, &run, &workspace)
+            }
             // A workspace that is gone has nothing to be finished, and its layer nowhere to go.
             Err(_) if !source.exists() => return remove_orphan(places, &run),
             Err(error) => return Err(io::Error::other(settle::chain(&error))),

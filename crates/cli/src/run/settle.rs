@@ -17,6 +17,7 @@ use nexus_model::{ByteText, ExitReason};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -142,6 +143,10 @@ pub fn settle(
     if !commit {
         return discard(layer, &workspace, &rules, keep);
     }
+    let _alone = match lock(source) {
+        Ok(lock) => lock,
+        Err(error) => return park_instead(layer, from_memory, &workspace, &rules, &format!("no lock: {error}")),
+    };
     if let Some(why) = no_room {
         return park_instead(layer, from_memory, &workspace, &rules, &why);
     }
@@ -155,6 +160,13 @@ pub fn settle(
         Err(error) => park_instead(layer, from_memory, &workspace, &rules, &chain(&error)),
     }
     .inspect(|_| debug_assert!(!args.direct, "a direct run has no layer"))
+}
+
+/// One commit at a time on a workspace: waits for the others. Lasts as long as what it returns.
+pub fn lock(workspace: &Path) -> std::io::Result<File> {
+    let folder = File::open(workspace)?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive))?;
+    Ok(folder)
 }
 
 fn discard(layer: Layer, workspace: &Workspace, rules: &Rules, report: bool) -> Result<Settled, Failure> {
