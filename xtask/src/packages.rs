@@ -27,6 +27,8 @@ const NEEDED: &[(&str, Shown)] = &[
     ("strace", Shown::By("strace")),
     ("bubblewrap", Shown::By("bwrap")),
     ("util-linux", Shown::By("setpriv")),
+    // The tests give a program outside the sandbox a network of its own, with loopback only.
+    ("iproute2", Shown::By("ip")),
 ];
 
 /// Makes sure that every needed package is present: root on Debian gets the missing ones installed, anybody else
@@ -72,7 +74,7 @@ fn missing(shown: impl Fn(Shown) -> bool) -> Vec<&'static str> {
 fn is_shown(by: Shown) -> bool {
     match by {
         Shown::By(program) => is_in_path(program),
-        Shown::ByPythonModule(module) => Command::new("python3")
+        Shown::ByPythonModule(module) => Command::new("/usr/bin/python3")
             .args(["-c", &format!("import {module}")])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -83,8 +85,10 @@ fn is_shown(by: Shown) -> bool {
 }
 
 fn is_in_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    // Where a sandbox looks: a program of the caller's own PATH may not be visible inside.
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .iter()
+        .any(|folder| Path::new(folder).join(program).is_file())
 }
 
 /// Whether we may install packages; read from /proc, since asking libc would need `unsafe`.

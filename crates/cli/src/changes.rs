@@ -19,8 +19,10 @@ pub fn command(args: &ChangesArgs) -> u8 {
     };
     match result {
         Ok(text) => {
-            let printed = run::write_unless_closed(&mut std::io::stdout(), text.as_bytes());
-            if printed.is_ok() { 0 } else { nexus_model::exit::REFUSED }
+            match run::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
+                Ok(()) => 0,
+                Err(error) => run::print_failure(&run::not_written("the answer", &error), false),
+            }
         }
         Err(failure) => run::print_failure(&failure, false),
     }

@@ -12,8 +12,11 @@ pub fn command(args: &DoctorArgs) -> u8 {
     let trial = trial();
     let works = report.missing.is_empty() && trial.is_ok();
     let text = if args.json { machine(&report, &trial, works) } else { people(&report, &trial) };
-    let printed = run::write_unless_closed(&mut std::io::stdout(), text.as_bytes());
-    if works && printed.is_ok() { 0 } else { nexus_model::exit::REFUSED }
+    match run::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
+        Ok(()) if works => 0,
+        Ok(()) => nexus_model::exit::REFUSED,
+        Err(error) => run::print_failure(&run::not_written("the answer", &error), false),
+    }
 }
 
 /// Starts a sandbox for real, in a folder of its own: what a probe says counts less than one that stood.

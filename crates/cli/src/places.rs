@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The state directory and its parts.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Finds the state directory; makes nothing.
+    /// Finds the state directory; makes nothing, so that a place that will be refused stays as it is.
     pub fn find() -> Result<Self, Failure> {
         let state = match std::env::var_os("NEXUS_STATE_DIR").filter(|value| !value.is_empty()) {
             Some(dir) => PathBuf::from(dir),
@@ -28,6 +28,11 @@ impl Places {
             let message = format!("the state directory {} is not an absolute path", state.display());
             return Err(Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to an absolute path"));
         }
+        if state.components().any(|part| part == Component::ParentDir) {
+            let message = format!("the state directory {} has .. in its path", state.display());
+            return Err(Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to the whole path without .."));
+        }
+        let state = resolved(&state);
         Ok(Self { runs: state.join("runs"), layers: state.join("layers"), state })
     }
 
@@ -60,6 +65,16 @@ impl Places {
         }
         let state = std::fs::canonicalize(&self.state).map_err(|error| failed(&self.state, error))?;
         Ok(Self { runs: state.join("runs"), layers: state.join("layers"), state })
+    }
+}
+
+/// The real path of what exists of it, and the rest as it is.
+fn resolved(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|parent| Some((std::fs::canonicalize(parent).ok()?, parent)));
+    match found.and_then(|(real, parent)| Some((real, path.strip_prefix(parent).ok()?))) {
+        Some((real, rest)) if rest.as_os_str().is_empty() => real,
+        Some((real, rest)) => real.join(rest),
+        None => path.to_owned(),
     }
 }
 

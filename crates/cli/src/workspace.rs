@@ -56,7 +56,8 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
 }
 
-fn check(path: &Path, places: &Places) -> Result<(), Failure> {
+/// Refuses what belongs to the system, the home folder, and what overlaps with the state directory.
+pub fn check(path: &Path, places: &Places) -> Result<(), Failure> {
     let refuse = |message: String, hint: &str| Err(Failure::refused("workspace", message, hint));
     let name = path.display();
     if TOO_MUCH.iter().any(|folder| path == Path::new(folder)) {

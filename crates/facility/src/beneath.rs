@@ -228,3 +228,33 @@ pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 pub(crate) fn is_beneath(path: &[u8], ancestor: &[u8]) -> bool {
     ancestor.is_empty() || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_a_fifo_as_a_file_fails_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Workspace::open(folder.path()).unwrap();
+        rustix::fs::mkfifoat(root.fd(), "fifo", Mode::from_raw_mode(0o600)).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(open_file(root.fd(), b"fifo", OFlags::RDONLY).is_err()));
+        assert_eq!(receiver.recv_timeout(std::time::Duration::from_secs(10)), Ok(true));
+    }
+
+    #[test]
+    fn no_link_on_the_way_is_followed() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(outside.path().join("d")).unwrap();
+        std::fs::create_dir_all(inside.path().join("real/d")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), inside.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("real", inside.path().join("own")).unwrap();
+        let root = Workspace::open(inside.path()).unwrap();
+        assert!(root.dir(b"real/d").is_ok());
+        for path in ["link", "link/d", "own", "own/d", "..", "real/../..", "/"] {
+            assert!(root.dir(path.as_bytes()).is_err(), "{path}");
+            assert!(root.dir_by_force(path.as_bytes()).is_err() || path == "/", "{path}");
+        }
+    }
+}

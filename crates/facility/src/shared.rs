@@ -112,17 +112,16 @@ fn is_same(walk: &Walk<'_>, group: &Group) -> Result<bool, IoFailure> {
     let dir = |tree: &Workspace, path: &[u8]| tree.dir(split(path).0).doing("open", path);
     let old_dir = dir(walk.base, &anchor.at.0)?;
     let old_name = split(&anchor.at.0).1;
-    match (&group.source, &walk.index) {
-        (Source::Upper(path), _) => {
-            let new_dir = dir(walk.upper, &path.0)?;
-            // Attributes may differ too; writing them again costs little.
-            Ok(xattr_free(new_dir.as_fd(), split(&path.0).1, walk.mode).doing("list the attributes of", &path.0)?
-                && xattr_free(old_dir.as_fd(), old_name, walk.mode).doing("list the attributes of", &anchor.at.0)?
-                && same_bytes(new_dir.as_fd(), old_dir.as_fd(), split(&path.0).1, old_name)
-                    .doing("compare", &path.0)?)
-        }
-        _ => Ok(false),
-    }
+    let (new_dir, path) = match (&group.source, &walk.index) {
+        (Source::Upper(path), _) => (dir(walk.upper, &path.0)?, path),
+        (Source::Index(name), Some(index)) => (dir(index, &name.0)?, name),
+        (Source::Index(_), None) => return Ok(false),
+    };
+    let new_name = split(&path.0).1;
+    // Attributes may differ too; writing them again costs little.
+    Ok(xattr_free(new_dir.as_fd(), new_name, walk.mode).doing("list the attributes of", &path.0)?
+        && xattr_free(old_dir.as_fd(), old_name, walk.mode).doing("list the attributes of", &anchor.at.0)?
+        && same_bytes(new_dir.as_fd(), old_dir.as_fd(), new_name, old_name).doing("compare", &path.0)?)
 }
 
 fn xattr_free(dir: std::os::fd::BorrowedFd<'_>, name: &[u8], mode: LayerMode) -> std::io::Result<bool> {

@@ -50,6 +50,8 @@ fn base() -> Vec<Op> {
     }
     ops.push(Op::Link(b("link1"), b("link2")));
     ops.push(Op::Link(b("link1"), b("link3")));
+    ops.push(Op::Write(b("twin1"), "old".into()));
+    ops.push(Op::Link(b("twin1"), b("twin2")));
     ops
 }
 
@@ -72,6 +74,8 @@ fn run() -> Vec<Op> {
         Op::Append(b("link1"), " more".into()),
         Op::Remove(b("link1")),
         Op::Link(b("link2"), b("fresh/link4")),
+        Op::Append(b("twin1"), " more".into()),
+        Op::Remove(b("twin1")),
         Op::Remove(b("swap")),
         Op::Mkdir(b("swap")),
         Op::Write(b("swap/inside"), "s".into()),

@@ -36,7 +36,11 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn op(links: bool, tight_dirs: bool) -> impl Strategy<Value = Op> {
-    let modes = if tight_dirs { vec![0o755, 0o700, 0o644, 0o600, 0o444, 0o555, 0, 0o200] } else { vec![0o755, 0o700] };
+    let modes = if tight_dirs {
+        vec![0o755, 0o700, 0o644, 0o600, 0o444, 0o555, 0, 0o200]
+    } else {
+        vec![0o755, 0o700, 0o555, 0o500]
+    };
     prop_oneof![
         4 => (path(), "[a-z]{0,12}").prop_map(|(p, t)| Op::Write(p, t)),
         3 => (path(), "[a-z]{1,8}").prop_map(|(p, t)| Op::Append(p, t)),
@@ -105,4 +109,27 @@ fn a_committed_layer_of_a_user_equals_the_same_operations_without_a_layer() {
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn folders_without_write_permission_are_passed_and_keep_their_modes() {
+    let b = |text: &str| text.as_bytes().to_vec();
+    let base = [
+        Op::Mkdir(b("p")),
+        Op::Mkdir(b("p/q")),
+        Op::Write(b("p/q/f"), "old".into()),
+        Op::Write(b("p/q/gone"), "old".into()),
+        Op::Chmod(b("p/q"), 0o555),
+        Op::Chmod(b("p"), 0o555),
+    ];
+    let run = [
+        Op::Append(b("p/q/f"), "new".into()),
+        Op::Remove(b("p/q/gone")),
+        Op::Mkdir(b("n")),
+        Op::Write(b("n/f"), "x".into()),
+        Op::Chmod(b("n/f"), 0),
+        Op::Chmod(b("n"), 0),
+    ];
+    check(LayerMode::User, &base, &run);
+    check(LayerMode::Root, &base, &run);
 }

@@ -508,3 +508,76 @@ fn a_link_in_the_workspace_is_replaced_and_never_followed() {
     assert!(result.is_err() || !result.unwrap().conflicts.is_empty());
     assert_eq!(std::fs::read_to_string(outside.path().join("x")).unwrap(), "outside");
 }
+
+#[test]
+fn a_file_that_is_also_a_hook_is_not_written_through_its_other_names() {
+    let base = [
+        dir(".git"),
+        dir(".git/hooks"),
+        file(".git/hooks/post-merge", "safe"),
+        Op::Link(b(".git/hooks/post-merge"), b("other")),
+    ];
+    let (scene, result) = run(
+        &base,
+        &[Op::Append(b(".git/hooks/post-merge"), "evil".into()), Op::Link(b(".git/hooks/post-merge"), b("new"))],
+    );
+    assert_eq!(parked(&result), [".git/hooks/post-merge"]);
+    assert_eq!(read(&scene, ".git/hooks/post-merge").as_deref(), Some("safe"));
+    assert_eq!(read(&scene, "new").as_deref(), Some("safeevil"));
+}
+
+#[test]
+fn what_is_parked_does_not_change_with_a_committed_name_of_the_same_file() {
+    let (scene, result) = run(&[], &[file("x", "reviewed"), dir(".vscode"), Op::Link(b("x"), b(".vscode/y"))]);
+    assert_eq!(parked(&result), [".vscode", ".vscode/y"]);
+    std::fs::write(scene.ws().join("x"), "something else").unwrap();
+    assert_eq!(accept(&scene).conflicts, []);
+    assert_eq!(read(&scene, ".vscode/y").as_deref(), Some("reviewed"));
+}
+
+#[test]
+fn a_protected_folder_parks_its_rename_even_when_it_is_empty_or_harmless() {
+    let base = [dir(".idea"), dir("r"), dir("r/.git"), file("r/.git/config", "[core]\nbare = false\n")];
+    for ops in [rename(".idea", "idea"), rename("r/.git", "r/store")] {
+        let (scene, result) = run(&base, std::slice::from_ref(&ops));
+        assert!(
+            result.changes.is_empty() && result.parked.iter().any(|one| one.protected.is_some()),
+            "{ops:?}: {result:?}"
+        );
+        assert!(scene.ws().join(".idea").is_dir() && scene.ws().join("r/.git").is_dir());
+        assert_eq!(accept(&scene).conflicts, []);
+        assert_eq!(scene.found(), scene.wanted(), "{ops:?}");
+    }
+}
+
+#[test]
+fn an_equal_file_made_anew_has_parted_from_the_other_names_of_the_old_one() {
+    let base = [file("a", "same"), Op::Link(b("a"), b("b")), Op::Touch(b("a"))];
+    let (scene, result) = run(&base, &[Op::Remove(b("a")), file("a", "same"), Op::Touch(b("a"))]);
+    assert_eq!(result.changes.changes.len(), 1);
+    assert_eq!(scene.found(), scene.wanted());
+}
+
+#[test]
+fn a_file_written_through_a_name_that_is_gone_again_changes_under_its_other_names() {
+    let base = [file("a", "old"), Op::Link(b("a"), b("b")), dir("d"), Op::Link(b("a"), b("d/c"))];
+    for ops in [
+        vec![Op::Append(b("a"), "new".into()), Op::Remove(b("a"))],
+        vec![Op::Append(b("d/c"), "new".into()), Op::RemoveTree(b("d"))],
+    ] {
+        let (scene, result) = run(&base, &ops);
+        assert_eq!((result.conflicts.len(), result.parked.len()), (0, 0));
+        assert_eq!(read(&scene, "b").as_deref(), Some("oldnew"), "{ops:?}");
+        assert_eq!(scene.found(), scene.wanted(), "{ops:?}");
+    }
+}
+
+#[test]
+fn a_folder_renamed_away_and_back_into_a_new_one_has_not_moved() {
+    let base = [dir("a"), dir("a/x"), file("a/x/f", "x"), file("a/old", "x")];
+    let ops = [rename("a/x", "t"), Op::RemoveTree(b("a")), dir("a"), rename("t", "a/x")];
+    let (scene, result) = run(&base, &ops);
+    let paths: Vec<_> = result.changes.changes.iter().map(|one| one.path.as_path().to_str().unwrap()).collect();
+    assert_eq!(paths, ["a/old"], "{result:?}");
+    assert_eq!(scene.found(), scene.wanted());
+}

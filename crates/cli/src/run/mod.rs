@@ -16,7 +16,7 @@ mod settle;
 mod sink;
 
 pub use pump::write_unless_closed;
-pub use report::print_failure;
+pub use report::{not_written, print_failure};
 pub use settle::{chain, read_note};
 
 use crate::args::RunArgs;

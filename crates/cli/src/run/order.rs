@@ -53,8 +53,11 @@ impl Order {
     /// Reads the flags and looks at the paths that they name.
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
-        let places = Places::find()?.ensure()?;
+        let places = Places::find()?;
         let workspace = workspace::find(args.workspace.as_deref(), &places)?;
+        let places = places.ensure()?;
+        // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
+        workspace::check(&workspace, &places)?;
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
         let run_id = RunId::new();
         let (total, limits) = limits(args);
@@ -157,7 +160,12 @@ fn plan_failure(error: &PlanError) -> Failure {
         PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
         PlanError::ArgumentTooLong { .. } => "",
     };
-    Failure::refused("plan", error.to_string(), hint)
+    match error {
+        PlanError::NoCommand | PlanError::EnvName { .. } | PlanError::ZeroLimit { .. } | PlanError::ArgumentTooLong { .. } => {
+            Failure::usage("plan", error.to_string(), hint)
+        }
+        _ => Failure::refused("plan", error.to_string(), hint),
+    }
 }
 
 /// Advice for a plan that cannot run here.
@@ -214,7 +222,7 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
             "inside a container the outer /proc must not be masked (docker: --security-opt systempaths=unconfined)"
         }
         ("mount_workspace" | "root_overlay", _) => {
-            "this folder's file system cannot be the base of a layer: use --direct, or a workspace on ext4, xfs or btrfs"
+            "this folder's file system cannot be the base of a layer, or the state directory's disk is full: make room, or use --direct, or a workspace on ext4, xfs or btrfs"
         }
         ("idmapped_mounts", _) => {
             "this folder's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs"

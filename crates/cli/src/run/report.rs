@@ -103,7 +103,10 @@ impl Report {
             self.lines(args.verbose || io::stderr().is_terminal())
         };
         // The run itself is over and settled; only its description could not be delivered.
-        if printed.is_err() { REFUSED.max(self.exit) } else { self.exit }
+        match printed {
+            Ok(()) => self.exit,
+            Err(error) => print_failure(&not_written("the report of the run", &error), false).max(self.exit),
+        }
     }
 
     fn lines(&self, summary: bool) -> io::Result<()> {
@@ -281,6 +284,12 @@ struct Refusal<'a> {
     exit_code: u8,
     reason: ExitReason,
     error: &'a Failure,
+}
+
+/// What a command has to say could not be written where it should go.
+pub fn not_written(what: &str, error: &io::Error) -> Failure {
+    let hint = "look at where the output goes: is the disk full?";
+    Failure::refused("output", format!("{what} could not be written: {error}"), hint)
 }
 
 /// Prints why there was no run, and returns the exit code.

@@ -8,3 +8,4 @@ step 101 cargo build --offline
 line 0 'sed -i "\$d" src/lib.rs'
 step 0 cargo build --offline
 step 0 cargo test --offline --no-run
+step 0 note_dates

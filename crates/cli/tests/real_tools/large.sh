@@ -15,4 +15,6 @@ line 0 'for file in tree/20/*; do echo "line at the end" >> $file; done; truncat
 line 0 'for file in tree/22/*; do mv $file $file.moved; done; chmod 600 tree/23/*; rm -r tree/24; mkdir tree/24; echo x > tree/24/x'
 line 0 'sed -i s/needle/thread/ tree/25/*; ln tree/26/0 tree/26/hard; cp --sparse=always /dev/null tree/27/empty; truncate -s 1G tree/27/holes'
 line 0 'find tree -printf "%y %m %s %p\n" | grep -v "^d" | sort | sha256sum'
-line 0 'find tree copied_2 -type d | sort'
+step 0 mv tree/30 tree/moved
+line 0 'mkdir made; mv tree/31 made/; mv made renamed'
+line 0 'find . -type d | sort'

@@ -9,3 +9,4 @@ step 1 venv/bin/python -c 'import urllib.request; urllib.request.urlopen("http:/
 step 1 venv/bin/python -m pip install --no-index --quiet --disable-pip-version-check no-such-package
 step 0 venv/bin/python -c 'import os; print(sorted(os.environ))'
 step 0 venv/bin/python -c 'import socket; print(socket.if_nameindex(), socket.getaddrinfo("localhost", 80, type=socket.SOCK_STREAM))'
+step 0 note_dates

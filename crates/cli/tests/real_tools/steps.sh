@@ -21,3 +21,17 @@ line() {
     step "$1" sh -c "$2"
 }
 
+# Dates of the files and folders that a run leaves; the next run looks whether the commit has kept them, to the
+# nanosecond: what is newer than it was is built again.
+dates() {
+    find . -mindepth 1 ! -name dates -printf '%P %T@\n' | sort
+}
+
+note_dates() {
+    dates > dates
+}
+
+same_dates() {
+    dates | diff dates - && rm dates
+}
+

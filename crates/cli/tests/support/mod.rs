@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::must_use_candidate, reason = "a test stops at the first surprise")]
 
 pub mod traces;
+pub mod tree;
+pub mod twin;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,9 +16,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-pub mod tree;
-pub mod twin;
 
 /// The ordinary user that root plays.
 pub const USER: u32 = 12345;

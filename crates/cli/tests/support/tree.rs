@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// How closely a path is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// Type, mode, content, target of a link.
+    /// Type, mode, number of names, content, target of a link.
     All,
-    /// Type and mode: the content holds inode numbers, dates or random names.
+    /// All but the content: it holds inode numbers, dates or random names.
     NotContent,
     /// Not at all, nor what is beneath: its name is made up anew each time.
     Skip,
@@ -20,6 +20,8 @@ pub enum Check {
 #[derive(PartialEq, Eq, Debug)]
 struct Node {
     mode: u32,
+    /// Names of a regular file: what a run links stays linked.
+    links: Option<u64>,
     /// Of a regular file.
     size: Option<u64>,
     link: Option<PathBuf>,
@@ -51,8 +53,9 @@ fn collect(root: &Path, name: &str, check: &impl Fn(&str) -> Check, into: &mut B
     let path = root.join(name);
     let seen = fs::symlink_metadata(&path).unwrap();
     let link = seen.is_symlink().then(|| fs::read_link(&path).unwrap());
-    let size = (seen.is_file() && check(name) == Check::All).then(|| seen.len());
-    into.insert(name.to_owned(), Node { mode: seen.mode(), size, link });
+    let size = (seen.is_file() && check(name) == Check::All).then_some(seen.len());
+    let links = seen.is_file().then_some(seen.nlink());
+    into.insert(name.to_owned(), Node { mode: seen.mode(), links, size, link });
     if seen.is_dir() {
         for entry in fs::read_dir(&path).unwrap() {
             let child = entry.unwrap().file_name().into_string().unwrap();

@@ -90,8 +90,7 @@ fn without_nexus(bench: &Bench, environment: &str, script: &str) -> Output {
         ip link set lo up
         mount -t tmpfs -o mode=1777 private /tmp
         mount -t tmpfs -o mode=755 private /home
-        mkdir -m 755 {HOME}
-        cd \"$PWD\""
+        mkdir -m 755 {HOME}"
     );
     let (flags, become_user): (&[&str], String) = if is_root() {
         let become_user =

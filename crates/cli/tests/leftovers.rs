@@ -1,0 +1,276 @@
+//! What runs leave behind: nothing, however many there were and however they ended.
+//!
+//! The tests of this file take turns: one of them counts the descriptors of this process.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::traces::{Lone, lone_benches};
+use support::{stderr, stdout, wait_until};
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Session keyrings of sandboxes that this bench's user can see.
+fn keyrings(bench: &Lone) -> usize {
+    let output = bench.command("cat").arg("/proc/keys").output().unwrap();
+    stdout(&output).lines().filter(|line| line.contains("nexus-sandboxes")).count()
+}
+
+/// Keys are collected some time after their last user has ended. Root's may be in use by others on this machine.
+fn assert_keyrings_go(bench: &Lone, before: usize) {
+    let most = if bench.user.is_some() { 0 } else { before + 1 };
+    wait_until("the end of the keyrings", Duration::from_secs(30), || keyrings(bench) <= most);
+}
+
+const MODES: [&[&str]; 3] = [&[], &["--direct"], &["--disk", "4M"]];
+
+#[test]
+fn a_thousand_runs_leave_nothing() {
+    let _turn = turn();
+    let benches = lone_benches();
+    let before: Vec<_> = benches.iter().map(|bench| (bench.before(), keyrings(bench))).collect();
+    let descriptors = open_descriptors();
+    let began = Instant::now();
+    for number in 0..1000 {
+        let bench = &benches[number % benches.len()];
+        let mode = MODES[number / benches.len() % MODES.len()];
+        let output = bench.nexus(["run"]).args(mode).args(["--", "true"]).output().unwrap();
+        let said = (output.status.code(), stdout(&output), stderr(&output));
+        assert_eq!(said, (Some(0), String::new(), String::new()), "{}, run {number} {mode:?}", bench.who());
+    }
+    println!("1000 runs took {:?}", began.elapsed());
+    for (bench, (before, keys)) in benches.iter().zip(&before) {
+        bench.assert_no_trace(before, "1000 runs");
+        assert_keyrings_go(bench, *keys);
+    }
+    assert!(open_descriptors() <= descriptors, "{descriptors} descriptors grew to {}", open_descriptors());
+}
+
+#[test]
+fn two_hundred_parallel_runs_all_commit_and_leave_nothing() {
+    const THREADS: usize = 20;
+    const EACH: usize = 10;
+    let _turn = turn();
+    let benches = lone_benches();
+    for bench in &benches {
+        for number in 0..THREADS {
+            bench.write(&format!("own-{number}/keep"), "x");
+        }
+    }
+    let before: Vec<_> = benches.iter().map(|bench| (bench.before(), keyrings(bench))).collect();
+    let descriptors = open_descriptors();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let bench = &benches[thread % benches.len()];
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    // Half of them share the workspace, half have their own.
+                    let folder = if number % 2 == 0 { PathBuf::new() } else { format!("own-{thread}").into() };
+                    let script = format!("echo {number} > made-{thread}-{number}");
+                    let mut command = bench.nexus(["run"]);
+                    command.args(MODES[(thread + number) % MODES.len()]).args(["--shell", &script]);
+                    let output = command.current_dir(bench.workspace.join(&folder)).output().unwrap();
+                    assert_eq!(output.status.code(), Some(0), "{thread}-{number}: {}", stderr(&output));
+                    let made = bench.workspace.join(&folder).join(format!("made-{thread}-{number}"));
+                    assert_eq!(fs::read_to_string(&made).unwrap(), format!("{number}\n"), "{thread}-{number}");
+                    fs::remove_file(made).unwrap();
+                }
+            });
+        }
+    });
+    for (bench, (before, keys)) in benches.iter().zip(&before) {
+        bench.assert_no_trace(before, "200 parallel runs");
+        assert_keyrings_go(bench, *keys);
+    }
+    assert!(open_descriptors() <= descriptors, "{descriptors} descriptors grew to {}", open_descriptors());
+}
+
+/// Makes, changes, deletes, renames and closes files: a commit of many actions.
+const WORK: &str = "mkdir -p new/deep; rm delete-*; mv rename-* new; i=0; while [ $i -lt 20 ]; do \
+    echo changed > change-$i; echo $i > new/deep/$i; i=$((i+1)); done; \
+    ln -s target new/link; chmod 600 change-0; rm -r folder; mkdir folder; echo inside > folder/other; mkfifo new/fifo; echo DONE";
+
+/// A workspace of its own for one try.
+fn fresh(bench: &Lone, name: &str) -> PathBuf {
+    let workspace = bench.base.path().join(name);
+    fs::create_dir(&workspace).unwrap();
+    fs::create_dir(workspace.join("folder")).unwrap();
+    let mut files = vec![workspace.join("folder/file")];
+    files.extend(["change", "delete", "rename"].iter().flat_map(|kind| (0..20).map(move |i| format!("{kind}-{i}"))).map(|name| workspace.join(name)));
+    for file in &files {
+        fs::write(file, file.file_name().unwrap().as_encoded_bytes()).unwrap();
+        bench.give(file);
+    }
+    bench.give(&workspace.join("folder"));
+    bench.give(&workspace);
+    workspace
+}
+
+/// Every path with its kind, mode and content.
+type Version = BTreeMap<String, (u32, Vec<u8>)>;
+
+fn version(workspace: &Path) -> Version {
+    let mut all = Version::new();
+    let mut waiting = vec![workspace.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = if meta.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if meta.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            all.insert(path.strip_prefix(workspace).unwrap().display().to_string(), (meta.permissions().mode(), content));
+            if meta.is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    all
+}
+
+/// Numbers that differ from test to test; the first is printed, so that a failure can be tried again.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        let seed = RandomState::new().hash_one(0);
+        println!("seed {seed}");
+        Self(seed)
+    }
+
+    /// Below 1.
+    fn next(&mut self) -> f64 {
+        // splitmix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        f64::from(u32::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap()) / f64::from(u32::MAX)
+    }
+}
+
+fn work(bench: &Lone, workspace: &Path, mode: &[&str]) -> Child {
+    let mut command = bench.nexus(["run"]);
+    command.args(mode).args(["--shell", WORK]).current_dir(workspace).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Waits until the script has done its work: what comes then is the end of the sandbox and the commit.
+fn wait_for_done(child: &mut Child) {
+    let mut said = [0; 5];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"DONE\n");
+}
+
+/// When a run is killed.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    AfterStart(Duration),
+    AfterWork(Duration),
+}
+
+/// Starts, kills at the moment, lets the next command clear up; returns whether the workspace is the new version.
+fn killed_at(bench: &Lone, number: u32, moment: Moment, versions: &[Version; 2]) -> bool {
+    let mode: &[&str] = if number % 8 < 6 { &[] } else { &["--disk", "4M"] };
+    let what = format!("{}, try {number}, {mode:?} killed {moment:?}", bench.who());
+    let workspace = fresh(bench, &format!("try-{number}"));
+    let before = bench.before();
+    let mut child = work(bench, &workspace, mode);
+    // No condition to wait for: the moment is what is tried here.
+    match moment {
+        Moment::AfterStart(delay) => thread::sleep(delay),
+        Moment::AfterWork(delay) => {
+            wait_for_done(&mut child);
+            thread::sleep(delay);
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.assert_no_process(Duration::from_secs(2), &what);
+    let next: &[&str] = if number % 4 < 2 { &["changes", "list"] } else { &["run", "--", "true"] };
+    let output = bench.run(next);
+    assert_eq!(output.status.code(), Some(0), "{what}: {next:?}: {}", stderr(&output));
+    // One killed while it wrote its record has made nothing yet; its file is left alone for a minute, since it cannot
+    // be told from one of a run that just begins.
+    for hidden in bench.leftovers().iter().filter(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b".new-")) {
+        println!("{what}: while it wrote its record");
+        let touched = Command::new("touch").args(["-d", "2 minutes ago"]).arg(hidden).status().unwrap();
+        assert!(touched.success());
+        assert_eq!(bench.run(["changes", "list"]).status.code(), Some(0), "{what}");
+    }
+    assert!(stdout(&bench.run(["changes", "list"])).starts_with("No changes"), "{what}");
+    let now = version(&workspace);
+    let place = versions.iter().position(|version| *version == now);
+    let Some(place) = place else {
+        let mixed: Vec<_> = now.keys().filter(|path| now.get(*path) != versions[0].get(*path)).collect();
+        panic!("{what}: the workspace is neither the old nor the new version; not as in the old one: {mixed:?}");
+    };
+    fs::remove_dir_all(&workspace).unwrap();
+    bench.assert_no_trace(&before, &what);
+    place == 1
+}
+
+#[test]
+fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
+    const TRIES: u32 = 100;
+    let _turn = turn();
+    let mut random = Random::new();
+    for bench in lone_benches() {
+        let workspace = fresh(&bench, "whole");
+        let old = version(&workspace);
+        assert!(work(&bench, &workspace, &[]).wait().unwrap().success());
+        let new = version(&workspace);
+        assert!(old != new && new.len() > 60, "{} entries", new.len());
+        let (mut wholes, mut ends) = (Vec::new(), Vec::new());
+        for number in 0..7 {
+            let workspace = fresh(&bench, &format!("measured-{number}"));
+            let began = Instant::now();
+            let mut child = work(&bench, &workspace, &[]);
+            wait_for_done(&mut child);
+            let done = Instant::now();
+            assert!(child.wait().unwrap().success());
+            wholes.push(began.elapsed());
+            ends.push(done.elapsed());
+            assert_eq!(version(&workspace), new, "{}", bench.who());
+        }
+        let middle = |mut all: Vec<Duration>| {
+            all.sort();
+            all[all.len() / 2]
+        };
+        let (whole, end) = (middle(wholes), middle(ends));
+        let versions = [old, new];
+        let mut ended = [0, 0];
+        for number in 0..TRIES {
+            // One half evenly over the whole run, the other over its end; each at a random place in its part.
+            let part = (f64::from(number / 2) + random.next()) / f64::from(TRIES / 2) * 1.1;
+            let moment = if number % 2 == 0 {
+                Moment::AfterStart(whole.mul_f64(part))
+            } else {
+                Moment::AfterWork(end.mul_f64(part))
+            };
+            ended[usize::from(killed_at(&bench, number, moment, &versions))] += 1;
+        }
+        println!("{}: a run takes {whole:?}, its end {end:?}; of {TRIES} kills {} left the old version, {} the new one", bench.who(), ended[0], ended[1]);
+        assert!(ended[0] > 0, "no kill came before the commit");
+    }
+}
