@@ -1,6 +1,8 @@
 //! Wrong use, strange names and broken surroundings: one line that says what to do, the documented exit code, and
 //! nothing run or left behind; or, where the input is only strange, a run like any other.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use std::ffi::{OsStr, OsString};
@@ -110,7 +112,8 @@ fn a_folder_that_cannot_be_a_workspace_is_refused() {
         refuses(&bench, &[workspace, bench.home.as_os_str()], 125, "is your home folder");
         refuses(&bench, &[workspace, link.as_os_str()], 125, "is your home folder");
         // The other way round: HOME is the link.
-        let output = bench.nexus(["run"]).arg(workspace).arg(&bench.home).args(RUN).env("HOME", &link).output().unwrap();
+        let output =
+            bench.nexus(["run"]).arg(workspace).arg(&bench.home).args(RUN).env("HOME", &link).output().unwrap();
         assert_refused(&bench, &output, 125, "is your home folder", "HOME is a link");
         assert!(!bench.home.join("ran").exists());
         // The current folder counts when none is named.
@@ -245,9 +248,14 @@ fn a_command_that_cannot_be_executed_says_why() {
         let bad = bench.write("bad", "#!/no/such/interpreter\n");
         fs::set_permissions(bad, fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(bench.workspace.join("folder")).unwrap();
-        for (command, exit) in
-            [("no-such-command", 127), ("./missing", 127), ("/no/such/file", 127), ("./bad", 127), ("./plain", 126), ("./folder", 126)]
-        {
+        for (command, exit) in [
+            ("no-such-command", 127),
+            ("./missing", 127),
+            ("/no/such/file", 127),
+            ("./bad", 127),
+            ("./plain", 126),
+            ("./folder", 126),
+        ] {
             let before = bench.before();
             assert_refused(&bench, &bench.run(["run", "--", command]), exit, command, command);
             bench.assert_no_trace(&before, command);
@@ -295,11 +303,25 @@ fn the_longest_argument_arrives_whole_and_too_many_are_refused_clearly() {
 
 /// Names that a careless mount option, shell line or message would break on.
 fn strange_names() -> Vec<OsString> {
-    let mut names: Vec<OsString> =
-        ["with space", "new\nline", "co:lon", "com,ma", "back\\slash", "quo\"te'", "-dash", "$(x)", "*", "tab\t", "\u{1b}[31m", "ünï", "=", "%s"]
-            .into_iter()
-            .map(OsString::from)
-            .collect();
+    let mut names: Vec<OsString> = [
+        "with space",
+        "new\nline",
+        "co:lon",
+        "com,ma",
+        "back\\slash",
+        "quo\"te'",
+        "-dash",
+        "$(x)",
+        "*",
+        "tab\t",
+        "\u{1b}[31m",
+        "ünï",
+        "=",
+        "%s",
+    ]
+    .into_iter()
+    .map(OsString::from)
+    .collect();
     names.push(OsString::from_vec(vec![0xff, 0xfe, b'x']));
     names
 }
@@ -344,7 +366,14 @@ fn strange_file_names_and_bytes_pass_unchanged() {
         assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (all.as_slice(), all.as_slice()));
 
         for name in strange_names() {
-            let output = bench.nexus(["run", "--", "sh", "-c", "echo inside > \"$1\"; mkdir -p dir; mv -- \"$1\" \"dir/$1\"", "sh"]);
+            let output = bench.nexus([
+                "run",
+                "--",
+                "sh",
+                "-c",
+                "echo inside > \"$1\"; mkdir -p dir; mv -- \"$1\" \"dir/$1\"",
+                "sh",
+            ]);
             let output = { output }.arg(Path::new(".").join(&name)).output().unwrap();
             assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{name:?}");
             assert_eq!(fs::read_to_string(bench.workspace.join("dir").join(&name)).unwrap(), "inside\n", "{name:?}");
@@ -387,7 +416,12 @@ fn output_that_goes_nowhere_ends_the_run_at_once() {
         ] {
             let began = Instant::now();
             let output = shell(&bench, line).output().unwrap();
-            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), expected), "{line}: {}", stderr(&output));
+            assert_eq!(
+                (output.status.code(), stdout(&output).as_str()),
+                (Some(0), expected),
+                "{line}: {}",
+                stderr(&output)
+            );
             assert!(began.elapsed() < Duration::from_secs(5), "{line}: {:?}", began.elapsed());
             bench.assert_no_trace(&before, line);
         }
@@ -498,7 +532,10 @@ fn a_full_workspace_keeps_the_changes_and_is_no_success() {
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(lines[..4], ["code 125", "fill", "old", "old"], "{what}");
         assert!(lines[4].contains(bench.workspace.to_str().unwrap()) && lines[4].contains("head -c 600k"), "{what}");
-        assert!(out.contains("A a ") && out.contains("A b ") && out.contains("M old") && out.contains("D fill"), "{what}");
+        assert!(
+            out.contains("A a ") && out.contains("A b ") && out.contains("M old") && out.contains("D fill"),
+            "{what}"
+        );
         assert!(out.contains("code 0\nfill\nold\nold\n"), "{what}");
         assert!(out.contains("are gone.\nNo changes wait for a decision.\n"), "{what}");
         assert_eq!(err.lines().count(), 1, "{what}");

@@ -4,6 +4,7 @@
 //! old version with the changes kept and listed, or the new version: never a mix, and nothing lost in silence.
 
 #![cfg(feature = "inject")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
 

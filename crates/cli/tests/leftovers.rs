@@ -2,6 +2,8 @@
 //!
 //! The tests of this file take turns: one of them counts the descriptors of this process.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -112,7 +114,12 @@ fn fresh(bench: &Lone, name: &str) -> PathBuf {
     fs::create_dir(&workspace).unwrap();
     fs::create_dir(workspace.join("folder")).unwrap();
     let mut files = vec![workspace.join("folder/file")];
-    files.extend(["change", "delete", "rename"].iter().flat_map(|kind| (0..20).map(move |i| format!("{kind}-{i}"))).map(|name| workspace.join(name)));
+    files.extend(
+        ["change", "delete", "rename"]
+            .iter()
+            .flat_map(|kind| (0..20).map(move |i| format!("{kind}-{i}")))
+            .map(|name| workspace.join(name)),
+    );
     for file in &files {
         fs::write(file, file.file_name().unwrap().as_encoded_bytes()).unwrap();
         bench.give(file);
@@ -139,13 +146,36 @@ fn version(workspace: &Path) -> Version {
             } else {
                 Vec::new()
             };
-            all.insert(path.strip_prefix(workspace).unwrap().display().to_string(), (meta.permissions().mode(), content));
+            all.insert(
+                path.strip_prefix(workspace).unwrap().display().to_string(),
+                (meta.permissions().mode(), content),
+            );
             if meta.is_dir() {
                 waiting.push(path);
             }
         }
     }
     all
+}
+
+#[test]
+fn the_layer_of_a_run_that_still_goes_is_neither_listed_nor_rejected() {
+    let _turn = turn();
+    for bench in lone_benches() {
+        let before = bench.before();
+        let mut command = bench.nexus(["run", "--stdin", "--shell", "echo x > made; echo DONE; read line; exit 0"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        wait_for_done(&mut child);
+        assert_eq!(stdout(&bench.run(["changes", "list"])), "No changes wait for a decision.\n");
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(125));
+        // Nor does another run in the same workspace clear it away.
+        assert_eq!(bench.run(["run", "--", "true"]).status.code(), Some(0));
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        assert_eq!(fs::read_to_string(bench.workspace.join("made")).unwrap(), "x\n");
+        fs::remove_file(bench.workspace.join("made")).unwrap();
+        bench.assert_no_trace(&before, "a run beside another");
+    }
 }
 
 /// Numbers that differ from test to test; the first is printed, so that a failure can be tried again.
@@ -212,7 +242,9 @@ fn killed_at(bench: &Lone, number: u32, moment: Moment, versions: &[Version; 2])
     assert_eq!(output.status.code(), Some(0), "{what}: {next:?}: {}", stderr(&output));
     // One killed while it wrote its record has made nothing yet; its file is left alone for a minute, since it cannot
     // be told from one of a run that just begins.
-    for hidden in bench.leftovers().iter().filter(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b".new-")) {
+    for hidden in
+        bench.leftovers().iter().filter(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b".new-"))
+    {
         println!("{what}: while it wrote its record");
         let touched = Command::new("touch").args(["-d", "2 minutes ago"]).arg(hidden).status().unwrap();
         assert!(touched.success());
@@ -270,7 +302,12 @@ fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
             };
             ended[usize::from(killed_at(&bench, number, moment, &versions))] += 1;
         }
-        println!("{}: a run takes {whole:?}, its end {end:?}; of {TRIES} kills {} left the old version, {} the new one", bench.who(), ended[0], ended[1]);
+        println!(
+            "{}: a run takes {whole:?}, its end {end:?}; of {TRIES} kills {} left the old version, {} the new one",
+            bench.who(),
+            ended[0],
+            ended[1]
+        );
         assert!(ended[0] > 0, "no kill came before the commit");
     }
 }

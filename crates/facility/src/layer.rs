@@ -67,11 +67,11 @@ pub struct Layer {
     path: PathBuf,
     run: String,
     layers: Workspace,
-    root: Locked,
+    pub(crate) root: Locked,
     mode: LayerMode,
     started: FsTime,
     ours: Vec<(ByteText, FsTime)>,
-    upper_fd: Option<OwnedFd>,
+    pub(crate) upper_fd: Option<OwnedFd>,
     faults: Faults,
 }
 
@@ -247,7 +247,7 @@ impl Layer {
     /// After [`CommitError::Read`] and [`CommitError::Prepare`] the layer is as before and may be parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        let mut result = Committed {
+        let result = Committed {
             state: CommitState::Nothing,
             changes: ChangeSet::default(),
             parked: Vec::new(),
@@ -261,8 +261,15 @@ impl Layer {
             return Ok(result);
         };
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
-        let CommitPlan { actions, committed, parked, keep, conflicts, rewritten } = plan(&tree, rules);
-        (result.changes, result.parked, result.conflicts) = (ChangeSet { changes: committed }, parked, conflicts);
+        self.carry_out(workspace, plan(&tree, rules))
+    }
+
+    /// Commits what was planned.
+    pub(crate) fn carry_out(&self, workspace: &Workspace, plan: CommitPlan) -> Result<Committed, CommitError> {
+        let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
+        let CommitPlan { actions, committed, parked, keep, conflicts, rewritten } = plan;
+        let changes = ChangeSet { changes: committed };
+        let mut result = Committed { state: CommitState::Nothing, changes, parked, conflicts };
         if actions.is_empty() {
             if result.parked.is_empty() {
                 remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
@@ -368,7 +375,7 @@ impl Layer {
         copy_tree(&from, &to, Attrs::Layer(self.mode)).doing("copy", b"upper")
     }
 
-    fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
+    pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
         match &self.upper_fd {
             None => self.read_folder(workspace, rules),
             Some(upper) => {

@@ -27,6 +27,7 @@ mod beneath;
 pub mod changes;
 mod compare;
 mod copy;
+pub mod diff;
 mod emit;
 mod errors;
 mod facts;

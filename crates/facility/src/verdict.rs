@@ -64,6 +64,12 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         (Class::MustBeDirectory, Role::Entry) if !is_dir => {
             protected("must stay a directory: protected names lie in it")
         }
+        // Whoever put a link there chose where the protected names are (vector B07).
+        (Class::MustBeDirectory, _)
+            if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Symlink) =>
+        {
+            protected("replaces a link that leads to protected names")
+        }
         (Class::NoLink, Role::Entry) if node.meta.kind == EntryType::Symlink => {
             protected("a link to git's private folders")
         }

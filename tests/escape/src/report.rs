@@ -52,7 +52,7 @@ pub fn judge(
         let user = column == Column::User || !root;
         match get(column) {
             None => return Verdict::Fail(format!("{column:?}: nothing was seen")),
-            Some(found) if !case.accepts(&found.answer, user) => {
+            Some(found) if !case.accepts(&found.answer) => {
                 let detail = found.detail.as_deref().unwrap_or("");
                 return Verdict::Fail(format!("{column:?} answers {} {detail}", found.answer));
             }
@@ -66,7 +66,7 @@ pub fn judge(
             continue;
         }
         let Some(found) = get(column) else { return Verdict::Fail(format!("{column:?}: nothing was seen")) };
-        let right = case.accepts(&found.answer, false);
+        let right = case.accepts(&found.answer);
         let detail = || format!("{column:?} answers {} {}", found.answer, found.detail.as_deref().unwrap_or(""));
         // An answer that comes from the probe's own trouble shows no hole.
         let broken = [
@@ -98,7 +98,7 @@ pub fn judge(
 /// Whether a skip in the list had nothing to excuse.
 pub fn skip_is_needless(case: &Case, seen: &Observations) -> bool {
     let shown =
-        |column| seen.get(&(case.id, case.name, column)).is_some_and(|found| !case.accepts(&found.answer, false));
+        |column| seen.get(&(case.id, case.name, column)).is_some_and(|found| !case.accepts(&found.answer));
     shown(Column::Unsandboxed) && shown(Column::Leaky)
 }
 

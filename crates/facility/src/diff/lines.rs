@@ -36,13 +36,8 @@ fn ops(old: &[&[u8]], new: &[&[u8]], deadline: Option<Instant>) -> Vec<DiffOp> {
     let late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     if old_mid.len() + new_mid.len() <= MAX_LINES && !late() {
         // Numbers are compared faster than lines; the table's hash is seeded, so lines cannot be made to collide.
-        let mut numbers: HashMap<&[u8], usize> = HashMap::new();
-        let mut number = |line: &&'_ [u8]| -> usize {
-            let next = numbers.len();
-            *numbers.entry(static_life(line)).or_insert(next)
-        };
-        let a: Vec<usize> = old.iter().map(&mut number).collect();
-        let b: Vec<usize> = new.iter().map(&mut number).collect();
+        let mut table = HashMap::new();
+        let (a, b) = (numbers(&mut table, old), numbers(&mut table, new));
         let ops = capture_diff_slices_deadline(Algorithm::Myers, &a, &b, deadline);
         if !late() {
             return ops;
@@ -62,6 +57,14 @@ fn ops(old: &[&[u8]], new: &[&[u8]], deadline: Option<Instant>) -> Vec<DiffOp> {
     ops.push(equal(old.len() - end, new.len() - end, end));
     ops.retain(|op| !matches!(op, DiffOp::Equal { len: 0, .. }));
     ops
+}
+
+fn numbers<'a>(table: &mut HashMap<&'a [u8], usize>, lines: &[&'a [u8]]) -> Vec<usize> {
+    let mut number = |line: &&'a [u8]| {
+        let next = table.len();
+        *table.entry(line).or_insert(next)
+    };
+    lines.iter().map(&mut number).collect()
 }
 
 fn hunk(group: &[DiffOp], old: &[&[u8]], new: &[&[u8]]) -> Hunk {

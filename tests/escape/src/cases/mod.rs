@@ -85,22 +85,14 @@ pub struct Case {
     pub how: How,
     /// The answers that are right on the real driver.
     pub expect: &'static [&'static str],
-    /// The same for an ordinary user, when it differs; empty means the same.
-    pub expect_user: &'static [&'static str],
     /// Only played with `--inject`: the binary needs a test-only hook.
     pub needs_inject: bool,
 }
 
 impl Case {
-    /// Whether `answer` is right for a driver started by an ordinary user or by root.
-    pub fn accepts(&self, answer: &str, user: bool) -> bool {
-        let wanted = if user && !self.expect_user.is_empty() { self.expect_user } else { self.expect };
-        wanted.contains(&answer)
-    }
-
-    const fn for_user(mut self, expect: &'static [&'static str]) -> Self {
-        self.expect_user = expect;
-        self
+    /// Whether `answer` is right for the real driver.
+    pub fn accepts(&self, answer: &str) -> bool {
+        self.expect.contains(&answer)
     }
 
     const fn with_inject(mut self) -> Self {
@@ -110,7 +102,7 @@ impl Case {
 }
 
 const fn row(id: &'static str, name: &'static str, kind: Kind, how: How, expect: &'static [&'static str]) -> Case {
-    Case { id, name, kind, how, expect, expect_user: &[], needs_inject: false }
+    Case { id, name, kind, how, expect, needs_inject: false }
 }
 
 const OK: &[&str] = &["ok"];
@@ -181,13 +173,13 @@ mod tests {
             assert!(!case.expect.is_empty(), "{}/{} expects nothing", case.id, case.name);
             // A refusal to start says nothing about a malicious probe unless the row is about refusing to start.
             assert!(
-                case.kind == Kind::Harmless || !case.accepts("ok", false),
+                case.kind == Kind::Harmless || !case.accepts("ok"),
                 "{}/{} takes success for a refusal",
                 case.id,
                 case.name
             );
             for word in ["hung", "no-answer", "no-pipe", "no-fork", "panicked", "no-file", "no-link", "host-unknown"] {
-                assert!(!case.accepts(word, false), "{}/{} takes {word} for a refusal", case.id, case.name);
+                assert!(!case.accepts(word), "{}/{} takes {word} for a refusal", case.id, case.name);
             }
         }
     }
