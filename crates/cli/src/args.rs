@@ -99,7 +99,7 @@ pub struct RunArgs {
     /// Network of the command
     #[arg(long, value_name = "MODE", default_value = "none")]
     pub net: Net,
-    /// What to do with changes to the workspace
+    /// What to do with changes to the workspace [default: ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
     /// Write straight into the workspace, without a layer that can be undone
@@ -153,9 +153,9 @@ pub enum Changes {
     Commit,
     /// Nowhere
     Discard,
-    /// Parked until somebody accepts (not in this version)
+    /// Parked until somebody accepts
     Review,
-    /// Asked at the end (not in this version)
+    /// Asked at the end; the default on a terminal
     Ask,
 }
 
@@ -193,10 +193,53 @@ pub enum ChangesAction {
         #[arg(long)]
         json: bool,
     },
-    /// Throw the parked changes of a run away
+    /// Show them as one diff that `git apply` accepts
+    Diff(DiffArgs),
+    /// Bring changes to the workspace
+    Accept(AcceptArgs),
+    /// Throw changes away: of these paths, or all of a run
     Reject {
         /// Which run [default: the latest of this workspace]
         #[arg(long, value_name = "ID")]
         run: Option<nexus_model::RunId>,
+        /// Only these paths and what is beneath them
+        paths: Vec<PathBuf>,
     },
+}
+
+/// `nexus changes diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Which run [default: the latest of this workspace]
+    #[arg(long, value_name = "ID")]
+    pub run: Option<nexus_model::RunId>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Most bytes; a longer diff is cut in the middle [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
+    pub max_bytes: Option<usize>,
+    /// Only these paths and what is beneath them
+    pub paths: Vec<PathBuf>,
+}
+
+fn parse_usize(text: &str) -> Result<usize, units::ParseUnitError> {
+    let size = units::parse_size(text)?;
+    usize::try_from(size).map_err(|_| units::ParseUnitError::Size { text: text.to_owned() })
+}
+
+/// `nexus changes accept`.
+#[derive(Debug, Args)]
+pub struct AcceptArgs {
+    /// Which run [default: the latest of this workspace]
+    #[arg(long, value_name = "ID")]
+    pub run: Option<nexus_model::RunId>,
+    /// Protected names too (they are when they are named)
+    #[arg(long)]
+    pub protected: bool,
+    /// Ask for each hunk
+    #[arg(short, long)]
+    pub patch: bool,
+    /// Only these paths and what is beneath them
+    pub paths: Vec<PathBuf>,
 }

@@ -50,10 +50,18 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let mut message = String::new();
-    for line in text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information")) {
-        let between = if message.is_empty() || line.trim().is_empty() { "" } else if message.ends_with(':') { " " } else { "; " };
+    for line in text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+    {
+        let between = if message.is_empty() || line.trim().is_empty() {
+            ""
+        } else if message.ends_with(':') {
+            " "
+        } else {
+            "; "
+        };
         message = message + between + line.trim();
     }
-    let failure = failure::Failure::usage("usage", message, "nexus --help and nexus run --help show what can be written");
+    let failure =
+        failure::Failure::usage("usage", message, "nexus --help and nexus run --help show what can be written");
     ExitCode::from(run::print_failure(&failure, false))
 }

@@ -38,6 +38,7 @@ fn variants(bench: &Lone) -> Vec<Vec<String>> {
         vec![],
         vec!["--disk".to_owned(), "8M".to_owned()],
         vec!["--direct".to_owned()],
+        vec!["--hide".to_owned(), "secret*".to_owned()],
         vec!["--ro".to_owned(), format!("{}:/bound", bound.display())],
     ];
     if bench.user.is_none() && is_root() {
@@ -56,7 +57,7 @@ fn is_reached(bench: &Lone, step: &str) -> bool {
     let marker = bench.workspace.join("marker");
     let mut reached = false;
     for flags in variants(bench) {
-        let what = format!("{} fails, {flags:?}", step);
+        let what = format!("{step} fails, {flags:?}");
         let before = bench.before();
         let output = with_fault(bench, step, &flags, SCRIPT);
         let (out, err) = (stdout(&output), stderr(&output));
@@ -88,6 +89,7 @@ fn a_set_up_step_that_fails_is_named_and_nothing_starts() {
             .map(|(number, bench)| {
                 scope.spawn(move || {
                     bench.write(".git/config", "[core]\n");
+                    bench.write("secret.txt", "x");
                     // Two benches of each identity share the steps.
                     let mine =
                         Step::ALL.iter().enumerate().filter(|(at, _)| at % 2 == number / half).map(|(_, step)| step);

@@ -78,6 +78,8 @@ pub struct Rules {
     pub hook_templates: Vec<PathBuf>,
     /// When given: only these paths and what is beneath them are committed, everything else stays parked.
     pub only: Option<Vec<ByteText>>,
+    /// These paths and what is beneath them were rejected: they stay parked whatever else is chosen.
+    pub except: Vec<ByteText>,
     /// Somebody has seen the protected changes and accepts them. (Device nodes stay out all the same.)
     pub accept_protected: bool,
 }
@@ -88,6 +90,7 @@ impl Default for Rules {
             protected: DEFAULT_PROTECTED.iter().filter_map(|text| Pattern::parse(text)).collect(),
             hook_templates: DEFAULT_HOOK_TEMPLATES.iter().map(PathBuf::from).collect(),
             only: None,
+            except: Vec::new(),
             accept_protected: false,
         }
     }
@@ -145,7 +148,8 @@ impl Rules {
     /// Whether the caller chose this path (everything, when nothing was chosen).
     #[must_use]
     pub fn is_chosen(&self, path: &[u8]) -> bool {
-        self.only.as_ref().is_none_or(|only| only.iter().any(|one| crate::beneath::is_beneath(path, &one.0)))
+        let beneath_any = |all: &[ByteText]| all.iter().any(|one| crate::beneath::is_beneath(path, &one.0));
+        self.only.as_ref().is_none_or(|only| beneath_any(only)) && !beneath_any(&self.except)
     }
 }
 

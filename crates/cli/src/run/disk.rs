@@ -37,7 +37,10 @@ pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> O
     }
     // A file system without a fixed number of inodes says 0 of 0.
     if there.f_files > 0 && entries > there.f_favail {
-        return Some(format!("the disk of the workspace takes {} more files and the changes have {entries}", there.f_favail));
+        return Some(format!(
+            "the disk of the workspace takes {} more files and the changes have {entries}",
+            there.f_favail
+        ));
     }
     None
 }

@@ -5,6 +5,7 @@
 //!                                                     └──── any error from here on: undo, then say why ────┘
 //! ```
 
+mod ask;
 mod disk;
 mod order;
 mod output;
@@ -17,7 +18,7 @@ mod sink;
 
 pub use pump::write_unless_closed;
 pub use report::{not_written, print_failure};
-pub use settle::{chain, read_note};
+pub use settle::{chain, lock, read_note};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;

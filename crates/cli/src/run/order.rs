@@ -1,5 +1,6 @@
 //! From flags to a plan, and from a driver's refusal to advice.
 
+use super::ask;
 use crate::args::{Changes, Net, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::places::Places;
@@ -93,7 +94,7 @@ impl Order {
             timeout: args.timeout.map(Duration::from_millis),
             grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
             max_output: args.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
-            changes: args.changes.unwrap_or(Changes::Commit),
+            changes: args.changes.unwrap_or_else(|| default_changes(args)),
             unprotected,
         })
     }
@@ -117,12 +118,16 @@ fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     if args.net != Net::None {
         return refuse("a network other than none is not in this version", "leave --net out");
     }
-    match args.changes {
-        Some(Changes::Review | Changes::Ask) => {
-            refuse("reviewing changes is not in this version", "use --changes commit or --changes discard")
-        }
-        Some(Changes::Commit | Changes::Discard) | None => Ok(()),
+    if args.changes == Some(Changes::Ask) && (args.json || args.stdin || !ask::is_possible()) {
+        let message = "--changes ask needs a terminal to ask on, and standard input for itself";
+        return Err(Failure::usage("ask", message, "use --changes review and decide with nexus changes"));
     }
+    Ok(())
+}
+
+/// Asks where somebody can be asked, else commits.
+fn default_changes(args: &RunArgs) -> Changes {
+    if !args.json && !args.stdin && ask::is_possible() { Changes::Ask } else { Changes::Commit }
 }
 
 /// The machine's memory in bytes, and the limits of this run.
@@ -161,9 +166,10 @@ fn plan_failure(error: &PlanError) -> Failure {
         PlanError::ArgumentTooLong { .. } => "",
     };
     match error {
-        PlanError::NoCommand | PlanError::EnvName { .. } | PlanError::ZeroLimit { .. } | PlanError::ArgumentTooLong { .. } => {
-            Failure::usage("plan", error.to_string(), hint)
-        }
+        PlanError::NoCommand
+        | PlanError::EnvName { .. }
+        | PlanError::ZeroLimit { .. }
+        | PlanError::ArgumentTooLong { .. } => Failure::usage("plan", error.to_string(), hint),
         _ => Failure::refused("plan", error.to_string(), hint),
     }
 }

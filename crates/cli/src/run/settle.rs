@@ -8,6 +8,7 @@
 //! one would be in no list.
 
 use super::disk;
+use super::ask;
 use super::order::Order;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
@@ -140,8 +141,12 @@ pub fn settle(
         Err(error) => return Err(lost(layer, from_memory, &chain(&error))),
     };
     let rules = Rules::default();
-    if !commit {
-        return discard(layer, &workspace, &rules, keep);
+    let wanted = if commit { decide(&layer, &workspace, &rules, order.changes) } else { Ok(Changes::Discard) };
+    match wanted {
+        Ok(Changes::Discard) => return discard(layer, &workspace, &rules, keep),
+        Ok(Changes::Review) => return review(layer, from_memory, &workspace, &rules),
+        Ok(Changes::Commit | Changes::Ask) => {}
+        Err(why) => return park_instead(layer, from_memory, &workspace, &rules, &why),
     }
     let _alone = match lock(source) {
         Ok(lock) => lock,
@@ -160,6 +165,31 @@ pub fn settle(
         Err(error) => park_instead(layer, from_memory, &workspace, &rules, &chain(&error)),
     }
     .inspect(|_| debug_assert!(!args.direct, "a direct run has no layer"))
+}
+
+/// What is to become of the changes of a run that may keep them. A run that changed nothing is not asked about.
+fn decide(layer: &Layer, workspace: &Workspace, rules: &Rules, wish: Changes) -> Result<Changes, String> {
+    if matches!(wish, Changes::Commit | Changes::Discard) {
+        return Ok(wish);
+    }
+    let changes = layer.changes(workspace, rules).map_err(|error| chain(&error))?;
+    match wish {
+        // Ends as "nothing", and takes the layer along.
+        _ if changes.is_empty() => Ok(Changes::Commit),
+        Changes::Ask => ask::ask(layer, workspace, rules, &changes),
+        other => Ok(other),
+    }
+}
+
+/// Parks by choice, which is no problem.
+fn review(layer: Layer, from_memory: bool, workspace: &Workspace, rules: &Rules) -> Result<Settled, Failure> {
+    match layer.park(workspace, rules) {
+        Ok(changes) => {
+            keep_note(&layer)?;
+            Ok(Settled { state: State::Parked, parked: changes.changes, ..Settled::default() })
+        }
+        Err(error) => Err(lost(layer, from_memory, &chain(&error))),
+    }
 }
 
 /// One commit at a time on a workspace: waits for the others. Lasts as long as what it returns.
@@ -242,7 +272,8 @@ fn lost(layer: Layer, from_memory: bool, why: &str) -> Failure {
     let empty = std::fs::read_dir(&upper).is_ok_and(|mut entries| entries.next().is_none());
     if from_memory && empty {
         let left = layer.discard().err().map(|error| format!("; and then: {}", chain(&error))).unwrap_or_default();
-        let message = format!("the changes are gone: they were in memory and could not be copied to the disk: {why}{left}");
+        let message =
+            format!("the changes are gone: they were in memory and could not be copied to the disk: {why}{left}");
         return Failure::refused("commit", message, "make room in the state directory and run the command again");
     }
     let message = format!("the changes could neither be committed nor parked: {why}");

@@ -114,7 +114,8 @@ impl Layer {
             return Err(AcceptError::Protected { path: path.clone(), why });
         }
         let Content::Text { hunks } = &file.content else { return Err(whole("it has no lines to choose from")) };
-        if (0..hunks.len()).all(|hunk| choice.hunks.contains(&hunk)) && choice.hunks.iter().all(|at| *at < hunks.len()) {
+        if (0..hunks.len()).all(|hunk| choice.hunks.contains(&hunk)) && choice.hunks.iter().all(|at| *at < hunks.len())
+        {
             return Ok(self.commit(workspace, &only)?);
         }
         if file.kind != DiffKind::Modified || file.file_type != EntryType::File {
@@ -128,7 +129,12 @@ impl Layer {
         let plan = partial(tree, rules, path, content)?;
         if !plan.conflicts.is_empty() || choice.hunks.is_empty() {
             let CommitPlan { parked, conflicts, .. } = plan;
-            return Ok(Committed { state: CommitState::Parked, changes: crate::ChangeSet::default(), parked, conflicts });
+            return Ok(Committed {
+                state: CommitState::Parked,
+                changes: crate::ChangeSet::default(),
+                parked,
+                conflicts,
+            });
         }
         Ok(self.carry_out(workspace, plan)?)
     }
@@ -164,12 +170,7 @@ fn read_old(workspace: &Workspace, path: &ByteText, max: u64) -> Result<Vec<u8>,
 }
 
 /// Plans to write `content` to `path` and nothing else. Pure.
-fn partial(
-    mut tree: LayerTree,
-    rules: &Rules,
-    path: &ByteText,
-    content: Vec<u8>,
-) -> Result<CommitPlan, AcceptError> {
+fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>) -> Result<CommitPlan, AcceptError> {
     let whole = |why| AcceptError::Whole { path: path.clone(), why };
     let found = tree.nodes.iter().position(|node| node.path == *path && node.role == Role::Entry);
     let at = found.ok_or_else(|| AcceptError::Stale { path: path.clone() })?;

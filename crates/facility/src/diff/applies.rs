@@ -56,17 +56,17 @@ fn paths(file: &FileDiff) -> impl Iterator<Item = &[u8]> {
 
 fn is_expressible(file: &FileDiff) -> bool {
     let is_link = file.file_type == EntryType::Symlink;
-    if !matches!(file.file_type, EntryType::File | EntryType::Symlink) || paths(file).any(|path| is_refused(path, is_link))
+    if !matches!(file.file_type, EntryType::File | EntryType::Symlink)
+        || paths(file).any(|path| is_refused(path, is_link))
     {
         return false;
     }
     match (&file.content, file.kind) {
-        (Content::Text { .. }, _) => true,
-        (Content::Binary { .. }, DiffKind::Modified) | (Content::None, DiffKind::Modified) => mode_changes(file),
+        (Content::Text { .. }, _) | (Content::None, DiffKind::Renamed) => true,
+        (Content::Binary { .. } | Content::None, DiffKind::Modified) => mode_changes(file),
         (Content::Binary { .. }, DiffKind::Added | DiffKind::Deleted | DiffKind::Renamed) => false,
         // A link has a target: without one it could not be read.
         (Content::None, DiffKind::Added | DiffKind::Deleted) => !is_link,
-        (Content::None, DiffKind::Renamed) => true,
     }
 }
 
@@ -74,6 +74,18 @@ fn is_expressible(file: &FileDiff) -> bool {
 pub(crate) fn mark(files: &mut [FileDiff]) {
     for file in files.iter_mut() {
         file.applies = is_expressible(file);
+    }
+    let gone = files.iter().filter(|file| file.kind == DiffKind::Deleted).map(|file| file.path.0.clone());
+    let gone: BTreeSet<Vec<u8>> = gone.collect();
+    let all: BTreeSet<Vec<u8>> = files.iter().flat_map(|file| paths(file).map(<[u8]>::to_vec)).collect();
+    for file in files.iter_mut() {
+        file.applies &= match file.kind {
+            // A file that is gone under this name and changed under others: git knows one file of each name.
+            DiffKind::Modified => !gone.contains(&file.path.0),
+            // A directory became a link or a link a directory: git looks for what it will make through the link.
+            _ if file.file_type == EntryType::Symlink => !has_beneath(&all, &file.path.0),
+            DiffKind::Added | DiffKind::Deleted | DiffKind::Renamed => true,
+        };
     }
     for _ in 0..ROUNDS {
         // What git leaves where it is: forward (it should go away), and in reverse (it should never have come).
@@ -92,16 +104,21 @@ pub(crate) fn mark(files: &mut [FileDiff]) {
             return;
         }
     }
-    files.iter_mut().for_each(|file| file.applies = false);
+    for file in files {
+        file.applies = false;
+    }
 }
 
 /// Whether something of `stays` is at this path, on the way to it, or beneath it.
 fn is_blocked(path: &[u8], stays: &BTreeSet<Vec<u8>>) -> bool {
+    let on_the_way =
+        path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| stays.contains(&path[..at]));
+    on_the_way || stays.contains(path) || has_beneath(stays, path)
+}
+
+fn has_beneath(paths: &BTreeSet<Vec<u8>>, path: &[u8]) -> bool {
     let beneath = [path, b"/"].concat();
-    let on_the_way = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| stays.contains(&path[..at]));
-    on_the_way
-        || stays.contains(path)
-        || stays.range(beneath.clone()..).next().is_some_and(|other| other.starts_with(&beneath))
+    paths.range(beneath.clone()..).next().is_some_and(|other| other.starts_with(&beneath))
 }
 
 #[cfg(test)]

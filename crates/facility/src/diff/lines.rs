@@ -44,12 +44,8 @@ fn ops(old: &[&[u8]], new: &[&[u8]], deadline: Option<Instant>) -> Vec<DiffOp> {
         }
     }
     let equal = |old_index, new_index, len| DiffOp::Equal { old_index, new_index, len };
-    let replaced = DiffOp::Replace {
-        old_index: start,
-        old_len: old_mid.len(),
-        new_index: start,
-        new_len: new_mid.len(),
-    };
+    let replaced =
+        DiffOp::Replace { old_index: start, old_len: old_mid.len(), new_index: start, new_len: new_mid.len() };
     let mut ops = vec![equal(0, 0, start)];
     if !old_mid.is_empty() || !new_mid.is_empty() {
         ops.push(replaced);
@@ -90,4 +86,67 @@ fn hunk(group: &[DiffOp], old: &[&[u8]], new: &[&[u8]]) -> Hunk {
     let (old_start, old_lines) = side(LineTag::Added, first_old);
     let (new_start, new_lines) = side(LineTag::Removed, first_new);
     Hunk { old_start, old_lines, new_start, new_lines, lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn one(old: &str, new: &str, context: usize) -> Hunk {
+        let mut all = hunks(old.as_bytes(), new.as_bytes(), context, None);
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    #[test]
+    fn ranges_are_counted_as_git_counts_them() {
+        let range = |hunk: &Hunk| (hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines);
+        assert_eq!(range(&one("", "a\nb\n", 3)), (0, 0, 1, 2));
+        assert_eq!(range(&one("a\n", "", 3)), (1, 1, 0, 0));
+        assert_eq!(range(&one("1\n2\n3\n4\n5\n", "1\n2\n3\n4\nx\n", 3)), (2, 4, 2, 4));
+        assert_eq!(range(&one("1\n2\n3\n", "1\n2\nx\n3\n", 0)), (2, 0, 3, 1));
+    }
+
+    #[test]
+    fn a_text_that_takes_too_long_is_shown_as_replaced() {
+        let text =
+            |from: usize| (from..from + 2000).fold(String::new(), |text, line| text + &format!("{}\n", line % 97));
+        let (old, new) = (format!("same\n{}end\n", text(0)), format!("same\n{}end\n", text(3)));
+        let past = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        let late = hunks(old.as_bytes(), new.as_bytes(), 3, Some(past));
+        assert_eq!((late.len(), late[0].old_lines, late[0].new_lines), (1, 2002, 2002));
+        let in_time = hunks(old.as_bytes(), new.as_bytes(), 3, None);
+        let changed = |hunks: &[Hunk]| {
+            hunks.iter().map(|h| h.lines.iter().filter(|l| l.tag != LineTag::Context).count()).sum::<usize>()
+        };
+        assert!(changed(&in_time) < 100, "{}", changed(&in_time));
+    }
+
+    /// The worst inputs that we know: no line in common, few different lines in random order, a long repetition.
+    #[test]
+    fn hostile_texts_of_the_largest_size_end_in_time() {
+        const LINES: usize = 190_000;
+        let mut seed = 1_u64;
+        let mut random = move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed >> 33
+        };
+        let mut text = |line: &mut dyn FnMut(usize, u64) -> String| {
+            (0..LINES).fold(String::new(), |text, at| text + &line(at, random()) + "\n").into_bytes()
+        };
+        let cases = [
+            (text(&mut |at, _| format!("a{at}")), text(&mut |at, _| format!("b{at}"))),
+            (text(&mut |_, random| (random % 2).to_string()), text(&mut |_, random| (random % 2).to_string())),
+            (text(&mut |_, random| (random % 500).to_string()), text(&mut |_, random| (random % 500).to_string())),
+            (text(&mut |at, _| (at % 2).to_string()), text(&mut |at, _| (at % 3).to_string())),
+            (text(&mut |at, _| at.to_string()), text(&mut |at, _| (LINES - at).to_string())),
+        ];
+        for (number, (old, new)) in cases.iter().enumerate() {
+            let started = Instant::now();
+            let found = hunks(old, new, 3, started.checked_add(Duration::from_millis(300)));
+            assert!(started.elapsed() < Duration::from_secs(5), "case {number} took {:?}", started.elapsed());
+            assert!(!found.is_empty());
+        }
+    }
 }

@@ -115,16 +115,12 @@ impl Layer {
 
     pub(crate) fn trees<'a>(&self, base: &'a Workspace) -> Result<Trees<'a>, IoFailure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(match &self.upper_fd {
+        if let Some(upper) = &self.upper_fd {
+            let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper")?;
             // An index lies beside the upper directory, in a folder that the descriptor does not lead to.
-            Some(upper) => {
-                let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper")?;
-                Trees { base, upper: Workspace::from_fd(upper), index: None }
-            }
-            None => {
-                let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
-                Trees { base, upper: Workspace::from_fd(upper), index: open_index(&self.root)? }
-            }
-        })
+            return Ok(Trees { base, upper: Workspace::from_fd(upper), index: None });
+        }
+        let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
+        Ok(Trees { base, upper: Workspace::from_fd(upper), index: open_index(&self.root)? })
     }
 }

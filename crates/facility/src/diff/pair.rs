@@ -61,6 +61,12 @@ pub(crate) fn pair(mut views: Views, is_chosen: impl Fn(&[u8]) -> bool) -> Vec<P
             pairs.push(Pair { path, kind: DiffKind::Deleted, old: Some(old), new: None, rename_from: None });
         }
     }
+    for (path, old, new) in views.elsewhere {
+        if is_chosen(&path) {
+            let kind = DiffKind::Modified;
+            pairs.push(Pair { path, kind, old: Some(old), new: Some(new), rename_from: None });
+        }
+    }
     pairs.sort_by(|a, b| (&a.path, a.new.is_some()).cmp(&(&b.path, b.new.is_some())));
     pairs
 }

@@ -181,7 +181,7 @@ fn patch(file: &FileDiff, mut emit: impl FnMut(&[u8])) {
     line(&[b"+++ ", b, tab_of(b)]);
     for hunk in hunks {
         line(&[b"@@ -", &range(hunk.old_start, hunk.old_lines), b" +", &range(hunk.new_start, hunk.new_lines), b" @@"]);
-        lines(hunk, &mut emit_raw(&mut line));
+        lines(hunk, &mut line);
     }
 }
 
@@ -189,24 +189,18 @@ fn range(start: usize, lines: usize) -> Vec<u8> {
     if lines == 1 { start.to_string().into_bytes() } else { format!("{start},{lines}").into_bytes() }
 }
 
-/// `line` adds the newline that a line of a file brings along.
-fn emit_raw<'a>(line: &'a mut impl FnMut(&[&[u8]])) -> impl FnMut(u8, &[u8]) + 'a {
-    |sign, text| match text.strip_suffix(b"\n") {
-        Some(text) => line(&[&[sign], text]),
-        None => {
-            line(&[&[sign], text]);
-            line(&[b"\\ No newline at end of file"]);
-        }
-    }
-}
-
-fn lines(hunk: &Hunk, emit: &mut impl FnMut(u8, &[u8])) {
+/// `emit` adds the newline that a line of a file brings along.
+fn lines(hunk: &Hunk, emit: &mut impl FnMut(&[&[u8]])) {
     for line in &hunk.lines {
-        let sign = match line.tag {
-            LineTag::Context => b' ',
-            LineTag::Removed => b'-',
-            LineTag::Added => b'+',
+        let sign: &[u8] = match line.tag {
+            LineTag::Context => b" ",
+            LineTag::Removed => b"-",
+            LineTag::Added => b"+",
         };
-        emit(sign, &line.text.0);
+        let text = line.text.0.strip_suffix(b"\n");
+        emit(&[sign, text.unwrap_or(&line.text.0)]);
+        if text.is_none() {
+            emit(&[b"\\ No newline at end of file"]);
+        }
     }
 }

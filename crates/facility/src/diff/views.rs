@@ -42,6 +42,8 @@ pub(crate) struct Entry {
 pub(crate) struct Views {
     pub(crate) old: BTreeMap<Vec<u8>, Entry>,
     pub(crate) new: BTreeMap<Vec<u8>, Entry>,
+    /// New versions of files whose listed name is gone, while names that we do not know are not.
+    pub(crate) elsewhere: Vec<(Vec<u8>, Entry, Entry)>,
     /// The limit was reached.
     pub(crate) incomplete: bool,
 }
@@ -84,9 +86,9 @@ pub(crate) fn gather(tree: &LayerTree, base: &Workspace, rules: &Rules, limit: u
             }
             Lower::Merged(found) if !is_nothing(tree, node) => {
                 let place = Place::Upper(node.path.clone());
-                gather.old(found.at.0.clone(), found.meta.clone());
+                gather.add_old(found.at.0.clone(), found.meta.clone());
                 let one = Entry { protected: report().protected, ..entry(place, node.meta.clone()) };
-                gather.new(node.path.0.clone(), one);
+                gather.add_new(node.path.0.clone(), one);
             }
             _ => {}
         }
@@ -103,14 +105,14 @@ impl Gather<'_> {
         room
     }
 
-    fn old(&mut self, path: Vec<u8>, meta: Meta) {
+    fn add_old(&mut self, path: Vec<u8>, meta: Meta) {
         if self.has_room() {
             let place = Place::Base(ByteText(path.clone()));
             self.views.old.insert(path, entry(place, meta));
         }
     }
 
-    fn new(&mut self, path: Vec<u8>, one: Entry) {
+    fn add_new(&mut self, path: Vec<u8>, one: Entry) {
         if self.has_room() {
             self.views.new.insert(path, one);
         }
@@ -133,16 +135,16 @@ impl Gather<'_> {
             other_names,
             ..entry(Place::Upper(node.path.clone()), node.meta.clone())
         };
-        self.new(node.path.0.clone(), one);
+        self.add_new(node.path.0.clone(), one);
     }
 
     /// What an entry of the layer hides goes away, unless something else says otherwise.
     fn cover(&mut self, found: &Found) -> Result<(), IoFailure> {
         if found.meta.kind != EntryType::Directory {
-            self.old(found.at.0.clone(), found.meta.clone());
+            self.add_old(found.at.0.clone(), found.meta.clone());
             return Ok(());
         }
-        self.walk(&found.at.0, &found.meta, |gather, path, meta| gather.old(path, meta))
+        self.walk(&found.at.0, &found.meta, Self::add_old)
     }
 
     /// What lies in a renamed directory and is not in the layer itself comes along.
@@ -156,8 +158,8 @@ impl Gather<'_> {
                 let target = [&to, &path[from.len()..]].concat();
                 let place = Place::Base(ByteText(path.clone()));
                 let carried = Entry { was: Some(path.clone()), ..entry(place, meta.clone()) };
-                gather.old(path, meta);
-                gather.new(target, carried);
+                gather.add_old(path, meta);
+                gather.add_new(target, carried);
             })?;
         }
         Ok(())
@@ -217,7 +219,7 @@ impl Gather<'_> {
             if is_new && !has_files {
                 let protected = change(self.tree, node, rules).protected;
                 let one = Entry { protected, ..entry(Place::Upper(node.path.clone()), node.meta.clone()) };
-                self.new(node.path.0.clone(), one);
+                self.add_new(node.path.0.clone(), one);
             }
         }
     }
@@ -230,18 +232,24 @@ impl Gather<'_> {
                 Source::Upper(path) => Place::Upper(path.clone()),
                 Source::Index(name) => Place::Index(name.clone()),
             };
-            let mut listed = self.views.old.values().any(|one| one.meta.id == anchor.meta.id);
+            let mut listed = false;
             for one in self.views.new.values_mut() {
                 if matches!(one.place, Place::Base(_)) && one.meta.id == anchor.meta.id {
                     (one.place, one.meta, one.same) = (place.clone(), group.meta.clone(), false);
                     listed = true;
                 }
             }
-            if !listed && group.members.is_empty() {
-                let others = anchor.meta.links.saturating_sub(1);
-                self.old(anchor.at.0.clone(), anchor.meta.clone());
-                let one = Entry { other_names: others, ..entry(place, group.meta.clone()) };
-                self.new(anchor.at.0.clone(), one);
+            if listed || !group.members.is_empty() {
+                continue;
+            }
+            let other_names = anchor.meta.links.saturating_sub(1);
+            let new = Entry { other_names, ..entry(place, group.meta.clone()) };
+            if self.views.old.contains_key(&anchor.at.0) {
+                let old = entry(Place::Base(anchor.at.clone()), anchor.meta.clone());
+                self.views.elsewhere.push((anchor.at.0.clone(), old, new));
+            } else {
+                self.add_old(anchor.at.0.clone(), anchor.meta.clone());
+                self.add_new(anchor.at.0.clone(), new);
             }
         }
     }

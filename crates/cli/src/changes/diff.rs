@@ -1,0 +1,71 @@
+//! `nexus changes diff`: one diff that `git apply` accepts.
+
+use super::{Pending, paths};
+use crate::args::DiffArgs;
+use crate::failure::Failure;
+use crate::run;
+use nexus_facility::diff::{DiffOptions, RenderOptions};
+use nexus_facility::{Layer, Rules, Workspace};
+use std::io::IsTerminal;
+
+/// Renders the diff of a run.
+pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
+    let pending = Pending::open(args.run)?;
+    let only = paths::read(&args.paths, &pending.one.workspace)?;
+    if let Some(only) = &only {
+        paths::must_match(only, &pending.changes()?)?;
+    }
+    let rules = Rules { only, ..pending.rules.clone() };
+    let diff = pending
+        .layer
+        .diff(&pending.workspace, &rules, &DiffOptions::default())
+        .map_err(|error| Failure::refused("diff", run::chain(&error), ""))?;
+    if args.json {
+        let document = serde_json::json!({"run_id": pending.one.run, "diff": diff});
+        return Ok(format!("{document}\n").into_bytes());
+    }
+    let options = RenderOptions { max_bytes: args.max_bytes.unwrap_or(DEFAULT_MAX), ..RenderOptions::default() };
+    let rendered = diff.render(&options);
+    if rendered.truncated {
+        eprintln!("nexus: the diff was cut and does not apply; --max-bytes makes room for more");
+    }
+    Ok(for_reader(rendered.bytes))
+}
+
+/// Bytes of a diff unless told otherwise, as for directives.
+const DEFAULT_MAX: usize = 1 << 20;
+
+/// A terminal must not act on what a command wrote into a file (CVE-2021-25743); a pipe gets the bytes.
+fn for_reader(bytes: Vec<u8>) -> Vec<u8> {
+    if std::io::stdout().is_terminal() { visible(&bytes) } else { bytes }
+}
+
+/// The text with control characters made visible.
+pub fn visible(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown.into_bytes()
+}
+
+/// The diff of a layer that has just been settled, for a person.
+pub fn of_layer(layer: &Layer, workspace: &Workspace, rules: &Rules) -> Result<Vec<u8>, String> {
+    let diff = layer.diff(workspace, rules, &DiffOptions::default()).map_err(|error| run::chain(&error))?;
+    Ok(visible(&diff.render(&RenderOptions::default()).bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_sees_escape_sequences_and_does_not_obey_them() {
+        assert_eq!(visible(b"a\x1b[2J\tb\n\xff"), "a\\u{1b}[2J\tb\n\u{fffd}".as_bytes());
+    }
+}

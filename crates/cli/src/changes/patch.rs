@@ -1,0 +1,184 @@
+//! `nexus changes accept --patch`: hunk by hunk, asked one after the other.
+//!
+//! Answers come from standard input: `y` takes the hunk, `n` leaves it, `a` takes it and all that follow in the file,
+//! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's last
+//! hunk was answered, and each file is one commit.
+
+use super::{Pending, accept, diff};
+use crate::failure::{Failure, one_line};
+use crate::run;
+use nexus_facility::Rules;
+use nexus_facility::diff::{Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
+use std::io::{BufRead, Write};
+
+/// Asks for every hunk of the chosen paths.
+pub fn command(pending: Pending, rules: &Rules) -> Result<String, Failure> {
+    let options = DiffOptions::default();
+    let diff = pending
+        .layer
+        .diff(&pending.workspace, rules, &options)
+        .map_err(|error| Failure::refused("diff", run::chain(&error), ""))?;
+    let mut input = std::io::stdin().lock();
+    let mut text = String::new();
+    for file in &diff.files {
+        let answer = ask_file(file, &mut input)?;
+        text.push_str(&carry_out(&pending, rules, &options, file, &answer.chosen)?);
+        if answer.stop {
+            break;
+        }
+    }
+    let left = pending.finish()?;
+    Ok(text + &accept::waiting(left))
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Answer {
+    chosen: Vec<usize>,
+    stop: bool,
+}
+
+/// What cannot be split is one question.
+fn hunks(file: &FileDiff) -> Vec<Option<&Hunk>> {
+    match &file.content {
+        Content::Text { hunks } if !hunks.is_empty() => hunks.iter().map(Some).collect(),
+        _ => vec![None],
+    }
+}
+
+fn ask_file(file: &FileDiff, input: &mut impl BufRead) -> Result<Answer, Failure> {
+    let all = hunks(file);
+    let mut answer = Answer::default();
+    for (number, hunk) in all.iter().enumerate() {
+        match ask(&question(file, *hunk, number + 1, all.len()), input)? {
+            'y' => answer.chosen.push(number),
+            'a' => {
+                answer.chosen.extend(number..all.len());
+                break;
+            }
+            'd' => break,
+            'q' => {
+                answer.stop = true;
+                break;
+            }
+            _ => {}
+        }
+    }
+    Ok(answer)
+}
+
+fn question(file: &FileDiff, hunk: Option<&Hunk>, number: usize, of: usize) -> Vec<u8> {
+    let name = one_line(&file.path.as_path().display().to_string());
+    let mut text = format!("--- {name}: {:?} ({number} of {of})\n", file.kind).into_bytes();
+    if let Some(why) = &file.protected {
+        text.extend(one_line(&format!("needs an explicit accept: {why}")).bytes().chain(*b"\n"));
+    }
+    match hunk {
+        None => text.extend(b"(accepted or left as a whole)\n"),
+        Some(hunk) => {
+            for line in &hunk.lines {
+                text.push(match line.tag {
+                    LineTag::Context => b' ',
+                    LineTag::Removed => b'-',
+                    LineTag::Added => b'+',
+                });
+                text.extend(diff::visible(&line.text.0));
+                if !line.text.0.ends_with(b"\n") {
+                    text.extend(b"\n\\ no newline at the end\n");
+                }
+            }
+        }
+    }
+    text.extend(b"accept? [y,n,a,d,q] ");
+    text
+}
+
+/// One answer; anything else is asked again. The end of the input is `q`.
+fn ask(question: &[u8], input: &mut impl BufRead) -> Result<char, Failure> {
+    let failed = |error: std::io::Error| Failure::refused("ask", format!("cannot ask: {error}"), "");
+    loop {
+        run::write_unless_closed(&mut std::io::stderr(), question).map_err(failed)?;
+        let mut line = Vec::new();
+        input.read_until(b'\n', &mut line).map_err(failed)?;
+        if line.is_empty() {
+            std::io::stderr().write_all(b"\n").map_err(failed)?;
+            return Ok('q');
+        }
+        match line.trim_ascii() {
+            [answer @ (b'y' | b'n' | b'a' | b'd' | b'q')] => return Ok(char::from(*answer)),
+            _ => {}
+        }
+    }
+}
+
+fn carry_out(
+    pending: &Pending,
+    rules: &Rules,
+    options: &DiffOptions,
+    file: &FileDiff,
+    chosen: &[usize],
+) -> Result<String, Failure> {
+    if chosen.is_empty() {
+        return Ok(String::new());
+    }
+    let digest = file.digest();
+    let choice = Choice { path: &file.path, hunks: chosen, seen: Some(&digest), options };
+    let committed = match &file.content {
+        Content::Text { hunks } if !hunks.is_empty() => pending
+            .layer
+            .accept_hunks(&pending.workspace, &Rules { accept_protected: true, ..rules.clone() }, &choice)
+            .map_err(|error| Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"))?,
+        _ => {
+            let only = Rules { only: Some(vec![file.path.clone()]), accept_protected: true, ..rules.clone() };
+            pending
+                .layer
+                .commit(&pending.workspace, &only)
+                .map_err(|error| Failure::refused("commit", run::chain(&error), ""))?
+        }
+    };
+    accept::told(&committed)?;
+    let all = hunks(file).len();
+    let parts = if chosen.len() == all { String::new() } else { format!(" ({} of {all} parts)", chosen.len()) };
+    Ok(one_line(&format!("accepted {}{parts}", file.path.as_path().display())) + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_facility::diff::DiffKind;
+    use nexus_facility::meta::EntryType;
+
+    fn file(hunks: usize) -> FileDiff {
+        let hunk = Hunk { old_start: 1, old_lines: 1, new_start: 1, new_lines: 1, lines: Vec::new() };
+        FileDiff {
+            path: "a".into(),
+            kind: DiffKind::Modified,
+            file_type: EntryType::File,
+            old_mode: Some(0o644),
+            new_mode: Some(0o644),
+            rename_from: None,
+            similarity: None,
+            content: Content::Text { hunks: vec![hunk; hunks] },
+            applies: true,
+            protected: None,
+            other_names: 0,
+        }
+    }
+
+    fn answer(text: &str) -> Answer {
+        ask_file(&file(3), &mut text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn answers_take_leave_and_stop() {
+        assert_eq!(answer("y\nn\ny\n"), Answer { chosen: vec![0, 2], stop: false });
+        assert_eq!(answer("n\na\n"), Answer { chosen: vec![1, 2], stop: false });
+        assert_eq!(answer("y\nd\n"), Answer { chosen: vec![0], stop: false });
+        assert_eq!(answer("y\nq\n"), Answer { chosen: vec![0], stop: true });
+    }
+
+    #[test]
+    fn nonsense_is_asked_again_and_the_end_stops() {
+        assert_eq!(answer("what\nyes\ny\n"), Answer { chosen: vec![0], stop: true });
+        assert_eq!(answer(""), Answer { chosen: vec![], stop: true });
+    }
+}

@@ -1,0 +1,60 @@
+//! `nexus changes show`: a line for each change.
+
+use super::Pending;
+use crate::failure::{Failure, one_line};
+use nexus_facility::{Change, ChangeKind};
+use nexus_model::RunId;
+use std::fmt::Write as _;
+
+/// Lists the changes of a run.
+pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
+    let pending = Pending::open(run)?;
+    let changes = pending.changes()?;
+    if json {
+        let document =
+            serde_json::json!({"run_id": pending.one.run, "command": pending.one.command, "changes": changes});
+        return Ok(format!("{document}\n"));
+    }
+    let mut text = one_line(&format!("run {} of {}", pending.one.run, pending.one.command)) + "\n";
+    for change in &changes {
+        text.push_str(&one_line(&line(change)));
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// One change in one line: what, where, how large, and what to look at.
+pub fn line(change: &Change) -> String {
+    let mark = match change.kind {
+        ChangeKind::Added => "A",
+        ChangeKind::Modified => "M",
+        ChangeKind::Deleted => "D",
+        ChangeKind::Mode => "P",
+        ChangeKind::Type { .. } => "T",
+        ChangeKind::Renamed { .. } => "R",
+    };
+    let mut text = format!("{mark} {}", change.path.as_path().display());
+    let mut add = |part: std::fmt::Arguments<'_>| {
+        // Writing into a String cannot fail.
+        text.write_fmt(part).unwrap_or_default();
+    };
+    if let ChangeKind::Renamed { from } = &change.kind {
+        add(format_args!(" (was {})", from.as_path().display()));
+    }
+    if change.size > 0 {
+        add(format_args!("  {}", nexus_model::units::format_size(change.size)));
+    }
+    if let Some(why) = &change.protected {
+        add(format_args!("  [parked: {why}]"));
+    }
+    if change.setuid {
+        add(format_args!("  [setuid]"));
+    }
+    if change.new_executable {
+        add(format_args!("  [executable]"));
+    }
+    if change.skipped {
+        add(format_args!("  [left out]"));
+    }
+    text
+}

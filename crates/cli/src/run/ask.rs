@@ -1,0 +1,82 @@
+//! `--changes ask`: the decision at the end of a run, on a terminal.
+
+use crate::args::Changes;
+use crate::changes;
+use crate::failure::one_line;
+use nexus_facility::{ChangeSet, Layer, Rules, Workspace};
+use std::io::{BufRead, IsTerminal, Write};
+
+/// Changes that are listed before the question.
+const SHOWN: usize = 20;
+
+/// Whether somebody can be asked: what they type and what they read are a terminal.
+pub fn is_possible() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Shows what changed and asks until there is an answer. The end of the input keeps the changes for a review.
+pub fn ask(layer: &Layer, workspace: &Workspace, rules: &Rules, set: &ChangeSet) -> Result<Changes, String> {
+    let (added, modified, deleted) = set.counts();
+    let mut text = format!("nexus: {added} added, {modified} modified, {deleted} deleted\n");
+    for change in set.changes.iter().take(SHOWN) {
+        text.push_str(&format!("nexus:   {}\n", one_line(&changes::line(change))));
+    }
+    if set.changes.len() > SHOWN {
+        text.push_str(&format!("nexus:   … and {} more\n", set.changes.len() - SHOWN));
+    }
+    let show = || changes::diff_of_layer(layer, workspace, rules);
+    answer(text.as_bytes(), &show, &mut std::io::stdin().lock(), &mut std::io::stderr())
+}
+
+fn answer(
+    text: &[u8],
+    show: &dyn Fn() -> Result<Vec<u8>, String>,
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+) -> Result<Changes, String> {
+    let failed = |error: std::io::Error| format!("nobody could be asked: {error}");
+    output.write_all(text).map_err(failed)?;
+    loop {
+        output.write_all(b"nexus: [c]ommit, [d]iff, [r]eview later, [x] discard? ").map_err(failed)?;
+        output.flush().map_err(failed)?;
+        let mut line = Vec::new();
+        input.read_until(b'\n', &mut line).map_err(failed)?;
+        match line.trim_ascii() {
+            _ if line.is_empty() => return Ok(Changes::Review),
+            b"c" | b"commit" => return Ok(Changes::Commit),
+            b"r" | b"review" => return Ok(Changes::Review),
+            b"x" | b"discard" => return Ok(Changes::Discard),
+            b"d" | b"diff" => output.write_all(&show()?).map_err(failed)?,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(typed: &str) -> (Changes, String) {
+        let mut output = Vec::new();
+        let show = || Ok(b"THE DIFF\n".to_vec());
+        let decided = answer(b"listed\n", &show, &mut typed.as_bytes(), &mut output).unwrap();
+        (decided, String::from_utf8(output).unwrap())
+    }
+
+    #[test]
+    fn each_letter_decides_and_the_end_of_the_input_keeps_the_changes() {
+        assert_eq!(asked("c\n").0, Changes::Commit);
+        assert_eq!(asked("r\n").0, Changes::Review);
+        assert_eq!(asked("x\n").0, Changes::Discard);
+        assert_eq!(asked("").0, Changes::Review);
+        assert_eq!(asked("what?\n\nc\n").0, Changes::Commit);
+    }
+
+    #[test]
+    fn the_diff_is_shown_before_the_decision() {
+        let (decided, output) = asked("d\nx\n");
+        assert_eq!(decided, Changes::Discard);
+        assert!(output.starts_with("listed\n") && output.contains("THE DIFF\n"), "{output}");
+        assert_eq!(output.matches("discard?").count(), 2);
+    }
+}

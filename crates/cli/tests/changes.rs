@@ -1,0 +1,182 @@
+//! `nexus changes`: looking at what waits, and deciding.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Output, Stdio};
+use support::{Bench, benches, stderr, stdout};
+
+const OLD: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n";
+
+/// A workspace with a run that waits: a file changed in two places, one added, one gone, a hook.
+fn waiting() -> Vec<Bench> {
+    let script = "sed -i 's/^2$/two/; s/^11$/eleven/' numbers; echo new > sub/added; rm gone; mkdir -p .git/hooks; \
+                  echo evil > .git/hooks/pre-commit";
+    let all = benches();
+    for bench in &all {
+        bench.write("numbers", OLD);
+        bench.write("gone", "x\n");
+        bench.write("sub/kept", "k\n");
+        let output = bench.run(["run", "--changes", "review", "--shell", script]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), OLD);
+        assert!(!bench.workspace.join("sub/added").exists());
+    }
+    all
+}
+
+fn type_in(bench: &Bench, arguments: &[&str], typed: &str) -> Output {
+    let mut child = bench
+        .nexus(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_review_shows_everything_and_git_applies_its_diff() {
+    for bench in waiting() {
+        let shown = stdout(&bench.run(["changes", "show"]));
+        for line in ["A sub/added  4 B", "D gone  2 B", "M numbers", "[parked: git hook]"] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        let diff = bench.run(["changes", "diff"]).stdout;
+        let copy = tempfile::tempdir().unwrap();
+        for (name, text) in [("numbers", OLD), ("gone", "x\n")] {
+            fs::write(copy.path().join(name), text).unwrap();
+        }
+        let mut git = std::process::Command::new("git")
+            .args(["apply", "--exclude=.git/*", "-"])
+            .current_dir(copy.path())
+            .env("GIT_CEILING_DIRECTORIES", copy.path().parent().unwrap())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        git.stdin.take().unwrap().write_all(&diff).unwrap();
+        assert!(git.wait().unwrap().success(), "{}", String::from_utf8_lossy(&diff));
+        assert!(fs::read_to_string(copy.path().join("numbers")).unwrap().contains("two\n3"));
+        assert_eq!(fs::read_to_string(copy.path().join("sub/added")).unwrap(), "new\n");
+        assert!(!copy.path().join("gone").exists());
+    }
+}
+
+#[test]
+fn accepting_all_leaves_only_what_is_protected() {
+    for bench in waiting() {
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(fs::read_to_string(bench.workspace.join("numbers")).unwrap().contains("eleven"));
+        assert!(!bench.workspace.join("gone").exists());
+        assert!(!bench.workspace.join(".git/hooks/pre-commit").exists());
+        let again = bench.run(["changes", "accept"]);
+        assert_eq!(again.status.code(), Some(125));
+        assert!(stderr(&again).contains("--protected"), "{}", stderr(&again));
+        let output = bench.run(["changes", "accept", ".git/hooks/pre-commit"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(bench.workspace.join(".git/hooks/pre-commit").exists());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn some_paths_are_accepted_and_the_rest_rejected() {
+    for bench in waiting() {
+        let output = bench.run(["changes", "accept", "sub"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join("sub/added")).unwrap(), "new\n");
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), OLD);
+        let output = bench.run(["changes", "reject", "numbers", ".git"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let shown = stdout(&bench.run(["changes", "show"]));
+        let (_, shown) = shown.split_once('\n').unwrap();
+        assert_eq!(shown, "D gone  2 B\n");
+        // What was rejected does not come back with an accept of everything.
+        let output = bench.run(["changes", "accept", "--protected"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), OLD);
+        assert!(!bench.workspace.join(".git/hooks/pre-commit").exists());
+        assert!(!bench.workspace.join("gone").exists());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn hunks_are_accepted_one_by_one() {
+    for bench in waiting() {
+        let output = type_in(&bench, &["changes", "accept", "--patch", "numbers"], "n\ny\n");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("-2\n+two\n") && stderr(&output).contains("accept? [y,n,a,d,q]"));
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), OLD.replace("11", "eleven"));
+        let diff = stdout(&bench.run(["changes", "diff", "numbers"]));
+        assert!(diff.contains("+two") && !diff.contains("+eleven"), "{diff}");
+        let output = type_in(&bench, &["changes", "accept", "--patch"], "q\n");
+        // The file with its other half, two entries of the folder, and the hook with its two new folders.
+        assert!(stdout(&output).contains("6 changes still wait"), "{}", stdout(&output));
+    }
+}
+
+#[test]
+fn an_outside_edit_is_a_shown_conflict_and_stays() {
+    for bench in waiting() {
+        fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains("changed outside since the run: numbers"), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
+        // The harmless part can still be had.
+        let output = bench.run(["changes", "accept", "sub/added"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(bench.workspace.join("sub/added").exists());
+    }
+}
+
+#[test]
+fn a_misspelt_path_is_no_decision() {
+    for bench in waiting() {
+        for action in ["accept", "reject", "diff"] {
+            let output = bench.run(["changes", action, "numbres"]);
+            assert_eq!(output.status.code(), Some(2), "{action}: {}", stderr(&output));
+            let output = bench.run(["changes", action, "/etc/passwd"]);
+            assert_eq!(output.status.code(), Some(2), "{action}: {}", stderr(&output));
+        }
+        assert!(stdout(&bench.run(["changes", "list"])).contains("sed -i"));
+    }
+}
+
+#[test]
+fn a_terminal_is_asked_and_its_answer_is_done() {
+    for bench in benches() {
+        for (answer, committed, waits) in [("c", true, false), ("x", false, false), ("r", false, true), ("d\nx", false, false)] {
+            let file = format!("made-{}", answer.trim().replace('\n', ""));
+            let nexus = bench.nexus([] as [&str; 0]);
+            let line = format!("{} run --shell 'echo text > {file}'", nexus.get_program().display());
+            // script(1) gives the command a terminal of its own and types what it reads itself.
+            let mut command = bench.command("script");
+            let mut child = command
+                .args(["-qec", &line, "/dev/null"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            let text = stdout(&output);
+            assert!(text.contains("[c]ommit, [d]iff, [r]eview later, [x] discard?"), "{text}");
+            assert_eq!(text.contains("+text"), answer.starts_with('d'), "{text}");
+            assert_eq!(bench.workspace.join(&file).exists(), committed, "{}: {answer}: {text}", bench.who());
+            assert_eq!(!bench.leftovers().is_empty(), waits, "{answer}: {text}");
+            if waits {
+                assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0));
+            }
+        }
+        let output = bench.run(["run", "--changes", "ask", "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "without a terminal nobody can be asked");
+    }
+}
