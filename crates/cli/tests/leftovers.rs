@@ -262,9 +262,14 @@ fn killed_at(bench: &Lone, number: u32, moment: Moment, versions: &[Version; 2])
     place == 1
 }
 
+/// How often to kill: a bounded number here, more in a soak.
+fn tries(usual: u32) -> u32 {
+    std::env::var("NEXUS_SOAK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 #[test]
 fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
-    const TRIES: u32 = 100;
+    let tries = tries(100);
     let _turn = turn();
     let mut random = Random::new();
     for bench in lone_benches() {
@@ -292,9 +297,9 @@ fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
         let (whole, end) = (middle(wholes), middle(ends));
         let versions = [old, new];
         let mut ended = [0, 0];
-        for number in 0..TRIES {
+        for number in 0..tries {
             // One half evenly over the whole run, the other over its end; each at a random place in its part.
-            let part = (f64::from(number / 2) + random.next()) / f64::from(TRIES / 2) * 1.1;
+            let part = (f64::from(number / 2) + random.next()) / f64::from(tries / 2) * 1.1;
             let moment = if number % 2 == 0 {
                 Moment::AfterStart(whole.mul_f64(part))
             } else {
@@ -303,11 +308,66 @@ fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
             ended[usize::from(killed_at(&bench, number, moment, &versions))] += 1;
         }
         println!(
-            "{}: a run takes {whole:?}, its end {end:?}; of {TRIES} kills {} left the old version, {} the new one",
+            "{}: a run takes {whole:?}, its end {end:?}; of {tries} kills {} left the old version, {} the new one",
             bench.who(),
             ended[0],
             ended[1]
         );
+        assert!(ended[0] > 0, "no kill came before the commit");
+    }
+}
+
+#[test]
+fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
+    let tries = tries(50);
+    let _turn = turn();
+    let mut random = Random::new();
+    for bench in lone_benches() {
+        let waiting = |name: &str| {
+            let workspace = fresh(&bench, name);
+            let status = bench
+                .nexus(["run", "--changes", "review", "--shell", WORK])
+                .current_dir(&workspace)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            assert!(status.unwrap().success());
+            workspace
+        };
+        let accept = |workspace: &Path| {
+            let mut command = bench.nexus(["changes", "accept", "--protected"]);
+            command.current_dir(workspace).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        };
+        let workspace = waiting("accepted");
+        let old = version(&workspace);
+        let began = Instant::now();
+        assert!(accept(&workspace).wait().unwrap().success());
+        let whole = began.elapsed();
+        let new = version(&workspace);
+        assert!(old != new);
+        let mut ended = [0, 0];
+        for number in 0..tries {
+            let workspace = waiting(&format!("accept-{number}"));
+            let mut child = accept(&workspace);
+            std::thread::sleep(whole.mul_f64((f64::from(number) + random.next()) / f64::from(tries) * 1.1));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            // The next command finishes what was decided.
+            let listed = bench.nexus(["changes", "list"]).current_dir(&workspace).output().unwrap();
+            assert!(listed.status.success(), "{}", support::stderr(&listed));
+            let now = version(&workspace);
+            assert!(now == old || now == new, "{}, try {number}: neither the old nor the new version", bench.who());
+            ended[usize::from(now == new)] += 1;
+            if now == old {
+                let again = accept(&workspace).wait().unwrap();
+                assert!(again.success(), "{}, try {number}: it cannot be accepted any more", bench.who());
+                assert!(version(&workspace) == new);
+            }
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+            fs::remove_dir_all(&workspace).unwrap();
+        }
+        println!("{}: an accept takes {whole:?}; of {tries} kills {} left the old version, {} the new one", bench.who(), ended[0], ended[1]);
         assert!(ended[0] > 0, "no kill came before the commit");
     }
 }

@@ -19,5 +19,14 @@ pub struct Handle {
     pub group: Option<Group>,
 }
 
+impl Handle {
+    /// A handle of a run of which the host has no process and no control group any more: only its layer.
+    #[must_use]
+    pub fn of_nothing(run_id: RunId) -> Self {
+        let driver = crate::namespace::NAME.to_owned();
+        Self { version: HANDLE_VERSION, driver, run_id, mark: nexus_jail::mark(run_id), group: None }
+    }
+}
+
 /// The form that this code writes.
 pub const HANDLE_VERSION: u32 = 1;

@@ -257,3 +257,51 @@ fn other_changes_of_the_layer_survive_a_part_that_was_accepted() {
     assert_eq!((rest.conflicts.len(), rest.parked.len()), (0, 0), "{rest:?}");
     assert_eq!(scene.found(), scene.wanted());
 }
+
+/// Accepts the middle hunk as a child that dies where its environment says.
+#[cfg(feature = "inject")]
+#[test]
+#[ignore = "the child of the next test"]
+fn child_accepts() {
+    let scene = std::path::PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let mut layer = Layer::open(&scene.join("layers"), "run").unwrap();
+    layer.set_faults(nexus_facility::Faults::from_env());
+    let (path, options) = (ByteText::from("d/f"), DiffOptions::default());
+    let choice = Choice { path: &path, hunks: &[1], seen: None, options: &options };
+    let workspace = nexus_facility::Workspace::open(&scene.join("ws")).unwrap();
+    layer.accept_hunks(&workspace, &Rules::default(), &choice).unwrap();
+}
+
+#[cfg(feature = "inject")]
+#[test]
+fn after_a_kill_at_any_step_the_hunk_is_there_or_not_and_the_rest_still_waits() {
+    use nexus_facility::{Recovered, recover};
+    let (old, part) = (text(&[]), text(&[(15, "fifteen")]));
+    let mut seen = Vec::new();
+    for nth in 1.. {
+        assert!(nth < 100, "the accept never ends");
+        let scene = scene();
+        let order = scene.dir.path().to_str().unwrap().to_owned();
+        let at = nth.to_string();
+        let survived = scene.child("child_accepts", &order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false).is_ok();
+        let recovered = recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
+        let found = read(&scene, "d/f");
+        match recovered {
+            // Before the decision, or after everything was done.
+            Recovered::Parked => assert!(found == old || found == part, "{nth}: {found}"),
+            Recovered::RolledForward => assert_eq!(found, part, "{nth}"),
+            Recovered::Nothing | Recovered::Discarded => panic!("{nth}: {recovered:?}"),
+        }
+        assert_eq!(count(&scene, "d/f"), if found == part { 2 } else { 3 }, "{nth}");
+        let rest = open(&scene).commit(&scene.workspace(), &Rules::default()).unwrap();
+        assert_eq!((rest.conflicts.len(), rest.parked.len()), (0, 0), "{nth}: {rest:?}");
+        assert_eq!(scene.found(), scene.wanted(), "{nth}");
+        seen.push((recovered, found == part));
+        if survived {
+            break;
+        }
+    }
+    for wanted in [(Recovered::Parked, false), (Recovered::RolledForward, true), (Recovered::Parked, true)] {
+        assert!(seen.contains(&wanted), "{wanted:?} never happened: {seen:?}");
+    }
+}

@@ -7,7 +7,7 @@ use super::{Pending, patch, paths, show};
 use crate::args::AcceptArgs;
 use crate::failure::{Failure, one_line};
 use crate::run;
-use nexus_facility::{Committed, Rules};
+use nexus_facility::{CommitError, Committed, Rules};
 
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
@@ -24,13 +24,30 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     };
     let _alone = run::lock(&pending.one.workspace)
         .map_err(|error| Failure::refused("lock", format!("the workspace cannot be locked: {error}"), ""))?;
-    if args.patch {
-        return patch::command(pending, &rules);
+    let record = pending.record()?;
+    let done = if args.patch { patch::command(pending, &rules) } else { commit(pending, &rules) };
+    // A commit that stopped half-way is finished by the next command, which finds it by its record.
+    if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED) {
+        record.remove().map_err(|error| Failure::refused("state_dir", format!("the record of the accept: {error}"), ""))?;
     }
-    let committed = pending
-        .layer
-        .commit(&pending.workspace, &rules)
-        .map_err(|error| Failure::refused("commit", run::chain(&error), "nexus changes list finishes or undoes it"))?;
+    done
+}
+
+/// What a failed commit is to a person, and to whoever keeps the record.
+pub fn failed(error: &CommitError) -> Failure {
+    match error {
+        CommitError::Interrupted { .. } => {
+            let hint = "mend that (is the disk full?) and run any nexus command: it finishes the commit";
+            Failure::refused(run::INTERRUPTED, run::chain(error), hint)
+        }
+        CommitError::Read(_) | CommitError::Prepare { .. } => {
+            Failure::refused("commit", run::chain(error), "nothing was changed")
+        }
+    }
+}
+
+fn commit(pending: Pending, rules: &Rules) -> Result<String, Failure> {
+    let committed = pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error))?;
     let text = told(&committed)?;
     if committed.changes.changes.is_empty() {
         let message = "nothing was accepted: what waits is protected and has to be named";

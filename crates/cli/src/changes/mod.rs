@@ -19,6 +19,8 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
 use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
+use crate::run::{Content, Record};
+use nexus_driver::Handle;
 use nexus_model::RunId;
 use std::path::PathBuf;
 
@@ -52,7 +54,7 @@ struct Waiting {
 
 fn places() -> Result<Places, Failure> {
     let places = Places::find()?.ensure()?;
-    run::recover::all(&places, &run::driver())?;
+    run::recover::all(&places, &run::driver(), None)?;
     Ok(places)
 }
 
@@ -96,6 +98,7 @@ fn list(json: bool) -> Result<String, Failure> {
 
 /// One waiting run, opened for reading or deciding. Nobody else works with it meanwhile.
 struct Pending {
+    places: Places,
     one: Waiting,
     layer: Layer,
     workspace: Workspace,
@@ -120,7 +123,7 @@ impl Pending {
         })?;
         let workspace = Workspace::open(&one.workspace).map_err(|error| refused(&error))?;
         let rules = Rules { except: rejected::read(layer.root())?, ..Rules::default() };
-        Ok(Self { one, layer, workspace, rules })
+        Ok(Self { places, one, layer, workspace, rules })
     }
 
     /// What waits, without what was rejected.
@@ -130,6 +133,21 @@ impl Pending {
             .changes(&self.workspace, &self.rules)
             .map_err(|error| Failure::refused("layer", run::chain(&error), ""))?;
         Ok(set.changes.into_iter().filter(|change| self.rules.is_chosen(&change.path.0)).collect())
+    }
+
+    /// Names this run as being worked on, so that whoever comes after a crash finishes the commit.
+    fn record(&self) -> Result<Record, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            let message = format!("the accept cannot be recorded in {}: {error}", self.places.runs.display());
+            Failure::refused("state_dir", message, "make room there")
+        };
+        let run: RunId = self.one.run.parse().map_err(|error| failed(&error))?;
+        let content = Content {
+            handle: Handle::of_nothing(run),
+            workspace: self.one.workspace.clone().into(),
+            layered: true,
+        };
+        Record::create(&self.places.runs, &content).map_err(|error| failed(&error))
     }
 
     /// How many changes wait when something was decided; a layer in which none does is removed.

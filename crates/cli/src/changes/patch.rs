@@ -8,7 +8,7 @@ use super::{Pending, accept, diff};
 use crate::failure::{Failure, one_line};
 use crate::run;
 use nexus_facility::Rules;
-use nexus_facility::diff::{Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
+use nexus_facility::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
 use std::io::{BufRead, Write};
 
 /// Asks for every hunk of the chosen paths.
@@ -126,13 +126,16 @@ fn carry_out(
         Content::Text { hunks } if !hunks.is_empty() => pending
             .layer
             .accept_hunks(&pending.workspace, &Rules { accept_protected: true, ..rules.clone() }, &choice)
-            .map_err(|error| Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"))?,
+            .map_err(|error| match &error {
+                AcceptError::Commit(error) => accept::failed(error),
+                _ => Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"),
+            })?,
         _ => {
             let only = Rules { only: Some(vec![file.path.clone()]), accept_protected: true, ..rules.clone() };
             pending
                 .layer
                 .commit(&pending.workspace, &only)
-                .map_err(|error| Failure::refused("commit", run::chain(&error), ""))?
+                .map_err(|error| accept::failed(&error))?
         }
     };
     accept::told(&committed)?;

@@ -17,8 +17,9 @@ mod settle;
 mod sink;
 
 pub use pump::write_unless_closed;
+pub use record::{Content, Record};
 pub use report::{not_written, print_failure};
-pub use settle::{chain, lock, read_note};
+pub use settle::{INTERRUPTED, chain, lock, read_note};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
@@ -27,7 +28,6 @@ use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
 use order::Order;
 use pump::{Bounds, Outcome, Pipes};
-use record::{Content, Record};
 use rustix::fd::{AsFd, OwnedFd};
 use std::fs::File;
 use std::io;
@@ -62,7 +62,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
     let signals = catch_signals().map_err(|error| internal("signals", &error))?;
     let order = Order::read(args)?;
     let driver = driver();
-    recover::all(&order.places, &driver)?;
+    recover::all(&order.places, &driver, Some(order.plan.workspace.source.as_path()))?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
     let content = Content {
         handle: handle.clone(),

@@ -7,16 +7,26 @@ use crate::places::Places;
 use nexus_driver::{Driver, Namespace};
 use nexus_facility::{RecoverError, Workspace};
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a dying sandbox may hold on to its layer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Recovers every run without a living owner: kills what is left, finishes or drops its changes.
-pub fn all(places: &Places, driver: &Namespace) -> Result<(), Failure> {
+///
+/// What cannot be recovered stops a run in the same folder, whose files may be half old and half new; in any other
+/// folder it is only told.
+pub fn all(places: &Places, driver: &Namespace, concerning: Option<&Path>) -> Result<(), Failure> {
     let orphans = record::orphans(&places.runs).map_err(|error| failed(&error))?;
     for orphan in orphans {
-        one(orphan, places, driver).map_err(|error| failed(&error))?;
+        let folder = orphan.content.as_ref().map(|content| content.workspace.as_path().to_owned());
+        let Err(error) = one(orphan, places, driver) else { continue };
+        let touches = |here: &Path| folder.as_ref().is_none_or(|there| there.starts_with(here) || here.starts_with(there));
+        if concerning.is_some_and(touches) {
+            return Err(failed(&error));
+        }
+        super::print_failure(&failed(&error), false);
     }
     Ok(())
 }

@@ -62,8 +62,10 @@ impl Bench {
         let (workspace, state, home, bin) = (folder("ws"), folder("state"), folder("home"), folder("bin"));
         // The build folder may be closed to the ordinary user.
         let program = bin.join("nexus");
-        fs::copy(env!("CARGO_BIN_EXE_nexus"), &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: a descriptor of ours that is open for writing would be in the fork of a test beside this
+        // one, and the program could not be executed that long (ETXTBSY).
+        let copied = Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_nexus")]).arg(&program).status();
+        assert!(copied.unwrap().success(), "the program could not be copied");
         Self { base, user, workspace, state, home, program }
     }
 
