@@ -49,6 +49,7 @@ fn measure(workspace: &Workspace, folder: &Path, project: &Path) -> Result<(), F
     }
     print_table(&mut tools);
     print_launches(workspace)?;
+    print_change_sets(&nexus, folder)?;
     print_breakdown(&nexus, folder, project)
 }
 
@@ -157,6 +158,50 @@ fn print_launches(workspace: &Workspace) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// P10: the same ten changes in a small and in a large workspace, committed.
+fn print_change_sets(nexus: &Path, folder: &Path) -> Result<(), Failure> {
+    println!("\nP10  ten changed files, run and commit, {CHANGE_ROUNDS} rounds in turn, medians");
+    let mut sizes = [(200, Vec::new()), (200_000, Vec::new())];
+    for (files, _) in &sizes {
+        make_tree(&folder.join(format!("tree-{files}")), *files)?;
+    }
+    for round in 0..CHANGE_ROUNDS + 2 {
+        for (files, times) in &mut sizes {
+            let script = format!("for i in 0 1 2 3 4 5 6 7 8 9; do echo {round} > d$i/f$i; done");
+            let mut command = Command::new(nexus);
+            command.args(["run", "--changes", "commit", "--shell", &script]);
+            command.current_dir(folder.join(format!("tree-{files}"))).env("NEXUS_STATE_DIR", folder.join("state"));
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let start = Instant::now();
+            let status = command.status().map_err(|error| failed(&format!("nexus: {error}")))?;
+            if !status.success() {
+                return Err(failed(&format!("nexus run in a tree of {files} files ended with {status}")));
+            }
+            if round >= 2 {
+                times.push(start.elapsed());
+            }
+        }
+    }
+    let [small, large] = sizes.map(|(_, mut times)| median_ms(&mut times));
+    println!("200 files: {small:.2} ms, 200,000 files: {large:.2} ms, ratio {:.2}", large / small);
+    Ok(())
+}
+
+const CHANGE_ROUNDS: usize = 30;
+
+/// Files in folders of a hundred, named so that the first ten folders each hold the file that is changed.
+fn make_tree(root: &Path, files: usize) -> Result<(), Failure> {
+    let made = (0..files).try_for_each(|number| {
+        let folder = root.join(format!("d{}", number % (files / 100).max(10)));
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(
+            folder.join(format!("f{}", number % (files / 100).max(10) + number / (files / 100).max(10) * 1000)),
+            b"x",
+        )
+    });
+    made.map_err(|error| failed(&format!("{}: {error}", root.display())))
 }
 
 /// Counts system calls of each process of a run, and names the slowest: a profile, not a time.

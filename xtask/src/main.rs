@@ -8,6 +8,7 @@
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `bench` | the figures of the README, beside every peer that is installed |
+//! | `soak` | the long versions of tests that `ci` runs bounded |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
 //! To add a command: write a module with `pub fn run(&Workspace) -> Result<(), Failure>` and name it in [`COMMANDS`].
@@ -24,6 +25,7 @@ mod packages;
 mod plans;
 mod rules;
 mod run;
+mod soak;
 mod sources;
 mod spec;
 mod spec_table;
@@ -44,6 +46,7 @@ const COMMANDS: &[Command] = &[
     ("check-deps", "who may depend on whom, and where unsafe may stand", deps::check),
     ("check-spec", "each test that SPECIFICATION.md names exists", spec::check),
     ("bench", "measure launches beside every peer that is installed", bench::run),
+    ("soak", "the long versions of tests that ci runs bounded (about an hour)", soak::run),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", demo::run),
 ];
 

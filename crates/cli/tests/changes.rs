@@ -29,13 +29,8 @@ fn waiting() -> Vec<Bench> {
 }
 
 fn type_in(bench: &Bench, arguments: &[&str], typed: &str) -> Output {
-    let mut child = bench
-        .nexus(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        bench.nexus(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
 }
@@ -153,7 +148,9 @@ fn a_misspelt_path_is_no_decision() {
 #[test]
 fn a_terminal_is_asked_and_its_answer_is_done() {
     for bench in benches() {
-        for (answer, committed, waits) in [("c", true, false), ("x", false, false), ("r", false, true), ("d\nx", false, false)] {
+        for (answer, committed, waits) in
+            [("c", true, false), ("x", false, false), ("r", false, true), ("d\nx", false, false)]
+        {
             let file = format!("made-{}", answer.trim().replace('\n', ""));
             let nexus = bench.nexus([] as [&str; 0]);
             let line = format!("{} run --shell 'echo text > {file}'", nexus.get_program().display());

@@ -367,7 +367,12 @@ fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
             assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
             fs::remove_dir_all(&workspace).unwrap();
         }
-        println!("{}: an accept takes {whole:?}; of {tries} kills {} left the old version, {} the new one", bench.who(), ended[0], ended[1]);
+        println!(
+            "{}: an accept takes {whole:?}; of {tries} kills {} left the old version, {} the new one",
+            bench.who(),
+            ended[0],
+            ended[1]
+        );
         assert!(ended[0] > 0, "no kill came before the commit");
     }
 }

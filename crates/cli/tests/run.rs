@@ -290,9 +290,8 @@ fn hidden_paths_cannot_be_read_renamed_or_replaced_inside_and_stay_as_they_were(
 fn overlapping_runs_commit_one_after_the_other_and_the_later_one_meets_a_conflict() {
     for bench in benches() {
         bench.write("both", "base\n");
-        let script = |name: &str, path: &str| {
-            format!("echo {name} > {path}; touch /tmp/ready; echo up; read line; exit 0")
-        };
+        let script =
+            |name: &str, path: &str| format!("echo {name} > {path}; touch /tmp/ready; echo up; read line; exit 0");
         let start = |name: &str, path: &str| {
             bench
                 .nexus(["run", "--stdin", "--shell", &script(name, path)])

@@ -63,7 +63,7 @@ fn ops(count: usize, links: bool, tight: bool) -> impl Strategy<Value = Vec<Op>>
 }
 
 fn cases() -> u32 {
-    std::env::var("NEXUS_SOAK_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+    std::env::var("NEXUS_SOAK_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
 fn check(mode: LayerMode, base: &[Op], run: &[Op]) {

@@ -97,8 +97,7 @@ pub fn judge(
 
 /// Whether a skip in the list had nothing to excuse.
 pub fn skip_is_needless(case: &Case, seen: &Observations) -> bool {
-    let shown =
-        |column| seen.get(&(case.id, case.name, column)).is_some_and(|found| !case.accepts(&found.answer));
+    let shown = |column| seen.get(&(case.id, case.name, column)).is_some_and(|found| !case.accepts(&found.answer));
     shown(Column::Unsandboxed) && shown(Column::Leaky)
 }
 

@@ -17,18 +17,16 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     if let Some(only) = &only {
         paths::must_match(only, &changes)?;
     }
-    let rules = Rules {
-        accept_protected: args.protected || only.is_some(),
-        only,
-        ..pending.rules.clone()
-    };
+    let rules = Rules { accept_protected: args.protected || only.is_some(), only, ..pending.rules.clone() };
     let _alone = run::lock(&pending.one.workspace)
         .map_err(|error| Failure::refused("lock", format!("the workspace cannot be locked: {error}"), ""))?;
     let record = pending.record()?;
     let done = if args.patch { patch::command(pending, &rules) } else { commit(pending, &rules) };
     // A commit that stopped half-way is finished by the next command, which finds it by its record.
     if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED) {
-        record.remove().map_err(|error| Failure::refused("state_dir", format!("the record of the accept: {error}"), ""))?;
+        record
+            .remove()
+            .map_err(|error| Failure::refused("state_dir", format!("the record of the accept: {error}"), ""))?;
     }
     done
 }
@@ -64,10 +62,14 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         let names: Vec<_> =
             committed.conflicts.iter().map(|one| one.path.as_path().display().to_string()).take(5).collect();
         let message = format!("nothing was accepted: changed outside since the run: {}", names.join(", "));
-        let hint = format!("look at {} and keep your version, or take theirs by hand from nexus changes diff", first.path.as_path().display());
+        let hint = format!(
+            "look at {} and keep your version, or take theirs by hand from nexus changes diff",
+            first.path.as_path().display()
+        );
         return Err(Failure::refused("conflict", message, hint));
     }
-    let lines = committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
+    let lines =
+        committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
     Ok(lines.collect())
 }
 

@@ -18,9 +18,9 @@ use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
-use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
 use crate::run::{Content, Record};
 use nexus_driver::Handle;
+use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::RunId;
 use std::path::PathBuf;
 
@@ -142,11 +142,8 @@ impl Pending {
             Failure::refused("state_dir", message, "make room there")
         };
         let run: RunId = self.one.run.parse().map_err(|error| failed(&error))?;
-        let content = Content {
-            handle: Handle::of_nothing(run),
-            workspace: self.one.workspace.clone().into(),
-            layered: true,
-        };
+        let content =
+            Content { handle: Handle::of_nothing(run), workspace: self.one.workspace.clone().into(), layered: true };
         Record::create(&self.places.runs, &content).map_err(|error| failed(&error))
     }
 

@@ -132,10 +132,7 @@ fn carry_out(
             })?,
         _ => {
             let only = Rules { only: Some(vec![file.path.clone()]), accept_protected: true, ..rules.clone() };
-            pending
-                .layer
-                .commit(&pending.workspace, &only)
-                .map_err(|error| accept::failed(&error))?
+            pending.layer.commit(&pending.workspace, &only).map_err(|error| accept::failed(&error))?
         }
     };
     accept::told(&committed)?;

@@ -22,7 +22,8 @@ pub fn all(places: &Places, driver: &Namespace, concerning: Option<&Path>) -> Re
     for orphan in orphans {
         let folder = orphan.content.as_ref().map(|content| content.workspace.as_path().to_owned());
         let Err(error) = one(orphan, places, driver) else { continue };
-        let touches = |here: &Path| folder.as_ref().is_none_or(|there| there.starts_with(here) || here.starts_with(there));
+        let touches =
+            |here: &Path| folder.as_ref().is_none_or(|there| there.starts_with(here) || here.starts_with(there));
         if concerning.is_some_and(touches) {
             return Err(failed(&error));
         }

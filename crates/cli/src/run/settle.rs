@@ -7,8 +7,8 @@
 //! The note about a layer's run is written together with the layer: later the disk may be full, and a layer without
 //! one would be in no list.
 
-use super::disk;
 use super::ask;
+use super::disk;
 use super::order::Order;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;

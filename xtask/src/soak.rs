@@ -1,0 +1,59 @@
+//! `soak`: the long versions of tests that continuous integration runs bounded.
+//!
+//! Each is the same test with a larger number in its environment, built for release. Takes about an hour on two cores.
+
+use crate::failure::Failure;
+use crate::workspace::{Workspace, cargo};
+use std::process::Command;
+use std::time::Instant;
+
+struct Soak {
+    name: &'static str,
+    variable: (&'static str, &'static str),
+    words: &'static [&'static str],
+}
+
+const SOAKS: &[Soak] = &[
+    Soak {
+        name: "20,000 random trees, 10,000 for each kind of layer",
+        variable: ("NEXUS_SOAK_CASES", "10000"),
+        words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "random"],
+    },
+    Soak {
+        name: "5,000 random diffs through git apply",
+        variable: ("NEXUS_SOAK_CASES", "5000"),
+        words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "diff"],
+    },
+    Soak {
+        name: "500 kills of runs and 500 of accepts, for root and for a user",
+        variable: ("NEXUS_SOAK_KILLS", "500"),
+        words: &["-p", "nexus-cli", "--features", "nexus-cli/inject", "--test", "leftovers", "killed"],
+    },
+];
+
+/// Runs all of them, also when one fails.
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for soak in SOAKS {
+        println!("soak: {}", soak.name);
+        let began = Instant::now();
+        let (name, value) = soak.variable;
+        let status = Command::new(cargo())
+            .args(["test", "--release"])
+            .args(soak.words)
+            .args(["--", "--nocapture"])
+            .env(name, value)
+            .current_dir(&workspace.root)
+            .status()
+            .map_err(|error| Failure::new(format!("cargo did not start: {error}"), "look at PATH"))?;
+        let word = if status.success() { "ok" } else { "FAILED" };
+        println!("soak: {}: {word} after {:.0} s", soak.name, began.elapsed().as_secs_f64());
+        if !status.success() {
+            failed.push(soak.name);
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("failed: {}", failed.join("; ")), "the seed above repeats it"))
+}
