@@ -21,14 +21,15 @@ fn examples(page: &str) -> Vec<Example> {
         match line {
             "```console" => inside = true,
             "```" => inside = false,
-            line if inside => match line.strip_prefix("$ ") {
-                Some(command) => found.push(Example { command: command.to_owned(), printed: String::new() }),
-                None => {
+            line if inside => {
+                if let Some(command) = line.strip_prefix("$ ") {
+                    found.push(Example { command: command.to_owned(), printed: String::new() });
+                } else {
                     let last = found.last_mut().unwrap();
                     last.printed.push_str(line);
                     last.printed.push('\n');
                 }
-            },
+            }
             _ => {}
         }
     }

@@ -318,3 +318,61 @@ fn overlapping_runs_commit_one_after_the_other_and_the_later_one_meets_a_conflic
         assert_eq!(fs::read_to_string(bench.workspace.join("own")).unwrap(), "three\n");
     }
 }
+
+#[test]
+fn a_disk_limit_above_a_quarter_of_the_memory_is_measured_and_its_breach_commits_nothing() {
+    let info = rustix::system::sysinfo();
+    let total = info.totalram as u64 * u64::from(info.mem_unit);
+    let megabytes = total / 4 / (1 << 20) + 64;
+    for bench in benches() {
+        // A preallocated file uses its blocks without anybody writing them.
+        let script = format!("fallocate -l {}M big || exit 9; sleep 20", megabytes + 64);
+        let (report, code) = bench.json(["--disk", &format!("{megabytes}M"), "--shell", &script]);
+        assert_eq!((code, report["reason"].as_str()), (125, Some("disk_quota")), "{report}");
+        assert!(!bench.workspace.join("big").exists());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        let (report, code) = bench.json(["--disk", &format!("{megabytes}M"), "--shell", "echo x > small"]);
+        assert_eq!((code, report["changes"]["state"].as_str()), (0, Some("committed")), "{report}");
+    }
+}
+
+#[test]
+fn there_is_no_network_but_the_own_loopback() {
+    let server = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let script = format!(
+        "import socket\n\
+         def attempt(*address):\n\
+         \x20   try:\n\
+         \x20       socket.create_connection(address, 2); return 'connected'\n\
+         \x20   except OSError as error:\n\
+         \x20       return error.__class__.__name__ if error.errno is None else __import__('errno').errorcode[error.errno]\n\
+         own = socket.create_server(('127.0.0.1', 0))\n\
+         print(attempt(*own.getsockname()), attempt('127.0.0.1', {port}), attempt('192.0.2.1', 80), \
+         [name for _, name in socket.if_nameindex()])\n"
+    );
+    for bench in benches() {
+        let output = bench.run(["run", "--", "/usr/bin/python3", "-c", &script]);
+        assert_eq!(stdout(&output), "connected ECONNREFUSED ENETUNREACH ['lo']\n", "{}", stderr(&output));
+    }
+    // Outside the same server answers: what was refused was there.
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+}
+
+#[test]
+fn committed_files_have_the_owner_modes_and_times_that_a_plain_run_would_give_them() {
+    use std::os::unix::fs::MetadataExt;
+    for bench in benches() {
+        bench.write("old", "before");
+        let script =
+            "echo after > old; mkdir -m 750 dir; echo x > dir/new; chmod 640 dir/new; touch -d @1000000000 dir/new";
+        assert_eq!(bench.run(["run", "--shell", script]).status.code(), Some(0));
+        let folder = fs::metadata(&bench.workspace).unwrap();
+        for (name, mode) in [("old", 0o644), ("dir", 0o750), ("dir/new", 0o640)] {
+            let meta = fs::metadata(bench.workspace.join(name)).unwrap();
+            assert_eq!((meta.uid(), meta.gid()), (folder.uid(), folder.gid()), "{}: {name}", bench.who());
+            assert_eq!(meta.mode() & 0o7777, mode, "{}: {name}", bench.who());
+        }
+        assert_eq!(fs::metadata(bench.workspace.join("dir/new")).unwrap().mtime(), 1_000_000_000);
+    }
+}

@@ -259,6 +259,43 @@ fn directories_that_changed_places_apply_and_go_back() {
 }
 
 #[test]
+fn a_directory_renamed_over_another_one_is_told_as_changed_files() {
+    let base = [dir("a"), dir("b"), file("a/x", "of a\n"), file("b/x", "of b\n"), file("a/y", "y\n")];
+    let (_scene, diff) = run(&base, &[Op::RemoveTree(b("b")), rename("a", "b")]);
+    let kinds: Vec<_> = diff.files.iter().map(|file| (file.path.as_path().to_str().unwrap(), file.kind)).collect();
+    assert_eq!(kinds, [("a/x", DiffKind::Deleted), ("b/x", DiffKind::Modified), ("b/y", DiffKind::Renamed)]);
+}
+
+#[test]
+fn of_two_new_names_of_one_file_one_is_the_renamed_one() {
+    let (_scene, diff) = run(&[file("f", "1\n")], &[rename("f", "g"), Op::Link(b("g"), b("h"))]);
+    assert_eq!((find(&diff, "g").kind, find(&diff, "h").kind), (DiffKind::Renamed, DiffKind::Added));
+}
+
+#[test]
+fn a_link_in_place_of_a_directory_does_not_make_git_look_through_it() {
+    // Through the link git finds a file where it is to make one, or runs in a circle.
+    for target in ["real", "d"] {
+        let base = [dir("d"), file("d/x", "1\n"), dir("real"), file("real/x", "1\n"), file("f", "1\n")];
+        let ops = [Op::RemoveTree(b("d")), Op::Symlink(b(target), b("d")), file("f", "2\n")];
+        let (_scene, diff) = run(&base, &ops);
+        assert!(find(&diff, "f").applies && !find(&diff, "d").applies && !find(&diff, "d/x").applies);
+        let base = [Op::Symlink(b(target), b("d")), dir("real"), file("real/x", "1\n"), file("f", "1\n")];
+        run(&base, &[Op::Remove(b("d")), dir("d"), file("d/x", "2\n"), file("f", "2\n")]);
+    }
+}
+
+#[test]
+fn a_name_that_moves_along_shows_what_was_written_through_another_name() {
+    let base = [dir("m"), file("m/one", "1\n2\n3\n"), Op::Link(b("m/one"), b("two"))];
+    let (_scene, diff) = run(&base, &[Op::Append(b("two"), "4\n".into()), rename("m", "n")]);
+    for path in ["n/one", "two"] {
+        let Content::Text { hunks } = &find(&diff, path).content else { panic!("{diff:?}") };
+        assert_eq!((hunks.len(), hunks[0].new_lines), (1, 4), "{path}");
+    }
+}
+
+#[test]
 fn odd_names_stay_on_their_line_and_reach_their_file() {
     let names: [&[u8]; 10] = [
         b"with space",
@@ -291,6 +328,7 @@ fn odd_names_stay_on_their_line_and_reach_their_file() {
     let (_scene, diff) = run(&base, &ops);
     assert_eq!(diff.files.len(), 10);
     assert!(diff.files.iter().all(|file| file.applies), "{:?}", diff.files);
+    assert!(text_of(&diff).contains("--- a/with space\t\n+++ b/with space\t\n"));
     assert!(!text_of(&diff).lines().any(|line| line == "new file mode 100755" || line.ends_with("b/evil")));
 }
 
@@ -330,13 +368,39 @@ fn files_over_the_bounds_are_told_by_size() {
     let found = ask(DiffOptions { max_text: 100, max_hash: 400, ..DiffOptions::default() });
     let Content::Binary { new, .. } = &find(&found, "large").content else { panic!("{found:?}") };
     assert_eq!(new.as_ref().unwrap().hash, None);
-    let found = ask(DiffOptions { max_text_total: 1, ..DiffOptions::default() });
+    let found = ask(DiffOptions { max_text_total: 4, ..DiffOptions::default() });
+    assert!(found.files.iter().all(|file| matches!(file.content, Content::Binary { .. })), "{found:?}");
+    let found = ask(DiffOptions { max_lines: 99, ..DiffOptions::default() });
+    assert!(matches!(find(&found, "large").content, Content::Binary { .. }));
+    assert!(matches!(find(&found, "small").content, Content::Text { .. }));
+    let found = ask(DiffOptions { max_lines_total: 2, ..DiffOptions::default() });
     assert!(found.files.iter().all(|file| matches!(file.content, Content::Binary { .. })), "{found:?}");
     let found = ask(DiffOptions { max_files: 1, ..DiffOptions::default() });
     assert!(found.incomplete);
     let rendered = found.render(&RenderOptions::default());
     assert!(rendered.truncated);
     assert!(!git_apply(&copy(&scene, "ws", "copy"), &rendered.bytes, &[]).status.success());
+}
+
+#[test]
+fn hostile_text_costs_bounded_time_and_memory() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let layer = Layer::create(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root).unwrap();
+    // Empty lines are the ones that cost the most; a hole is larger than any disk.
+    for number in 0..20 {
+        std::fs::write(layer.upper().join(number.to_string()), vec![b'\n'; 8 << 20]).unwrap();
+        std::fs::write(layer.upper().join(format!("less{number}")), vec![b'\n'; 199_999]).unwrap();
+    }
+    std::fs::File::create(layer.upper().join("hole")).unwrap().set_len(1 << 40).unwrap();
+    let started = std::time::Instant::now();
+    let found = diff(&scene, &layer);
+    assert!(started.elapsed() < std::time::Duration::from_secs(60), "{:?}", started.elapsed());
+    let lines = found.files.iter().map(|file| match &file.content {
+        Content::Text { hunks } => hunks.iter().map(|hunk| hunk.lines.len()).sum(),
+        _ => 0,
+    });
+    assert_eq!(lines.sum::<usize>(), 5 * 199_999);
+    assert_eq!(found.files.len(), 41);
 }
 
 #[test]

@@ -184,6 +184,7 @@ fn a_protected_file_needs_its_accept_also_for_a_part_and_gets_no_more_than_the_p
         let result = accept_by(&scene, &rules, path, &[0], None).unwrap();
         assert_eq!(result.state, CommitState::Committed);
         assert_eq!(read(&scene, path), text(&[(2, "two")]), "{path}");
+        assert!(result.parked.iter().all(|change| change.protected.is_some()), "{result:?}");
         assert_eq!(read(&scene, "nexus.yaml"), "a\n");
         // What waits is still held back.
         let rest = open(&scene).commit(&scene.workspace(), &Rules::default()).unwrap();

@@ -49,7 +49,6 @@ pub fn judge(
         if !played.contains(&column) {
             continue;
         }
-        let user = column == Column::User || !root;
         match get(column) {
             None => return Verdict::Fail(format!("{column:?}: nothing was seen")),
             Some(found) if !case.accepts(&found.answer) => {

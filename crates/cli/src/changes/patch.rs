@@ -103,9 +103,8 @@ fn ask(question: &[u8], input: &mut impl BufRead) -> Result<char, Failure> {
             std::io::stderr().write_all(b"\n").map_err(failed)?;
             return Ok('q');
         }
-        match line.trim_ascii() {
-            [answer @ (b'y' | b'n' | b'a' | b'd' | b'q')] => return Ok(char::from(*answer)),
-            _ => {}
+        if let [answer @ (b'y' | b'n' | b'a' | b'd' | b'q')] = line.trim_ascii() {
+            return Ok(char::from(*answer));
         }
     }
 }

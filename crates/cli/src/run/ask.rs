@@ -17,13 +17,13 @@ pub fn is_possible() -> bool {
 /// Shows what changed and asks until there is an answer. The end of the input keeps the changes for a review.
 pub fn ask(layer: &Layer, workspace: &Workspace, rules: &Rules, set: &ChangeSet) -> Result<Changes, String> {
     let (added, modified, deleted) = set.counts();
-    let mut text = format!("nexus: {added} added, {modified} modified, {deleted} deleted\n");
-    for change in set.changes.iter().take(SHOWN) {
-        text.push_str(&format!("nexus:   {}\n", one_line(&changes::line(change))));
-    }
+    let mut lines = vec![format!("nexus: {added} added, {modified} modified, {deleted} deleted")];
+    let shown = set.changes.iter().take(SHOWN);
+    lines.extend(shown.map(|change| format!("nexus:   {}", one_line(&changes::line(change)))));
     if set.changes.len() > SHOWN {
-        text.push_str(&format!("nexus:   … and {} more\n", set.changes.len() - SHOWN));
+        lines.push(format!("nexus:   … and {} more", set.changes.len() - SHOWN));
     }
+    let text = lines.join("\n") + "\n";
     let show = || changes::diff_of_layer(layer, workspace, rules);
     answer(text.as_bytes(), &show, &mut std::io::stdin().lock(), &mut std::io::stderr())
 }

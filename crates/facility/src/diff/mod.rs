@@ -46,6 +46,10 @@ pub struct DiffOptions {
     pub max_text: u64,
     /// Once this much text (bytes) was read, further files are shown by size and hash.
     pub max_text_total: u64,
+    /// So are files with more lines than this; a line costs more memory than its bytes.
+    pub max_lines: usize,
+    /// And further files once so many lines were read.
+    pub max_lines_total: usize,
     /// A larger file (bytes) is shown by size alone.
     pub max_hash: u64,
     /// More files than this are not listed, and the diff says so.
@@ -61,7 +65,9 @@ impl Default for DiffOptions {
         Self {
             context: 3,
             max_text: 8 << 20,
-            max_text_total: 256 << 20,
+            max_text_total: 64 << 20,
+            max_lines: 200_000,
+            max_lines_total: 1_000_000,
             max_hash: 1 << 30,
             max_files: 100_000,
             file_time: Duration::from_secs(2),

@@ -3,7 +3,7 @@
 use crate::diff::model::DiffKind;
 use crate::diff::views::{Entry, Views};
 use crate::meta::EntryType;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A file that differs, or may differ.
 #[derive(Debug)]
@@ -22,14 +22,12 @@ pub(crate) struct Pair {
 /// header says nothing about their type, and git would follow the old one when a directory took its place.
 pub(crate) fn pair(mut views: Views, is_chosen: impl Fn(&[u8]) -> bool) -> Vec<Pair> {
     let mut renamed: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let mut taken: BTreeSet<Vec<u8>> = BTreeSet::new();
     for (path, new) in &views.new {
         let Some(from) = new.was.as_ref().filter(|from| *from != path) else { continue };
-        let free = !views.old.contains_key(path) && !views.new.contains_key(from) && !taken.contains(from);
+        let free = !views.old.contains_key(path) && !views.new.contains_key(from);
         let fits = views.old.get(from).is_some_and(|old| old.meta.kind == new.meta.kind);
         if free && fits && new.meta.kind == EntryType::File && is_chosen(path) {
             renamed.insert(path.clone(), from.clone());
-            taken.insert(from.clone());
         }
     }
     let mut pairs = Vec::new();
@@ -39,6 +37,7 @@ pub(crate) fn pair(mut views: Views, is_chosen: impl Fn(&[u8]) -> bool) -> Vec<P
             Some(from) => (Some(from), DiffKind::Renamed),
             None => (None, DiffKind::Modified),
         };
+        // Of several new names of one file the first is the renamed one.
         let old = olds.remove(rename_from.as_ref().unwrap_or(&path));
         match old {
             _ if !is_chosen(&path) => {}

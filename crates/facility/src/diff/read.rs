@@ -27,6 +27,7 @@ pub(crate) struct Reader<'a> {
     options: &'a DiffOptions,
     deadline: Option<Instant>,
     text_left: u64,
+    lines_left: usize,
 }
 
 /// The hash of bytes that are in memory.
@@ -46,9 +47,13 @@ fn is_unreadable(error: &io::Error) -> bool {
         || errno(Errno::INVAL)
 }
 
+fn count_lines(text: &[u8]) -> usize {
+    text.split_inclusive(|byte| *byte == b'\n').count()
+}
+
 impl<'a> Reader<'a> {
     pub(crate) fn new(trees: &'a Trees<'a>, options: &'a DiffOptions, deadline: Option<Instant>) -> Self {
-        Self { trees, options, deadline, text_left: options.max_text_total }
+        Self { trees, options, deadline, text_left: options.max_text_total, lines_left: options.max_lines_total }
     }
 
     /// The content of a file or link; nothing for anything else, which is never opened.
@@ -83,6 +88,7 @@ impl<'a> Reader<'a> {
         };
         if let Some(Body::Text(text)) = &body {
             self.text_left = self.text_left.saturating_sub(text.len() as u64);
+            self.lines_left = self.lines_left.saturating_sub(count_lines(text));
         }
         Ok(body)
     }
@@ -99,7 +105,8 @@ impl<'a> Reader<'a> {
         let want = if size <= text_limit { text_limit + 1 } else { LOOKED_AT as u64 };
         (&mut file).take(want).read_to_end(&mut start)?;
         let is_text = !start[..start.len().min(LOOKED_AT)].contains(&0);
-        if is_text && size <= text_limit && start.len() as u64 <= text_limit {
+        let fits = size <= text_limit && start.len() as u64 <= text_limit;
+        if is_text && fits && count_lines(&start) <= self.options.max_lines.min(self.lines_left) {
             return Ok(Body::Text(start));
         }
         let mut hash = blake3::Hasher::new();
@@ -115,5 +122,51 @@ impl<'a> Reader<'a> {
             read += length as u64;
         }
         Ok(Body::Blob(Blob { size: size.max(read), hash: None }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::beneath::Workspace;
+    use crate::diff::views::entry;
+    use std::os::unix::fs::symlink;
+
+    /// What was a file when the layer was read, and is something else when it is opened.
+    #[test]
+    fn what_stands_in_place_of_a_file_is_never_read() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("file"), "SECRET").unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "text").unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        symlink(outside.path().join("file"), at("link")).unwrap();
+        symlink(outside.path(), at("way")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let base = Workspace::open(folder.path()).unwrap();
+        let meta = base.stat(b"file").unwrap().unwrap();
+        let trees = Trees { base: &base, upper: Workspace::open(outside.path()).unwrap(), index: None };
+        let options = DiffOptions::default();
+        let body = |path: &str| {
+            let one = entry(Place::Base(path.into()), meta.clone());
+            Reader::new(&trees, &options, None).body(&one).unwrap()
+        };
+        assert!(matches!(body("file"), Some(Body::Text(text)) if text == b"text"));
+        for path in ["directory", "link", "way/file", "fifo", "socket", "missing", "missing/file", "file/file"] {
+            assert!(matches!(body(path), Some(Body::Blob(Blob { size: 4, hash: None }))), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_grows_beyond_its_bound_is_no_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Workspace::open(folder.path()).unwrap();
+        // A file of /proc says that it is empty, and is not.
+        let trees = Trees { base: &base, upper: Workspace::open(folder.path()).unwrap(), index: None };
+        let options = DiffOptions { max_text: 3, ..DiffOptions::default() };
+        let reader = Reader::new(&trees, &options, None);
+        let Body::Blob(found) = reader.file(File::open("/proc/self/status").unwrap()).unwrap() else { panic!("text") };
+        assert!(found.size > 3 && found.hash.is_some());
     }
 }

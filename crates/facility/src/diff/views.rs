@@ -48,7 +48,7 @@ pub(crate) struct Views {
     pub(crate) incomplete: bool,
 }
 
-fn entry(place: Place, meta: Meta) -> Entry {
+pub(crate) fn entry(place: Place, meta: Meta) -> Entry {
     Entry { place, meta, was: None, same: false, protected: None, other_names: 0 }
 }
 
