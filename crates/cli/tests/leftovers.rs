@@ -336,7 +336,7 @@ fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
         };
         let accept = |workspace: &Path| {
             let mut command = bench.nexus(["changes", "accept", "--protected"]);
-            command.current_dir(workspace).stdout(Stdio::null()).stderr(Stdio::null());
+            command.current_dir(workspace).stdout(Stdio::null());
             command.spawn().unwrap()
         };
         let workspace = waiting("accepted");

@@ -575,7 +575,7 @@ fn random_runs(mode: LayerMode, cases: u32) {
         })
         .unwrap();
     // A diff of nothing but remarks would pass too.
-    assert!(patches > remarks, "{patches:?} patches, {remarks:?} remarks");
+    assert!(patches.get() * 5 > remarks.get(), "{patches:?} patches, {remarks:?} remarks");
 }
 
 #[test]

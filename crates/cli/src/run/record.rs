@@ -1,7 +1,7 @@
 //! One file for each live run, so that whatever kills `nexus`, the next command finds what is left.
 //!
 //! ```text
-//!  .new-ID (locked) ──rename──▶ runs/ID (locked by its owner) ──▶ removed when nothing is left
+//!  no name (locked) ──linkat──▶ runs/ID (locked by its owner) ──▶ removed when nothing is left
 //!                                  └─ owner dead: the lock is free ─▶ the next command recovers it
 //! ```
 //! The lock is a record lock of fcntl(2): it belongs to the process alone, so that a sandbox that is being killed
@@ -9,10 +9,12 @@
 
 use nexus_driver::Handle;
 use nexus_model::RunId;
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -36,18 +38,30 @@ pub struct Record {
 }
 
 impl Record {
-    /// Writes and locks it.
+    /// Writes and locks it. It has no name before it is whole.
     pub fn create(runs: &Path, content: &Content) -> io::Result<Self> {
-        let id = content.handle.run_id.to_string();
-        let (hidden, path) = (runs.join(format!(".new-{id}")), runs.join(id));
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&hidden)?;
-        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let written = serde_json::to_vec(content)
-            .map_err(io::Error::other)
-            .and_then(|bytes| file.write_all(&bytes))
-            .and_then(|()| std::fs::rename(&hidden, &path));
-        if let Err(error) = written {
-            // The error that matters is the first one; a leftover of this name is removed by the next command.
+        let path = Self::place(runs, content.handle.run_id);
+        let mode = Mode::from_raw_mode(0o600);
+        match rustix::fs::open(runs, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode) {
+            Ok(file) => {
+                let file = File::from(file);
+                fill(&file, content)?;
+                let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+                rustix::fs::linkat(CWD, unnamed, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
+                Ok(Self { path, _file: file })
+            }
+            // A file system without nameless files.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_hidden(runs, path, content),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn create_hidden(runs: &Path, path: PathBuf, content: &Content) -> io::Result<Self> {
+        // A name of its own: what another process left when it was killed must not be in the way.
+        let hidden = runs.join(format!(".new-{}", RunId::new()));
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&hidden)?;
+        if let Err(error) = fill(&file, content).and_then(|()| std::fs::rename(&hidden, &path)) {
+            // The error that matters is the first one; a leftover of this name is removed by a later command.
             return Err(match std::fs::remove_file(&hidden) {
                 Ok(()) => error,
                 Err(second) => io::Error::other(format!("{error}; and {}: {second}", hidden.display())),
@@ -66,6 +80,11 @@ impl Record {
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
     }
+}
+
+fn fill(mut file: &File, content: &Content) -> io::Result<()> {
+    fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?;
+    file.write_all(&serde_json::to_vec(content).map_err(io::Error::other)?)
 }
 
 /// A record whose owner is gone, now ours.

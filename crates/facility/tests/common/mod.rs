@@ -200,7 +200,7 @@ impl Scene {
 
     /// Runs a test of this program as a child, as the layer's user. `Err` holds the output.
     pub fn child(&self, test: &str, order: &str, env: &[(&str, &str)], namespaces: bool) -> Result<(), String> {
-        let exe = std::env::current_exe().unwrap();
+        let exe = open_to_all();
         let mut words: Vec<String> = Vec::new();
         if self.mode == LayerMode::User {
             words.extend(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups"].map(String::from));
@@ -293,4 +293,24 @@ pub fn commit_for_parent() {
 /// Opens the layer "run", which its parent process parked.
 pub fn reopen(layers: &Path) -> Layer {
     Layer::open(layers, "run").unwrap()
+}
+
+/// A copy of this program that an ordinary user can execute: the build folder may be closed to others.
+fn open_to_all() -> &'static Path {
+    use std::os::unix::fs::PermissionsExt;
+    static COPY: std::sync::OnceLock<(Option<tempfile::TempDir>, PathBuf)> = std::sync::OnceLock::new();
+    let (_, path) = COPY.get_or_init(|| {
+        let exe = std::env::current_exe().unwrap();
+        let is_open = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o001 != 0;
+        if exe.ancestors().all(is_open) {
+            return (None, exe);
+        }
+        let folder = tempfile::Builder::new().prefix("nexus-facility-").tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = folder.path().join("test");
+        // By another process, whose open descriptor no fork of a test beside this one holds (ETXTBSY).
+        assert!(Command::new("install").args(["-m", "755"]).arg(exe).arg(&path).status().unwrap().success());
+        (Some(folder), path)
+    });
+    path
 }
