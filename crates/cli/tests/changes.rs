@@ -177,3 +177,23 @@ fn a_terminal_is_asked_and_its_answer_is_done() {
         assert_eq!(output.status.code(), Some(2), "without a terminal nobody can be asked");
     }
 }
+
+#[test]
+fn a_folder_whose_own_change_still_waits_is_no_conflict_after_a_part_was_accepted() {
+    use std::os::unix::fs::PermissionsExt;
+    for bench in benches() {
+        bench.write("sub/kept", "k\n");
+        let script = "chmod 700 sub; echo x > sub/one; echo y > sub/two; rm sub/kept";
+        assert_eq!(bench.run(["run", "--changes", "review", "--shell", script]).status.code(), Some(0));
+        assert_eq!(bench.run(["changes", "accept", "sub/one", "sub/kept"]).status.code(), Some(0));
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(bench.workspace.join("sub/two").exists() && !bench.workspace.join("sub/kept").exists());
+        assert_eq!(fs::metadata(bench.workspace.join("sub")).unwrap().permissions().mode() & 0o777, 0o700);
+        // What somebody else does to the folder meanwhile is one.
+        assert_eq!(bench.run(["run", "--changes", "review", "--shell", "chmod 755 sub; echo > sub/three"]).status.code(), Some(0));
+        assert_eq!(bench.run(["changes", "accept", "sub/three"]).status.code(), Some(0));
+        fs::write(bench.workspace.join("sub/outside"), "x").unwrap();
+        assert_eq!(bench.run(["changes", "accept"]).status.code(), Some(125));
+    }
+}

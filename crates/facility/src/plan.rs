@@ -163,8 +163,8 @@ pub struct CommitPlan {
     pub keep: Vec<Keep>,
     /// Changes outside; with any of them nothing is committed.
     pub conflicts: Vec<Conflict>,
-    /// Files that the commit leaves behind in another form than in the layer; a later accept must not take them for
-    /// changes from outside.
+    /// What the commit leaves behind in another form than in the layer, and the folders that it works in while their own
+    /// change stays parked; a later accept must not take them for changes from outside.
     pub rewritten: Vec<ByteText>,
 }
 
@@ -208,6 +208,11 @@ fn index_only(tree: &LayerTree) -> impl Iterator<Item = Change> {
 /// Plans a commit.
 #[must_use]
 pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
+    // What only the index holds cannot stay behind, since the index goes: then nothing is committed rather than more
+    // than was chosen.
+    if index_only(tree).any(|change| !rules.is_chosen(&change.path.0)) {
+        return park_all(tree, rules, Vec::new());
+    }
     let mut states = states(tree, rules);
     let Some(also_kept) = park_renames(tree, &mut states) else { return park_all(tree, rules, Vec::new()) };
     let conflicts = conflicts(tree, &states);
@@ -233,11 +238,34 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
             }
         }
     }
+    if !plan.parked.is_empty() {
+        plan.rewritten.extend(touched_folders(tree, &states));
+    }
     plan.committed.extend(index_only(tree));
     plan.committed.sort_by(|a, b| a.path.cmp(&b.path));
     plan.parked.sort_by(|a, b| a.path.cmp(&b.path));
     plan.actions = Emitter::new(tree, rules, &states).emit();
     plan
+}
+
+/// Folders of the workspace that a partial commit changes by what it puts into them or takes out: their new time stamps
+/// are our own, and no change from outside when the rest of the layer is decided.
+fn touched_folders(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
+    let mut seen = vec![false; tree.nodes.len()];
+    let mut folders = Vec::new();
+    for at in (1..tree.nodes.len()).filter(|at| states[*at] == State::Commit) {
+        let mut up = tree.nodes[at].parent;
+        while up != 0 && !seen[up] {
+            seen[up] = true;
+            if let Lower::Merged(found) = &tree.nodes[up].lower
+                && !tree.is_fresh(found)
+            {
+                folders.push(tree.nodes[up].path.clone());
+            }
+            up = tree.nodes[up].parent;
+        }
+    }
+    folders
 }
 
 fn park_all(tree: &LayerTree, rules: &Rules, conflicts: Vec<Conflict>) -> CommitPlan {

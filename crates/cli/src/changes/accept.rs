@@ -48,8 +48,14 @@ fn commit(pending: Pending, rules: &Rules) -> Result<String, Failure> {
     let committed = pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error))?;
     let text = told(&committed)?;
     if committed.changes.changes.is_empty() {
-        let message = "nothing was accepted: what waits is protected and has to be named";
-        let hint = "name the paths, or add --protected when you have looked at them (nexus changes diff)";
+        let by_name = committed.parked.iter().any(|change| change.protected.is_some()) && !rules.accept_protected;
+        let (message, hint) = if by_name {
+            let hint = "name the paths, or add --protected when you have looked at them (nexus changes diff)";
+            ("nothing was accepted: what waits is protected and has to be named", hint)
+        } else {
+            let hint = "accept or reject everything: nexus changes accept --protected";
+            ("nothing was accepted: the changes hang together and cannot be taken apart", hint)
+        };
         return Err(Failure::refused("protected", message, hint));
     }
     let left = pending.finish()?;
