@@ -554,8 +554,8 @@ fn a_commit_that_ran_out_of_room_half_way_is_finished_by_the_next_command() {
         let full = "mount -t tmpfs -o size=4m,$OWNER none $WORKSPACE; head -c 2M /dev/zero > $WORKSPACE/fill; \
                     chown $(stat -c %u:%g $WORKSPACE) $WORKSPACE/fill";
         let script = "$0 run --shell 'echo a > a; mkdir d; head -c 3M /dev/zero > d/b; chmod 0 d; echo z > z'; echo code $?; \
-                      $0 run -- true; echo code $?; mkdir $STATE/../other; $0 run --workspace $STATE/../other -- true; \
-                      echo code $?; rmdir $STATE/../other; rm fill; $0 changes list; ls -A; chmod 700 d; stat -c %s d/b; cat a z; \
+                      $0 run -- true; echo code $?; mkdir $HOME/other; $0 run --workspace $HOME/other -- true; \
+                      echo code $?; rmdir $HOME/other; rm fill; $0 changes list; ls -A; chmod 700 d; stat -c %s d/b; cat a z; \
                       ls -A $STATE/layers $STATE/runs | grep -v :";
         let output = with_mounts(&bench, full, script);
         let (out, err) = (stdout(&output), stderr(&output));

@@ -191,7 +191,10 @@ fn a_folder_whose_own_change_still_waits_is_no_conflict_after_a_part_was_accepte
         assert!(bench.workspace.join("sub/two").exists() && !bench.workspace.join("sub/kept").exists());
         assert_eq!(fs::metadata(bench.workspace.join("sub")).unwrap().permissions().mode() & 0o777, 0o700);
         // What somebody else does to the folder meanwhile is one.
-        assert_eq!(bench.run(["run", "--changes", "review", "--shell", "chmod 755 sub; echo > sub/three"]).status.code(), Some(0));
+        assert_eq!(
+            bench.run(["run", "--changes", "review", "--shell", "chmod 755 sub; echo > sub/three"]).status.code(),
+            Some(0)
+        );
         assert_eq!(bench.run(["changes", "accept", "sub/three"]).status.code(), Some(0));
         fs::write(bench.workspace.join("sub/outside"), "x").unwrap();
         assert_eq!(bench.run(["changes", "accept"]).status.code(), Some(125));

@@ -1,6 +1,6 @@
 //! The namespace launcher of Nexus.
 //!
-//! Start with [`launch`] (the parent's half) and [`child`] (the half inside the new namespaces); [`steps`] lists
+//! Start with [`launch()`] (the parent's half) and `child` (the half inside the new namespaces); [`steps`] lists
 //! every step by name. `unsafe` is allowed here for the few system calls that no library offers.
 
 pub mod cgroup;
