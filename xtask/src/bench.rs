@@ -112,6 +112,8 @@ fn find(name: &str) -> Option<PathBuf> {
 fn time(tool: &Tool, folder: &Path, project: &Path) -> Result<Duration, Failure> {
     let mut command = Command::new(&tool.program);
     command.args(&tool.arguments).current_dir(project).env("NEXUS_STATE_DIR", folder.join("state"));
+    // Cargo sets it for what it runs; it would cost every dynamic program some lookups.
+    command.env_remove("LD_LIBRARY_PATH");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();
     let status = command.status().map_err(|error| failed(&format!("{}: {error}", tool.name)))?;

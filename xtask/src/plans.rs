@@ -8,8 +8,10 @@ use crate::{deps, packages, sources, spec};
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
 
-/// What follows `nexus-escape` for the whole suite; the program under attack is added by [`escape`].
-const ESCAPE_ARGUMENTS: &[&str] = &["suite", "--driver", "real"];
+/// What follows `nexus-escape` for the whole suite; the program under attack is added by [`escape`]. The steps are those
+/// without which a command would not be held, and each is made to fail in turn.
+const ESCAPE_ARGUMENTS: &[&str] =
+    &["suite", "--driver", "real", "--inject", "seccomp,landlock,drop_capabilities,pivot_root"];
 
 /// `ci`: everything.
 pub fn ci(workspace: &Workspace) -> Result<(), Failure> {

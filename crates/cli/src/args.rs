@@ -114,10 +114,65 @@ pub struct RunArgs {
     /// Run this string with `/bin/sh -c`
     #[arg(long, value_name = "STRING", conflicts_with = "command")]
     pub shell: Option<OsString>,
+    /// What a later version takes.
+    #[command(flatten)]
+    pub later: Later,
     /// The command and its arguments
     // Without `allow_hyphen_values`: a mistyped flag must be an error and not the command's name.
     #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present = "shell")]
     pub command: Vec<OsString>,
+}
+
+/// Flags of later versions: known, so that they are refused by name and not taken for misspelt ones.
+#[derive(Debug, Args)]
+pub struct Later {
+    #[arg(long, hide = true)]
+    allow: Vec<OsString>,
+    #[arg(long, hide = true)]
+    deny: Vec<OsString>,
+    #[arg(long, hide = true)]
+    allow_group: Vec<OsString>,
+    #[arg(long, hide = true)]
+    allow_private: Vec<OsString>,
+    #[arg(long, hide = true)]
+    publish: Vec<OsString>,
+    #[arg(long, hide = true)]
+    profile: Vec<OsString>,
+    #[arg(long, hide = true)]
+    tty: bool,
+}
+
+impl Later {
+    /// The first of them that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--allow", !self.allow.is_empty()),
+            ("--deny", !self.deny.is_empty()),
+            ("--allow-group", !self.allow_group.is_empty()),
+            ("--allow-private", !self.allow_private.is_empty()),
+            ("--publish", !self.publish.is_empty()),
+            ("--profile", !self.profile.is_empty()),
+            ("--tty", self.tty),
+        ];
+        all.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
+}
+
+/// Whether `nexus run` was asked for JSON, on a command line that could not be understood. The flags end at `--` and
+/// at the command, which is the first word that is no flag and can be no flag's value.
+pub fn wanted_json(arguments: &[OsString]) -> bool {
+    let Some((first, rest)) = arguments.split_first() else { return false };
+    let mut after_flag = false;
+    for word in rest.iter().map(|word| word.as_encoded_bytes()) {
+        let is_flag = word.starts_with(b"-");
+        match word {
+            b"--json" => return first == "run",
+            b"--" => return false,
+            _ if !is_flag && !after_flag => return false,
+            _ => after_flag = is_flag,
+        }
+    }
+    false
 }
 
 fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::UnknownGuarantee> {

@@ -71,6 +71,7 @@ mod tests {
             state: "/var/lib/nexus".into(),
             runs: "/var/lib/nexus/runs".into(),
             layers: "/var/lib/nexus/layers".into(),
+            locks: "/var/lib/nexus/locks".into(),
         }
     }
 

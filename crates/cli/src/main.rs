@@ -32,8 +32,13 @@ fn main() -> ExitCode {
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut args::Cli::command(), "nexus", &mut std::io::stdout());
-            0
+            // Into memory first: the generator panics where its output cannot be written.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut args::Cli::command(), "nexus", &mut script);
+            match run::write_unless_closed(&mut std::io::stdout(), &script) {
+                Ok(()) => 0,
+                Err(error) => run::print_failure(&run::not_written("the completion script", &error), false),
+            }
         }
     };
     ExitCode::from(code)
@@ -63,5 +68,6 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let failure =
         failure::Failure::usage("usage", message, "nexus --help and nexus run --help show what can be written");
-    ExitCode::from(run::print_failure(&failure, false))
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    ExitCode::from(run::print_failure(&failure, args::wanted_json(&arguments)))
 }

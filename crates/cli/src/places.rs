@@ -14,6 +14,8 @@ pub struct Places {
     pub runs: PathBuf,
     /// One folder for each layer.
     pub layers: PathBuf,
+    /// One file for each workspace in which something is being committed.
+    pub locks: PathBuf,
 }
 
 impl Places {
@@ -33,7 +35,7 @@ impl Places {
             return Err(Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to the whole path without .."));
         }
         let state = resolved(&state);
-        Ok(Self { runs: state.join("runs"), layers: state.join("layers"), state })
+        Ok(Self { runs: state.join("runs"), layers: state.join("layers"), locks: state.join("locks"), state })
     }
 
     /// Makes what is missing, closed to others, and refuses what somebody else owns: who can write here can choose
@@ -43,7 +45,7 @@ impl Places {
             let message = format!("the state directory {} cannot be used: {error}", path.display());
             Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to a folder that you can write")
         };
-        for dir in [&self.state, &self.runs, &self.layers] {
+        for dir in [&self.state, &self.runs, &self.layers, &self.locks] {
             let meta = match std::fs::symlink_metadata(dir) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -64,7 +66,7 @@ impl Places {
             }
         }
         let state = std::fs::canonicalize(&self.state).map_err(|error| failed(&self.state, error))?;
-        Ok(Self { runs: state.join("runs"), layers: state.join("layers"), state })
+        Ok(Self { runs: state.join("runs"), layers: state.join("layers"), locks: state.join("locks"), state })
     }
 }
 

@@ -116,7 +116,12 @@ mod tests {
     use super::*;
 
     fn places(state: &str) -> Places {
-        Places { state: state.into(), runs: Path::new(state).join("runs"), layers: Path::new(state).join("layers") }
+        Places {
+            state: state.into(),
+            runs: Path::new(state).join("runs"),
+            layers: Path::new(state).join("layers"),
+            locks: Path::new(state).join("locks"),
+        }
     }
 
     #[test]

@@ -376,3 +376,59 @@ fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
         assert!(ended[0] > 0, "no kill came before the commit");
     }
 }
+
+#[test]
+fn an_interrupted_commit_is_never_finished_in_a_folder_that_took_the_name() {
+    let _turn = turn();
+    for bench in lone_benches() {
+        let away = bench.workspace.with_extension("away");
+        // Killed again and again until a kill came after the decision and before the end.
+        let run = loop {
+            let workspace = fresh(&bench, "moved");
+            let mut child = work(&bench, &workspace, &[]);
+            wait_for_done(&mut child);
+            let layers = bench.state.join("layers");
+            let decided = || {
+                let layer = fs::read_dir(&layers).ok()?.next()?.ok()?.path();
+                layer.join("journal").exists().then_some(layer)
+            };
+            let end = Instant::now() + Duration::from_secs(5);
+            let mut found = None;
+            while found.is_none() && child.try_wait().unwrap().is_none() && Instant::now() < end {
+                found = decided();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            if found.is_some() && decided().is_some() {
+                fs::rename(&workspace, &away).unwrap();
+                break (found.unwrap(), workspace);
+            }
+            let listed = bench.nexus(["changes", "list"]).current_dir("/").output().unwrap();
+            assert!(listed.status.success());
+            fs::remove_dir_all(&workspace).unwrap();
+        };
+        let (layer, workspace) = run;
+        let id = layer.file_name().unwrap().to_str().unwrap().to_owned();
+        let changes = |arguments: &[&str]| bench.nexus(["changes"]).args(arguments).current_dir("/").output().unwrap();
+        // The folder is gone, then another one has its name.
+        let told = changes(&["list"]);
+        assert!(support::stderr(&told).contains("was moved or replaced"), "{}", support::stderr(&told));
+        assert!(support::stdout(&told).contains(&id));
+        fs::create_dir(&workspace).unwrap();
+        bench.give(&workspace);
+        fs::write(workspace.join("mine"), "mine").unwrap();
+        for arguments in [&["list"][..], &["accept", "--run", &id], &["show", "--run", &id]] {
+            let output = changes(arguments);
+            assert_eq!(output.status.success(), arguments[0] == "list", "{}", support::stderr(&output));
+        }
+        assert_eq!(fs::read_dir(&workspace).unwrap().count(), 1, "nothing was put into a folder that is not the run's");
+        // Back in its place it is finished.
+        fs::remove_dir_all(&workspace).unwrap();
+        fs::rename(&away, &workspace).unwrap();
+        let output = changes(&["accept", "--run", &id]);
+        assert!(support::stderr(&output).contains("was finished just now"), "{}", support::stderr(&output));
+        assert!(workspace.join("new/deep").exists());
+        fs::remove_dir_all(&workspace).unwrap();
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}

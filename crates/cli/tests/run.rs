@@ -376,3 +376,59 @@ fn committed_files_have_the_owner_modes_and_times_that_a_plain_run_would_give_th
         assert_eq!(fs::metadata(bench.workspace.join("dir/new")).unwrap().mtime(), 1_000_000_000);
     }
 }
+
+#[test]
+fn a_run_that_is_out_of_memory_never_counts_as_a_success() {
+    // Only root may make control groups here; the escape suite hands an ordinary user some.
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none() && support::is_root()) {
+        let script = "/usr/bin/python3 -c 'x = bytearray(200000000)'; echo written > file; exit 0";
+        let (report, code) = bench.json(["--memory", "40M", "--shell", script]);
+        assert_eq!((code, report["reason"].as_str()), (137, Some("oom")), "{report}");
+        assert!(!bench.workspace.join("file").exists(), "nothing is committed unseen");
+        bench.run(["changes", "reject"]);
+        let (report, code) = bench.json(["--memory", "200M", "--shell", "echo written > file"]);
+        assert_eq!((code, report["changes"]["state"].as_str()), (0, Some("committed")), "{report}");
+    }
+}
+
+#[test]
+fn full_output_follows_no_link_lies_outside_and_is_untouched_by_a_refused_run() {
+    for bench in benches() {
+        let target = bench.home.join("target");
+        fs::write(&target, "precious").unwrap();
+        bench.give(&target);
+        std::os::unix::fs::symlink(&target, bench.workspace.join("log")).unwrap();
+        std::os::unix::fs::symlink(&target, bench.home.join("link")).unwrap();
+        for place in [bench.workspace.join("log"), bench.workspace.join("new"), bench.home.join("link")] {
+            let output = bench.run(["run", "--full-output", place.to_str().unwrap(), "--", "echo", "x"]);
+            assert_eq!(output.status.code(), Some(125), "{}: {}", place.display(), stderr(&output));
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+        // Refused after the file was opened: it stays as it was.
+        let output =
+            bench.run(["run", "--full-output", target.to_str().unwrap(), "--ro", "/usr:/etc", "--", "echo", "x"]);
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+        let output = bench.run(["run", "--full-output", target.to_str().unwrap(), "--", "echo", "x"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(&target).unwrap(), "x\n");
+    }
+}
+
+#[test]
+fn a_lock_that_somebody_else_holds_on_the_workspace_does_not_hold_up_a_commit() {
+    for bench in benches() {
+        let folder = fs::File::open(&bench.workspace).unwrap();
+        rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let start = Instant::now();
+        assert_eq!(bench.run(["run", "--shell", "echo x > made"]).status.code(), Some(0));
+        assert!(bench.workspace.join("made").exists());
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert_eq!(
+            fs::read_dir(bench.state.join("locks")).unwrap().count(),
+            0,
+            "the lock file is gone with the commit"
+        );
+    }
+}

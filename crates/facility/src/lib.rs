@@ -58,4 +58,4 @@ pub use layer::{
 };
 pub use meta::FsTime;
 pub use protected::Rules;
-pub use recover::{RecoverError, Recovered, recover};
+pub use recover::{RecoverError, Recovered, Stage, abandon, recover, stage};

@@ -67,18 +67,8 @@ pub fn recover_with(
     workspace: &Workspace,
     faults: &Faults,
 ) -> Result<Recovered, RecoverError> {
-    if !is_run_id(run) {
-        return Err(RecoverError::RunId { run: run.to_owned() });
-    }
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    let layers = Workspace::open(layers_dir).map_err(io)?;
-    if layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)?.is_none() {
-        return Ok(Recovered::Nothing);
-    }
-    let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
-    let Some(root) = Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? else {
-        return Err(RecoverError::Busy { run: run.to_owned() });
-    };
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
     let folders = Folders { layers: &layers, root: &root, base: workspace, run };
     let known = |journal: &Journal| {
         let known = journal.is_known() && journal.run == run;
@@ -99,6 +89,59 @@ pub fn recover_with(
     }
     remove_layer(&layers, &root, run, faults).map_err(io)?;
     Ok(Recovered::Discarded)
+}
+
+/// How far a layer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// There is none (any more).
+    Gone,
+    /// Nothing was decided: its run was killed.
+    Undecided,
+    /// It waits for a review.
+    Parked,
+    /// A commit was decided and not finished.
+    Decided,
+}
+
+/// Looks how far the layer `<layers_dir>/<run>` came. Changes nothing.
+pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
+    let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Stage::Gone) };
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let has = |name: &str| Ok(root.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_some());
+    Ok(match () {
+        () if has(JOURNAL)? || has(DONE)? => Stage::Decided,
+        () if has(PARKED)? => Stage::Parked,
+        () => Stage::Undecided,
+    })
+}
+
+/// Removes the layer `<layers_dir>/<run>` and does nothing else, whatever was decided about it.
+pub fn abandon(layers_dir: &Path, run: &str) -> Result<(), RecoverError> {
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(()) };
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    // The decision goes first: a half-removed layer must not be rolled forward.
+    for name in [JOURNAL, DONE] {
+        crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes()).map_err(io)?;
+    }
+    remove_layer(&layers, &root, run, &Faults::default()).map_err(io)
+}
+
+/// The layers' folder and, if it is there, the layer's, which nobody else works with.
+fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<Locked>), RecoverError> {
+    if !is_run_id(run) {
+        return Err(RecoverError::RunId { run: run.to_owned() });
+    }
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let layers = Workspace::open(layers_dir).map_err(io)?;
+    if layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)?.is_none() {
+        return Ok((layers, None));
+    }
+    let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
+    match Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? {
+        Some(root) => Ok((layers, Some(root))),
+        None => Err(RecoverError::Busy { run: run.to_owned() }),
+    }
 }
 
 /// Everything after the commit point.

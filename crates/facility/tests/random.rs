@@ -1,13 +1,18 @@
-//! Random operations through a real overlay, committed, equal the same operations on a plain copy.
+//! Random operations through a real overlay. Committed, at once or in two parts, they equal the same operations on a
+//! plain copy; discarded, they leave the workspace as it was.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 mod common;
 
-use common::{Op, Scene, commit_for_parent, run_operations_of_parent};
-use nexus_facility::{LayerMode, Rules};
+use common::{Entry, Op, Scene, commit_for_parent, reopen, run_operations_of_parent, snapshot};
+use nexus_facility::{Change, ChangeKind, Conflict, LayerMode, Rules, Workspace};
+use nexus_model::ByteText;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 #[test]
 #[ignore = "the child of the other tests"]
@@ -19,6 +24,61 @@ fn child_runs_operations() {
 #[ignore = "the child of the other tests"]
 fn child_commits() {
     commit_for_parent();
+}
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_decides() {
+    let (scene, decision): (PathBuf, Decision) =
+        serde_json::from_str(&std::env::var("NEXUS_TEST_ORDER").unwrap()).unwrap();
+    let outcome = carry_out(&scene, &decision);
+    std::fs::write(scene.join("outcome"), serde_json::to_vec(&outcome).unwrap()).unwrap();
+}
+
+/// What a reviewer says to a parked layer.
+#[derive(Debug, Serialize, Deserialize)]
+enum Decision {
+    Discard,
+    /// These paths, or everything; protected ones too.
+    Accept(Option<Vec<ByteText>>),
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Outcome {
+    committed: Vec<Change>,
+    parked: Vec<Change>,
+    conflicts: Vec<Conflict>,
+}
+
+fn accept_rules(only: Option<Vec<ByteText>>) -> Rules {
+    Rules { only, accept_protected: true, ..Rules::default() }
+}
+
+fn carry_out(scene: &Path, decision: &Decision) -> Outcome {
+    let layer = reopen(&scene.join("layers"));
+    let workspace = Workspace::open(&scene.join("ws")).unwrap();
+    match decision {
+        Decision::Discard => {
+            layer.discard().unwrap();
+            Outcome::default()
+        }
+        Decision::Accept(only) => {
+            let result = layer.commit(&workspace, &accept_rules(only.clone())).unwrap();
+            Outcome { committed: result.changes.changes, parked: result.parked, conflicts: result.conflicts }
+        }
+    }
+}
+
+/// Carries out the decision as the layer's user.
+fn decide(scene: &Scene, decision: &Decision) -> Outcome {
+    if scene.mode == LayerMode::Root {
+        return carry_out(scene.dir.path(), decision);
+    }
+    chown_layer(scene);
+    let order = serde_json::to_string(&(scene.dir.path(), decision)).unwrap();
+    scene.child("child_decides", &order, &[], false).unwrap_or_else(|output| panic!("{output}"));
+    serde_json::from_slice(&std::fs::read(scene.path("outcome")).unwrap()).unwrap()
 }
 
 fn name() -> impl Strategy<Value = Vec<u8>> {
@@ -87,6 +147,123 @@ fn check(mode: LayerMode, base: &[Op], run: &[Op]) {
 fn chown_layer(scene: &Scene) {
     let parked = scene.path("layers/run/parked.json");
     std::os::unix::fs::chown(parked, Some(common::USER), Some(common::USER)).unwrap();
+}
+
+fn check_discard(mode: LayerMode, base: &[Op], run: &[Op]) {
+    let scene = Scene::new(mode, base);
+    let before = snapshot(&scene.ws(), true);
+    scene.layer(run).park(&scene.workspace(), &Rules::default()).unwrap();
+    decide(&scene, &Decision::Discard);
+    assert_eq!(snapshot(&scene.ws(), true), before);
+    assert!(!scene.path("layers/run").exists(), "the layer is gone");
+}
+
+/// Accepts the changes whose bits are set, then the rest.
+fn check_accept_some(mode: LayerMode, base: &[Op], run: &[Op], bits: u64) {
+    let scene = Scene::new(mode, base);
+    let before = snapshot(&scene.ws(), true);
+    let reported = scene.layer(run).park(&scene.workspace(), &Rules::default()).unwrap().changes;
+    let is_set = |at: usize| bits >> (at % 64) & 1 == 1;
+    let chosen: Vec<ByteText> =
+        reported.iter().enumerate().filter(|(at, _)| is_set(*at)).map(|(_, one)| one.path.clone()).collect();
+    let first = decide(&scene, &Decision::Accept(Some(chosen.clone())));
+    assert_eq!(first.conflicts, [], "accepting {chosen:?}");
+    only_what_was_chosen(&chosen, &first.committed);
+    only_what_was_told(&before, &snapshot(&scene.ws(), true), &first.committed);
+    if first.parked.is_empty() {
+        assert!(!scene.path("layers/run").exists(), "the layer is gone");
+    } else {
+        let rest = reopen(&scene.path("layers")).changes(&scene.workspace(), &Rules::default()).unwrap();
+        assert_eq!(paths(&rest.changes), paths(&first.parked), "the rest after {chosen:?} is what was said to wait");
+        let second = decide(&scene, &Decision::Accept(None));
+        assert_eq!((second.conflicts, second.parked), (vec![], vec![]), "the rest after {chosen:?}");
+    }
+    assert_eq!(scene.found(), scene.wanted(), "after {chosen:?} and the rest");
+    assert!(!scene.path("layers/run").exists(), "the layer is gone");
+}
+
+fn paths(changes: &[Change]) -> Vec<&ByteText> {
+    changes.iter().map(|one| &one.path).collect()
+}
+
+fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// What is committed was chosen, lies in what was chosen, or is the way to it.
+fn only_what_was_chosen(chosen: &[ByteText], committed: &[Change]) {
+    for change in committed {
+        let path = &change.path.0;
+        let fits = |one: &ByteText| is_at_or_beneath(path, &one.0) || is_at_or_beneath(&one.0, path);
+        assert!(chosen.iter().any(fits), "{change:?} came along with {chosen:?}");
+    }
+}
+
+/// The workspace differs only where the result of the accept says so. All names of one file change together.
+fn only_what_was_told(before: &BTreeMap<Vec<u8>, Entry>, after: &BTreeMap<Vec<u8>, Entry>, committed: &[Change]) {
+    let mut tops = Vec::new();
+    for change in committed {
+        tops.push(&change.path.0);
+        if let ChangeKind::Renamed { from } = &change.kind {
+            tops.push(&from.0);
+        }
+    }
+    let is_told = |path: &[u8]| tops.iter().any(|top| is_at_or_beneath(path, top));
+    let group = |path: &[u8]| before.get(path).filter(|one| one.0 != 'd').map(|one| one.4.clone());
+    let told_groups: BTreeSet<_> = before.keys().filter(|path| is_told(path)).filter_map(|path| group(path)).collect();
+    for path in before.keys().chain(after.keys()) {
+        if is_told(path) || group(path).is_some_and(|group| told_groups.contains(&group)) {
+            continue;
+        }
+        // The first name of the file may have been committed away: only which names belong together counts, at the end.
+        let shown = |one: &Entry| (one.0, one.1, one.2.clone(), one.3.clone());
+        let (old, new) = (before.get(path).map(shown), after.get(path).map(shown));
+        assert_eq!(old, new, "{} changed without a word: {committed:?}", String::from_utf8_lossy(path));
+    }
+}
+
+/// How a reviewer ends a run other than by taking all of it.
+#[derive(Debug, Clone)]
+enum End {
+    Discard,
+    AcceptSome(u64),
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![1 => Just(End::Discard), 3 => any::<u64>().prop_map(End::AcceptSome)]
+}
+
+fn check_end(mode: LayerMode, base: &[Op], run: &[Op], end: &End) {
+    match end {
+        End::Discard => check_discard(mode, base, run),
+        End::AcceptSome(bits) => check_accept_some(mode, base, run, *bits),
+    }
+}
+
+/// Half as many as of the commits: they take longer, and the commit is most of each.
+fn config_of_ends() -> Config {
+    let cases = cases().div_ceil(2);
+    Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() }
+}
+
+#[test]
+fn a_layer_of_root_is_discarded_without_a_trace_or_accepted_in_two_parts() {
+    TestRunner::new(config_of_ends())
+        .run(&(ops(24, true, true), ops(24, true, true), end()), |(base, run, end)| {
+            check_end(LayerMode::Root, &base, &run, &end);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_layer_of_a_user_is_discarded_without_a_trace_or_accepted_in_two_parts() {
+    TestRunner::new(config_of_ends())
+        .run(&(ops(24, false, false), ops(24, false, true), end()), |(base, run, end)| {
+            check_end(LayerMode::User, &base, &run, &end);
+            Ok(())
+        })
+        .unwrap();
 }
 
 #[test]

@@ -76,10 +76,10 @@ impl ExitReason {
             | Self::PrepareFailed
             | Self::ImagePull
             | Self::DriverFailed => REFUSED,
+            // Whatever the command made of it: something that it needed was killed, and then everything.
+            Self::Oom => SIGNAL_BASE + 9,
             // Killed by us or by the kernel: what a shell would say of SIGKILL, unless the status says better.
-            Self::Exit | Self::Oom | Self::Canceled | Self::GuestLost => {
-                status.map_or(SIGNAL_BASE + 9, ExitStatus::shell_code)
-            }
+            Self::Exit | Self::Canceled | Self::GuestLost => status.map_or(SIGNAL_BASE + 9, ExitStatus::shell_code),
         }
     }
 }
@@ -98,6 +98,7 @@ mod tests {
         assert_eq!(ExitReason::DiskQuota.exit_code(exit(1)), 125);
         assert_eq!(ExitReason::DriverFailed.exit_code(None), 125);
         assert_eq!(ExitReason::Oom.exit_code(Some(ExitStatus::Signal(9))), 137);
+        assert_eq!(ExitReason::Oom.exit_code(exit(0)), 137, "a shell that survives its child hides nothing");
         assert_eq!(ExitReason::Canceled.exit_code(None), 137);
     }
 }

@@ -18,7 +18,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         paths::must_match(only, &changes)?;
     }
     let rules = Rules { accept_protected: args.protected || only.is_some(), only, ..pending.rules.clone() };
-    let _alone = run::lock(&pending.one.workspace)
+    let _alone = run::lock(&pending.places, pending.one.folder)
         .map_err(|error| Failure::refused("lock", format!("the workspace cannot be locked: {error}"), ""))?;
     let record = pending.record()?;
     let done = if args.patch { patch::command(pending, &rules) } else { commit(pending, &rules) };

@@ -18,10 +18,10 @@ use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
-use crate::run::{Content, Record};
+use crate::run::{Content, FolderId, Record};
 use nexus_driver::Handle;
 use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
-use nexus_model::RunId;
+use nexus_model::{ByteText, RunId};
 use std::path::PathBuf;
 
 pub use diff::of_layer as diff_of_layer;
@@ -49,7 +49,8 @@ pub fn command(args: &ChangesArgs) -> u8 {
 struct Waiting {
     run: String,
     workspace: PathBuf,
-    command: String,
+    folder: FolderId,
+    command: ByteText,
 }
 
 fn places() -> Result<Places, Failure> {
@@ -72,8 +73,13 @@ fn waiting(places: &Places) -> Result<Vec<Waiting>, Failure> {
         if goes_on || !entry.path().try_exists().map_err(failed)? {
             continue;
         }
-        let words: Vec<String> = note.argv.iter().map(|word| word.as_os_str().display().to_string()).collect();
-        found.push(Waiting { run, workspace: note.workspace.as_path().to_owned(), command: words.join(" ") });
+        let words: Vec<&[u8]> = note.argv.iter().map(|word| word.0.as_slice()).collect();
+        found.push(Waiting {
+            run,
+            workspace: note.workspace.as_path().to_owned(),
+            folder: note.folder,
+            command: words.join(&b" "[..]).into(),
+        });
     }
     // Ids are ordered by time.
     found.sort_by(|a, b| b.run.cmp(&a.run));
@@ -85,14 +91,17 @@ fn list(json: bool) -> Result<String, Failure> {
     if json {
         let rows: Vec<_> = all
             .iter()
-            .map(|one| serde_json::json!({"run_id": one.run, "workspace": one.workspace.to_string_lossy(), "command": one.command}))
+            .map(|one| {
+                let workspace = ByteText::from(one.workspace.as_path());
+                serde_json::json!({"run_id": one.run, "workspace": workspace, "command": one.command})
+            })
             .collect();
         return Ok(format!("{}\n", serde_json::Value::Array(rows)));
     }
     if all.is_empty() {
         return Ok("No changes wait for a decision.\n".to_owned());
     }
-    let rows = all.iter().map(|one| one_line(&format!("{}  {}  {}", one.run, one.workspace.display(), one.command)));
+    let rows = all.iter().map(|one| one_line(&format!("{}  {}  {}", one.run, one.workspace.display(), one.command.as_os_str().display())));
     Ok(rows.collect::<Vec<_>>().join("\n") + "\n")
 }
 
@@ -112,7 +121,9 @@ impl Pending {
         let places = places()?;
         let one = choose(&places, run)?;
         let refused = |error: &dyn std::error::Error| Failure::refused("layer", run::chain(error), "");
+        in_place(&one)?;
         let layer = Layer::open(&places.layers, &one.run).map_err(|error| match error {
+            OpenLayerError::Unfinished { .. } => finish_interrupted(&places, &one),
             OpenLayerError::NotParked { .. } => {
                 let message = "the changes of this run could be neither committed nor parked";
                 let upper = places.layers.join(&one.run).join("upper");
@@ -142,8 +153,12 @@ impl Pending {
             Failure::refused("state_dir", message, "make room there")
         };
         let run: RunId = self.one.run.parse().map_err(|error| failed(&error))?;
-        let content =
-            Content { handle: Handle::of_nothing(run), workspace: self.one.workspace.clone().into(), layered: true };
+        let content = Content {
+            handle: Handle::of_nothing(run),
+            workspace: self.one.workspace.clone().into(),
+            folder: self.one.folder,
+            layered: true,
+        };
         Record::create(&self.places.runs, &content).map_err(|error| failed(&error))
     }
 
@@ -157,6 +172,36 @@ impl Pending {
             self.layer.discard().map_err(|error| Failure::refused("discard", run::chain(&error), ""))?;
         }
         Ok(left)
+    }
+}
+
+/// The changes belong to the folder that the run worked on, and to no other that took its name.
+fn in_place(one: &Waiting) -> Result<(), Failure> {
+    let here = one.folder.is_at(&one.workspace);
+    let why = match here {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it was moved or replaced since the run".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let message =
+        format!("the folder {} of the run {} cannot take its changes: {why}", one.workspace.display(), one.run);
+    let hint = format!("put the folder back, or throw the changes away: nexus changes reject --run {}", one.run);
+    Err(Failure::refused("moved", message, hint))
+}
+
+/// A commit that was decided before a crash, whose folder is back now.
+fn finish_interrupted(places: &Places, one: &Waiting) -> Failure {
+    let finish = || -> Result<(), String> {
+        let _alone = run::lock(places, one.folder).map_err(|error| error.to_string())?;
+        let workspace = Workspace::open(&one.workspace).map_err(|error| run::chain(&error))?;
+        nexus_facility::recover(&places.layers, &one.run, &workspace).map(drop).map_err(|error| run::chain(&error))
+    };
+    match finish() {
+        Ok(()) => {
+            let message = format!("an interrupted commit of the run {} was finished just now", one.run);
+            Failure::refused("finished", message, "nexus changes list shows what still waits")
+        }
+        Err(why) => Failure::refused("recover", format!("an interrupted commit cannot be finished: {why}"), ""),
     }
 }
 

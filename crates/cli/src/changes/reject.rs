@@ -3,7 +3,6 @@
 use super::{Pending, accept, paths, rejected};
 use crate::failure::Failure;
 use crate::run::chain;
-use nexus_facility::{Layer, OpenLayerError, Workspace};
 use nexus_model::RunId;
 use std::path::PathBuf;
 
@@ -30,15 +29,9 @@ pub fn command(run: Option<RunId>, named: &[PathBuf]) -> Result<String, Failure>
 fn whole(run: Option<RunId>) -> Result<String, Failure> {
     let places = super::places()?;
     let one = super::choose(&places, run)?;
-    let gone = match Layer::open(&places.layers, &one.run) {
-        Ok(layer) => layer.discard().map_err(|error| chain(&error)),
-        // Neither committed nor parked, because it could not be read: to throw it away is the same as after a crash.
-        Err(OpenLayerError::NotParked { .. }) => Workspace::open(&places.layers)
-            .map_err(|error| chain(&error))
-            .and_then(|any| nexus_facility::recover(&places.layers, &one.run, &any).map_err(|error| chain(&error)))
-            .map(drop),
-        Err(error) => Err(chain(&error)),
-    };
+    // Also what could be neither committed nor parked, and what was decided for a folder that is gone: it is thrown
+    // away unread.
+    let gone = nexus_facility::abandon(&places.layers, &one.run).map_err(|error| chain(&error));
     gone.map_err(|why| Failure::refused("discard", why, ""))?;
     Ok(format!("The changes of the run {} are gone.\n", one.run))
 }

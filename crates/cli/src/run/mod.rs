@@ -5,8 +5,11 @@
 //!                                                     └──── any error from here on: undo, then say why ────┘
 //! ```
 
+mod alone;
 mod ask;
 mod disk;
+mod folder;
+mod full_output;
 mod order;
 mod output;
 mod pump;
@@ -16,13 +19,16 @@ mod report;
 mod settle;
 mod sink;
 
+pub use alone::lock;
+pub use folder::FolderId;
 pub use pump::write_unless_closed;
 pub use record::{Content, Record};
 pub use report::{not_written, print_failure};
-pub use settle::{INTERRUPTED, chain, lock, read_note};
+pub use settle::{INTERRUPTED, chain, read_note};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use full_output::FullOutput;
 use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session};
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
@@ -67,6 +73,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
     let content = Content {
         handle: handle.clone(),
         workspace: order.plan.workspace.source.clone(),
+        folder: order.folder,
         layered: !matches!(order.plan.workspace.writes, Writes::Direct { .. }),
     };
     let record = Record::create(&order.places.runs, &content).map_err(|error| {
@@ -111,10 +118,10 @@ impl Run<'_> {
         }
         let full = match &args.full_output {
             None => None,
-            Some(path) => Some(File::create(path).map_err(|error| {
-                let message = format!("--full-output {}: {error}", path.display());
-                Failure::refused("full_output", message, "name a file that you can write")
-            })?),
+            Some(path) => {
+                let workspace = order.plan.workspace.source.as_path();
+                Some(FullOutput::create(path, workspace, order.plan.run_id)?)
+            }
         };
         let prepared = clock.elapsed();
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;

@@ -1,22 +1,29 @@
 //! From flags to a plan, and from a driver's refusal to advice.
 
 use super::ask;
+use super::disk::Measured;
+use super::folder::FolderId;
 use crate::args::{Changes, Net, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::places::Places;
 use crate::{binds, environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
+use nexus_facility::Rules;
+use nexus_facility::protected::{Class, DEFAULT_PROTECTED};
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Limits, Plan, RunId};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 /// Everything about a run that the flags say.
 pub struct Order {
     /// Where state is.
     pub places: Places,
+    /// Which folder the workspace is.
+    pub folder: FolderId,
     /// The checked plan.
     pub plan: Plan,
     /// Until SIGTERM.
@@ -31,24 +38,8 @@ pub struct Order {
     pub unprotected: Vec<ByteText>,
 }
 
-/// Names directly in a workspace that `--direct` protects where they exist.
-const PROTECTED_WHEN_DIRECT: &[&str] = &[
-    ".git/hooks",
-    ".git/config",
-    "nexus.yaml",
-    ".nexus",
-    ".nexus.yaml",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".claude",
-    ".codex",
-    ".envrc",
-    ".bashrc",
-    ".bash_profile",
-    ".profile",
-    ".zshrc",
-];
+/// What of git `--direct` protects besides the names that a commit holds back.
+const PROTECTED_OF_GIT: &[&str] = &[".git/hooks", ".git/config"];
 
 impl Order {
     /// Reads the flags and looks at the paths that they name.
@@ -59,11 +50,15 @@ impl Order {
         let places = places.ensure()?;
         // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
         workspace::check(&workspace, &places)?;
+        let folder = FolderId::of(&workspace).map_err(|error| {
+            let message = format!("the workspace {} cannot be used: {error}", workspace.display());
+            Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
+        })?;
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
         let run_id = RunId::new();
         let (total, limits) = limits(args);
         // Only a direct run needs them: a layer holds protected names back by itself.
-        let (protected, unprotected) = if args.direct { protected_names(&workspace) } else { Default::default() };
+        let (protected, unprotected) = if args.direct { protected_names(&workspace)? } else { Default::default() };
         let layer = places.layers.join(run_id.to_string());
         let writes = match args.disk {
             _ if args.direct => Writes::Direct { protected },
@@ -89,6 +84,7 @@ impl Order {
             marker: marker.into(),
         };
         Ok(Self {
+            folder,
             places,
             plan: Plan::new(draft).map_err(|error| plan_failure(&error))?,
             timeout: args.timeout.map(Duration::from_millis),
@@ -99,10 +95,11 @@ impl Order {
         })
     }
 
-    /// The folder to measure and its limit, when the disk limit is held by measuring.
-    pub fn measured_layer(&self) -> Option<(PathBuf, u64)> {
+    /// The folder to measure and its limit, when the disk limit is held by measuring. Asked for before the command
+    /// starts, since what room there is then is what it may take from.
+    pub fn measured_layer(&self) -> Option<(Measured, u64)> {
         match (&self.plan.workspace.writes, self.plan.limits.disk_bytes) {
-            (Writes::Layer { root }, Some(limit)) => Some((root.as_path().join("upper"), limit)),
+            (Writes::Layer { root }, Some(limit)) => Some((Measured::new(root.as_path().join("upper")), limit)),
             _ => None,
         }
     }
@@ -117,6 +114,9 @@ fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     }
     if args.net != Net::None {
         return refuse("a network other than none is not in this version", "leave --net out");
+    }
+    if let Some(flag) = args.later.given() {
+        return refuse(&format!("{flag} is not in this version"), &format!("leave {flag} out"));
     }
     if args.changes == Some(Changes::Ask) && (args.json || args.stdin || !ask::is_possible()) {
         let message = "--changes ask needs a terminal to ask on, and standard input for itself";
@@ -148,9 +148,39 @@ fn limits(args: &RunArgs) -> (u64, Limits) {
     (total, limits)
 }
 
-fn protected_names(workspace: &Path) -> (Vec<ByteText>, Vec<ByteText>) {
-    let names = PROTECTED_WHEN_DIRECT.iter().map(|name| ByteText::from(*name));
-    names.partition(|name| std::fs::symlink_metadata(workspace.join(name.as_path())).is_ok())
+/// The protected names that are in the workspace's top folder, and those that are not there to be protected. The names
+/// are those that a commit holds back: without regard to case, and a pattern stands for all that it matches.
+fn protected_names(workspace: &Path) -> Result<(Vec<ByteText>, Vec<ByteText>), Failure> {
+    let failed = |path: &Path, error: &std::io::Error| {
+        let message = format!("{} cannot be looked at: {error}", path.display());
+        Failure::refused("workspace", message, "leave --direct out, or make it readable")
+    };
+    let rules = Rules::default();
+    let mut protected = Vec::new();
+    let mut matched = Vec::new();
+    for entry in std::fs::read_dir(workspace).map_err(|error| failed(workspace, &error))? {
+        let name = entry.map_err(|error| failed(workspace, &error))?.file_name();
+        if let Class::Listed(pattern) = rules.class(name.as_encoded_bytes()) {
+            matched.push(pattern);
+            protected.push(ByteText::from(name));
+        }
+    }
+    let mut unprotected = Vec::new();
+    for name in PROTECTED_OF_GIT.iter().chain(DEFAULT_PROTECTED) {
+        if matched.iter().any(|pattern| pattern == name) {
+            continue;
+        }
+        let path = workspace.join(name);
+        let is_there = name.contains('/')
+            && match std::fs::symlink_metadata(&path) {
+                Ok(_) => true,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => false,
+                Err(error) => return Err(failed(&path, &error)),
+            };
+        if is_there { &mut protected } else { &mut unprotected }.push(ByteText::from(*name));
+    }
+    protected.sort_unstable();
+    Ok((protected, unprotected))
 }
 
 fn plan_failure(error: &PlanError) -> Failure {

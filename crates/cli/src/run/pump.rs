@@ -65,7 +65,10 @@ pub struct Outcome {
 }
 
 const BUFFER: usize = 256 * 1024;
+/// How often a layer on disk is measured.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the kernel is asked whether it killed for memory: one small file.
+const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(10);
 
 /// Runs until nothing of the sandbox lives and all its output is where it belongs.
 pub fn run(
@@ -87,7 +90,7 @@ pub fn run(
         bounds,
         started: Instant::now(),
         kill_at: None,
-        look_at: Instant::now() + LOOK_EVERY,
+        look_at: Instant::now() + LOOK_AT_MEMORY_EVERY,
         asked: 0,
         dead: false,
         buffer: vec![0; BUFFER],
@@ -322,7 +325,8 @@ impl Pump<'_> {
             self.sandbox.keeper.kill()?;
         }
         // A large layer takes long to measure: at most a tenth of the time goes there.
-        self.look_at = Instant::now() + LOOK_EVERY.max(began.elapsed() * 10);
+        let every = if self.bounds.over_disk.is_some() { LOOK_EVERY } else { LOOK_AT_MEMORY_EVERY };
+        self.look_at = Instant::now() + every.max(began.elapsed() * 10);
         Ok(())
     }
 

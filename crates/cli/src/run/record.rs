@@ -7,6 +7,7 @@
 //! The lock is a record lock of fcntl(2): it belongs to the process alone, so that a sandbox that is being killed
 //! does not hold the lock of its dead launcher.
 
+use super::folder::FolderId;
 use nexus_driver::Handle;
 use nexus_model::RunId;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock};
@@ -25,6 +26,8 @@ pub struct Content {
     pub handle: Handle,
     /// The workspace.
     pub workspace: nexus_model::ByteText,
+    /// Which folder that was.
+    pub folder: FolderId,
     /// Whether there is a layer for it.
     pub layered: bool,
 }

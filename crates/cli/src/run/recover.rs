@@ -1,11 +1,11 @@
 //! Clears what runs left whose `nexus` was killed. Every command that starts a run does this first.
 
 use super::record::{self, Content, Orphan};
-use super::settle;
+use super::{alone, settle};
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::{Driver, Namespace};
-use nexus_facility::{RecoverError, Workspace};
+use nexus_facility::{IoFailure, RecoverError, Stage, Workspace};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -45,32 +45,44 @@ fn clear(content: &Content, places: &Places, driver: &Namespace) -> io::Result<(
         return Ok(());
     }
     let run = content.handle.run_id.to_string();
-    let source = content.workspace.as_path();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let recovered = match Workspace::open(source) {
-            Ok(workspace) => {
-                let _alone = settle::lock(source)?;
-                nexus_facility::recover(&places.layers, &run, &workspace)
-            }
-            // A workspace that is gone has nothing to be finished, and its layer nowhere to go.
-            Err(_) if !source.exists() => return remove_orphan(places, &run),
-            Err(error) => return Err(io::Error::other(settle::chain(&error))),
-        };
-        match recovered {
-            Ok(_) => return Ok(()),
+        match settle_layer(content, places, &run) {
             // A sandbox that is just being killed still holds the lock that its launcher had.
             Err(RecoverError::Busy { .. }) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-            Err(error) => return Err(io::Error::other(settle::chain(&error))),
+            other => return other.map_err(|error| io::Error::other(settle::chain(&error))),
         }
     }
 }
 
-fn remove_orphan(places: &Places, run: &str) -> io::Result<()> {
-    let layers = Workspace::open(&places.layers).map_err(|error| io::Error::other(settle::chain(&error)))?;
-    nexus_facility::recover(&places.layers, run, &layers)
-        .map(drop)
-        .map_err(|error| io::Error::other(settle::chain(&error)))
+/// Brings the layer to its end in the folder that it belongs to, and in no other: a folder that took the name of the
+/// workspace meanwhile gets nothing.
+fn settle_layer(content: &Content, places: &Places, run: &str) -> Result<(), RecoverError> {
+    let source = content.workspace.as_path();
+    let io = |doing: &'static str, source: io::Error| {
+        let path = content.workspace.clone();
+        RecoverError::Io { run: run.to_owned(), source: IoFailure { doing, path, source } }
+    };
+    if content.folder.is_at(source).map_err(|error| io("look at", error))? {
+        let _alone = alone::lock(places, content.folder).map_err(|error| io("lock", error))?;
+        let workspace = Workspace::open(source).map_err(|source| RecoverError::Io { run: run.to_owned(), source })?;
+        return nexus_facility::recover(&places.layers, run, &workspace).map(drop);
+    }
+    match nexus_facility::stage(&places.layers, run)? {
+        Stage::Undecided => nexus_facility::abandon(&places.layers, run),
+        Stage::Gone | Stage::Parked => Ok(()),
+        Stage::Decided => {
+            let message = format!(
+                "a commit of the run {run} was interrupted, and its folder {} was moved or replaced since",
+                source.display()
+            );
+            let hint = format!(
+                "put the folder back and use nexus changes accept --run {run} to finish it, or nexus changes reject --run {run}"
+            );
+            super::print_failure(&Failure::refused("moved", message, hint), false);
+            Ok(())
+        }
+    }
 }
 
 fn failed(error: &io::Error) -> Failure {

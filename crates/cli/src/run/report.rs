@@ -7,7 +7,7 @@ use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use nexus_driver::Handle;
 use nexus_facility::Change;
-use nexus_model::exit::REFUSED;
+use nexus_model::exit::{REFUSED, USAGE};
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
@@ -282,7 +282,8 @@ fn guarantees(order: &Order) -> Vec<Guarantee> {
 struct Refusal<'a> {
     schema: &'static str,
     exit_code: u8,
-    reason: ExitReason,
+    /// None for wrong use: no run came so far as to end for a reason.
+    reason: Option<ExitReason>,
     error: &'a Failure,
 }
 
@@ -302,7 +303,7 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
         let refusal = Refusal {
             schema: "nexus.run/1",
             exit_code: failure.exit,
-            reason: ExitReason::DriverFailed,
+            reason: (failure.exit != USAGE).then_some(ExitReason::DriverFailed),
             error: failure,
         };
         let json = serde_json::to_string(&refusal).unwrap_or_default();

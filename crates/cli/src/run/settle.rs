@@ -9,6 +9,7 @@
 
 use super::ask;
 use super::disk;
+use super::folder::FolderId;
 use super::order::Order;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
@@ -18,7 +19,6 @@ use nexus_model::{ByteText, ExitReason};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -60,6 +60,8 @@ pub const INTERRUPTED: &str = "commit_interrupted";
 pub struct ParkedRun {
     /// The workspace that the layer is for.
     pub workspace: ByteText,
+    /// Which folder that was.
+    pub folder: FolderId,
     /// The command.
     pub argv: Vec<ByteText>,
 }
@@ -141,14 +143,16 @@ pub fn settle(
         Err(error) => return Err(lost(layer, from_memory, &chain(&error))),
     };
     let rules = Rules::default();
-    let wanted = if commit { decide(&layer, &workspace, &rules, order.changes) } else { Ok(Changes::Discard) };
+    // A run that the memory limit cut short has half of what it wanted to write: somebody has to look.
+    let wish = if reason == ExitReason::Oom { Changes::Review } else { order.changes };
+    let wanted = if commit { decide(&layer, &workspace, &rules, wish) } else { Ok(Changes::Discard) };
     match wanted {
         Ok(Changes::Discard) => return discard(layer, &workspace, &rules, keep),
         Ok(Changes::Review) => return review(layer, from_memory, &workspace, &rules),
         Ok(Changes::Commit | Changes::Ask) => {}
         Err(why) => return park_instead(layer, from_memory, &workspace, &rules, &why),
     }
-    let _alone = match lock(source) {
+    let _alone = match super::alone::lock(&order.places, order.folder) {
         Ok(lock) => lock,
         Err(error) => return park_instead(layer, from_memory, &workspace, &rules, &format!("no lock: {error}")),
     };
@@ -190,13 +194,6 @@ fn review(layer: Layer, from_memory: bool, workspace: &Workspace, rules: &Rules)
         }
         Err(error) => Err(lost(layer, from_memory, &chain(&error))),
     }
-}
-
-/// One commit at a time on a workspace: waits for the others. Lasts as long as what it returns.
-pub fn lock(workspace: &Path) -> std::io::Result<File> {
-    let folder = File::open(workspace)?;
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive))?;
-    Ok(folder)
 }
 
 fn discard(layer: Layer, workspace: &Workspace, rules: &Rules, report: bool) -> Result<Settled, Failure> {
@@ -283,7 +280,11 @@ fn lost(layer: Layer, from_memory: bool, why: &str) -> Failure {
 }
 
 fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
-    let note = ParkedRun { workspace: order.plan.workspace.source.clone(), argv: order.plan.argv.clone() };
+    let note = ParkedRun {
+        workspace: order.plan.workspace.source.clone(),
+        folder: order.folder,
+        argv: order.plan.argv.clone(),
+    };
     let bytes = serde_json::to_vec(&note).map_err(io::Error::other)?;
     std::fs::write(layer.root().join(RUN_FILE), bytes)
 }

@@ -1,10 +1,10 @@
 //! Where a command's output goes: to the caller as it comes, or into a bounded buffer; and to a file if asked.
 
+use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use std::fs::File;
 use std::io::{self, Write};
 
 /// Bytes that a pipe takes without blocking once poll(2) says that it takes any (PIPE_BUF, pipe(7)).
@@ -44,12 +44,12 @@ pub struct Sink {
     pending: [Pending; 2],
     /// Whether a whole buffer may be written at once.
     regular: [bool; 2],
-    full: Option<File>,
+    full: Option<FullOutput>,
 }
 
 impl Sink {
     /// A sink that keeps (for `--json`) or passes on, with an optional limit and an optional file for everything.
-    pub fn new(keep: bool, limit: Option<u64>, full: Option<File>) -> Self {
+    pub fn new(keep: bool, limit: Option<u64>, full: Option<FullOutput>) -> Self {
         let regular = |fd: BorrowedFd<'_>| {
             rustix::fs::fstat(fd).is_ok_and(|stat| {
                 let kind = FileType::from_raw_mode(stat.st_mode);
@@ -68,7 +68,7 @@ impl Sink {
     /// Takes output. `true` means that nobody reads this stream any more.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         if let Some(full) = &mut self.full {
-            full.write_all(bytes)?;
+            full.file.write_all(bytes)?;
         }
         let now = match &mut self.limit {
             Some(limit) => limit.push(stream, bytes),
@@ -132,8 +132,8 @@ impl Sink {
             })?;
             dropped = limit.dropped();
         }
-        if let Some(full) = &self.full {
-            full.sync_data()?;
+        if let Some(full) = self.full.take() {
+            full.finish()?;
         }
         Ok((self.kept, dropped))
     }

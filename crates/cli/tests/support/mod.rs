@@ -142,7 +142,7 @@ impl Bench {
 
     /// What is in the state directory besides its own folders: nothing, after a run without parked changes.
     pub fn leftovers(&self) -> Vec<PathBuf> {
-        ["runs", "layers"]
+        ["runs", "layers", "locks"]
             .iter()
             .filter_map(|name| fs::read_dir(self.state.join(name)).ok())
             .flat_map(|entries| entries.map(|entry| entry.unwrap().path()))

@@ -196,6 +196,6 @@ fn files(base: &Path) -> BTreeSet<PathBuf> {
         }
     }
     let state = base.join("state");
-    found.retain(|path| *path != state.join("runs") && *path != state.join("layers"));
+    found.retain(|path| !["runs", "layers", "locks"].iter().any(|name| *path == state.join(name)));
     found
 }

@@ -1,0 +1,58 @@
+//! `--full-output FILE`: everything that the command prints.
+//!
+//! The file has no name until the run is over, so that a run that is refused leaves an existing file as it was, and one
+//! that is killed leaves nothing. It may not lie in the workspace: a command may have put a link there that leads out.
+
+use crate::failure::Failure;
+use nexus_model::RunId;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// A file that is being written.
+pub struct FullOutput {
+    /// Where the bytes go.
+    pub file: File,
+    folder: OwnedFd,
+    name: OsString,
+    temporary: String,
+}
+
+impl FullOutput {
+    /// Looks at the place and makes a file without a name there.
+    pub fn create(path: &Path, workspace: &Path, run: RunId) -> Result<Self, Failure> {
+        let refuse = |why: String, hint: &str| {
+            Failure::refused("full_output", format!("--full-output {}: {why}", path.display()), hint)
+        };
+        let writable = "name a file that you can write, outside of the workspace";
+        let name = path.file_name().ok_or_else(|| refuse("no file name".to_owned(), writable))?.to_owned();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = std::fs::canonicalize(parent).map_err(|error| refuse(error.to_string(), writable))?;
+        if parent.starts_with(workspace) {
+            return Err(refuse("it lies in the workspace, where a command may have put a link".to_owned(), writable));
+        }
+        match std::fs::symlink_metadata(parent.join(&name)) {
+            Ok(meta) if !meta.is_file() => return Err(refuse("it is no regular file".to_owned(), writable)),
+            _ => {}
+        }
+        let open = || -> io::Result<Self> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let folder = rustix::fs::open(&parent, flags, Mode::empty())?;
+            let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&folder, c".", flags, Mode::from_raw_mode(0o666))?;
+            Ok(Self { file: file.into(), folder, name, temporary: format!(".nexus-output-{run}") })
+        };
+        open().map_err(|error| refuse(error.to_string(), writable))
+    }
+
+    /// Gives the file its name, in place of an older one.
+    pub fn finish(self) -> io::Result<()> {
+        self.file.sync_data()?;
+        let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::linkat(CWD, unnamed, &self.folder, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(rustix::fs::renameat(&self.folder, &self.temporary, &self.folder, &self.name)?)
+    }
+}
