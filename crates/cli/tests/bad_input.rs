@@ -598,3 +598,97 @@ fn closing_the_reader_while_much_is_written_never_hangs() {
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }
+
+#[test]
+fn a_completion_script_that_cannot_be_written_is_a_failure_and_no_panic() {
+    for bench in lone_benches() {
+        for shell in ["bash", "zsh", "fish"] {
+            let output = bench.run(["completions", shell]);
+            assert!(output.status.success() && stdout(&output).contains("nexus"), "{shell}: {}", stderr(&output));
+            let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let output = bench.nexus(["completions", shell]).stdout(full).output().unwrap();
+            assert_refused(&bench, &output, 125, "could not be written", shell);
+            // A reader that has gone wants no more; that is no failure.
+            let (reader, writer) = rustix::pipe::pipe().unwrap();
+            drop(reader);
+            let output = bench.nexus(["completions", shell]).stdout(writer).output().unwrap();
+            assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{shell}");
+            // None at all.
+            let mut command = bench.command("/bin/sh");
+            command.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(bench.nexus([""]).get_program());
+            let output = command.args(["completions", shell]).output().unwrap();
+            assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{shell}");
+        }
+    }
+}
+
+#[test]
+fn flags_of_later_versions_are_refused_by_name() {
+    let cases: &[&[&str]] = &[
+        &["--allow", "example.org:443"],
+        &["--deny", "example.org"],
+        &["--allow-group", "packages"],
+        &["--allow-private", "10.0.0.0/8"],
+        &["--publish", "8080"],
+        &["--profile", "py"],
+        &["--tty"],
+    ];
+    for bench in lone_benches() {
+        for flags in cases {
+            refuses(&bench, &words(flags), 125, &format!("{} is not in this version", flags[0]));
+        }
+        assert!(!stdout(&bench.run(["run", "--help"])).contains("--allow"), "what cannot be used is not offered");
+    }
+}
+
+#[test]
+fn wrong_use_with_json_prints_a_document_too() {
+    let cases: &[(&[&str], u8, &str)] = &[
+        (&["--json", "--memory", "x"], 2, "usage"),
+        (&["--memory", "x", "--json"], 2, "usage"),
+        (&["--json", "--changes", "ask"], 2, "ask"),
+        (&["--json", "--memory", "0"], 2, "plan"),
+        (&["--json", "--frobnicate"], 2, "usage"),
+        (&["--json", "--tty"], 125, "not_in_this_version"),
+    ];
+    for bench in lone_benches() {
+        for (flags, exit, code) in cases {
+            let output = bench.nexus(["run"]).args(*flags).args(RUN).output().unwrap();
+            let what = format!("{}, {flags:?}: {}{}", bench.who(), stdout(&output), stderr(&output));
+            assert_eq!(output.status.code(), Some((*exit).into()), "{what}");
+            let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            assert_eq!(document["schema"], "nexus.run/1", "{what}");
+            assert_eq!((&document["exit_code"], &document["error"]["code"]), (&(*exit).into(), &(*code).into()));
+            let reason = if *exit == 2 { serde_json::Value::Null } else { "driver_failed".into() };
+            assert_eq!(document.get("reason"), Some(&reason), "{what}");
+            assert_eq!(stderr(&output).lines().count(), 1, "{what}");
+        }
+        // The command's own --json, and other commands' documents, are something else.
+        for line in
+            [&["run", "--memory", "x", "--", "tool", "--json"][..], &["run", "tool", "--json"], &["doctor", "--jsn"]]
+        {
+            let output = bench.nexus(line).args(["--frobnicate"]).output().unwrap();
+            assert!(!stdout(&output).contains("nexus.run/1"), "{line:?}: {}", stdout(&output));
+        }
+    }
+}
+
+#[test]
+fn a_list_of_waiting_changes_as_json_loses_no_byte() {
+    for bench in lone_benches() {
+        let folder = bench.base.path().join(OsStr::from_bytes(b"ws-\xff"));
+        fs::create_dir(&folder).unwrap();
+        bench.give(&folder);
+        let mut command = bench.nexus(["run", "--changes", "review", "--workspace"]);
+        let output = command.arg(&folder).args(["--", "touch"]).arg(OsStr::from_bytes(b"a-\xfe")).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let list = bench.run(["changes", "list", "--json"]);
+        let rows: Vec<std::collections::BTreeMap<String, serde_json::Value>> =
+            serde_json::from_slice(&list.stdout).unwrap();
+        let bytes = |field: &str| -> nexus_model::ByteText { serde_json::from_value(rows[0][field].clone()).unwrap() };
+        assert_eq!(bytes("workspace").as_path(), folder);
+        assert_eq!(bytes("command").0, b"touch a-\xfe");
+        let output = bench.nexus(["changes", "reject"]).current_dir(&folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}

@@ -399,9 +399,9 @@ fn an_interrupted_commit_is_never_finished_in_a_folder_that_took_the_name() {
             }
             child.kill().unwrap();
             child.wait().unwrap();
-            if found.is_some() && decided().is_some() {
+            if let (Some(layer), Some(_)) = (found, decided()) {
                 fs::rename(&workspace, &away).unwrap();
-                break (found.unwrap(), workspace);
+                break (layer, workspace);
             }
             let listed = bench.nexus(["changes", "list"]).current_dir("/").output().unwrap();
             assert!(listed.status.success());

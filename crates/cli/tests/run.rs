@@ -432,3 +432,116 @@ fn a_lock_that_somebody_else_holds_on_the_workspace_does_not_hold_up_a_commit() 
         );
     }
 }
+
+/// A disk limit that is held by measuring, in bytes.
+fn measured_limit() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit) / 4 + (64 << 20)
+}
+
+#[test]
+fn a_measured_disk_limit_holds_in_closed_folders_and_in_thousands_of_them() {
+    let limit = measured_limit();
+    let big = limit + (64 << 20);
+    // Each takes blocks that nobody writes, in places that are closed before the blocks are taken.
+    let scripts = [
+        format!("mkdir d; exec 3> d/big; chmod 0 d; fallocate -l {big} /dev/fd/3 || exit 9; sleep 20"),
+        format!("mkdir d; chmod 300 d; fallocate -l {big} d/big || exit 9; sleep 20"),
+        format!("mkdir -p d/e; chmod 300 d/e; fallocate -l {big} d/e/big || exit 9; chmod 600 d; sleep 20"),
+        format!(
+            "/usr/bin/python3 -c '\nimport os, time\nfor n in range(2000):\n os.mkdir(str(n))\n \
+             with open(f\"{{n}}/file\", \"wb\") as f: os.posix_fallocate(f.fileno(), 0, {})\ntime.sleep(20)'",
+            big / 2000
+        ),
+    ];
+    for bench in benches() {
+        for script in &scripts {
+            let start = Instant::now();
+            let (report, code) = bench.json(["--disk", &limit.to_string(), "--shell", script]);
+            assert_eq!((code, report["reason"].as_str()), (125, Some("disk_quota")), "{}: {report}", bench.who());
+            assert!(start.elapsed() < Duration::from_secs(18), "{}: only found at the end: {script}", bench.who());
+            assert_eq!(fs::read_dir(&bench.workspace).unwrap().count(), 0, "{}", bench.who());
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
+    }
+}
+
+#[test]
+fn closed_folders_and_thousands_of_folders_within_a_measured_disk_limit_are_committed() {
+    // Far above what tests beside this one take from the same disk.
+    let limit = (measured_limit() * 32).to_string();
+    for bench in benches() {
+        let script = "seq 1000 1 2999 | xargs mkdir; mkdir none unread; echo x > none/x; echo y > unread/y; \
+                      chmod 0 none; chmod 300 unread; sleep 0.4";
+        let (report, code) = bench.json(["--disk", &limit, "--shell", script]);
+        assert_eq!((code, report["changes"]["state"].as_str()), (0, Some("committed")), "{}: {report}", bench.who());
+        assert_eq!(fs::read_dir(&bench.workspace).unwrap().count(), 2002);
+        for (name, mode, file) in [("none", 0o000, "x"), ("unread", 0o300, "y")] {
+            use std::os::unix::fs::PermissionsExt;
+            let folder = bench.workspace.join(name);
+            assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, mode);
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+            assert_eq!(fs::read_to_string(folder.join(file)).unwrap(), format!("{file}\n"));
+        }
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn a_direct_run_protects_every_name_that_a_commit_would_hold_back() {
+    for bench in benches() {
+        let held = [".nexus-x", ".nexusrc", ".zshenv", ".KSHRC", ".config/fish/config.fish", ".vscode/tasks.json"];
+        for name in held.into_iter().chain(["nexus-x", ".config/other"]) {
+            bench.write(name, "old\n");
+        }
+        let names = held.join(" ");
+        let script = format!("for f in {names} nexus-x .config/other; do (echo new > $f) 2>/dev/null; done; true");
+        let (report, code) = bench.json(["--direct", "--shell", &script]);
+        assert_eq!(code, 0, "{report}");
+        let read = |name: &str| fs::read_to_string(bench.workspace.join(name)).unwrap();
+        for name in held {
+            assert_eq!(read(name), "old\n", "{}: {name}", bench.who());
+        }
+        // Their neighbours are free.
+        assert_eq!((read("nexus-x"), read(".config/other")), ("new\n".to_owned(), "new\n".to_owned()));
+        let missing = report["changes"]["unprotected"].to_string();
+        assert!(missing.contains(".envrc") && missing.contains(".git/hooks"), "{missing}");
+        assert!(!missing.contains(".nexus*") && !missing.contains("fish") && !missing.contains(".kshrc"), "{missing}");
+    }
+}
+
+#[test]
+fn the_calls_of_a_commit_do_not_grow_with_the_workspace() {
+    for bench in benches() {
+        let mut counts = Vec::new();
+        for files in [200, 20_000] {
+            let tree = bench.workspace.join(format!("tree-{files}"));
+            for number in 0..files {
+                let folder = tree.join(format!("d{}", number % 20));
+                if number < 20 {
+                    fs::create_dir_all(&folder).unwrap();
+                    bench.give(&folder);
+                }
+                fs::write(folder.join(format!("f{number}")), "x").unwrap();
+            }
+            bench.give(&tree);
+            // The files belong to whoever runs; chown of them all is not needed to replace one.
+            let log = bench.home.join(format!("calls-{files}"));
+            let nexus = bench.nexus([] as [&str; 0]).get_program().to_owned();
+            let script = "for i in 0 1 2 3 4 5 6 7 8 9; do rm d$i/f$i; echo new > d$i/f$i; done";
+            let output = bench
+                .command("strace")
+                .args(["-f", "-qq", "-o", log.to_str().unwrap()])
+                .arg(nexus)
+                .args(["run", "--changes", "commit", "--shell", script])
+                .current_dir(&tree)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
+            assert_eq!(fs::read_to_string(tree.join("d3/f3")).unwrap(), "new\n");
+            counts.push(fs::read_to_string(&log).unwrap().lines().filter(|line| !line.contains("resumed>")).count());
+        }
+        let (small, large) = (counts[0], counts[1]);
+        assert!(large < small + small / 20, "{}: {small} calls with 200 files, {large} with 20,000", bench.who());
+    }
+}

@@ -86,7 +86,7 @@ fn prune(upper: &Workspace, base: &Workspace, keep: &[Keep], faults: &Faults) ->
             }
             let meta = stat(dir.as_fd(), &name).doing("look at", &entry)?;
             if meta.kind == EntryType::Directory {
-                entered.push((entry.clone(), kept.is_some()));
+                entered.push((entry.clone(), kept.copied()));
                 stack.push(entry);
             }
         }
@@ -99,26 +99,27 @@ fn prune(upper: &Workspace, base: &Workspace, keep: &[Keep], faults: &Faults) ->
             make_whiteout(dir.as_fd(), name).doing("mark as gone", &one.path.0)?;
         }
     }
-    for (path, is_kept) in entered.iter().rev() {
-        settle(upper, base, path, *is_kept)?;
+    for (path, kept) in entered.iter().rev() {
+        settle(upper, base, path, *kept)?;
     }
     Ok(())
 }
 
 /// A directory on the way now continues the one in the workspace: it hides nothing and comes from nowhere, and its
-/// attributes are the committed ones.
-fn settle(upper: &Workspace, base: &Workspace, path: &[u8], is_kept: bool) -> Result<(), IoFailure> {
+/// mode is the committed one, or its own if that is still to be decided.
+fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>) -> Result<(), IoFailure> {
     let dir = upper.dir_by_force(path).doing("open", path)?;
     for name in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
         if name.ends_with(b".overlay.opaque") || name.ends_with(b".overlay.redirect") {
             xattr::remove(dir.as_fd(), b"", &name).doing("clean", path)?;
         }
     }
-    if !is_kept
-        && let Some(meta) = base.stat(path).doing("look at", path)?
-        && meta.kind == EntryType::Directory
-    {
-        chmod(dir.as_fd(), meta.mode).doing("set the mode of", path)?;
-    }
-    Ok(())
+    let mode = if let Some(kept) = kept {
+        // Its mode is a part of what waits; the journal has it as it was before anybody opened the directory up.
+        kept.mode
+    } else {
+        let found = base.stat(path).doing("look at", path)?;
+        found.filter(|meta| meta.kind == EntryType::Directory).map(|meta| meta.mode)
+    };
+    mode.map_or(Ok(()), |mode| chmod(dir.as_fd(), mode).doing("set the mode of", path))
 }

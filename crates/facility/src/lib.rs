@@ -13,7 +13,7 @@
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`] and [`gitconfig`] (what needs an explicit accept),
-//!   [`tree`] (what was read), [`plan`] and `emit` (what a commit would do), [`changes`] (the report).
+//!   [`tree`] (what was read), [`plan`], `emit` and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `copy`, `apply`,
 //!   `finish`, [`layer`], [`mod@recover`].
 //!
@@ -42,6 +42,7 @@ pub mod plan;
 pub mod protected;
 pub mod recover;
 mod remove;
+mod rest;
 mod scan;
 mod shared;
 pub mod tree;

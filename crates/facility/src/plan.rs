@@ -17,6 +17,7 @@ use crate::changes::{Change, Conflict, Outside};
 use crate::emit::Emitter;
 use crate::meta::{EntryType, FileId, FsTime};
 use crate::protected::Rules;
+use crate::rest;
 use crate::tree::{Group, LayerTree, Lower, Role, Source, Verdict};
 use crate::verdict::{Hold, change, hold, is_nothing};
 use crate::walk::origin_inode;
@@ -148,6 +149,8 @@ pub struct Keep {
     pub subtree: bool,
     /// There is no entry yet: a whiteout has to be made.
     pub whiteout: bool,
+    /// The permission bits of a directory, which working in it may have opened up.
+    pub mode: Option<u32>,
 }
 
 /// What a commit would do.
@@ -214,7 +217,11 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
         return park_all(tree, rules, Vec::new());
     }
     let mut states = states(tree, rules);
+    rest::keep_readable(tree, &mut states);
     let Some(also_kept) = park_renames(tree, &mut states) else { return park_all(tree, rules, Vec::new()) };
+    if rest::keep_readable(tree, &mut states) {
+        return park_all(tree, rules, Vec::new());
+    }
     let conflicts = conflicts(tree, &states);
     if !conflicts.is_empty() {
         return park_all(tree, rules, conflicts);
@@ -232,40 +239,22 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
                         protected: Some("git configuration that runs commands".to_owned()),
                         ..report()
                     });
-                    plan.keep.push(Keep { path: node.path.clone(), subtree: false, whiteout: false });
+                    plan.keep.push(Keep { path: node.path.clone(), subtree: false, whiteout: false, mode: None });
                 }
                 plan.committed.push(Change { protected: None, ..report() });
             }
         }
     }
+    let Some(orphans) = rest::orphans(tree, &states) else { return park_all(tree, rules, Vec::new()) };
     if !plan.parked.is_empty() {
-        plan.rewritten.extend(touched_folders(tree, &states));
+        plan.rewritten.extend(rest::touched(tree, &states));
     }
     plan.committed.extend(index_only(tree));
     plan.committed.sort_by(|a, b| a.path.cmp(&b.path));
     plan.parked.sort_by(|a, b| a.path.cmp(&b.path));
     plan.actions = Emitter::new(tree, rules, &states).emit();
+    plan.actions.extend(orphans);
     plan
-}
-
-/// Folders of the workspace that a partial commit changes by what it puts into them or takes out: their new time stamps
-/// are our own, and no change from outside when the rest of the layer is decided.
-fn touched_folders(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
-    let mut seen = vec![false; tree.nodes.len()];
-    let mut folders = Vec::new();
-    for at in (1..tree.nodes.len()).filter(|at| states[*at] == State::Commit) {
-        let mut up = tree.nodes[at].parent;
-        while up != 0 && !seen[up] {
-            seen[up] = true;
-            if let Lower::Merged(found) = &tree.nodes[up].lower
-                && !tree.is_fresh(found)
-            {
-                folders.push(tree.nodes[up].path.clone());
-            }
-            up = tree.nodes[up].parent;
-        }
-    }
-    folders
 }
 
 fn park_all(tree: &LayerTree, rules: &Rules, conflicts: Vec<Conflict>) -> CommitPlan {
@@ -273,7 +262,7 @@ fn park_all(tree: &LayerTree, rules: &Rules, conflicts: Vec<Conflict>) -> Commit
 }
 
 /// A directory with nothing of the workspace in it, or one from another place.
-fn is_new_dir(tree: &LayerTree, at: usize) -> bool {
+pub(crate) fn is_new_dir(tree: &LayerTree, at: usize) -> bool {
     let node = &tree.nodes[at];
     node.role == Role::Entry
         && node.meta.kind == EntryType::Directory
@@ -415,7 +404,8 @@ fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
             continue;
         }
         whole[at] = is_new_dir(tree, at);
-        keep.push(Keep { path: node.path.clone(), subtree: whole[at], whiteout: node.role == Role::Implied });
+        let mode = (node.meta.kind == EntryType::Directory && node.role == Role::Entry).then_some(node.meta.mode);
+        keep.push(Keep { path: node.path.clone(), subtree: whole[at], whiteout: node.role == Role::Implied, mode });
     }
     keep
 }

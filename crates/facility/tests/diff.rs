@@ -646,6 +646,7 @@ fn git_makes_the_new_text_of_the_old_one() {
         .unwrap();
 }
 
+/// F02, F05: a link is shown as a link, and what is no file is not opened.
 #[test]
 fn fifos_and_links_in_place_of_files_are_named_and_never_read() {
     let scene = Scene::new(LayerMode::Root, &[file("fifo", "1\n"), file("link", "1\n")]);
@@ -662,6 +663,14 @@ fn fifos_and_links_in_place_of_files_are_named_and_never_read() {
     assert!(text.contains(&target) && !text.contains("SECRET"), "{text}");
 }
 
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Swaps `path` with `other` while `work` is done, as fast as a thread can.
 fn while_swapped(path: &Path, other: &Path, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
@@ -675,11 +684,13 @@ fn while_swapped(path: &Path, other: &Path, work: impl FnOnce()) {
             }
         });
         assert!(swaps.recv_timeout(std::time::Duration::from_secs(10)).unwrap());
+        // Also after a failed assertion, or the scope would wait for the swaps for ever.
+        let _stop = StopAtEnd(&stop);
         work();
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
+/// F02, while it moves.
 #[test]
 fn a_folder_or_file_that_is_swapped_meanwhile_never_leads_outside() {
     let base = [dir("d"), file("d/f", "1\n"), file("e", "1\n")];
@@ -703,6 +714,7 @@ fn a_folder_or_file_that_is_swapped_meanwhile_never_leads_outside() {
     }
 }
 
+/// F05, while it moves.
 #[test]
 fn a_file_swapped_for_a_fifo_does_not_stop_the_diff() {
     let scene = Scene::new(LayerMode::Root, &[file("e", "1\n")]);

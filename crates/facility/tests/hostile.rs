@@ -1,11 +1,17 @@
 //! Hostile and large layers, and layers on another file system.
+//!
+//! The tests name the vectors of the threat list that they hold: F02 a link to a file of the host, F03 a dangling link
+//! as the target of a write, F04 a hard link to a file outside, F05 a fifo, socket or directory as a file, F09 the
+//! removal of a tree with links to folders of the host, F10 a move by copy and removal while paths are swapped.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent, snapshot};
-use nexus_facility::{Layer, LayerMode, Rules, recover};
+use nexus_facility::diff::{Choice, DiffOptions};
+use nexus_facility::{CommitState, Layer, LayerMode, Rules, recover};
+use nexus_model::ByteText;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -31,6 +37,14 @@ fn layer(scene: &Scene) -> Layer {
     Layer::create(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root).unwrap()
 }
 
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs `work` while `dir` is swapped with a link to `outside` as fast as another thread can.
 fn while_swapped(dir: &Path, outside: &Path, work: impl FnOnce()) {
     let spare = dir.with_extension("spare");
@@ -46,8 +60,9 @@ fn while_swapped(dir: &Path, outside: &Path, work: impl FnOnce()) {
             }
         });
         assert!(swaps.recv_timeout(Duration::from_secs(10)).unwrap(), "the first swap works");
+        // Also after a failed assertion, or the scope would wait for the swaps for ever.
+        let _stop = StopAtEnd(&stop);
         work();
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
@@ -66,6 +81,7 @@ fn is_untouched(outside: &Path) {
     assert_eq!(names, wanted.map(|(name, text)| (b(name), b(text))));
 }
 
+/// F02, F10: while a commit walks through it.
 #[test]
 fn a_workspace_directory_swapped_for_a_link_never_leads_a_commit_outside() {
     let outside = canary();
@@ -93,6 +109,169 @@ fn a_workspace_directory_swapped_for_a_link_never_leads_a_commit_outside() {
     }
 }
 
+/// Thirty lines, some of them replaced.
+fn lines(changed: &[usize]) -> String {
+    (0..30).map(|at| if changed.contains(&at) { "new\n".to_owned() } else { format!("{at}\n") }).collect()
+}
+
+/// Accepts parts of a layer of [`swapped_scene`]: some paths of it, or some lines of its file. It may fail or report
+/// conflicts; what counts is the outside.
+fn accept_a_part(scene: &Scene, by_lines: bool) {
+    let Ok(layer) = Layer::open(&scene.path("layers"), "run") else { return };
+    if by_lines {
+        let (path, options) = (ByteText::from("p/d/f0"), DiffOptions::default());
+        let choice = Choice { path: &path, hunks: &[1], seen: None, options: &options };
+        layer.accept_hunks(&scene.workspace(), &Rules::default(), &choice).ok();
+    } else {
+        let only = ["p/d/f0", "p/d/f1", "p/d/sub", "p/d/new0", "p/d/n"].map(ByteText::from).to_vec();
+        layer.commit(&scene.workspace(), &Rules { only: Some(only), ..Rules::default() }).ok();
+    }
+}
+
+/// A parked layer with a change of each kind in the folder `p/d`.
+fn swapped_scene() -> Scene {
+    let base = [
+        Op::Mkdir(b("p")),
+        Op::Mkdir(b("p/d")),
+        Op::Mkdir(b("p/d/sub")),
+        Op::Write(b("p/d/f0"), lines(&[])),
+        Op::Write(b("p/d/f1"), "old".into()),
+    ];
+    let scene = Scene::new(LayerMode::Root, &base);
+    let mut ops = vec![
+        Op::Remove(b("p/d/f1")),
+        Op::RemoveTree(b("p/d/sub")),
+        Op::Mkdir(b("p/d/n")),
+        Op::Write(b("p/d/n/x"), "x".into()),
+    ];
+    ops.extend((0..20).map(|n| Op::Write(b(&format!("p/d/new{n}")), "x".into())));
+    ops.push(Op::Write(b("p/d/f0"), lines(&[2, 15, 28])));
+    scene.layer(&ops).park(&scene.workspace(), &Rules::default()).unwrap();
+    scene
+}
+
+/// F02, F10: the folder, one above it or the file itself, of the workspace or of the layer, while a part is accepted.
+#[test]
+fn what_is_swapped_for_a_link_never_leads_the_accept_of_a_part_outside() {
+    let outside = canary();
+    // With the name `d`, so that a way through it looks like the one in the workspace.
+    let above = tempfile::tempdir_in("/var/tmp").unwrap();
+    let inner = above.path().join("d");
+    std::fs::rename(outside.path(), &inner).unwrap();
+    let targets = [("p", above.path().to_owned()), ("p/d", inner.clone()), ("p/d/f0", inner.join("f0"))];
+    let mut accepted = 0;
+    for round in 0..60 {
+        let (in_layer, by_lines) = (round & 1 == 1, round & 2 == 2);
+        let (what, target) = &targets[round / 4 % targets.len()];
+        let scene = swapped_scene();
+        let root = if in_layer { scene.path("layers/run/upper") } else { scene.ws() };
+        while_swapped(&root.join(what), target, || {
+            for _ in 0..4 {
+                accept_a_part(&scene, by_lines);
+                recover(&scene.path("layers"), "run", &scene.workspace()).ok();
+            }
+        });
+        is_untouched(&inner);
+        let arrived = std::fs::symlink_metadata(scene.ws().join("p/d/f0"));
+        let is_inside = ["p", "p/d"].iter().all(|dir| !scene.ws().join(dir).is_symlink());
+        if is_inside && arrived.is_ok_and(|meta| meta.is_file()) {
+            // Nor does the outside come in: its content is "alive".
+            let text = std::fs::read_to_string(scene.ws().join("p/d/f0")).unwrap();
+            assert!(!text.contains("alive"), "{what} {in_layer} {by_lines}: {text}");
+            accepted += usize::from(text != lines(&[]));
+        }
+    }
+    assert!(accepted > 0, "no accept of a part went through: the swaps tested nothing");
+}
+
+/// F02, F03: a link in the workspace leads to a file of the host, or to none, where the run has a file; and a link that
+/// the run made is a link for everybody.
+#[test]
+fn links_to_files_of_the_host_are_replaced_read_and_brought_as_links() {
+    for by_lines in [false, true] {
+        for (target, came_later) in [("f0", false), ("f0", true), ("none", false), ("none", true)] {
+            let outside = canary();
+            let link = outside.path().join(target);
+            let scene = Scene::new(LayerMode::Root, &[Op::Mkdir(b("d")), Op::Write(b("d/f"), lines(&[]))]);
+            let to = link.to_str().unwrap();
+            let put_link = || {
+                std::fs::remove_file(scene.ws().join("d/f")).unwrap();
+                symlink(&link, scene.ws().join("d/f")).unwrap();
+                common::wait_for_tick(scene.dir.path());
+            };
+            if !came_later {
+                put_link();
+            }
+            let mut ops = vec![Op::Symlink(b(to), b("made")), Op::Symlink(b("/nowhere/at/all"), b("dangling"))];
+            if !came_later {
+                ops.push(Op::Remove(b("d/f")));
+            }
+            ops.push(Op::Write(b("d/f"), lines(&[2, 28])));
+            let layer = scene.layer(&ops);
+            layer.park(&scene.workspace(), &Rules::default()).unwrap();
+            drop(layer);
+            if came_later {
+                put_link();
+            }
+            let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+            let shown = layer.diff(&scene.workspace(), &Rules::default(), &DiffOptions::default()).unwrap();
+            assert!(!format!("{shown:?}").contains("alive"), "{target}: the diff shows what the link leads to");
+            if by_lines {
+                let (path, options) = (ByteText::from("d/f"), DiffOptions::default());
+                let choice = Choice { path: &path, hunks: &[0], seen: None, options: &options };
+                let result = layer.accept_hunks(&scene.workspace(), &Rules::default(), &choice);
+                assert!(result.is_err(), "{target}: {result:?}");
+            }
+            let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+            is_untouched(outside.path());
+            let kind = |name: &str| std::fs::symlink_metadata(scene.ws().join(name)).unwrap().file_type();
+            if came_later {
+                assert_eq!((result.state, result.conflicts.len()), (CommitState::Parked, 1), "{target}: {result:?}");
+                assert!(kind("d/f").is_symlink());
+            } else {
+                assert_eq!((result.conflicts.len(), result.parked.len()), (0, 0), "{target}: {result:?}");
+                assert!(kind("d/f").is_file() && kind("made").is_symlink() && kind("dangling").is_symlink());
+            }
+        }
+    }
+}
+
+/// F04: an ordinary user's overlay parts the names of a file, and so does the commit. (With root's `index=on` all names
+/// of a file change together, as they would without a layer; a run cannot make such a name of a file outside.)
+#[test]
+fn a_hard_link_to_a_file_outside_is_replaced_and_never_written_through() {
+    let scene = Scene::new(LayerMode::User, &[Op::Mkdir(b("d"))]);
+    let outside = scene.path("outside");
+    std::fs::write(&outside, lines(&[])).unwrap();
+    std::os::unix::fs::chown(&outside, Some(common::USER), Some(common::USER)).unwrap();
+    for name in ["d/all", "d/part"] {
+        std::fs::hard_link(&outside, scene.ws().join(name)).unwrap();
+        std::fs::write(scene.path("plain").join(name), lines(&[])).unwrap();
+        std::os::unix::fs::chown(scene.path("plain").join(name), Some(common::USER), Some(common::USER)).unwrap();
+    }
+    common::wait_for_tick(scene.dir.path());
+    let new = lines(&[2, 28]);
+    let ops =
+        [Op::Append(b("d/all"), "more\n".into()), Op::Write(b("d/part"), new.clone()), Op::Chmod(b("d/all"), 0o600)];
+    let layer = scene.layer(&ops);
+    let (path, options) = (ByteText::from("d/part"), DiffOptions::default());
+    let choice = Choice { path: &path, hunks: &[0], seen: None, options: &options };
+    assert_eq!(
+        layer.accept_hunks(&scene.workspace(), &Rules::default(), &choice).unwrap().state,
+        CommitState::Committed
+    );
+    assert_eq!(std::fs::read_to_string(scene.ws().join("d/part")).unwrap(), lines(&[2]));
+    drop(layer);
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!((result.conflicts.len(), result.parked.len()), (0, 0), "{result:?}");
+    assert_eq!(std::fs::read_to_string(scene.ws().join("d/part")).unwrap(), new);
+    assert_eq!(std::fs::read_to_string(scene.ws().join("d/all")).unwrap(), lines(&[]) + "more\n");
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), lines(&[]));
+    assert_eq!(std::fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o644);
+}
+
+/// F09.
 #[test]
 fn a_layer_directory_swapped_for_a_link_never_leads_a_removal_outside() {
     let outside = canary();
@@ -112,6 +291,8 @@ fn a_layer_directory_swapped_for_a_link_never_leads_a_removal_outside() {
     }
 }
 
+/// F05; sockets, devices and directories: `setuid_files_and_device_nodes_never_reach_the_workspace_unasked`,
+/// `sockets_are_skipped_and_listed`, `fifos_and_links_in_place_of_files_are_named_and_never_read`.
 #[test]
 fn a_fifo_where_a_file_is_expected_stops_nobody() {
     let base = [Op::Mkdir(b(".git")), Op::Write(b(".git/config"), "x".into()), Op::Write(b("f"), String::new())];
@@ -206,7 +387,7 @@ fn fifty_thousand_new_files_commit_in_seconds() {
     assert!(took < Duration::from_secs(20), "took {took:?}");
 }
 
-/// Files of every kind, in a layer on another file system: everything is copied.
+/// F10: files of every kind, in a layer on another file system: everything is copied.
 #[test]
 fn a_layer_on_another_file_system_is_copied_whole() {
     for by_descriptor in [false, true] {
@@ -258,6 +439,38 @@ fn a_layer_on_another_file_system_is_copied_whole() {
     }
 }
 
+/// F10: the layer lies on another file system, so each move is a copy and a removal.
+#[test]
+fn a_copying_commit_follows_no_swapped_path_and_removes_nothing_outside() {
+    let outside = canary();
+    for in_layer in [false, true].into_iter().cycle().take(20) {
+        let base = [Op::Mkdir(b("d")), Op::Mkdir(b("d/sub")), Op::Write(b("d/f1"), "old".into())];
+        let scene = Scene::new(LayerMode::Root, &base);
+        let other = tempfile::tempdir_in("/dev/shm").unwrap();
+        let layer = Layer::create(other.path(), "run", &scene.workspace(), LayerMode::Root).unwrap();
+        let dir = layer.upper().join("d");
+        std::fs::create_dir_all(dir.join("sub/deeper")).unwrap();
+        for name in ["f0", "f1", "canary", "sub/x", "sub/deeper/x"] {
+            std::fs::write(dir.join(name), "x").unwrap();
+        }
+        for n in 0..30 {
+            std::fs::write(dir.join(format!("new{n}")), "x").unwrap();
+        }
+        let swapped = if in_layer { dir } else { scene.ws().join("d") };
+        while_swapped(&swapped, outside.path(), || {
+            layer.commit(&scene.workspace(), &Rules::default()).ok();
+            drop(layer);
+            for _ in 0..3 {
+                recover(other.path(), "run", &scene.workspace()).ok();
+            }
+        });
+        is_untouched(outside.path());
+        let came_in = std::fs::read_to_string(scene.ws().join("d/f0")).unwrap_or_default();
+        assert!(scene.ws().join("d").is_symlink() || came_in != "alive", "content of the outside was copied in");
+    }
+}
+
+/// F09.
 #[test]
 fn discarding_copes_with_overlays_own_locked_folder_and_with_links() {
     let outside = canary();

@@ -160,6 +160,7 @@ fn names_of(root: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     common::snapshot(root, false).into_iter().map(|(name, entry)| (name, entry.2)).collect()
 }
 
+/// F04 within the workspace.
 #[test]
 fn a_second_run_cannot_write_a_hook_through_a_link_made_by_the_first() {
     let base = [dir(".git"), dir(".git/hooks"), file(".git/hooks/pre-commit", "safe")];
@@ -263,6 +264,7 @@ fn an_existing_repository_keeps_its_hooks_and_dangerous_settings() {
     }
 }
 
+/// F05 for devices.
 #[test]
 fn setuid_files_and_device_nodes_never_reach_the_workspace_unasked() {
     let scene = Scene::new(LayerMode::Root, &[]);
@@ -288,6 +290,7 @@ fn setuid_files_and_device_nodes_never_reach_the_workspace_unasked() {
     assert_eq!(std::fs::metadata(scene.ws().join("suid")).unwrap().mode() & 0o7777, 0o4755);
 }
 
+/// F05 for sockets.
 #[test]
 fn sockets_are_skipped_and_listed() {
     let scene = Scene::new(LayerMode::Root, &[]);
@@ -495,6 +498,7 @@ fn a_file_changed_between_two_accepts_is_a_conflict() {
     assert_eq!(read(&scene, "b").as_deref(), Some("outside"));
 }
 
+/// F02.
 #[test]
 fn a_link_in_the_workspace_is_replaced_and_never_followed() {
     let outside = tempfile::tempdir().unwrap();
@@ -509,6 +513,7 @@ fn a_link_in_the_workspace_is_replaced_and_never_followed() {
     assert_eq!(std::fs::read_to_string(outside.path().join("x")).unwrap(), "outside");
 }
 
+/// F04 within the workspace.
 #[test]
 fn a_file_that_is_also_a_hook_is_not_written_through_its_other_names() {
     let base = [

@@ -18,10 +18,9 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         paths::must_match(only, &changes)?;
     }
     let rules = Rules { accept_protected: args.protected || only.is_some(), only, ..pending.rules.clone() };
-    let _alone = run::lock(&pending.places, pending.one.folder)
-        .map_err(|error| Failure::refused("lock", format!("the workspace cannot be locked: {error}"), ""))?;
+    // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
-    let done = if args.patch { patch::command(pending, &rules) } else { commit(pending, &rules) };
+    let done = alone(pending, &rules, args.patch);
     // A commit that stopped half-way is finished by the next command, which finds it by its record.
     if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED) {
         record
@@ -29,6 +28,12 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
             .map_err(|error| Failure::refused("state_dir", format!("the record of the accept: {error}"), ""))?;
     }
     done
+}
+
+fn alone(pending: Pending, rules: &Rules, patch: bool) -> Result<String, Failure> {
+    let _alone = run::lock(&pending.places, pending.one.folder)
+        .map_err(|error| Failure::refused("lock", format!("the workspace cannot be locked: {error}"), ""))?;
+    if patch { patch::command(pending, rules) } else { commit(pending, rules) }
 }
 
 /// What a failed commit is to a person, and to whoever keeps the record.

@@ -101,7 +101,9 @@ fn list(json: bool) -> Result<String, Failure> {
     if all.is_empty() {
         return Ok("No changes wait for a decision.\n".to_owned());
     }
-    let rows = all.iter().map(|one| one_line(&format!("{}  {}  {}", one.run, one.workspace.display(), one.command.as_os_str().display())));
+    let rows = all.iter().map(|one| {
+        one_line(&format!("{}  {}  {}", one.run, one.workspace.display(), one.command.as_os_str().display()))
+    });
     Ok(rows.collect::<Vec<_>>().join("\n") + "\n")
 }
 

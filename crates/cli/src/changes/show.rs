@@ -15,7 +15,8 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
             serde_json::json!({"run_id": pending.one.run, "command": pending.one.command, "changes": changes});
         return Ok(format!("{document}\n"));
     }
-    let mut text = one_line(&format!("run {} of {}", pending.one.run, pending.one.command.as_os_str().display())) + "\n";
+    let mut text =
+        one_line(&format!("run {} of {}", pending.one.run, pending.one.command.as_os_str().display())) + "\n";
     for change in &changes {
         text.push_str(&one_line(&line(change)));
         text.push('\n');

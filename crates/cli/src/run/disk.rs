@@ -113,10 +113,9 @@ fn count(folder: &Path, enough: u64) -> io::Result<Found> {
     let mut found = Found::default();
     while let Some(next) = waiting.pop() {
         match look(&next, &mut found, &mut waiting, enough) {
-            Ok(()) => {}
             Err(Errno::ACCESS) => found.closed = true,
-            // Gone meanwhile, or something else has its name now.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            // Seen, or gone meanwhile, or something else has its name now.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(error) => return Err(error.into()),
         }
         if found.bytes > enough {

@@ -6,7 +6,7 @@ use super::settle::{Settled, State};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use nexus_driver::Handle;
-use nexus_facility::Change;
+use nexus_facility::{Change, ChangeKind};
 use nexus_model::exit::{REFUSED, USAGE};
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
@@ -247,7 +247,13 @@ impl Lines {
 
 /// Protected entries as people know them.
 fn parked_name(change: &Change) -> String {
-    let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { "changed" });
+    let kind = match change.kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Deleted => "deleted",
+        ChangeKind::Renamed { .. } => "renamed",
+        ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => "changed",
+    };
+    let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { kind });
     format!("{} ({why})", change.path.as_path().display())
 }
 

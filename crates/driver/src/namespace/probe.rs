@@ -48,7 +48,10 @@ fn finding(guarantee: Guarantee, uid: u32, limit: &dyn Fn(bool, bool) -> Result<
 
 fn hand_over(uid: u32, controller: &str) -> String {
     let folder = format!("/sys/fs/cgroup/{controller}/nexus/{uid}");
-    format!("as root: mkdir -p {folder} && chown -R {uid} {folder}   (cgroup v1; for v2: /sys/fs/cgroup/nexus/{uid})")
+    format!(
+        "as root: mkdir -p {folder} && chown -R {uid} {folder}   (cgroup v1; where there is only v2: the same for nexus/{uid} \
+         below its mount, with +memory +cpu in cgroup.subtree_control of each folder above)"
+    )
 }
 
 /// What must be there for anything to run.

@@ -87,6 +87,9 @@ impl Group {
                     let with_swap = folder.join("memory.memsw.limit_in_bytes");
                     if with_swap.exists() {
                         settings.push((with_swap, bytes.to_string()));
+                    } else {
+                        // Without swap accounting the limit must not be evaded into swap.
+                        settings.push((folder.join("memory.swappiness"), "0".to_owned()));
                     }
                 }
                 if let (Some(folder), Some(quota)) = (cpu, quota) {

@@ -1,0 +1,90 @@
+//! What a partial commit owes to the rest of the layer, so that its own work is no change from outside when the rest is
+//! decided. Pure.
+
+use crate::beneath::is_beneath;
+use crate::marks::LayerMode;
+use crate::meta::EntryType;
+use crate::plan::{Action, State, is_new_dir};
+use crate::tree::{LayerTree, Lower, Node, Verdict};
+use crate::walk::origin_inode;
+use nexus_model::ByteText;
+
+/// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
+/// user could then neither decide on the rest nor finish the commit. Returns whether there were any.
+pub(crate) fn keep_readable(tree: &LayerTree, states: &mut [State]) -> bool {
+    // Root passes every mode.
+    if tree.mode == LayerMode::Root {
+        return false;
+    }
+    let mut waits = vec![false; tree.nodes.len()];
+    let mut any = false;
+    for at in (1..tree.nodes.len()).rev() {
+        let node = &tree.nodes[at];
+        let shuts = node.meta.kind == EntryType::Directory && node.meta.mode & 0o700 != 0o700;
+        if waits[at] && shuts && states[at] == State::Commit {
+            states[at] = State::Park;
+            any = true;
+        }
+        waits[at] |= states[at] == State::Park || matches!(node.verdict, Some(Verdict::Strip(_)));
+        waits[node.parent] |= waits[at];
+    }
+    for at in 1..tree.nodes.len() {
+        let parent = tree.nodes[at].parent;
+        if states[at] == State::Commit && states[parent] == State::Park && is_new_dir(tree, parent) {
+            states[at] = State::Park;
+        }
+    }
+    any
+}
+
+/// Paths of the workspace that get another time stamp by what is committed, while their own change stays parked.
+pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
+    let mut seen = vec![false; tree.nodes.len()];
+    let mut paths = Vec::new();
+    for at in (1..tree.nodes.len()).filter(|at| states[*at] == State::Commit) {
+        let mut up = tree.nodes[at].parent;
+        while up != 0 && !seen[up] {
+            seen[up] = true;
+            if let Lower::Merged(found) = &tree.nodes[up].lower
+                && !tree.is_fresh(found)
+            {
+                paths.push(tree.nodes[up].path.clone());
+            }
+            up = tree.nodes[up].parent;
+        }
+    }
+    // A file whose other name goes away or is held for a while: the number of its names is a part of its time stamp.
+    for (node, state) in tree.nodes.iter().zip(states) {
+        if *state == State::Park
+            && let Some(found) = node.covers.as_ref().filter(|found| found.meta.links > 1 && !tree.is_fresh(found))
+        {
+            paths.push(found.at.clone());
+        }
+    }
+    paths
+}
+
+/// Entries that stay although the commit takes away the file that they were copied from: without their marks they are
+/// simply new. `None` when that file has several names, which then part or not with the layer as a whole.
+pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Action>> {
+    let mut actions = Vec::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+        let stays = states[at] == State::Park || matches!(node.verdict, Some(Verdict::Strip(_)));
+        let Some(from) = origin_inode(node).filter(|_| stays).and_then(|ino| tree.inodes.get(&ino)) else { continue };
+        if !tree.nodes.iter().zip(states).any(|(other, state)| *state == State::Commit && takes(other, &from.at)) {
+            continue;
+        }
+        if from.meta.links > 1 {
+            return None;
+        }
+        let names = node.marks.names.iter().cloned().map(ByteText).collect();
+        actions.push(Action::Strip { path: node.path.clone(), names });
+    }
+    Some(actions)
+}
+
+/// Whether committing `node` removes or replaces what is at `place`.
+fn takes(node: &Node, place: &ByteText) -> bool {
+    let covered = node.covers.as_ref().filter(|_| !node.claimed && !matches!(node.lower, Lower::Merged(_)));
+    covered.is_some_and(|found| is_beneath(&place.0, &found.at.0))
+}
