@@ -122,6 +122,7 @@ fn ops(count: usize, links: bool, tight: bool) -> impl Strategy<Value = Vec<Op>>
     prop::collection::vec(op(links, tight), 1..count)
 }
 
+/// Cases of each mode.
 fn cases() -> u32 {
     std::env::var("NEXUS_SOAK_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
@@ -264,15 +265,15 @@ fn check_end(mode: LayerMode, base: &[Op], run: &[Op], end: &End) {
     }
 }
 
-/// Half as many as of the commits: they take longer, and the commit is most of each.
-fn config_of_ends() -> Config {
+/// Half of the cases of a mode are committed at once, half end in another way.
+fn config() -> Config {
     let cases = cases().div_ceil(2);
     Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() }
 }
 
 #[test]
 fn a_layer_of_root_is_discarded_without_a_trace_or_accepted_in_two_parts() {
-    TestRunner::new(config_of_ends())
+    TestRunner::new(config())
         .run(&(ops(24, true, true), ops(24, true, true), end()), |(base, run, end)| {
             check_end(LayerMode::Root, &base, &run, &end);
             Ok(())
@@ -282,7 +283,7 @@ fn a_layer_of_root_is_discarded_without_a_trace_or_accepted_in_two_parts() {
 
 #[test]
 fn a_layer_of_a_user_is_discarded_without_a_trace_or_accepted_in_two_parts() {
-    TestRunner::new(config_of_ends())
+    TestRunner::new(config())
         .run(&(ops(24, false, false), ops(24, false, true), end()), |(base, run, end)| {
             check_end(LayerMode::User, &base, &run, &end);
             Ok(())
@@ -292,8 +293,7 @@ fn a_layer_of_a_user_is_discarded_without_a_trace_or_accepted_in_two_parts() {
 
 #[test]
 fn a_committed_layer_of_root_equals_the_same_operations_without_a_layer() {
-    let config = Config { cases: cases(), failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
-    TestRunner::new(config)
+    TestRunner::new(config())
         .run(&(ops(24, true, true), ops(24, true, true)), |(base, run)| {
             check(LayerMode::Root, &base, &run);
             Ok(())
@@ -303,8 +303,7 @@ fn a_committed_layer_of_root_equals_the_same_operations_without_a_layer() {
 
 #[test]
 fn a_committed_layer_of_a_user_equals_the_same_operations_without_a_layer() {
-    let config = Config { cases: cases(), failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
-    TestRunner::new(config)
+    TestRunner::new(config())
         .run(&(ops(24, false, false), ops(24, false, true)), |(base, run)| {
             check(LayerMode::User, &base, &run);
             Ok(())
