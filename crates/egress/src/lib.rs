@@ -1,0 +1,3 @@
+//! The only code that dials out for a sandbox.
+
+#![forbid(unsafe_code)]

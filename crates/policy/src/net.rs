@@ -1,0 +1,1 @@
+//! Which destinations a sandbox may reach.

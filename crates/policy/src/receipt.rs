@@ -1,0 +1,1 @@
+//! The signed statement of what a run was and did.
