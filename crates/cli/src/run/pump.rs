@@ -224,11 +224,15 @@ impl Pump<'_> {
 
     fn hear(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
-        match session.hear() {
-            Ok(Event::Up) => {}
-            // Answers to what a run does not ask for; the session refuses them by itself.
+        let Some(heard) = session.hear_ready().transpose() else { return Ok(()) };
+        match heard {
+            // But for the first these answer what a run does not ask for; the session refuses them by itself.
             Ok(
-                Event::Terminal { .. } | Event::Command { .. } | Event::Forwarded { .. } | Event::ForwardFailed { .. },
+                Event::Up
+                | Event::Terminal { .. }
+                | Event::Command { .. }
+                | Event::Forwarded { .. }
+                | Event::ForwardFailed { .. },
             ) => {}
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {

@@ -253,7 +253,7 @@ impl Drop for Live {
 
 impl Screen {
     fn read(&mut self) {
-        let mut buffer = [0u8; 65536];
+        let mut buffer = [0u8; 8192];
         while let Some(master) = &self.master {
             match rustix::io::read(master, &mut buffer) {
                 // EIO: nobody has the other end any more.
