@@ -111,7 +111,8 @@ mod tests {
         }
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         assert_eq!(outbox.hand_out(&GuestFrame::Layer, reader.as_fd()).unwrap(), Err(Errno::AGAIN));
-        for _ in 0..1000 {
+        // Far more than the channel holds.
+        for _ in 0..30_000 {
             outbox.say(&frame(said)).unwrap();
             said += 1;
         }
