@@ -5,6 +5,7 @@
 
 use nexus_driver::namespace::launcher::{Launcher, serve_stdin};
 use nexus_driver::{Driver, Event, Namespace, Session, Stdio};
+use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{Limits, Plan, RunId};
@@ -82,6 +83,7 @@ fn time_launch(driver: &Namespace, launcher: &Launcher, workspace: &Path) -> Res
         argv: vec!["/bin/true".into()],
         cwd: workspace.into(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        network: Network::None,
         limits: Limits::defaults(64 << 20),
         required: BTreeSet::new(),
         marker: "/proc/self/task/no-such".into(),

@@ -78,7 +78,8 @@ fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Re
         match session.hear().map_err(text)? {
             Event::Started(_) if kill => session.signal_all(9).map_err(text)?,
             Event::Up | Event::Layer(_) | Event::Started(_) => {}
-            other @ (Event::Terminal { .. }
+            other @ (Event::Listeners(_)
+            | Event::Terminal { .. }
             | Event::Command { .. }
             | Event::Forwarded { .. }
             | Event::ForwardFailed { .. }) => return Err(format!("nobody asked for {other:?}")),

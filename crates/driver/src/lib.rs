@@ -32,7 +32,7 @@ pub use nexus_guest::{Channel, ChannelError};
 pub use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, landlock_abi, mark};
 pub use not_started::NotStarted;
 pub use probe::{Finding, ProbeReport};
-pub use session::{AskError, CommandEvent, Ended, Event, LEADER, MoreCommand, Session, Stdio};
+pub use session::{AskError, CommandEvent, Ended, Event, LEADER, Listeners, MoreCommand, Session, Stdio};
 
 use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;

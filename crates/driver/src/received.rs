@@ -3,6 +3,7 @@
 //! A guest in hostile hands could send a pipe, a socket or a file of its own in the place of the one that was asked
 //! for. None of them is the host's, but a read from one that blocks would stop whoever serves this sandbox.
 
+use crate::session::Listeners;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -31,6 +32,34 @@ pub fn tcp_socket(fd: OwnedFd) -> Option<OwnedFd> {
     let is_stream = sockopt::socket_type(&fd).ok()? == SocketType::STREAM;
     let is_tcp = is_stream && (family == AddressFamily::INET || family == AddressFamily::INET6);
     if is_tcp { non_blocking(fd) } else { None }
+}
+
+/// The listeners of the egress, in the order of the frame.
+pub fn listeners(descriptors: Vec<OwnedFd>) -> Option<Listeners> {
+    let mut all = descriptors.into_iter();
+    let listeners = Listeners {
+        http: listening(all.next()?)?,
+        socks: listening(all.next()?)?,
+        dns_udp: datagram(all.next()?)?,
+        dns_tcp: listening(all.next()?)?,
+        transparent: listening(all.next()?)?,
+        transparent_ipv6: match all.next() {
+            None => None,
+            Some(fd) => Some(listening(fd)?),
+        },
+    };
+    all.next().is_none().then_some(listeners)
+}
+
+fn listening(fd: OwnedFd) -> Option<OwnedFd> {
+    let fd = tcp_socket(fd)?;
+    sockopt::socket_acceptconn(&fd).ok()?.then_some(fd)
+}
+
+fn datagram(fd: OwnedFd) -> Option<OwnedFd> {
+    let is_udp = sockopt::socket_type(&fd).ok()? == SocketType::DGRAM
+        && sockopt::socket_domain(&fd).ok()? == AddressFamily::INET;
+    if is_udp { non_blocking(fd) } else { None }
 }
 
 fn non_blocking(fd: OwnedFd) -> Option<OwnedFd> {
@@ -70,5 +99,24 @@ mod tests {
         assert!(matches!(at_most_one(Vec::new()), Some(None)));
         assert!(at_most_one(vec![null()]).flatten().is_some_and(|fd| fd.as_fd().try_clone_to_owned().is_ok()));
         assert!(at_most_one(vec![null(), null()]).is_none());
+    }
+
+    #[test]
+    fn listeners_are_taken_only_in_their_order_and_only_listening() {
+        let stream = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let datagram = || OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let without_ipv6 = || vec![stream(), stream(), datagram(), stream(), stream()];
+        assert!(listeners(without_ipv6()).unwrap().transparent_ipv6.is_none());
+        let mut with_ipv6 = without_ipv6();
+        with_ipv6.push(stream());
+        assert!(listeners(with_ipv6).unwrap().transparent_ipv6.is_some());
+        assert!(listeners(vec![stream(), stream(), stream(), stream(), stream()]).is_none());
+        assert!(listeners(vec![stream(), stream(), datagram(), stream()]).is_none());
+        let mut deaf = without_ipv6();
+        deaf[0] = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        assert!(listeners(deaf).is_none());
+        let mut too_many = without_ipv6();
+        too_many.extend([stream(), stream()]);
+        assert!(listeners(too_many).is_none());
     }
 }

@@ -71,6 +71,23 @@ pub struct Ended {
     pub max_rss_bytes: u64,
 }
 
+/// Listening sockets inside the sandbox's network. Closing them refuses every connection from then on.
+#[derive(Debug)]
+pub struct Listeners {
+    /// HTTP proxy.
+    pub http: OwnedFd,
+    /// SOCKS proxy.
+    pub socks: OwnedFd,
+    /// Name service over UDP.
+    pub dns_udp: OwnedFd,
+    /// Name service over TCP.
+    pub dns_tcp: OwnedFd,
+    /// Every other connection; SO_ORIGINAL_DST tells where it was meant to go.
+    pub transparent: OwnedFd,
+    /// The same for IPv6, where the sandbox has it.
+    pub transparent_ipv6: Option<OwnedFd>,
+}
+
 /// What the guest told.
 #[derive(Debug)]
 pub enum Event {
@@ -78,6 +95,8 @@ pub enum Event {
     Up,
     /// The upper folder of a layer in memory.
     Layer(OwnedFd),
+    /// Where the sandbox meets the egress; comes before `Up`. Until somebody serves them, connections wait.
+    Listeners(Listeners),
     /// The leader runs; its proof.
     Started(Vec<ProofItem>),
     /// The leader did not start, or the guest broke the protocol: the sandbox is to be ended.
@@ -218,6 +237,9 @@ impl Session {
     /// `None` for what does not belong here.
     fn judge(&mut self, frame: GuestFrame, descriptors: Vec<OwnedFd>) -> Option<Event> {
         let ledger = &mut self.ledger;
+        if frame == GuestFrame::Listeners {
+            return if ledger.is_up() { None } else { received::listeners(descriptors).map(Event::Listeners) };
+        }
         let descriptor = received::at_most_one(descriptors)?;
         Some(match (frame, descriptor) {
             (GuestFrame::Hello { version: VERSION }, None) => {
@@ -305,5 +327,6 @@ fn kind(frame: &GuestFrame) -> &'static str {
         GuestFrame::Terminal { .. } => "Terminal",
         GuestFrame::Forwarded { .. } => "Forwarded",
         GuestFrame::ForwardFailed { .. } => "ForwardFailed",
+        GuestFrame::Listeners => "Listeners",
     }
 }

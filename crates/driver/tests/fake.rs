@@ -5,6 +5,7 @@
 use nexus_driver::conformance::{Fixture, violations};
 use nexus_driver::fake::{Fake, Script};
 use nexus_driver::{Driver, Event, NotStarted, Session, Stdio};
+use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{Guarantee, Limits, Plan, RunId};
@@ -25,6 +26,7 @@ fn plan(argv: &[&str], required: &[Guarantee]) -> Plan {
         argv: argv.iter().map(|word| (*word).into()).collect(),
         cwd: "/srv/w".into(),
         env: Vec::new(),
+        network: Network::None,
         limits: Limits::defaults(1 << 20),
         required: required.iter().copied().collect::<BTreeSet<_>>(),
         marker: "/nowhere".into(),

@@ -29,6 +29,7 @@ fn plan() -> Plan {
         argv: vec!["wait".into()],
         cwd: "/srv/w".into(),
         env: Vec::new(),
+        network: nexus_model::network::Network::None,
         limits: Limits::defaults(1 << 20),
         required: BTreeSet::new(),
         marker: "/nowhere".into(),

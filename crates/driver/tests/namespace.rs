@@ -9,6 +9,7 @@ use nexus_driver::namespace::launcher::{Launcher, serve_stdin};
 use nexus_driver::{
     DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError,
 };
+use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{Guarantee, Limits, Plan, RunId};
@@ -62,6 +63,7 @@ fn plan(workspace: &Path, script: &str, required: Option<Guarantee>) -> Plan {
         argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
         cwd: workspace.into(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        network: Network::None,
         limits: Limits::defaults(16 << 20),
         required: required.into_iter().collect(),
         marker: "/proc/self/task/no-such".into(),

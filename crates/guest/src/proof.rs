@@ -4,6 +4,7 @@
 //! stand does not. Attempts whose right answer is a kill (foreign system calls) stay in the escape suite.
 
 use nexus_model::frames::ProofPlan;
+use nexus_model::network::Network;
 use nexus_model::proof::ProofItem;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     add("open_host_marker", "ENOENT", answer(look(plan.marker.as_path())));
     add("write_proc_sys", "EROFS|EACCES", answer(open_for_writing(Path::new("/proc/sys/kernel/core_pattern"))));
     add("socket_packet", "EAFNOSUPPORT", answer(socket(AddressFamily::PACKET)));
-    add("reach_network", "ENETUNREACH", answer(connect_out()));
+    add("reach_network", reachable(plan.network), connect_out().unwrap_or_else(name));
     add("new_user_namespace", "EPERM", answer(new_user_namespace()));
     add("mount", "EPERM", answer(mount()));
     add("read_keyring", "EPERM|ENOSYS", answer(keyring()));
@@ -89,12 +90,22 @@ fn socket(family: AddressFamily) -> Result<(), Errno> {
     rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None).map(drop)
 }
 
+/// With an egress every address is local: what is sent stays on this namespace's loopback.
+fn reachable(network: Network) -> &'static str {
+    match network {
+        Network::None => "ENETUNREACH",
+        Network::Egress => "loopback",
+    }
+}
+
 /// An address that is never anybody's (RFC 5737): nothing is sent by connecting a datagram socket, but a route is
-/// needed, and there must be none.
-fn connect_out() -> Result<(), Errno> {
+/// needed. A route to ourselves takes the address itself as the source; any other route has another source.
+fn connect_out() -> Result<String, Errno> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::new(192, 0, 2, 1), 9);
-    rustix::net::connect(&socket, &address)
+    let address = std::net::SocketAddr::from((std::net::Ipv4Addr::new(192, 0, 2, 1), 9));
+    rustix::net::connect(&socket, &address)?;
+    let source = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    Ok(if source.ip() == address.ip() { "loopback".to_owned() } else { source.ip().to_string() })
 }
 
 fn new_user_namespace() -> Result<(), Errno> {
@@ -176,6 +187,7 @@ mod tests {
             uid_map: "1000 1000000000 1".to_owned(),
             host_namespaces: vec![("net".to_owned(), std::fs::metadata("/proc/self/ns/net").unwrap().ino())],
             workspace: "/".into(),
+            network: Network::None,
         };
         let items: Vec<ProofItem> = {
             // In a child: the attempt at a user namespace succeeds out here and must not change the test.

@@ -12,7 +12,8 @@ use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::rootfs::{self, show};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::{creds, idmap, overlay, walls};
-use nexus_model::frames::GuestFrame;
+use nexus_model::frames::{GuestFrame, LISTENERS};
+use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -34,7 +35,7 @@ pub fn run(request: &Request<'_>, prepared: Prepared, channel: OwnedFd) -> i32 {
                 detail: error.detail,
             };
             // If even this cannot be said, the end of the channel says that no sandbox came up.
-            i32::from((request.report)(&channel, &frame, None).is_err()) + 1
+            i32::from((request.report)(&channel, &frame, &[]).is_err()) + 1
         }
     }
 }
@@ -44,6 +45,7 @@ fn set_up(request: &Request<'_>, prepared: Prepared, channel: &OwnedFd) -> Resul
     let plan = request.plan;
     take_ids(request, channel)?;
     names_and_devices(request)?;
+    connect_to_egress(request, channel)?;
 
     faults.check(Step::PrivateMounts)?;
     let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
@@ -78,7 +80,7 @@ fn set_up(request: &Request<'_>, prepared: Prepared, channel: &OwnedFd) -> Resul
                 errno: error.errno,
                 detail: error.detail.clone(),
             };
-            if (request.report)(&channel, &frame, None).is_err() {
+            if (request.report)(&channel, &frame, &[]).is_err() {
                 crate::clone::exit_now(2);
             }
             crate::clone::exit_now(1);
@@ -133,7 +135,25 @@ fn names_and_devices(request: &Request<'_>) -> Result<(), StepError> {
     rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")?;
     rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
     faults.check(Step::Loopback)?;
-    crate::netns::loopback_up().at(Step::Loopback, "lo")
+    crate::net::loopback_up().at(Step::Loopback, "lo")
+}
+
+/// The way to the egress. The host holds the only copies of the listeners afterwards.
+fn connect_to_egress(request: &Request<'_>, channel: &OwnedFd) -> Result<(), StepError> {
+    match request.plan.network {
+        Network::None => return Ok(()),
+        Network::Egress => {}
+    }
+    let faults = request.faults;
+    faults.check(Step::EgressListeners)?;
+    let listeners =
+        crate::net::make().map_err(|error| StepError::os(Step::EgressListeners, error.source, error.what))?;
+    faults.check(Step::Redirect)?;
+    let ipv6 = listeners.len() == LISTENERS;
+    crate::net::redirect(ipv6).at(Step::Redirect, "routes and nf_tables rules of the sandbox")?;
+    faults.check(Step::SendListeners)?;
+    let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+    (request.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
 }
 
 /// The workspace as it was opened.
@@ -211,7 +231,7 @@ fn attach_workspace(
                 faults.check(Step::SendLayer)?;
                 let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let upper = rustix::fs::openat(&upper, c".", readable, Mode::empty()).at(Step::SendLayer, "upper")?;
-                (request.report)(channel, &GuestFrame::Layer, Some(upper.as_fd())).at(Step::SendLayer, "channel")?;
+                (request.report)(channel, &GuestFrame::Layer, &[upper.as_fd()]).at(Step::SendLayer, "channel")?;
             }
             mount
         }

@@ -40,8 +40,8 @@ pub struct Request<'a> {
     pub faults: Faults,
     /// What PID 1 does with the channel once the sandbox stands; its result is the exit code.
     pub guest: fn(OwnedFd) -> i32,
-    /// How a frame, and a descriptor with it, is sent to the host.
-    pub report: fn(&OwnedFd, &GuestFrame, Option<BorrowedFd<'_>>) -> io::Result<()>,
+    /// How a frame, and descriptors with it, are sent to the host.
+    pub report: fn(&OwnedFd, &GuestFrame, &[BorrowedFd<'_>]) -> io::Result<()>,
 }
 
 impl Request<'_> {

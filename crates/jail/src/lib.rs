@@ -12,7 +12,7 @@ mod identity;
 mod idmap;
 pub mod launch;
 mod mounts;
-mod netns;
+mod net;
 mod overlay;
 mod rootfs;
 pub mod seccomp;

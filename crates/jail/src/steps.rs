@@ -78,6 +78,12 @@ steps! {
     OpenWorkspace = "open_workspace",
     /// Bound host paths are opened.
     OpenBinds = "open_binds",
+    /// The sockets on which the sandbox meets the egress.
+    EgressListeners = "egress_listeners",
+    /// Routes and rules that bring every connection there.
+    Redirect = "redirect",
+    /// The sockets are handed to the host.
+    SendListeners = "send_listeners",
     /// The private root file system.
     MountRoot = "mount_root",
     /// Folders and links in it.

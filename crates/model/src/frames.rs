@@ -7,6 +7,7 @@
 
 use crate::bytes::ByteText;
 use crate::exit::ExitStatus;
+use crate::network::Network;
 use crate::proof::ProofItem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u16 = 2;
 /// Longest frame, in bytes. Arguments and environment of one command fit (Linux takes 2 MiB of them by default).
 pub const MAX_FRAME: usize = 8 << 20;
+/// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
+pub const LISTENERS: usize = 6;
 /// Bytes before the payload.
 pub const HEADER: usize = 4;
 
@@ -57,6 +60,8 @@ pub struct ProofPlan {
     pub host_namespaces: Vec<(String, u64)>,
     /// The workspace inside.
     pub workspace: ByteText,
+    /// What of the network it has.
+    pub network: Network,
 }
 
 /// Host to guest.
@@ -166,6 +171,9 @@ pub enum GuestFrame {
         /// errno.
         errno: i32,
     },
+    /// The listeners of the egress, before `Hello`: come as descriptors with this frame, in this order: HTTP proxy,
+    /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 transparent once more.
+    Listeners,
 }
 
 /// What was being done when a command could not be started.

@@ -19,6 +19,7 @@ pub mod frames;
 pub mod guarantee;
 pub mod ids;
 pub mod limits;
+pub mod network;
 pub mod plan;
 pub mod proof;
 pub mod spec;

@@ -7,6 +7,7 @@ use crate::bytes::ByteText;
 use crate::guarantee::Guarantee;
 use crate::ids::RunId;
 use crate::limits::Limits;
+use crate::network::Network;
 use crate::spec::SandboxProfile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -93,6 +94,8 @@ pub struct PlanDraft {
     pub cwd: ByteText,
     /// The whole environment.
     pub env: Vec<(ByteText, ByteText)>,
+    /// What of the network it has.
+    pub network: Network,
     /// Limits.
     pub limits: Limits,
     /// Guarantees without which the run must not start.
@@ -323,6 +326,7 @@ mod tests {
             argv: vec!["true".into()],
             cwd: "/srv/project/sub".into(),
             env: vec![("PATH".into(), "/usr/bin".into())],
+            network: Network::None,
             limits: Limits::defaults(1 << 30),
             required: BTreeSet::new(),
             marker: "/var/lib/nexus/runs/x".into(),

@@ -79,6 +79,7 @@ impl Order {
             argv,
             cwd: cwd.into(),
             env: environment::build(&args.env, |name| std::env::var_os(name))?,
+            network: nexus_model::network::Network::None,
             limits,
             required: args.require.iter().copied().collect(),
             marker: marker.into(),

@@ -229,6 +229,7 @@ impl Pump<'_> {
             // But for the first these answer what a run does not ask for; the session refuses them by itself.
             Ok(
                 Event::Up
+                | Event::Listeners(_)
                 | Event::Terminal { .. }
                 | Event::Command { .. }
                 | Event::Forwarded { .. }

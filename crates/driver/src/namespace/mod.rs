@@ -75,6 +75,7 @@ impl Namespace {
             uid_map: identity.uid_map(),
             host_namespaces,
             workspace: plan.workspace.target.clone(),
+            network: plan.network,
         };
         Ok((launched, proof))
     }
@@ -148,8 +149,8 @@ impl Driver for Namespace {
     }
 }
 
-fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    nexus_guest::channel::send(socket, frame, descriptor.as_slice()).map_err(io::Error::other)
+fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    nexus_guest::channel::send(socket, frame, descriptors).map_err(io::Error::other)
 }
 
 fn local_keeper(child: Child, group: Option<Group>) -> Box<dyn Keeper> {

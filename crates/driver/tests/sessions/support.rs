@@ -103,6 +103,7 @@ fn plan(workspace: &Path, script: &str) -> Plan {
         argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
         cwd: workspace.into(),
         env: environment(),
+        network: nexus_model::network::Network::None,
         limits: Limits::defaults(16 << 20),
         required: std::collections::BTreeSet::new(),
         marker: "/proc/self/task/no-such".into(),
@@ -226,7 +227,7 @@ impl Live {
             }
         };
         match self.session.hear().unwrap() {
-            Event::Up | Event::Layer(_) => {}
+            Event::Up | Event::Layer(_) | Event::Listeners(_) => {}
             Event::Started(proof) => of(&mut self.heard, LEADER, CommandEvent::Started(proof)),
             Event::NotStarted(reason) => panic!("{reason}"),
             Event::Ended(ended) => of(&mut self.heard, LEADER, CommandEvent::Ended(ended)),

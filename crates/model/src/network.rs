@@ -1,0 +1,22 @@
+//! What of the network a sandbox has, and where inside it meets the egress.
+
+use serde::{Deserialize, Serialize};
+
+/// The network of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Network {
+    /// Its own loopback and nothing else.
+    #[default]
+    None,
+    /// Its own loopback, and listeners there that the host's egress serves: the only way out.
+    Egress,
+}
+
+/// HTTP proxy, on 127.0.0.1 inside.
+pub const HTTP_PORT: u16 = 3128;
+/// SOCKS5 proxy, on 127.0.0.1 inside.
+pub const SOCKS_PORT: u16 = 1080;
+/// Name service over UDP and TCP, on 127.0.0.1 inside.
+pub const DNS_PORT: u16 = 53;
+/// Where every other TCP connection ends up, on 127.0.0.1 and ::1 inside.
+pub const TRANSPARENT_PORT: u16 = 15_001;
