@@ -5,7 +5,7 @@
 //!       │              the sandbox begins as a copy of this process: the key is looked at and not kept
 //!  the run …
 //!       ▼
-//!  issue(Issuer, Finished) ─▶ reads the key, signs, stores ─▶ Issued | Failure
+//!  issue(&Issuer, Finished) ─▶ reads the key, signs, stores ─▶ Issued | Failure
 //! ```
 
 use super::files::FolderError;
@@ -86,7 +86,7 @@ impl Issuer {
 }
 
 /// Signs and stores the receipt of a run.
-pub fn issue(issuer: Issuer, finished: Finished<'_>) -> Result<Issued, Failure> {
+pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, Failure> {
     let seed = issuer.key.seed().map_err(|error| not_issued(&error.to_string()))?;
     let pair = seed.signer();
     let key_id = pair.public().id();

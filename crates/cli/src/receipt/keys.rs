@@ -103,13 +103,12 @@ impl KeyFolder {
     /// The key that signs; made if there is none.
     pub fn current(&self) -> Result<KeyFile, KeyError> {
         let path = self.path.join(CURRENT);
-        let file = match self.look()? {
-            Some(file) => file,
-            None => {
-                self.make()?;
-                let gone = || io::Error::from(io::ErrorKind::NotFound);
-                self.look()?.ok_or_else(|| self.io("read", CURRENT, gone()))?
-            }
+        let file = if let Some(file) = self.look()? {
+            file
+        } else {
+            self.make()?;
+            let gone = || io::Error::from(io::ErrorKind::NotFound);
+            self.look()?.ok_or_else(|| self.io("read", CURRENT, gone()))?
         };
         let found = KeyFile { file, path };
         // Its content too: a key that cannot sign is no key, and after the run it would be too late.

@@ -25,7 +25,7 @@ fn list(folder: &KeyFolder) -> Result<String, KeyError> {
     let known = folder.known()?;
     let links = folder.links()?;
     let ring = known.ring();
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for key in &known.all {
         let id = key.id();
         let next = links.iter().find(|(old, _)| old == id.as_str());
@@ -37,12 +37,12 @@ fn list(folder: &KeyFolder) -> Result<String, KeyError> {
             Some(Ok(_) | Err(_)) => "retired, and the statement about its successor is not valid".to_owned(),
             None => "retired, and says nothing of a successor".to_owned(),
         };
-        text += &format!("{id}  {state}\n");
+        lines.push(format!("{id}  {state}\n"));
     }
-    if text.is_empty() {
-        text.push_str("There is no key yet; the first run makes one.\n");
+    if lines.is_empty() {
+        return Ok("There is no key yet; the first run makes one.\n".to_owned());
     }
-    Ok(text)
+    Ok(lines.concat())
 }
 
 fn rotate(folder: &KeyFolder) -> Result<String, KeyError> {
@@ -59,7 +59,8 @@ fn export(folder: &KeyFolder, all: bool, links: bool) -> Result<String, KeyError
     folder.current()?;
     let known = folder.known()?;
     let keys = known.all.iter().filter(|key| all || known.current.as_ref() == Some(key));
-    Ok(keys.map(|key| format!("# nexus receipts, key {}\n{}", key.id(), key.to_pem())).collect())
+    let texts: Vec<String> = keys.map(|key| format!("# nexus receipts, key {}\n{}", key.id(), key.to_pem())).collect();
+    Ok(texts.concat())
 }
 
 /// `nexus receipt prune`.

@@ -22,12 +22,10 @@ pub fn command(args: &ShowArgs) -> Result<String, Failure> {
         // The signed bytes themselves.
         return Ok(String::from_utf8_lossy(&opened.payload).into_owned() + "\n");
     }
-    let mut text = String::new();
-    for (name, value) in rows(&opened.receipt) {
-        text += &format!("{name:<12}{}\n", one_line(&value));
-    }
-    text += &format!("{:<12}valid, by the key {}\n", "signature", opened.receipt.key_id);
-    Ok(text)
+    let mut rows = rows(&opened.receipt);
+    rows.push(("signature", format!("valid, by the key {}", opened.receipt.key_id)));
+    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<12}{}\n", one_line(value))).collect();
+    Ok(lines.concat())
 }
 
 fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
@@ -80,7 +78,7 @@ pub fn command_line(words: &[ByteText]) -> String {
 
 /// One line about changes.
 pub fn changes_in_short(changes: &Changes) -> String {
-    let mut text = changes.state.clone();
+    let mut parts = vec![changes.state.clone()];
     let counts = [
         (changes.added, "added"),
         (changes.modified, "modified"),
@@ -88,10 +86,9 @@ pub fn changes_in_short(changes: &Changes) -> String {
         (changes.parked, "waiting"),
         (changes.conflicts, "in conflict"),
     ];
-    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-        text += &format!(", {count} {what}");
-    }
-    text
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    parts.extend(counts.map(|(count, what)| format!("{count} {what}")));
+    parts.join(", ")
 }
 
 fn ended(exit: &Exit) -> String {

@@ -204,13 +204,12 @@ impl Chain {
                 Err(error) => return Err(error.into()),
             }
         }
-        let noted = match Noted::read(&file)? {
-            Some(noted) => noted,
-            None => {
-                // What cannot be read any more cannot be gone on with: a new chain begins, and verification says so.
-                file.set_len(0)?;
-                Noted { id: run, floor: 0, next: 0, last: None }
-            }
+        let noted = if let Some(noted) = Noted::read(&file)? {
+            noted
+        } else {
+            // What cannot be read any more cannot be gone on with: a new chain begins, and verification says so.
+            file.set_len(0)?;
+            Noted { id: run, floor: 0, next: 0, last: None }
         };
         Ok(Self { file, noted })
     }

@@ -1,5 +1,5 @@
 use super::*;
-use nexus_policy::receipt::{ChainProblem, Ring, check_chain};
+use nexus_policy::receipt::{ChainProblem, ChainReport, Ring, check_chain};
 use std::sync::Mutex;
 
 /// Stores something whose hash is that of the run and its place.
@@ -33,7 +33,7 @@ fn receipts_that_are_issued_at_once_make_one_chain() {
     let store = Store::open(state.path()).unwrap();
     let end = store.end().unwrap().unwrap();
     assert_eq!((rings.len(), end.next), (400, 400));
-    assert_eq!(check_chain(&rings, Some(end)), Default::default());
+    assert_eq!(check_chain(&rings, Some(end)), ChainReport::default());
     assert_eq!(store.runs().unwrap().len(), 400);
 }
 
@@ -52,7 +52,7 @@ fn a_chain_that_somebody_holds_costs_the_place_and_not_the_receipt() {
     drop(held);
     assert_eq!(append(&store, RunId::new(), &rings).unchained, None);
     let end = store.end().unwrap();
-    assert_eq!(check_chain(&rings.into_inner().unwrap(), end), Default::default());
+    assert_eq!(check_chain(&rings.into_inner().unwrap(), end), ChainReport::default());
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_note_that_was_cut_off_is_written_over_and_one_without_sense_begins_a_new_ch
     std::fs::write(&chain, &text).unwrap();
     append(&store, RunId::new(), &rings);
     let whole = rings.lock().unwrap().clone();
-    assert_eq!(check_chain(&whole, store.end().unwrap()), Default::default());
+    assert_eq!(check_chain(&whole, store.end().unwrap()), ChainReport::default());
     for nonsense in [&b""[..], b"nonsense", &[b'x'; 1000]] {
         std::fs::write(&chain, nonsense).unwrap();
         assert_eq!(append(&store, RunId::new(), &rings).unchained, None);
@@ -94,7 +94,7 @@ fn old_receipts_are_pruned_in_batches_and_not_missed() {
     let left = store.runs().unwrap();
     assert_eq!(left.len(), 5);
     let there: Vec<Ring> = rings.into_inner().unwrap().into_iter().filter(|ring| left.contains(&ring.run_id)).collect();
-    assert_eq!(check_chain(&there, store.end().unwrap()), Default::default());
+    assert_eq!(check_chain(&there, store.end().unwrap()), ChainReport::default());
     // Without the state directory's note the receipts themselves say the same once another one was issued.
     let noted = |next: u64, floor: u64| Noted { id: RunId::new(), floor, next, last: None };
     assert_eq!(noted(KEEP - 1, 0).next_floor(), 0);

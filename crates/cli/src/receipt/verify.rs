@@ -71,7 +71,9 @@ pub fn keyring(keys: &[PathBuf], links: &[PathBuf]) -> Result<Keyring, Failure> 
         let found = PublicKey::all_from_pem(&text).map_err(|error| {
             Failure::usage("key", format!("--key {}: {error}", path.display()), "nexus receipt keys export prints one")
         })?;
-        found.into_iter().for_each(|key| ring.add(key));
+        for key in found {
+            ring.add(key);
+        }
     }
     let mut waiting: Vec<(PathBuf, String)> = Vec::new();
     for path in links {
@@ -303,12 +305,12 @@ fn all(ring: &Keyring) -> Result<Result<String, Invalid>, Failure> {
         let more = if wrong.len() > 1 { format!(" (and {} more problems)", wrong.len() - 1) } else { String::new() };
         return Ok(Err(Invalid { code: first.code, message: format!("{}{more}", first.message) }));
     }
-    let mut text = format!("valid: {} receipts, none is missing", runs.len());
+    let mut parts = vec![format!("valid: {} receipts, none is missing", runs.len())];
     if unchained > 0 {
-        text += &format!("; {unchained} could not be given a place in the chain");
+        parts.push(format!("{unchained} could not be given a place in the chain"));
     }
     if !report.side_branches.is_empty() {
-        text += &format!("; {} were written by runs that were killed just then", report.side_branches.len());
+        parts.push(format!("{} were written by runs that were killed just then", report.side_branches.len()));
     }
-    Ok(Ok(text))
+    Ok(Ok(parts.join("; ")))
 }

@@ -103,7 +103,7 @@ impl Report {
             note: None,
             receipt: None,
         };
-        report.receipt = issuer.map(|issuer| report.issue(issuer, order, tally, receipt_copy));
+        report.receipt = issuer.map(|issuer| report.issue(&issuer, order, tally, receipt_copy));
         if report.exit == 0 && matches!(report.receipt, Some(Err(_))) {
             // As with changes: what was asked for includes the receipt.
             report.exit = REFUSED;
@@ -113,7 +113,7 @@ impl Report {
 
     fn issue(
         &self,
-        issuer: Issuer,
+        issuer: &Issuer,
         order: &Order,
         output: Output,
         copy: Option<FullOutput>,
