@@ -24,6 +24,10 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Look at changes that wait for a decision
     Changes(ChangesArgs),
+    /// Verify and show receipts: signed statements of what runs were and did
+    Receipt(ReceiptArgs),
+    /// List past runs, the latest first
+    Log(LogArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -87,6 +91,9 @@ pub struct RunArgs {
     /// Write all output to this file
     #[arg(long, value_name = "FILE")]
     pub full_output: Option<PathBuf>,
+    /// Write a copy of the receipt to this file
+    #[arg(long, value_name = "FILE")]
+    pub receipt: Option<PathBuf>,
     /// Pass standard input on
     #[arg(long)]
     pub stdin: bool,
@@ -214,6 +221,18 @@ pub enum Changes {
     Ask,
 }
 
+impl Changes {
+    /// As it stands on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Discard => "discard",
+            Self::Review => "review",
+            Self::Ask => "ask",
+        }
+    }
+}
+
 /// `nexus doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -297,4 +316,119 @@ pub struct AcceptArgs {
     pub patch: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
+}
+
+/// `nexus receipt`.
+#[derive(Debug, Args)]
+pub struct ReceiptArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ReceiptAction,
+}
+
+/// The commands of `nexus receipt`.
+#[derive(Debug, Subcommand)]
+pub enum ReceiptAction {
+    /// Say whether a receipt is genuine, or why not: exit 0, 1, or 2 for wrong use
+    Verify(VerifyArgs),
+    /// Show what a genuine receipt says
+    Show(ShowArgs),
+    /// The keys that sign receipts
+    Keys(KeysArgs),
+    /// Remove old receipts now; 10000 are kept anyway
+    Prune(PruneArgs),
+}
+
+/// `nexus receipt verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// A file, or the id of a run of this machine
+    #[arg(value_name = "FILE|RUN", required_unless_present = "chain", conflicts_with = "chain")]
+    pub receipt: Option<PathBuf>,
+    /// Trust the public keys in this file and no others; may repeat [default: the keys of this machine]
+    #[arg(long, value_name = "FILE")]
+    pub key: Vec<PathBuf>,
+    /// Trust also the keys that these statements of trusted keys lead to; may repeat
+    #[arg(long, value_name = "FILE")]
+    pub link: Vec<PathBuf>,
+    /// Compare this file with what the command wrote to stdout
+    #[arg(long, value_name = "FILE")]
+    pub stdout: Option<PathBuf>,
+    /// Compare this file with what the command wrote to stderr
+    #[arg(long, value_name = "FILE")]
+    pub stderr: Option<PathBuf>,
+    /// Compare the document that `nexus run --json` printed
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Verify all receipts of this machine, and that none was taken out
+    #[arg(long, conflicts_with_all = ["stdout", "stderr", "report"])]
+    pub chain: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nexus receipt show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// A file, or the id of a run of this machine
+    #[arg(value_name = "FILE|RUN")]
+    pub receipt: PathBuf,
+    /// Trust the public keys in this file and no others; may repeat [default: the keys of this machine]
+    #[arg(long, value_name = "FILE")]
+    pub key: Vec<PathBuf>,
+    /// Print the signed document itself
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nexus receipt keys`.
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: KeysAction,
+}
+
+/// The commands of `nexus receipt keys`.
+#[derive(Debug, Subcommand)]
+pub enum KeysAction {
+    /// List them: which one signs, which ones are retired
+    List,
+    /// Make a new key; the old one signs it and still verifies its own receipts
+    Rotate,
+    /// Print the public key that signs, for --key on another machine
+    Export {
+        /// The retired ones too
+        #[arg(long, conflicts_with = "links")]
+        all: bool,
+        /// What retired keys say about their successors, for --link
+        #[arg(long)]
+        links: bool,
+    },
+}
+
+/// `nexus receipt prune`.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// How many of the latest to keep
+    #[arg(long, value_name = "N")]
+    pub keep: u64,
+}
+
+/// `nexus log`.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// At most so many runs
+    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    pub number: usize,
+    /// Only runs that did not end with exit code 0
+    #[arg(long)]
+    pub failed: bool,
+    /// Only runs that began within this time, for example 30m or 48h
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub since: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

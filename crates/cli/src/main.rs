@@ -4,6 +4,7 @@
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
 //!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
 //!       ─▶ changes: layers that wait for somebody
+//!       ─▶ receipt, log: signed statements about past runs
 //! ```
 
 #![forbid(unsafe_code)]
@@ -15,7 +16,9 @@ mod doctor;
 mod environment;
 mod failure;
 mod hide;
+mod log;
 mod places;
+mod receipt;
 mod run;
 mod workspace;
 
@@ -31,6 +34,8 @@ fn main() -> ExitCode {
         args::Command::Run(run) => run::command(&run),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
+        args::Command::Receipt(receipt) => receipt::command(&receipt),
+        args::Command::Log(log) => log::command(&log),
         args::Command::Completions { shell } => {
             // Into memory first: the generator panics where its output cannot be written.
             let mut script = Vec::new();

@@ -18,6 +18,7 @@ pub mod recover;
 mod report;
 mod settle;
 mod sink;
+mod tally;
 
 pub use alone::lock;
 pub use folder::FolderId;
@@ -28,6 +29,7 @@ pub use settle::{INTERRUPTED, chain, read_note};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::receipt::Issuer;
 use full_output::FullOutput;
 use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session, Stdio};
 use nexus_facility::{Layer, LayerMode};
@@ -38,7 +40,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
@@ -69,6 +72,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
     let order = Order::read(args)?;
     let driver = driver();
     recover::all(&order.places, &driver, Some(order.plan.workspace.source.as_path()))?;
+    let issuer = Issuer::open(&order.places)?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
     let content = Content {
         handle: handle.clone(),
@@ -80,7 +84,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
         let message = format!("the run cannot be recorded in {}: {error}", order.places.runs.display());
         Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
     })?;
-    let mut run = Run { order: &order, driver: &driver, handle, layer: None };
+    let mut run = Run { order: &order, driver: &driver, handle, layer: None, issuer: Some(issuer) };
     let done = run.go(args, &signals, clock);
     let left = match done {
         Ok(_) => Ok(()),
@@ -108,6 +112,8 @@ struct Run<'a> {
     driver: &'a Namespace,
     handle: Handle,
     layer: Option<Layer>,
+    /// Until it has issued the receipt.
+    issuer: Option<Issuer>,
 }
 
 impl Run<'_> {
@@ -116,13 +122,12 @@ impl Run<'_> {
         if !matches!(order.plan.workspace.writes, Writes::Direct { .. }) {
             self.layer = Some(make_layer(order)?);
         }
-        let full = match &args.full_output {
-            None => None,
-            Some(path) => {
-                let workspace = order.plan.workspace.source.as_path();
-                Some(FullOutput::create(path, workspace, order.plan.run_id)?)
-            }
+        let file = |flag: &str, path: &Option<PathBuf>| {
+            let workspace = order.plan.workspace.source.as_path();
+            path.as_ref().map(|path| FullOutput::create(flag, path, workspace, order.plan.run_id)).transpose()
         };
+        let full = file("--full-output", &args.full_output)?;
+        let receipt_copy = file("--receipt", &args.receipt)?;
         let prepared = clock.elapsed();
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut sink = sink::Sink::new(args.json, order.max_output, full);
@@ -137,8 +142,10 @@ impl Run<'_> {
         };
         sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
         sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
+        let output = sink.tally.output();
         let kept = sink.finish().map_err(|error| pump_failure(&error))?;
-        self.conclude(args, sandbox, outcome, kept, prepared, clock)
+        let facts = report::Facts { output, kept, prepared, clock, receipt_copy };
+        self.conclude(args, sandbox, outcome, facts)
     }
 
     fn conclude(
@@ -146,9 +153,7 @@ impl Run<'_> {
         args: &RunArgs,
         sandbox: Sandbox,
         mut outcome: Outcome,
-        kept: (Option<[Vec<u8>; 2]>, u64),
-        prepared: Duration,
-        clock: Instant,
+        facts: report::Facts,
     ) -> Result<report::Report, Failure> {
         if let Some(reason) = &outcome.not_started {
             if reason.exit_code().is_none() {
@@ -163,8 +168,15 @@ impl Run<'_> {
         {
             outcome.reason = nexus_model::ExitReason::DiskQuota;
         }
-        let settled = settle::settle(self.layer.take(), in_memory, self.order, args, outcome.reason)?;
-        Ok(report::Report::new(self.order, &self.handle, outcome, kept, settled, prepared, clock))
+        let settled = settle::settle(self.layer.take(), in_memory, self.order, args, outcome.reason);
+        // The command ran, whatever became of its changes: it gets its receipt.
+        let failure = settled.as_ref().err().cloned();
+        let settled = settled.unwrap_or_else(settle::Settled::failed);
+        let report = report::Report::new(self.order, &self.handle, outcome, settled, facts, self.issuer.take());
+        match failure {
+            None => Ok(report),
+            Some(failure) => Err(report.into_failure(failure)),
+        }
     }
 
     /// After an error: nothing may stay behind.

@@ -35,6 +35,8 @@ pub enum State {
     Parked,
     /// Gone.
     Discarded,
+    /// Neither: only a receipt says this, the run itself ends with the failure.
+    Failed,
 }
 
 /// How it was settled.
@@ -50,6 +52,13 @@ pub struct Settled {
     pub conflicts: Vec<Conflict>,
     /// Why changes that should have been committed were not.
     pub problem: Option<Failure>,
+}
+
+impl Settled {
+    /// What is known after a failure.
+    pub fn failed(why: Failure) -> Self {
+        Self { state: State::Failed, problem: Some(why), ..Self::default() }
+    }
 }
 
 /// The code of a failure after which the run's record must stay: the next command finishes the commit by it.

@@ -2,6 +2,7 @@
 
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
+use super::tally::Tally;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -45,6 +46,8 @@ pub struct Sink {
     /// Whether a whole buffer may be written at once.
     regular: [bool; 2],
     full: Option<FullOutput>,
+    /// Everything that came, whatever is passed on of it.
+    pub tally: Tally,
 }
 
 impl Sink {
@@ -62,11 +65,13 @@ impl Sink {
             pending: Default::default(),
             regular: [regular(io::stdout().as_fd()), regular(io::stderr().as_fd())],
             full,
+            tally: Tally::default(),
         }
     }
 
     /// Takes output. `true` means that nobody reads this stream any more.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
+        self.tally.take(stream, bytes);
         if let Some(full) = &mut self.full {
             full.file.write_all(bytes)?;
         }

@@ -197,5 +197,7 @@ fn files(base: &Path) -> BTreeSet<PathBuf> {
     }
     let state = base.join("state");
     found.retain(|path| !["runs", "layers", "locks"].iter().any(|name| *path == state.join(name)));
+    // What is kept on purpose.
+    found.retain(|path| !["keys", "receipts"].iter().any(|name| path.starts_with(state.join(name))));
     found
 }
