@@ -301,21 +301,18 @@ fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&Address
 
 fn special(class: Class, target: &Target, address: IpAddr) -> Denial {
     let denial = Denial::new(Cause::Special(class), format!("{}: that is {class}", told(target, address)));
-    match (class, &target.host) {
-        // No flag helps, or none should be offered for copying.
-        (Class::Unspecified | Class::Multicast | Class::Broadcast | Class::Metadata, _) => denial,
-        (
-            Class::Loopback
-            | Class::Private
-            | Class::LinkLocal
-            | Class::Cgnat
-            | Class::Documentation
-            | Class::Benchmarking
-            | Class::Reserved
-            | Class::Transition
-            | Class::OwnHost,
-            Host::Name(_) | Host::Address(_),
-        ) => denial.allow_with(format!("--allow-private {target}")),
+    match class {
+        // For the first three no flag helps; for the others none should be offered for copying, since it would open
+        // more than it looks like.
+        Class::Unspecified | Class::Multicast | Class::Broadcast | Class::Metadata | Class::Transition => denial,
+        Class::Loopback
+        | Class::Private
+        | Class::LinkLocal
+        | Class::Cgnat
+        | Class::Documentation
+        | Class::Benchmarking
+        | Class::Reserved
+        | Class::OwnHost => denial.allow_with(format!("--allow-private {target}")),
     }
 }
 

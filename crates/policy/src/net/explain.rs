@@ -5,7 +5,7 @@ use super::decide::{check_addrs, check_name};
 use super::permit::{Attempt, Denial, Moment, Next, Permit, Route, RuleRef, Way};
 use super::policy::Policy;
 use super::ranges::{Class, classify};
-use super::target::Target;
+use super::target::{Host, Target};
 use serde::Serialize;
 use std::net::IpAddr;
 
@@ -55,7 +55,11 @@ pub fn explain(policy: &Policy, target: &Target, addrs: &[IpAddr], now: Moment) 
         Ok(Next::Resolve(query)) => check_addrs(policy, query, addrs, now),
         Err(denial) => Err(denial),
     };
-    let seen = outcome.as_ref().map_or_else(|_| addrs.to_vec(), dialled);
+    let seen = match (&outcome, &target.host) {
+        (Ok(permit), Host::Name(_) | Host::Address(_)) => dialled(permit),
+        (Err(_), Host::Address(address)) => vec![*address],
+        (Err(_), Host::Name(_)) => addrs.to_vec(),
+    };
     let addresses = seen.into_iter().map(|address| AddressTold { address, class: classify(address) }).collect();
     match outcome {
         Ok(permit) => Explanation {

@@ -46,8 +46,8 @@ fn number(text: &str) -> Option<u64> {
     } else {
         (text, 10)
     };
-    // `from_str_radix` would take a sign.
-    if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+    // An empty part is no number, and `from_str_radix` would take a sign.
+    if text.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
     // More digits than a u64 holds is more than an address holds, except for leading zeroes, which may go on for ever.

@@ -24,6 +24,8 @@ mod ranges;
 mod rule;
 mod rule_set;
 mod target;
+#[doc(hidden)]
+pub mod vectors;
 
 pub use agree::{Hello, Request, check_http_host, check_sni};
 pub use budget::{Budget, Charge, Spent};
