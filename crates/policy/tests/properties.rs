@@ -68,6 +68,51 @@ const NETS: &[(&str, u8)] = &[
     ("::", 0),
 ];
 
+const CONFIGURATION: &[&str] = &[
+    "[global]\n",
+    "index-url = ",
+    "extra-index-url=",
+    "https://a.test/x ",
+    "http://u:p@10.0.0.1:81/",
+    "\n",
+    " ",
+    "registry=",
+    "@s:registry=",
+    "//a.test/:_authToken=",
+    "${X}",
+    "[source.crates-io]\n",
+    "replace-with = ",
+    "'a'",
+    "[source.a]\n",
+    "deb ",
+    "deb-src [x] ",
+    "URIs: ",
+    "Enabled: no",
+    "Acquire::http::Proxy ",
+    "\"p.test:1\"",
+    ";",
+    "{",
+    "}",
+    "/*",
+    "*/",
+    "//",
+    "#",
+    "machine ",
+    "login ",
+    "password ",
+    "sparse+",
+    "mirror+",
+    "\"",
+    "[",
+    "]",
+    "=",
+    ":",
+    "cert = /c\n",
+    "\u{e9}",
+    "[registries.m]\n",
+    "index=",
+];
+
 fn cases() -> u32 {
     std::env::var("NEXUS_SOAK_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
@@ -252,6 +297,14 @@ proptest! {
             fuzz::fuzz_rule(bytes);
             fuzz::fuzz_decision(bytes);
         }
+    }
+
+    #[test]
+    fn no_configuration_text_breaks_the_readers_of_package_managers(
+        words in vec(select(CONFIGURATION), 0..30), noise in "\\PC{0,10}"
+    ) {
+        fuzz::fuzz_packages(words.concat().as_bytes());
+        fuzz::fuzz_packages(format!("{}{noise}{}", words.concat(), words.join(&noise)).as_bytes());
     }
 
     #[test]

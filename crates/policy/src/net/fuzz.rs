@@ -2,12 +2,14 @@
 //! crate do so with random bytes and with mutated cases of the attack table. Each panics where a property fails.
 
 use super::decide::{check_addrs, check_name};
+use super::packages::{self, Client, Needs};
 use super::permit::{Attempt, Moment, Next, Route, Way};
 use super::policy::{Policy, PolicyInput};
 use super::rule::{Source, parse_allow, parse_allow_private, parse_deny, parse_range};
 use super::target::{Host, Target};
 use super::vectors;
 use nexus_model::capability::NetMode;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// A host that is read has one spelling, which reads as itself, and contains nothing that separates anything.
@@ -87,5 +89,29 @@ pub fn fuzz_decision(data: &[u8]) {
             assert!(addrs.iter().all(|address| super::classify(address.ip()).is_none()), "{permit:?}");
         }
         Route::ViaProxy(_) => panic!("no proxy was configured"),
+    }
+}
+
+/// No text of a client's configuration makes a reader panic, and nothing but a name becomes a rule.
+pub fn fuzz_packages(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let nobody = BTreeMap::new();
+    let mut apt = Needs::default();
+    let apt_read = [
+        packages::read_apt_sources(&mut apt, text),
+        packages::read_deb822(&mut apt, text),
+        packages::read_apt_conf(&mut apt, text),
+    ];
+    packages::read_apt_auth(&mut apt, text);
+    let read = [
+        packages::read_pip(&[text], &nobody),
+        packages::read_npm(&[text], &nobody),
+        packages::read_cargo_config(&[text], &nobody),
+        apt_read.into_iter().collect::<Result<(), _>>().map(|()| apt),
+    ];
+    for needs in read.into_iter().flatten() {
+        let (rules, left) = needs.rules(Client::Pip);
+        assert!(rules.iter().all(|rule| !rule.private));
+        assert_eq!(rules.len() + left.len(), needs.endpoints.len());
     }
 }

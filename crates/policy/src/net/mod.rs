@@ -22,6 +22,7 @@ mod groups;
 mod item;
 mod literal;
 mod name;
+pub mod packages;
 mod pattern;
 mod permit;
 mod policy;
