@@ -1,9 +1,7 @@
 //! A directive's request (`capabilities.net`, frozen by the contract) as a ceiling: it can only narrow.
 
-use super::pattern::Pattern;
 use super::permit::Moment;
 use super::policy::Narrower;
-use super::ports::Ports;
 use super::rule::{Origin, Rule, RuleError, Source, parse_allow};
 use super::target::{Port, TargetError};
 use nexus_model::capability::{NetCapability, NetMode};
@@ -56,13 +54,10 @@ pub fn from_capability(request: &NetCapability, now: Moment) -> Result<Narrower,
     Ok(Narrower { mode: Some(request.mode), allow, expires, ..Narrower::default() })
 }
 
+/// `parse_allow` reads lists and ranges of ports too, and takes 443 where none stands; the contract has exactly one port.
 fn item(text: &str) -> Result<Rule, CapabilityError> {
     let fault = |why| CapabilityError::Port { text: text.chars().take(200).collect(), why };
     let (_, port) = text.rsplit_once(':').ok_or_else(|| fault(TargetError::NoPort))?;
-    let port = Port::parse(port).map_err(fault)?;
-    let source = Source { origin: Origin::Directive, text: text.into(), file: None, line: None };
-    let rule = parse_allow(text, source)?;
-    // `parse_allow` reads lists and ranges of ports too; the contract has one.
-    let pattern: Pattern = rule.pattern;
-    Ok(Rule { pattern, ports: Ports::one(port), ..rule })
+    Port::parse(port).map_err(fault)?;
+    Ok(parse_allow(text, Source { origin: Origin::Directive, text: text.into(), file: None, line: None })?)
 }

@@ -230,8 +230,6 @@ impl Policy {
         let mut narrow = self.clone();
         if let Some(mode) = by.mode {
             narrow.ceilings.push(Ceiling { mode, allow: RuleSet::of(by.allow.iter().cloned()) });
-            // Asking is a way to more, and a ceiling cannot be lifted by an answer.
-            narrow.ask &= mode == NetMode::Unrestricted;
         }
         narrow.deny = RuleSet::of(self.deny.rules().iter().chain(&by.deny).cloned());
         narrow.deny_addresses = sorted(self.deny_addresses.iter().chain(&by.deny_addresses).cloned());
