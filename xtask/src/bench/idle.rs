@@ -91,7 +91,11 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
         row("the nexus process outside, private", per(held.outside_private)),
         row("less memory available", per(all)),
     ];
-    report.table(&format!("Memory of one of {count} idle `nexus run -- {}`", COMMAND.join(" ")), &["", "each"], rows);
+    report.table(
+        &format!("Memory of one of {count} idle `nexus run --changes discard -- {}`", COMMAND.join(" ")),
+        &["", "each"],
+        rows,
+    );
     Ok(())
 }
 
@@ -138,7 +142,7 @@ fn start(place: &Place, count: usize, runs: &mut Vec<Child>) -> Result<(), Failu
     let deadline = Instant::now() + DEADLINE;
     while runs.len() < count {
         let mut command = runner.command(place.nexus.as_ref());
-        command.args(["run", "--"]).args(COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["run", "--changes", "discard", "--"]).args(COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
         runs.push(command.spawn().map_err(|error| failed(&format!("nexus: {error}")))?);
         if runs.len().is_multiple_of(AT_ONCE) || runs.len() == count {
             while commands(runs)? < runs.len() {
