@@ -8,6 +8,7 @@
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `bench` | the figures of the README, beside every peer that is installed |
+//! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
 //! | `soak` | the long versions of tests that `ci` runs bounded |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
@@ -29,6 +30,7 @@ mod soak;
 mod sources;
 mod spec;
 mod spec_table;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -54,6 +56,7 @@ const COMMANDS: &[Command] = &[
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
+    ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
     ("soak", "the long versions of tests that ci runs bounded (about an hour)", Does::Plain(soak::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
@@ -61,14 +64,11 @@ const COMMANDS: &[Command] = &[
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (first, words) = arguments.split_first().map_or(("", &[][..]), |(first, words)| (first.as_str(), words));
-    if first == bench::TIMER {
-        return match bench::serve_timer() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("xtask {first}: {error}");
-                ExitCode::FAILURE
-            }
-        };
+    match first {
+        bench::TIMER => return bench::serve_timer(),
+        vm::INIT => return vm::init(),
+        vm::CASES => return vm::cases(),
+        _ => {}
     }
     let wanted = COMMANDS
         .iter()

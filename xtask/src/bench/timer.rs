@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// What to start, how often.
@@ -42,7 +42,17 @@ pub struct Answer {
 }
 
 /// Serves jobs from stdin until it ends.
-pub fn serve() -> io::Result<()> {
+pub fn serve() -> ExitCode {
+    match serve_all() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: the timer: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_all() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let job: Job = serde_json::from_str(&line?)?;

@@ -89,15 +89,17 @@ fn v1_base(mount: &Path, uid: u32) -> Result<PathBuf, String> {
 
 fn v2_base(mount: &Path, wanted: Wanted, uid: u32) -> Result<PathBuf, String> {
     let base = if uid == 0 { mount.join("nexus") } else { mount.join("nexus").join(uid.to_string()) };
-    let parent = if uid == 0 && !base.exists() { mount } else { &base };
-    let listed = std::fs::read_to_string(parent.join("cgroup.controllers"))
-        .map_err(|error| format!("{}: {error}", parent.display()))?;
+    // Root hands controllers down itself when the group is made: `nexus` has those that earlier runs needed. A user's
+    // folder must have been given them.
+    let giver = if uid == 0 { mount } else { &base };
+    let listed = std::fs::read_to_string(giver.join("cgroup.controllers"))
+        .map_err(|error| format!("{}: {error}", giver.display()))?;
     for (name, needed) in [("memory", wanted.memory), ("cpu", wanted.cpu)] {
         if needed && !listed.split_whitespace().any(|controller| controller == name) {
-            return Err(format!("cgroup v2 at {} has no {name} controller", parent.display()));
+            return Err(format!("cgroup v2 at {} has no {name} controller", giver.display()));
         }
     }
-    may_write(parent, uid)?;
+    may_write(if uid == 0 && !base.exists() { mount } else { &base }, uid)?;
     Ok(base)
 }
 
