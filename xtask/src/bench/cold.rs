@@ -108,7 +108,7 @@ fn judge_cold(report: &mut Report, who: &str, tools: &[Tool]) {
         let what = format!("nexus run -- /bin/true, {mode}, as {who}");
         let found = match (median(tools, name), median(tools, "bwrap")) {
             (Some(us), Some(bwrap)) => Ok((ms(us), us / bwrap)),
-            _ => Err(NO_BWRAP),
+            _ => Err(NO_BWRAP.to_owned()),
         };
         report.hold(P::Cold, &what, found, "x bwrap", P1_BOUND);
     }

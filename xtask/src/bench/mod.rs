@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  options ─▶ quiet machine? ─▶ release build ─▶ one measure after the other ─▶ Report ─▶ text | Markdown | JSON
-//!                                  cold P1 P12 P13 · launches P3 P4 P13 · throughput P5 · idle P6 · drain P7 ·
-//!                                  change_sets P10
+//!                                  cold P1 P12 P13 · launches P3 P4 P13 · throughput P5 · idle P6 ·
+//!                                  drain P7 · change_sets P10
 //! ```
 //! Everything inside one measure is taken in turn (A B C A B C …), so that a machine whose speed drifts slows all of
 //! them alike; medians and ratios count. Nothing is dropped and nothing is installed: a peer that is missing or does

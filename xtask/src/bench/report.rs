@@ -103,11 +103,11 @@ impl Report {
 
     /// Adds a figure with its target, or the reason why there is none. That is shown too, so that nobody takes its
     /// absence for success.
-    pub fn hold(&mut self, row: P, what: &str, found: Result<(String, f64), &str>, unit: &'static str, bound: Bound) {
+    pub fn hold(&mut self, row: P, what: &str, found: Result<(String, f64), String>, unit: &'static str, bound: Bound) {
         let (row, what) = (row.name(), what.to_owned());
         let (figure, value, missing) = match found {
             Ok((figure, value)) => (figure, Some(value), None),
-            Err(why) => ("-".to_owned(), None, Some(why.to_owned())),
+            Err(why) => ("-".to_owned(), None, Some(why)),
         };
         self.verdicts.push(Verdict { row, what, figure, value, unit, bound, missing });
     }

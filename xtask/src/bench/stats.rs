@@ -23,11 +23,6 @@ impl Sample {
         let place = (self.times.len() * percent / 100).min(self.times.len().checked_sub(1)?);
         self.times.get(place).copied()
     }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.times.len()
-    }
 }
 
 impl Extend<f64> for Sample {

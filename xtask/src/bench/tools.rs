@@ -82,12 +82,6 @@ pub fn peers(runner: &mut Runner, command: &[String], report: &mut Report) -> Re
 /// Why there is no ratio to it.
 pub const NO_BWRAP: &str = "bwrap is not there to compare with";
 
-/// bubblewrap, if it is there: what the targets are relative to.
-pub fn bwrap(command: &[String]) -> Option<Vec<String>> {
-    let program = find("bwrap")?;
-    Some([program.display().to_string()].into_iter().chain(split(BWRAP)).chain(command.iter().cloned()).collect())
-}
-
 fn words(peer: &Peer, program: &Path, runner: &Runner, command: &[String]) -> Result<Vec<String>, Failure> {
     let mut argv = vec![program.display().to_string()];
     match &peer.how {
