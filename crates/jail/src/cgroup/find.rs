@@ -129,6 +129,28 @@ mod tests {
     }
 
     #[test]
+    fn root_may_use_a_controller_that_no_earlier_run_needed_and_a_user_only_those_it_was_given() {
+        let mount = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let folder = |path: &Path, controllers: &str| {
+            std::fs::create_dir_all(path).unwrap();
+            std::fs::write(path.join("cgroup.controllers"), controllers).unwrap();
+        };
+        folder(mount.path(), "memory cpu");
+        folder(&mount.path().join("nexus"), "memory");
+        folder(&mount.path().join("nexus/1000"), "memory");
+        let cpu = Wanted { memory: false, cpu: true };
+        // Files of an ordinary user are not root's, whoever else has all that is asked for.
+        let root = v2_base(mount.path(), cpu, 0);
+        if own == 0 {
+            assert_eq!(root, Ok(mount.path().join("nexus")));
+        } else {
+            assert!(root.unwrap_err().contains("belongs to"));
+        }
+        assert!(v2_base(mount.path(), cpu, 1000).unwrap_err().contains("no cpu controller"));
+    }
+
+    #[test]
     fn a_host_without_control_groups_says_so() {
         let wanted = Wanted { memory: true, cpu: false };
         let reason = find(&Hierarchies::default(), wanted, 1000, "x").unwrap_err();
