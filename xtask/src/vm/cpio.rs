@@ -95,16 +95,4 @@ mod tests {
         assert_eq!(&header[54..62], "00000005");
         assert!(header[110..].starts_with("dir/file\0\0hello\0\0\0\x3070701"));
     }
-
-    #[test]
-    fn other_programs_can_read_it() {
-        use std::process::{Command, Stdio};
-        let Ok(mut cpio) = Command::new("cpio").arg("-t").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
-            eprintln!("no cpio on this machine: the kernel of the virtual machine is the judge");
-            return;
-        };
-        cpio.stdin.take().unwrap().write_all(&archive()).unwrap();
-        let listed = cpio.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&listed.stdout), "dir\ndir/file\nlink\n");
-    }
 }
