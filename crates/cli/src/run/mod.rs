@@ -126,7 +126,10 @@ impl Run<'_> {
         let prepared = clock.elapsed();
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut sink = sink::Sink::new(args.json, order.max_output, full);
-        let outcome = match pumped(args, order, &sandbox, &mut sink, signals) {
+        let mut tidied = Ok(());
+        let layer = self.layer.as_ref();
+        let meanwhile = || tidied = layer.map_or(Ok(()), Layer::tidy_spares);
+        let outcome = match pumped(args, order, &sandbox, &mut sink, signals, meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // What was started must not outlive us, whatever else goes wrong here.
@@ -138,7 +141,14 @@ impl Run<'_> {
         sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
         sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
         let kept = sink.finish().map_err(|error| pump_failure(&error))?;
-        self.conclude(args, sandbox, outcome, kept, prepared, clock)
+        let report = self.conclude(args, sandbox, outcome, kept, prepared, clock)?;
+        Ok(match tidied {
+            Ok(()) => report,
+            Err(error) => {
+                let place = order.places.spare.display();
+                report.with_note(format!("what earlier runs left in {place} could not be removed: {}", chain(&error)))
+            }
+        })
     }
 
     fn conclude(
@@ -192,6 +202,7 @@ fn pumped(
     sandbox: &Sandbox,
     sink: &mut sink::Sink,
     signals: &UnixStream,
+    meanwhile: impl FnOnce(),
 ) -> io::Result<Outcome> {
     let (out, out_there) = pump::pipe()?;
     let (err, err_there) = pump::pipe()?;
@@ -200,6 +211,8 @@ fn pumped(
     let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
     // The command's ends are its own: held here, the pipes would never end.
     drop((stdin_there, out_there, err_there));
+    // The sandbox needs some time to come up.
+    meanwhile();
     let bounds = Bounds {
         timeout: order.timeout,
         grace: order.grace,
