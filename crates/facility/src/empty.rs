@@ -36,7 +36,7 @@ impl Layer {
     }
 
     /// For the time in which a run waits: see [`Spares::tidy`].
-    pub fn tidy_spares(&self) -> Result<(), IoFailure> {
-        self.spares.as_ref().map_or(Ok(()), |spares| spares.tidy(self.mode))
+    pub fn tidy_spares(&self, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
+        self.spares.as_ref().map_or(Ok(()), |spares| spares.tidy(self.mode, stop))
     }
 }

@@ -1,7 +1,7 @@
 //! Folders for layers, made ahead, and those of runs that changed nothing, on their way out.
 //!
 //! ```text
-//!  tidy: make ─▶ ready-0 ──take (one rename)──▶ layers/RUN ──put (one rename)──▶ old-N ──▶ tidy: remove
+//!  tidy: make ─▶ ready ──take (one rename)──▶ layers/RUN ──put (one rename)──▶ old-N ──▶ tidy: remove
 //! ```
 //! Most runs change nothing, and making and removing the seven folders of a layer is then the largest part of what a
 //! layer costs: on ext4 about 0.1 ms for each. So that work is done by [`Spares::tidy`] while a later run waits for its
@@ -12,7 +12,7 @@
 //! The places are few and have fixed names, so that nothing piles up; where none is free, or a rename is refused, the
 //! folders are made or removed as ever.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty, is_gone, names, unlink_if_there};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty, is_gone, join, names, unlink_if_there};
 use crate::marks::LayerMode;
 use crate::remove::{readable_by_force, remove_tree};
 use crate::xattr;
@@ -29,6 +29,10 @@ pub(crate) const PROBE: &[u8] = b"trusted.nexus.layer";
 /// Places for layers that go away.
 const OLD: [&str; 4] = ["old-0", "old-1", "old-2", "old-3"];
 
+/// What is in a layer that goes away, from the inside out.
+const PIECES: [&[u8]; 6] =
+    [b"work/work/incompat/volatile", b"work/work/incompat", b"work/work", b"work/index", b"work", b"upper"];
+
 /// A layer's folders while they are being made.
 const NEW: &str = "new";
 
@@ -44,33 +48,38 @@ impl Spares {
         Ok(Self { root: Workspace::open(path)? })
     }
 
-    /// Removes what was put there, and makes a layer's folders ahead. Does nothing while somebody else does that.
-    pub fn tidy(&self, mode: LayerMode) -> Result<(), IoFailure> {
+    /// Makes a layer's folders ahead and removes what was put there, piece by piece until `stop`: a file system may take
+    /// milliseconds to free a folder. Does nothing while somebody else does that.
+    pub fn tidy(&self, mode: LayerMode, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
         match rustix::fs::flock(self.root.fd(), FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(()),
             other => other.doing("lock", b"")?,
         }
-        let done = self.tidy_alone(mode);
+        let done = self.tidy_alone(mode, stop);
         // Explicitly, and not by closing: a process forked meanwhile would keep the lock.
         done.and(rustix::fs::flock(self.root.fd(), FlockOperation::Unlock).doing("unlock", b""))
     }
 
-    fn tidy_alone(&self, mode: LayerMode) -> Result<(), IoFailure> {
+    fn tidy_alone(&self, mode: LayerMode, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
         let again = self.root.readable_dir(b"").doing("open", b"")?;
+        let found = names(again.as_fd()).doing("list", b"")?;
         let ready = ready(mode);
-        let mut is_ready = false;
-        for name in names(again.as_fd()).doing("list", b"")? {
-            if name == ready.as_bytes() {
-                is_ready = true;
-            } else if name == NEW.as_bytes() || OLD.iter().any(|old| name == old.as_bytes()) {
-                remove_tree(&self.root, &name).doing("remove", &name)?;
+        if !found.iter().any(|name| name == ready.as_bytes()) && !stop() {
+            remove_tree(&self.root, NEW.as_bytes()).doing("remove", NEW.as_bytes())?;
+            make(&self.root, NEW, mode)?;
+            rustix::fs::renameat(self.root.fd(), NEW, self.root.fd(), ready).doing("rename", NEW.as_bytes())?;
+        }
+        for old in found.iter().filter(|name| OLD.iter().any(|old| *name == old.as_bytes())) {
+            for piece in PIECES {
+                if stop() {
+                    return Ok(());
+                }
+                let path = join(old, piece);
+                remove_tree(&self.root, &path).doing("remove", &path)?;
             }
+            remove_tree(&self.root, old).doing("remove", old)?;
         }
-        if is_ready {
-            return Ok(());
-        }
-        make(&self.root, NEW, mode)?;
-        rustix::fs::renameat(self.root.fd(), NEW, self.root.fd(), ready).doing("rename", NEW.as_bytes())
+        Ok(())
     }
 
     /// Turns a layer's folders that were made ahead into those of `run`. `false` when there are none that can be used:

@@ -31,7 +31,7 @@ impl Scene {
     }
 
     fn tidy(&self) {
-        Spares::open(&self.path("spare")).unwrap().tidy(mode()).unwrap();
+        Spares::open(&self.path("spare")).unwrap().tidy(mode(), &mut || false).unwrap();
     }
 
     fn inode(&self, name: &str) -> u64 {
@@ -156,6 +156,27 @@ fn folders_that_were_being_made_when_the_process_was_killed_are_made_anew() {
 }
 
 #[test]
+fn tidying_that_is_stopped_anywhere_goes_on_later() {
+    for stop_after in 0..9 {
+        let scene = Scene::new();
+        let layer = scene.layer("run");
+        fs::create_dir_all(scene.path("layers/run/work/work/incompat/volatile")).unwrap();
+        assert!(layer.end_if_empty().unwrap());
+        assert_eq!(scene.names("spare"), ["old-0"]);
+        let mut asked = 0;
+        let mut stop = || {
+            asked += 1;
+            asked > stop_after
+        };
+        Spares::open(&scene.path("spare")).unwrap().tidy(mode(), &mut stop).unwrap();
+        assert_eq!(scene.path("spare/old-0").exists(), stop_after < 7, "{stop_after}");
+        assert_eq!(scene.path("spare").join(ready()).exists(), stop_after > 0, "{stop_after}");
+        scene.tidy();
+        assert_eq!(scene.names("spare"), [ready()]);
+    }
+}
+
+#[test]
 fn one_process_tidies_and_the_others_go_on() {
     let scene = Scene::new();
     let other = fs::File::open(scene.path("spare")).unwrap();
@@ -172,7 +193,7 @@ fn a_place_on_another_file_system_is_done_without() {
     let scene = Scene::new();
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     let spares = Spares::open(elsewhere.path()).unwrap();
-    spares.tidy(mode()).unwrap();
+    spares.tidy(mode(), &mut || false).unwrap();
     let workspace = Workspace::open(&scene.path("ws")).unwrap();
     let layers = scene.path("layers");
     let layer = Layer::create_with(Some(spares), &layers, "run", &workspace, mode(), Faults::default()).unwrap();

@@ -128,7 +128,7 @@ impl Run<'_> {
         let mut sink = sink::Sink::new(args.json, order.max_output, full);
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
-        let meanwhile = || tidied = layer.map_or(Ok(()), Layer::tidy_spares);
+        let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
         let outcome = match pumped(args, order, &sandbox, &mut sink, signals, meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -222,6 +222,13 @@ fn pumped(
         }),
     };
     pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds)
+}
+
+/// Whether the guest has something to say: then whoever does something else stops.
+fn has_spoken(sandbox: &Sandbox) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut channel = [PollFd::new(&sandbox.channel, PollFlags::IN)];
+    poll(&mut channel, Some(&Timespec::default())) != Ok(0)
 }
 
 /// Where stdin comes from: `/dev/null`, or a pipe that we fill.

@@ -199,6 +199,7 @@ fn files(base: &Path) -> BTreeSet<PathBuf> {
     found.retain(|path| !["runs", "layers", "locks", "spare"].iter().any(|name| *path == state.join(name)));
     // Empty folders that wait for the next run, with the mark that overlayfs makes; never a file of a run.
     let spare = state.join("spare");
-    found.retain(|path| !path.starts_with(&spare) || !(path.is_dir() || path.ends_with("work/incompat/volatile/dirty")));
+    found
+        .retain(|path| !path.starts_with(&spare) || !(path.is_dir() || path.ends_with("work/incompat/volatile/dirty")));
     found
 }
