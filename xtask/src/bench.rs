@@ -25,7 +25,7 @@ struct Tool {
 
 /// P1 with peers, P3, and where a cold start goes.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    build(workspace, &["build", "--release", "--package", "nexus-cli"])?;
+    build(workspace, &["static"])?;
     build(workspace, &["build", "--release", "--package", "nexus-driver", "--example", "launch_bench"])?;
     let folder = workspace.target.join(format!("nexus-bench-{}", std::process::id()));
     let project = folder.join("project");

@@ -10,6 +10,7 @@ mod ask;
 mod disk;
 mod folder;
 mod full_output;
+mod nowait;
 mod order;
 mod output;
 mod pump;
