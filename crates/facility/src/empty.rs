@@ -5,6 +5,7 @@ use crate::errors::DiscardError;
 use crate::faults::Step;
 use crate::finish::remove_layer;
 use crate::layer::Layer;
+use crate::spare::Spares;
 use std::os::fd::AsFd as _;
 
 impl Layer {
@@ -38,5 +39,10 @@ impl Layer {
     /// For the time in which a run waits: see [`Spares::tidy`].
     pub fn tidy_spares(&self, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
         self.spares.as_ref().map_or(Ok(()), |spares| spares.tidy(self.mode, stop))
+    }
+
+    /// After a failure: see [`Spares::clear`].
+    pub fn clear_spares(&self) -> Result<(), IoFailure> {
+        self.spares.as_ref().map_or(Ok(()), Spares::clear)
     }
 }

@@ -51,11 +51,24 @@ impl Spares {
     /// Makes a layer's folders ahead and removes what was put there, piece by piece until `stop`: a file system may take
     /// milliseconds to free a folder. Does nothing while somebody else does that.
     pub fn tidy(&self, mode: LayerMode, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
+        self.alone(|| self.tidy_alone(mode, stop))
+    }
+
+    /// Removes everything: for a run that failed, perhaps for want of room.
+    pub fn clear(&self) -> Result<(), IoFailure> {
+        self.alone(|| {
+            let again = self.root.readable_dir(b"").doing("open", b"")?;
+            let found = names(again.as_fd()).doing("list", b"")?;
+            found.iter().try_for_each(|name| remove_tree(&self.root, name).doing("remove", name))
+        })
+    }
+
+    fn alone(&self, act: impl FnOnce() -> Result<(), IoFailure>) -> Result<(), IoFailure> {
         match rustix::fs::flock(self.root.fd(), FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(()),
             other => other.doing("lock", b"")?,
         }
-        let done = self.tidy_alone(mode, stop);
+        let done = act();
         // Explicitly, and not by closing: a process forked meanwhile would keep the lock.
         done.and(rustix::fs::flock(self.root.fd(), FlockOperation::Unlock).doing("unlock", b""))
     }
@@ -66,8 +79,16 @@ impl Spares {
         let ready = ready(mode);
         if !found.iter().any(|name| name == ready.as_bytes()) && !stop() {
             remove_tree(&self.root, NEW.as_bytes()).doing("remove", NEW.as_bytes())?;
-            make(&self.root, NEW, mode)?;
-            rustix::fs::renameat(self.root.fd(), NEW, self.root.fd(), ready).doing("rename", NEW.as_bytes())?;
+            match make(&self.root, NEW, mode) {
+                // Without room it is better not to have them.
+                Err(error) if is_full(&error.source) => {
+                    remove_tree(&self.root, NEW.as_bytes()).doing("remove", NEW.as_bytes())?;
+                }
+                made => {
+                    made?;
+                    rustix::fs::renameat(self.root.fd(), NEW, self.root.fd(), ready).doing("rename", NEW.as_bytes())?;
+                }
+            }
         }
         for old in found.iter().filter(|name| OLD.iter().any(|old| *name == old.as_bytes())) {
             for piece in PIECES {
@@ -123,6 +144,10 @@ fn is_bare(layer: &Workspace, path: &[u8], but: &[&[u8]]) -> io::Result<bool> {
         Err(error) if is_gone(&error) => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The name of the folders made ahead. Root's carry a mark that an ordinary user's do not.

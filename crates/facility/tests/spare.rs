@@ -177,6 +177,18 @@ fn tidying_that_is_stopped_anywhere_goes_on_later() {
 }
 
 #[test]
+fn clearing_leaves_nothing() {
+    let scene = Scene::new();
+    assert!(scene.layer("run").end_if_empty().unwrap());
+    let layer = scene.layer("failed");
+    layer.tidy_spares(&mut || false).unwrap();
+    assert_eq!(scene.names("spare"), [ready()]);
+    layer.clear_spares().unwrap();
+    assert_eq!(scene.names("spare"), [] as [&str; 0]);
+    layer.discard().unwrap();
+}
+
+#[test]
 fn one_process_tidies_and_the_others_go_on() {
     let scene = Scene::new();
     let other = fs::File::open(scene.path("spare")).unwrap();

@@ -183,7 +183,11 @@ impl Run<'_> {
         self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
         match self.layer.take() {
             None => Ok(()),
-            Some(layer) => layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))),
+            Some(layer) => {
+                // What is kept for later runs may be the room that this one had not.
+                let cleared = layer.clear_spares().map_err(|error| internal("clearing up", &io::Error::other(error)));
+                layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))).and(cleared)
+            }
         }
     }
 }

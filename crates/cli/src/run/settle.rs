@@ -108,8 +108,9 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     let spares = Spares::open(&order.places.spare).map_err(|error| chain(&error))?;
     let layer = Layer::create_with(Some(spares), layers, &run, &workspace, mode, faults()).map_err(|error| {
         // On a full disk some of its folders may be there.
-        let gone = nexus_facility::recover(layers, &run, &workspace);
-        cleared(chain(&error), gone.map(drop).map_err(|error| chain(&error)))
+        let gone = nexus_facility::recover(layers, &run, &workspace).map(drop).map_err(|error| chain(&error));
+        let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
+        cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;
     match note_run(&layer, order) {
         Ok(()) => Ok(layer),
