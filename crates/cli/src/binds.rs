@@ -67,12 +67,7 @@ mod tests {
     use super::*;
 
     fn places() -> Places {
-        Places {
-            state: "/var/lib/nexus".into(),
-            runs: "/var/lib/nexus/runs".into(),
-            layers: "/var/lib/nexus/layers".into(),
-            locks: "/var/lib/nexus/locks".into(),
-        }
+        Places::below("/var/lib/nexus".into())
     }
 
     fn bind(text: &str, access: Access) -> Result<Bind, Failure> {

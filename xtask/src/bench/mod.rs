@@ -42,7 +42,7 @@ pub const TIMER: &str = "bench-timer";
 /// All measures that were asked for.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments).map_err(|wrong| Failure::new(wrong, options::USAGE))?;
-    build(workspace, &["build", "--release", "--package", "nexus-cli"])?;
+    build(workspace, &["static"])?;
     build(workspace, &["build", "--release", "--package", "nexus-driver", "--example", "launch_bench"])?;
     // After the build, which is a load of its own.
     let facts = machine::Facts::look(options.anyway)?;

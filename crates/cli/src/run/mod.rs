@@ -10,6 +10,7 @@ mod ask;
 mod disk;
 mod folder;
 mod full_output;
+mod nowait;
 mod order;
 mod output;
 mod pump;
@@ -131,7 +132,10 @@ impl Run<'_> {
         let prepared = clock.elapsed();
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut sink = sink::Sink::new(args.json, order.max_output, full);
-        let outcome = match pumped(args, order, &sandbox, &mut sink, signals) {
+        let mut tidied = Ok(());
+        let layer = self.layer.as_ref();
+        let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
+        let outcome = match pumped(args, order, &sandbox, &mut sink, signals, meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // What was started must not outlive us, whatever else goes wrong here.
@@ -145,7 +149,14 @@ impl Run<'_> {
         let output = sink.tally.output();
         let kept = sink.finish().map_err(|error| pump_failure(&error))?;
         let facts = report::Facts { output, kept, prepared, clock, receipt_copy };
-        self.conclude(args, sandbox, outcome, facts)
+        let report = self.conclude(args, sandbox, outcome, facts)?;
+        Ok(match tidied {
+            Ok(()) => report,
+            Err(error) => {
+                let place = order.places.spare.display();
+                report.with_note(format!("what earlier runs left in {place} could not be removed: {}", chain(&error)))
+            }
+        })
     }
 
     fn conclude(
@@ -184,7 +195,11 @@ impl Run<'_> {
         self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
         match self.layer.take() {
             None => Ok(()),
-            Some(layer) => layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))),
+            Some(layer) => {
+                // What is kept for later runs may be the room that this one had not.
+                let cleared = layer.clear_spares().map_err(|error| internal("clearing up", &io::Error::other(error)));
+                layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))).and(cleared)
+            }
         }
     }
 }
@@ -204,6 +219,7 @@ fn pumped(
     sandbox: &Sandbox,
     sink: &mut sink::Sink,
     signals: &UnixStream,
+    meanwhile: impl FnOnce(),
 ) -> io::Result<Outcome> {
     let (out, out_there) = pump::pipe()?;
     let (err, err_there) = pump::pipe()?;
@@ -212,6 +228,8 @@ fn pumped(
     let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
     // The command's ends are its own: held here, the pipes would never end.
     drop((stdin_there, out_there, err_there));
+    // The sandbox needs some time to come up.
+    meanwhile();
     let bounds = Bounds {
         timeout: order.timeout,
         grace: order.grace,
@@ -221,6 +239,13 @@ fn pumped(
         }),
     };
     pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds)
+}
+
+/// Whether the guest has something to say: then whoever does something else stops.
+fn has_spoken(sandbox: &Sandbox) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut channel = [PollFd::new(&sandbox.channel, PollFlags::IN)];
+    poll(&mut channel, Some(&Timespec::default())) != Ok(0)
 }
 
 /// Where stdin comes from: `/dev/null`, or a pipe that we fill.

@@ -48,8 +48,10 @@ impl Order {
         let places = Places::find()?;
         let workspace = workspace::find(args.workspace.as_deref(), &places)?;
         let places = places.ensure()?;
-        // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
-        workspace::check(&workspace, &places)?;
+        if !places.was_there {
+            // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
+            workspace::check(&workspace, &places)?;
+        }
         let folder = FolderId::of(&workspace).map_err(|error| {
             let message = format!("the workspace {} cannot be used: {error}", workspace.display());
             Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
