@@ -113,13 +113,7 @@ impl Look<'_> {
         Ok(shown)
     }
 
-    fn one(
-        &self,
-        source: &Path,
-        target: Option<PathBuf>,
-        access: Access,
-        from: &Origin,
-    ) -> Result<Shown, Failure> {
+    fn one(&self, source: &Path, target: Option<PathBuf>, access: Access, from: &Origin) -> Result<Shown, Failure> {
         let places = self.places;
         let refuse = |message: String, hint: &str| Err(Failure::refused("bind", message, hint));
         let canonical = match std::fs::canonicalize(source) {
@@ -136,8 +130,7 @@ impl Look<'_> {
             return refuse(message, "bind a smaller folder");
         }
         if access == Access::ReadWrite && self.workspace.starts_with(&canonical) {
-            let message =
-                format!("{from} {} holds the workspace: changes would go around its layer", source.display());
+            let message = format!("{from} {} holds the workspace: changes would go around its layer", source.display());
             return refuse(message, "bind a smaller folder, or use --direct to write the workspace without a layer");
         }
         let target = match target {
@@ -174,9 +167,7 @@ fn plain(path: &Path) -> bool {
 fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = text.as_bytes();
     match bytes.windows(2).position(|pair| pair == b":/") {
-        Some(at) => {
-            (OsStr::from_bytes(&bytes[..at]).into(), Some(trimmed(OsStr::from_bytes(&bytes[at + 1..]))))
-        }
+        Some(at) => (OsStr::from_bytes(&bytes[..at]).into(), Some(trimmed(OsStr::from_bytes(&bytes[at + 1..])))),
         None => (text.into(), None),
     }
 }

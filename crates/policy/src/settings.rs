@@ -280,7 +280,8 @@ mod tests {
         let operator = parse("[limits]\nmemory = \"2G\"\npids = 100\n", "etc").unwrap();
         let own = parse("[limits]\nmemory = \"4G\"\npids = 50\ntimeout = \"1h\"\n", "own").unwrap();
         let both = operator.clone().with_own(own).unwrap();
-        let told: Vec<_> = both.ceilings.iter().map(|(kind, most)| (*kind, most.value, most.from.to_string())).collect();
+        let told: Vec<_> =
+            both.ceilings.iter().map(|(kind, most)| (*kind, most.value, most.from.to_string())).collect();
         assert_eq!(
             told,
             [

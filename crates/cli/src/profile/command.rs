@@ -72,7 +72,8 @@ fn list(as_json: bool) -> Result<String, Failure> {
 }
 
 fn show(names: &[String], as_json: bool) -> Result<String, Failure> {
-    let wanted: Vec<_> = names.iter().map(|name| (name.clone(), Origin::Flag("nexus profile show".to_owned()))).collect();
+    let wanted: Vec<_> =
+        names.iter().map(|name| (name.clone(), Origin::Flag("nexus profile show".to_owned()))).collect();
     let grants = granted(&chain(&mut Shelf::new(None), &wanted)?);
     Ok(if as_json { format!("{:#}\n", grants_json(&grants)) } else { grants_text(&grants) })
 }
@@ -91,7 +92,8 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path);
         let read = text.map_err(|error| format!("{name}: {error}"));
-        let read = read.and_then(|text| library::read("profile", name.clone(), &text).map_err(|failure| failure.message));
+        let read =
+            read.and_then(|text| library::read("profile", name.clone(), &text).map_err(|failure| failure.message));
         found.push((name, read.err()));
     }
     let code = if found.iter().any(|(_, mistake)| mistake.is_some()) { MISTAKES } else { 0 };

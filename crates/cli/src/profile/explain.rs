@@ -38,6 +38,7 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let places = Places::find()?;
     let workspace = workspace::find(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
+    run::check_patterns(&resolution.grants)?;
     let all = Explained {
         binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places)?,
         variables: environment::build(&args.env, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
@@ -90,7 +91,8 @@ impl Explained {
             let made = if shown.made.is_some() { "made by Nexus".to_owned() } else { String::new() };
             let source = shown.bind.source.as_path();
             let from = if source == shown.bind.target.as_path() { made } else { format!("from {}", source.display()) };
-            let why = [shown.why.unwrap_or_default(), &from].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+            let why =
+                [shown.why.unwrap_or_default(), &from].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
             let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };
             out.row(&format!("{:5} {target}{why}", access(shown.bind.access)), &shown.from.to_string());
         }
@@ -137,7 +139,8 @@ impl Explained {
             .collect();
         let mut document = grants_json(grants);
         document["schema"] = "nexus.explain/1".into();
-        document["workspace"] = json!({"path": nexus_model::ByteText::from(self.workspace.as_path()), "nexus_yaml": self.file()});
+        document["workspace"] =
+            json!({"path": nexus_model::ByteText::from(self.workspace.as_path()), "nexus_yaml": self.file()});
         document["paths"] = paths.into();
         document["environment"] = variables.into();
         document["changes"] =
@@ -149,19 +152,20 @@ impl Explained {
 
 /// What profiles grant, before anything of the host is looked at.
 pub fn grants_json(grants: &Grants) -> Value {
-    let binds = |rules: &[nexus_policy::profile::Sourced<nexus_policy::profile::BindRule>], access: &str| -> Vec<Value> {
-        rules
-            .iter()
-            .map(|rule| json!({"src": rule.value.src, "dst": rule.value.dst, "access": access, "from": rule.from}))
-            .collect()
-    };
+    let binds =
+        |rules: &[nexus_policy::profile::Sourced<nexus_policy::profile::BindRule>], access: &str| -> Vec<Value> {
+            rules
+                .iter()
+                .map(|rule| json!({"src": rule.value.src, "dst": rule.value.dst, "access": access, "from": rule.from}))
+                .collect()
+        };
     let all_binds = [binds(&grants.ro, "read"), binds(&grants.rw, "write")].concat();
     let limits: Vec<_> = grants
         .limits
         .iter()
-        .map(|(kind, limit)| {
-            json!({"limit": kind.key(), "value": format_limit(*kind, limit.value), "from": limit.from})
-        })
+        .map(
+            |(kind, limit)| json!({"limit": kind.key(), "value": format_limit(*kind, limit.value), "from": limit.from}),
+        )
         .collect();
     let tools: Vec<_> =
         grants.toolchains.iter().map(|tool| json!({"name": tool.value.word(), "from": tool.from})).collect();
@@ -196,10 +200,15 @@ pub fn grants_text(grants: &Grants) -> String {
     let mut section = |title: &str, rows: Vec<(String, String)>| {
         if !rows.is_empty() {
             out.title(title);
-            rows.iter().for_each(|(what, from)| out.row(what, from));
+            for (what, from) in &rows {
+                out.row(what, from);
+            }
         }
     };
-    section("toolchains", grants.toolchains.iter().map(|one| (one.value.word().to_owned(), one.from.to_string())).collect());
+    section(
+        "toolchains",
+        grants.toolchains.iter().map(|one| (one.value.word().to_owned(), one.from.to_string())).collect(),
+    );
     let rules = grants.ro.iter().map(|rule| ("read ", rule)).chain(grants.rw.iter().map(|rule| ("write", rule)));
     let mut paths: Vec<_> = rules
         .map(|(access, rule)| {
@@ -212,9 +221,7 @@ pub fn grants_text(grants: &Grants) -> String {
     section("paths", paths);
     let mut variables: Vec<_> =
         grants.env_pass.iter().map(|(name, from)| (format!("{name} (yours)"), from.to_string())).collect();
-    variables.extend(
-        grants.env_set.iter().map(|(name, set)| (format!("{name}={}", set.value), set.from.to_string())),
-    );
+    variables.extend(grants.env_set.iter().map(|(name, set)| (format!("{name}={}", set.value), set.from.to_string())));
     variables.extend(grants.env_drop.iter().map(|(name, from)| (format!("{name} (dropped)"), from.to_string())));
     variables.extend(grants.path.iter().map(|one| (format!("PATH {}", one.value), one.from.to_string())));
     section("environment", variables);

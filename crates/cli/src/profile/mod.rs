@@ -26,8 +26,8 @@ pub use toolchains::{Found, FoundBind, Source};
 pub use trust_command::{trust, untrust};
 
 use crate::args::RunArgs;
-use crate::failure::Failure;
 use crate::binds;
+use crate::failure::Failure;
 use crate::places::Places;
 use library::Shelf;
 use nexus_model::limits::DEFAULT_PIDS;
@@ -98,7 +98,7 @@ impl Resolution {
         };
         ceilings(&mut grants, &settings)?;
         refuse_what_cannot_be_held(&grants, args)?;
-        let found = toolchains::find(&grants, workspace)?;
+        let found = toolchains::find(&grants, workspace);
         Ok(Self { grants, found, settings, file: state })
     }
 }
@@ -125,7 +125,9 @@ pub fn shown_binds(
 fn granted(documents: &[Loaded]) -> Grants {
     let mut grants = Grants::default();
     grants.limits.insert(LimitKind::Pids, Sourced::new(DEFAULT_PIDS.into(), Origin::Standard));
-    documents.iter().for_each(|loaded| grants.add(loaded));
+    for loaded in documents {
+        grants.add(loaded);
+    }
     grants
 }
 
@@ -135,7 +137,9 @@ fn chain(shelf: &mut Shelf, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, 
         ChainError::Unknown { .. } => {
             Failure::refused("profile", error.to_string(), "nexus profile list shows which there are")
         }
-        ChainError::Cycle { .. } => Failure::refused("profile", error.to_string(), "take one extends out of the circle"),
+        ChainError::Cycle { .. } => {
+            Failure::refused("profile", error.to_string(), "take one extends out of the circle")
+        }
     })
 }
 
@@ -175,7 +179,11 @@ fn ceilings(grants: &mut Grants, settings: &Settings) -> Result<(), Failure> {
                     format_limit(*kind, most.value),
                     most.from
                 );
-                return Err(Failure::refused("ceiling", message, format!("ask for less, or leave {} out", kind.flag())));
+                return Err(Failure::refused(
+                    "ceiling",
+                    message,
+                    format!("ask for less, or leave {} out", kind.flag()),
+                ));
             }
             Some(_) | None => {
                 grants.limits.insert(*kind, most.clone());

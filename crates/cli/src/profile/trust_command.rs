@@ -21,10 +21,8 @@ pub fn untrust(args: &UntrustArgs) -> u8 {
     let taken = || -> Result<String, Failure> {
         let (places, workspace) = here(args.workspace.as_deref())?;
         let name = workspace.display();
-        Ok(match store::unpin(&places, &workspace)? {
-            true => format!("{name} is no longer trusted\n"),
-            false => format!("{name} was not trusted\n"),
-        })
+        let was = store::unpin(&places, &workspace)?;
+        Ok(if was { format!("{name} is no longer trusted\n") } else { format!("{name} was not trusted\n") })
     };
     done(taken())
 }
@@ -78,7 +76,8 @@ fn asked_for(file: &WorkspaceFile, workspace: &Path) -> Result<String, Failure> 
         Ok(_) => text.push_str("  only takes away: it needs no trust\n"),
         Err(wider) => {
             for one in wider {
-                text.push_str(&format!("  line {:>3}: would {}\n", one.place.line, one_line(&one.what)));
+                let line = format!("  line {:>3}: would {}\n", one.place.line, one_line(&one.what));
+                text.push_str(&line);
             }
         }
     }

@@ -21,7 +21,7 @@ mod sink;
 
 pub use alone::lock;
 pub use folder::FolderId;
-pub use order::{changes as changes_of, refuse_what_is_not_here};
+pub use order::{changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use pump::write_unless_closed;
 pub use record::{Content, Record};
 pub use report::{not_written, print_failure};

@@ -75,6 +75,7 @@ impl Order {
             Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
             None => args.command.iter().cloned().map(ByteText::from).collect(),
         };
+        check_patterns(grants)?;
         let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
         let env = environment::build(&args.env, grants, &resolution.found, |name| std::env::var_os(name))?;
         let marker = super::record::Record::place(&places.runs, run_id);
@@ -137,12 +138,22 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
 pub fn changes(grants: &Grants, args: &RunArgs) -> Changes {
     let can_ask = !args.json && !args.stdin && ask::is_possible();
     match grants.changes.as_ref().map(|changes| changes.value) {
-        None if can_ask => Changes::Ask,
+        None | Some(ChangesMode::Ask) if can_ask => Changes::Ask,
         None | Some(ChangesMode::Commit) => Changes::Commit,
-        Some(ChangesMode::Ask) if can_ask => Changes::Ask,
         Some(ChangesMode::Ask | ChangesMode::Review) => Changes::Review,
         Some(ChangesMode::Discard) => Changes::Discard,
     }
+}
+
+/// A broken pattern of a file is named with its line; one of a flag by [`hide::find`].
+pub fn check_patterns(grants: &Grants) -> Result<(), Failure> {
+    for pattern in grants.hide.iter().filter(|pattern| !pattern.from.is_flag()) {
+        hide::check(&pattern.value).map_err(|reason| {
+            let message = format!("{}: the pattern {:?} cannot be used: {reason}", pattern.from, pattern.value);
+            Failure::refused("hide", message, "write a pattern such as \"*.pem\" or \"config/secrets/**\"")
+        })?;
+    }
+    Ok(())
 }
 
 fn limit(grants: &Grants, kind: LimitKind) -> Option<u64> {

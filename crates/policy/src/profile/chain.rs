@@ -72,10 +72,7 @@ pub enum ChainError<E> {
 }
 
 /// All documents of these profiles, parents first.
-pub fn resolve<L: Library>(
-    library: &mut L,
-    wanted: &[(String, Origin)],
-) -> Result<Vec<Loaded>, ChainError<L::Error>> {
+pub fn resolve<L: Library>(library: &mut L, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, ChainError<L::Error>> {
     let mut walk = Walk { library, done: Vec::new(), order: Vec::new(), open: Vec::new() };
     for (name, from) in wanted {
         walk.visit(Link { name: name.clone(), skip: 0 }, from)?;

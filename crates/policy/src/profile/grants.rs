@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn the_later_of_ro_and_rw_counts_and_a_dropped_variable_can_come_back() {
-        let grants = merged(&["fs: {rw: [/x]}\nenv: {pass: [A, B]}", "fs: {ro: [/x]}\nenv: {drop: [A, B]}", "env: {pass: [B]}"]);
+        let grants =
+            merged(&["fs: {rw: [/x]}\nenv: {pass: [A, B]}", "fs: {ro: [/x]}\nenv: {drop: [A, B]}", "env: {pass: [B]}"]);
         assert_eq!((grants.ro.len(), grants.rw.len()), (1, 0));
         assert_eq!(grants.env_pass.keys().collect::<Vec<_>>(), ["B"]);
         assert_eq!(grants.env_drop.keys().collect::<Vec<_>>(), ["A"]);

@@ -128,7 +128,9 @@ mod tests {
         ] {
             assert_eq!(format_limit(kind, kind.read(text).unwrap()), text, "{kind:?}");
         }
-        for (kind, bad) in [(LimitKind::Memory, "0"), (LimitKind::Pids, "0"), (LimitKind::Pids, "1e9"), (LimitKind::Cpus, "x")] {
+        for (kind, bad) in
+            [(LimitKind::Memory, "0"), (LimitKind::Pids, "0"), (LimitKind::Pids, "1e9"), (LimitKind::Cpus, "x")]
+        {
             assert!(kind.read(bad).is_err(), "{kind:?} {bad}");
         }
     }

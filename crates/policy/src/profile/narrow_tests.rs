@@ -87,7 +87,8 @@ fn within(inner: &Grants, outer: &Grants) -> bool {
     fn all_in<T: PartialEq>(inner: &[Sourced<T>], outer: &[Sourced<T>]) -> bool {
         inner.iter().all(|one| outer.iter().any(|other| other.value == one.value))
     }
-    let limits = outer.limits.iter().all(|(kind, most)| inner.limits.get(kind).is_some_and(|has| has.value <= most.value));
+    let limits =
+        outer.limits.iter().all(|(kind, most)| inner.limits.get(kind).is_some_and(|has| has.value <= most.value));
     let changes = |grants: &Grants| grants.changes.as_ref().map_or(ChangesMode::Ask, |mode| mode.value);
     let (narrow, wide) = (inner.net.effective_mode(), outer.net.effective_mode());
     let lists = wide == NetMode::Unrestricted
@@ -144,7 +145,9 @@ fn documents() -> impl Strategy<Value = Document> {
         })
     });
     let sets = proptest::collection::vec((0usize..3, 0usize..2), 0..3).prop_map(|pairs| {
-        let pair = |(name, value): (usize, usize)| ((["A", "B", "C"][name].to_owned(), NOWHERE), (["x", "y"][value].to_owned(), NOWHERE));
+        let pair = |(name, value): (usize, usize)| {
+            ((["A", "B", "C"][name].to_owned(), NOWHERE), (["x", "y"][value].to_owned(), NOWHERE))
+        };
         pairs.into_iter().map(pair).collect::<Vec<_>>()
     });
     let fs = (rules(), rules(), words(&["k", "l", "m"]), words(&["apt", "maven"]), words(&["/p", "/q"]));
@@ -152,7 +155,7 @@ fn documents() -> impl Strategy<Value = Document> {
     let net = (modes, words(&["a", "b", "c"]), words(&["a", "b", "d"]), words(&["g", "h"]));
     let tools = some(vec![Toolchain::Python, Toolchain::Rust]);
     (fs, env, net, limits, changes, tools).prop_map(|(fs, env, net, limits, changes, toolchains)| {
-        let mut document = Document { limits, changes, toolchains, ..Document::default() };
+        let mut document = Document { toolchains, limits, changes, ..Document::default() };
         (document.fs.ro, document.fs.rw, document.fs.hide, document.etc, document.path) = fs;
         (document.env.pass, document.env.set, document.env.drop) = env;
         (document.net.mode, document.net.allow, document.net.deny, document.net.groups) = net;

@@ -118,9 +118,7 @@ fn entries(node: Node, what: &str) -> Result<Vec<(Place, String, Node)>, Documen
     match node.value {
         Value::Map(entries) => Ok(entries),
         Value::Null => Ok(Vec::new()),
-        Value::Bool | Value::Number(_) | Value::Text(_) | Value::List(_) => {
-            Err(wrong(&node, what, "keys with values"))
-        }
+        Value::Bool | Value::Number(_) | Value::Text(_) | Value::List(_) => Err(wrong(&node, what, "keys with values")),
     }
 }
 

@@ -202,7 +202,7 @@ mod tests {
     fn aliases_depth_and_size_are_bounded() {
         let mut laughs = "a: &a [x, x]\n".to_owned();
         for (from, to) in ('a'..'k').zip('b'..'l') {
-            laughs.push_str(&format!("{to}: &{to} [*{from}, *{from}, *{from}, *{from}, *{from}, *{from}]\n"));
+            laughs = format!("{laughs}{to}: &{to} [*{from}, *{from}, *{from}, *{from}, *{from}, *{from}]\n");
         }
         assert!(read(&laughs).is_err());
         assert!(read("a: &x 1\nb: 2\n").is_err(), "an anchor alone is refused as well");

@@ -86,7 +86,8 @@ fn linked(workspace: &Path) -> Option<Linked> {
     let back = String::from_utf8(small(&admin.join("gitdir"))?).ok()?;
     let common_dir = String::from_utf8(small(&admin.join("commondir"))?).ok()?;
     let mutual = Path::new(back.trim_end_matches('\n')) == dot_git && common_dir.trim_end_matches('\n') == "../..";
-    let is_repository = common.join("HEAD").is_file() && common.join("objects").is_dir() && common.join("refs").is_dir();
+    let is_repository =
+        common.join("HEAD").is_file() && common.join("objects").is_dir() && common.join("refs").is_dir();
     let readable = host::can(&common, rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK);
     (mutual && is_repository && readable && !workspace.starts_with(&common)).then_some(Linked { common })
 }

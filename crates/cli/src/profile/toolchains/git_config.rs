@@ -100,7 +100,9 @@ fn line(out: &mut Vec<u8>, setting: &Setting) {
     out.extend(format!("[{}", setting.section).bytes());
     if let Some(part) = &setting.subsection {
         out.extend(b" \"");
-        out.extend(part.iter().flat_map(|byte| if matches!(byte, b'"' | b'\\') { vec![b'\\', *byte] } else { vec![*byte] }));
+        out.extend(
+            part.iter().flat_map(|byte| if matches!(byte, b'"' | b'\\') { vec![b'\\', *byte] } else { vec![*byte] }),
+        );
         out.push(b'"');
     }
     out.extend(format!("]\n\t{}", setting.name).bytes());
@@ -148,7 +150,9 @@ mod tests {
             [filter \"lfs\"]\n smudge = secret\n[branch \"main\"]\n remote = o\n";
         let shown = String::from_utf8(repository(file).unwrap()).unwrap();
         assert!(!shown.contains("secret"), "{shown}");
-        for needed in ["repositoryformatversion", "[remote \"o\"]\n\tfetch", "git@x.example:r", "ssh://git@", "[branch \"main\"]"] {
+        for needed in
+            ["repositoryformatversion", "[remote \"o\"]\n\tfetch", "git@x.example:r", "ssh://git@", "[branch \"main\"]"]
+        {
             assert!(shown.contains(needed), "{needed}: {shown}");
         }
         assert!(repository(b"[core\n").is_err());

@@ -90,9 +90,10 @@ impl Host {
         None
     }
 
-    /// The first program of these names on PATH that does not come from the workspace.
+    /// The first program on PATH with one of these names that does not come from the workspace.
     pub fn find(&self, names: &[&str]) -> Option<Tool> {
-        names.iter().find_map(|name| self.find_all(name).into_iter().next())
+        let rank = |tool: &Tool| self.path.iter().position(|entry| *entry == tool.entry);
+        names.iter().filter_map(|name| self.find_all(name).into_iter().next()).min_by_key(rank)
     }
 
     /// All programs of a name, in the order of PATH.

@@ -41,7 +41,8 @@ pub fn find(to: &mut Adder<'_>) {
 /// What Debian's Java and Maven link to from `/usr`. Not Maven's `settings.xml`.
 fn tables(etc: &Path) -> Vec<(PathBuf, &'static str)> {
     let mut found = Vec::new();
-    let names = std::fs::read_dir(etc).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names =
+        std::fs::read_dir(etc).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut java: Vec<String> = names.filter(|name| name.starts_with("java-") || name == "java").collect();
     java.sort();
     found.extend(java.into_iter().map(|name| (etc.join(name), "settings of the system's Java")));
@@ -69,7 +70,8 @@ mod tests {
         scene.on_path(".sdkman/candidates/java/current/bin");
         let found = found_by(&scene, find);
         let java = scene.home().join(".sdkman/candidates/java/21");
-        let targets: Vec<_> = found.binds.iter().map(|bind| bind.target.clone()).filter(|path| !path.starts_with("/etc")).collect();
+        let targets: Vec<_> =
+            found.binds.iter().map(|bind| bind.target.clone()).filter(|path| !path.starts_with("/etc")).collect();
         assert_eq!(targets, [java.clone(), "/home/nexus/.m2/repository".into()]);
         assert_eq!(found.env["JAVA_HOME"].value, java.as_os_str());
         assert_eq!(found.path[0].value, java.join("bin"));

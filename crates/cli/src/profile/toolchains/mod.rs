@@ -17,7 +17,6 @@ mod node;
 mod python;
 mod rust;
 
-use crate::failure::Failure;
 use host::Host;
 use nexus_policy::profile::{Grants, NetMode, Origin, Sourced, Toolchain};
 use std::collections::BTreeMap;
@@ -60,10 +59,10 @@ pub struct Found {
 }
 
 /// Looks for the toolchains that were asked for.
-pub fn find(grants: &Grants, workspace: &Path) -> Result<Found, Failure> {
+pub fn find(grants: &Grants, workspace: &Path) -> Found {
     let mut found = Found::default();
     if grants.toolchains.is_empty() {
-        return Ok(found);
+        return found;
     }
     let network = grants.net.effective_mode() != NetMode::None;
     let host = Host::of_the_caller(workspace, network);
@@ -82,7 +81,7 @@ pub fn find(grants: &Grants, workspace: &Path) -> Result<Found, Failure> {
     // PATH inside follows the order of the caller's, so that the same program of two is found first.
     let rank = |entry: &Sourced<PathBuf>| host.path.iter().position(|known| *known == entry.value);
     found.path.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
-    Ok(found)
+    found
 }
 
 /// Collects what one toolchain needs.
@@ -146,22 +145,19 @@ impl Adder<'_> {
         if host::is_system(&tool.real) {
             return;
         }
-        match host::prefix(&tool.real, self.host) {
-            Some(prefix) => {
-                self.show(&prefix, why);
-                if let Some(folder) = tool.real.parent() {
-                    self.path(folder);
-                }
+        if let Some(prefix) = host::prefix(&tool.real, self.host) {
+            self.show(&prefix, why);
+            if let Some(folder) = tool.real.parent() {
+                self.path(folder);
             }
-            None => {
-                self.show(&tool.real, why);
-                // Under the name by which it was called: it may be another than that of the file.
-                if tool.file != tool.real {
-                    self.show_at(&tool.real, &tool.file, why);
-                }
-                self.path(&tool.entry);
-            }
+            return;
         }
+        self.show(&tool.real, why);
+        // Under the name by which it was called: it may be another than that of the file.
+        if tool.file != tool.real {
+            self.show_at(&tool.real, &tool.file, why);
+        }
+        self.path(&tool.entry);
     }
 
     /// An entry of PATH in the workspace that has the tool as well stays where the caller had it.

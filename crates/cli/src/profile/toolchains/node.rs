@@ -49,7 +49,10 @@ mod tests {
         scene.on_path(".nvm/versions/node/v22.1.0/bin");
         let found = found_by(&scene, find);
         let home = scene.home();
-        assert_eq!(found.binds.iter().map(|bind| &bind.target).collect::<Vec<_>>(), [&home.join(".nvm/versions/node/v22.1.0")]);
+        assert_eq!(
+            found.binds.iter().map(|bind| &bind.target).collect::<Vec<_>>(),
+            [&home.join(".nvm/versions/node/v22.1.0")]
+        );
         assert_eq!(found.path[0].value, home.join(".nvm/versions/node/v22.1.0/bin"));
 
         let mut scene = Scene::new();

@@ -23,16 +23,15 @@ pub fn find(to: &mut Adder<'_>) {
         }
     }
     // The interpreter of a virtual environment is a link: the environment and what it leads to are both needed.
-    if let Some(environment) = tool.entry.parent().filter(|folder| folder.join("pyvenv.cfg").is_file()) {
-        if let Some(environment) = to.host.folder(environment) {
-            to.show(&environment, "the active virtual environment");
-            to.path(&environment.join("bin"));
-            to.set("VIRTUAL_ENV", environment.as_os_str());
-            if let Some(base) = host::prefix(&tool.real, to.host) {
-                to.show(&base, "the Python of the virtual environment");
-            }
-            return;
+    let environment = tool.entry.parent().filter(|folder| folder.join("pyvenv.cfg").is_file());
+    if let Some(environment) = environment.and_then(|folder| to.host.folder(folder)) {
+        to.show(&environment, "the active virtual environment");
+        to.path(&environment.join("bin"));
+        to.set("VIRTUAL_ENV", environment.as_os_str());
+        if let Some(base) = host::prefix(&tool.real, to.host) {
+            to.show(&base, "the Python of the virtual environment");
         }
+        return;
     }
     to.show_program(&tool, "the folder of Python");
 }
@@ -85,7 +84,8 @@ fn bin_of(root: &Path, version: &str) -> Option<PathBuf> {
     let beginning = format!("{version}.");
     let names = std::fs::read_dir(&versions).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let number = |name: &String| name[beginning.len()..].parse::<u32>().ok();
-    let newest = names.filter(|name| name.starts_with(&beginning)).filter_map(|name| Some((number(&name)?, name))).max()?;
+    let newest =
+        names.filter(|name| name.starts_with(&beginning)).filter_map(|name| Some((number(&name)?, name))).max()?;
     Some(versions.join(newest.1).join("bin")).filter(|bin| bin.is_dir())
 }
 
@@ -125,7 +125,10 @@ mod tests {
     fn the_version_that_pyenv_chooses_is_on_the_path_without_its_shims() {
         let scene = pyenv_scene();
         let found = found_by(&scene, find);
-        assert_eq!(found.binds.iter().map(|bind| bind.target.clone()).collect::<Vec<_>>(), [scene.home().join(".pyenv/versions")]);
+        assert_eq!(
+            found.binds.iter().map(|bind| bind.target.clone()).collect::<Vec<_>>(),
+            [scene.home().join(".pyenv/versions")]
+        );
         assert_eq!(found.path[0].value, scene.home().join(".pyenv/versions/3.11.7/bin"));
     }
 

@@ -32,9 +32,12 @@ pub fn find(to: &mut Adder<'_>) {
     }
     let settings = ["config.toml", "config"].iter().find_map(|name| to.host.file(&cargo_home.join(name)));
     let Some(settings) = settings else { return };
-    match std::fs::read_to_string(&settings).map_err(|error| error.to_string()).and_then(|text| without_secrets(&text)) {
+    match std::fs::read_to_string(&settings).map_err(|error| error.to_string()).and_then(|text| without_secrets(&text))
+    {
         Ok(text) if text.is_empty() => {}
-        Ok(text) => to.show_made(text.into_bytes(), "/home/nexus/.cargo/config.toml", "cargo's settings without secrets"),
+        Ok(text) => {
+            to.show_made(text.into_bytes(), "/home/nexus/.cargo/config.toml", "cargo's settings without secrets");
+        }
         Err(error) => to.note(format!("{} is not shown: {error}", settings.display())),
     }
 }
@@ -57,7 +60,8 @@ fn rustup(to: &mut Adder<'_>, tool: &Tool) {
     match to.host.folder(&tool.entry) {
         Some(folder) if own => to.show_at(&folder, &tool.entry, "programs of cargo and rustup"),
         _ => {
-            for name in ["cargo", "rustc", "rustdoc", "rustfmt", "cargo-fmt", "clippy-driver", "cargo-clippy", "rustup"] {
+            for name in ["cargo", "rustc", "rustdoc", "rustfmt", "cargo-fmt", "clippy-driver", "cargo-clippy", "rustup"]
+            {
                 let file = tool.entry.join(name);
                 if let Some(real) = to.host.file(&file) {
                     to.show_at(&real, &file, "a program of rustup");
@@ -81,9 +85,10 @@ fn without_secrets(text: &str) -> Result<String, String> {
             kept.insert(section.to_owned(), Value::Table(picked));
         }
     };
-    const SOURCE: &[&str] =
-        &["replace-with", "registry", "local-registry", "directory", "git", "branch", "tag", "rev"];
-    for (section, names) in [("source", SOURCE), ("registries", &["index", "protocol"][..]), ("target", &["rustflags"][..])] {
+    const SOURCE: &[&str] = &["replace-with", "registry", "local-registry", "directory", "git", "branch", "tag", "rev"];
+    for (section, names) in
+        [("source", SOURCE), ("registries", &["index", "protocol"][..]), ("target", &["rustflags"][..])]
+    {
         let Some(Value::Table(entries)) = all.get(section) else { continue };
         let mut out = Table::new();
         for (name, entry) in entries {
@@ -190,7 +195,14 @@ proxy = "http://me:secret8@proxy"
 "#;
         let kept = without_secrets(text).unwrap();
         assert!(!kept.contains("secret"), "{kept}");
-        for needed in ["replace-with = \"mirror\"", "crates.example/index", "corp.example", "default = \"corp\"", "jobs = 2", "debuginfo"] {
+        for needed in [
+            "replace-with = \"mirror\"",
+            "crates.example/index",
+            "corp.example",
+            "default = \"corp\"",
+            "jobs = 2",
+            "debuginfo",
+        ] {
             assert!(kept.contains(needed), "{needed}: {kept}");
         }
         assert_eq!(without_secrets("[env]\nA = \"b\"\n").unwrap(), "");
