@@ -132,7 +132,7 @@ fn a_workspace_file_that_is_no_plain_file_or_no_profile_refuses_the_run() {
         for (text, said) in [
             ("chagnes: review\n", "nexus.yaml:1:1: unknown key chagnes: did you mean changes?"),
             ("a: &a [x]\nb: [*a, *a]\n", "nexus.yaml:"),
-            ("fs: {hide: [\"[\"]}\n", "nexus.yaml:1:12: the pattern \"[\" cannot be used"),
+            ("fs: {hide: [\"[\"]}\n", "nexus.yaml:1:13: the pattern \"[\" cannot be used"),
             ("limits: {memory: 2GB}\n", "nexus.yaml:1:18: \"2GB\" is not a size"),
         ] {
             bench.write("nexus.yaml", text);
