@@ -47,7 +47,7 @@ changes could not be committed; 126 not executable; 127 not found; 128+N killed 
 
 Examples:
   nexus run -- make test
-  nexus run --ro ~/.cargo --env PATH=$HOME/.cargo/bin:$PATH -- cargo build --offline
+  nexus run --profile rust -- cargo build
   nexus run --memory 2G --timeout 10m --changes discard --shell 'pytest -q | tail -3'")]
 pub struct RunArgs {
     /// Use this profile; may repeat, later ones add and win

@@ -436,6 +436,7 @@ fn no_profile_shows_a_credential_of_the_home() {
 fn a_link_in_the_workspace_never_makes_a_profile_show_what_it_leads_to() {
     for bench in benches() {
         at_home(&bench, "private/bin/python3", "#!/bin/sh\necho private\n");
+        at_home(&bench, "private/lib/python3/x", "");
         at_home(&bench, "private/notes", "HUNTER2\n");
         bench.write(".venv/bin/keep", "");
         symlink(bench.home.join("private/bin/python3"), bench.workspace.join(".venv/bin/python3")).unwrap();
@@ -443,6 +444,10 @@ fn a_link_in_the_workspace_never_makes_a_profile_show_what_it_leads_to() {
         let path = format!("{}/.venv/bin:{SYSTEM_PATH}", bench.workspace.display());
         let output = bench.nexus(["run", "--profile", "python", "--shell", &line]).env("PATH", &path).output().unwrap();
         assert!(!stdout(&output).contains("HUNTER2") && !output.status.success(), "{}", bench.who());
+        symlink(bench.home.join("private"), bench.workspace.join("env")).unwrap();
+        let path = format!("{}/env/bin:{SYSTEM_PATH}", bench.workspace.display());
+        let output = bench.nexus(["run", "--profile", "python", "--shell", &line]).env("PATH", &path).output().unwrap();
+        assert!(!stdout(&output).contains("HUNTER2") && !output.status.success(), "{}: a folder", bench.who());
         // The twin: the same folder on PATH by the user's own word is shown.
         let path = on_path(&bench, &["private/bin"]);
         let output = bench.nexus(["run", "--profile", "python", "--shell", &line]).env("PATH", &path).output().unwrap();

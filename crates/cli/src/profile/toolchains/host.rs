@@ -73,21 +73,37 @@ impl Host {
         (real.is_file() && can(&real, Access::READ_OK)).then_some(real)
     }
 
-    /// The real path, unless the workspace has a say in where it leads.
+    /// The real path, unless the workspace has a say in where it leads. Every step is looked at: a folder of the
+    /// workspace that is a link by now (`.venv` → a folder of the home) would pass a look at the ends alone.
     fn outside(&self, path: &Path) -> Option<PathBuf> {
-        let mut at = path.to_owned();
-        for _ in 0..40 {
-            let folder = std::fs::canonicalize(at.parent()?).ok()?;
-            at = folder.join(at.file_name()?);
-            if at.starts_with(&self.workspace) {
-                return None;
-            }
-            match std::fs::read_link(&at) {
-                Ok(link) => at = folder.join(link),
-                Err(_) => return std::fs::canonicalize(&at).ok(),
+        let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+        let mut rest = parts(path);
+        let mut at = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            match Path::new(&part).components().next()? {
+                Component::ParentDir => {
+                    at.pop();
+                }
+                Component::RootDir => at = PathBuf::from("/"),
+                Component::CurDir | Component::Prefix(_) => {}
+                Component::Normal(name) => {
+                    let next = at.join(name);
+                    if next.starts_with(&self.workspace) {
+                        return None;
+                    }
+                    match std::fs::read_link(&next) {
+                        Ok(link) if links < 40 => {
+                            links += 1;
+                            rest.extend(parts(&link));
+                        }
+                        Ok(_) => return None,
+                        Err(_) => at = next,
+                    }
+                }
             }
         }
-        None
+        at.symlink_metadata().is_ok().then_some(at)
     }
 
     /// The first program on PATH with one of these names that does not come from the workspace.
@@ -102,7 +118,7 @@ impl Host {
         let mut found = Vec::new();
         for entry in &self.path {
             let file = entry.join(name);
-            if std::fs::canonicalize(entry).is_ok_and(|entry| entry.starts_with(&self.workspace)) {
+            if self.outside(entry).is_none() {
                 if can(&file, Access::EXEC_OK) && !in_workspace.contains(entry) {
                     in_workspace.push(entry.clone());
                 }
@@ -145,8 +161,21 @@ pub fn prefix(real: &Path, host: &Host) -> Option<PathBuf> {
     // A home of somebody else is one too.
     let other_home = folder.parent() == Some(Path::new("/home"));
     let keys = [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| folder.join(name).symlink_metadata().is_ok());
+    // `~/dev/bin/node` says nothing about `~/dev`; `~/miniconda3` and `~/.volta` are a tool's for sure.
+    let hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let shared = shared || (folder.parent() == home && !hidden && !is_marked(folder));
     let allowed = depth >= 2 && !shared && !other_home && !keys && !holds(&host.workspace) && !is_system(folder);
     (allowed && can(folder, Access::READ_OK | Access::EXEC_OK)).then(|| folder.to_owned())
+}
+
+/// Whether a folder is laid out as the installation of a language.
+fn is_marked(folder: &Path) -> bool {
+    const MARKS: &[&str] = &["conda-meta", "pyvenv.cfg", "lib/node_modules", "lib/rustlib", "lib/modules", "pkg/tool"];
+    let python = || {
+        let mut names = std::fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
+        names.any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"))
+    };
+    MARKS.iter().any(|mark| folder.join(mark).exists()) || python()
 }
 
 #[cfg(test)]
@@ -207,9 +236,13 @@ pub mod tests {
         scene.on_path("code/ws/.venv/bin");
         scene.on_path("links");
         assert_eq!(scene.host.find(&["python3"]), None);
+        // So does a folder of the workspace that became a link.
+        symlink(scene.home().join("private"), scene.home().join("code/ws/env")).unwrap();
+        scene.on_path("code/ws/env/bin");
+        assert_eq!(scene.host.find(&["python3"]), None);
         scene.on_path("private/bin");
         let found = scene.host.find(&["python3"]).unwrap();
-        assert_eq!((found.real, found.in_workspace), (secret, vec![venv]));
+        assert_eq!((found.real, found.in_workspace), (secret, vec![venv, scene.home().join("code/ws/env/bin")]));
     }
 
     #[test]
@@ -220,6 +253,9 @@ pub mod tests {
         for shared in ["bin/node", ".local/bin/node", "node", "code/bin/node", "opt/bin/go"] {
             assert_eq!(prefix_of(shared), None, "{shared}");
         }
+        assert_eq!(prefix_of("dev/bin/node"), None, "nothing says that this folder is Node's");
+        scene.file("node22/lib/node_modules/npm/x", "");
+        assert_eq!(prefix_of("node22/bin/node"), Some(scene.home().join("node22")));
         scene.file("odd/.ssh/id", "");
         assert_eq!(prefix_of("odd/bin/node"), None);
         assert_eq!(prefix(Path::new("/usr/bin/node"), &scene.host), None);
