@@ -267,6 +267,8 @@ fn a_configuration_that_others_could_write_or_that_lies_in_the_workspace_is_refu
         let folder = bench.workspace.join("config");
         let output = bench.nexus(["run", "--", "true"]).env("NEXUS_CONFIG_DIR", &folder).output().unwrap();
         refused(&bench, &output, &["lies inside the workspace"]);
+        let output = bench.nexus(["run", "--", "true"]).env("NEXUS_CONFIG_DIR", "config").output().unwrap();
+        refused(&bench, &output, &["is not an absolute path"]);
         fs::remove_file(&mine).unwrap();
         symlink(&inside, &mine).unwrap();
         refused(&bench, &bench.run(["run", "--profile", "mine", "--", "true"]), &["lies inside the workspace"]);

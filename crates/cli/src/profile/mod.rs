@@ -144,6 +144,11 @@ fn chain(shelf: &mut Shelf, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, 
 }
 
 fn refuse_folders_inside(workspace: &Path) -> Result<(), Failure> {
+    if let Some(relative) = library::folders().into_iter().find(|folder| !folder.is_absolute()) {
+        // It would be another folder in every place, and the workspace's in some.
+        let message = format!("the configuration folder {} is not an absolute path", relative.display());
+        return Err(Failure::refused("config_dir", message, "write the whole path in NEXUS_CONFIG_DIR"));
+    }
     let inside = |folder: &Path| std::fs::canonicalize(folder).is_ok_and(|real| real.starts_with(workspace));
     match library::folders().into_iter().find(|folder| inside(folder)) {
         None => Ok(()),
