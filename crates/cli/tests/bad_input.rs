@@ -630,7 +630,6 @@ fn flags_of_later_versions_are_refused_by_name() {
         &["--allow-group", "packages"],
         &["--allow-private", "10.0.0.0/8"],
         &["--publish", "8080"],
-        &["--profile", "py"],
         &["--tty"],
     ];
     for bench in lone_benches() {

@@ -23,6 +23,7 @@ mod tally;
 
 pub use alone::lock;
 pub use folder::FolderId;
+pub use order::{changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use pump::write_unless_closed;
 pub use record::{Content, Record};
 pub use report::{not_written, print_failure};
@@ -52,11 +53,16 @@ pub fn command(args: &RunArgs) -> u8 {
     }
 }
 
-/// The driver for this process's user; root acts for whoever called sudo.
+/// The driver for this process's user with the standard ids.
 pub fn driver() -> Namespace {
+    driver_with(nexus_driver::DEFAULT_UID_BASE)
+}
+
+/// The driver for this process's user; root acts for whoever called sudo, with host ids from `uid_base` on.
+fn driver_with(uid_base: u32) -> Namespace {
     let tenant = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).unwrap_or(0);
     #[allow(unused_mut, reason = "changed only with the feature inject")]
-    let mut driver = Namespace::new(nexus_driver::DEFAULT_UID_BASE, tenant);
+    let mut driver = Namespace::new(uid_base, tenant);
     #[cfg(feature = "inject")]
     if let Some(name) = std::env::var_os("NEXUS_INJECT")
         && let Some(step) = name.to_str().and_then(nexus_driver::Step::by_name)
@@ -71,7 +77,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
     // Before anything is made: a signal must find somebody who clears up.
     let signals = catch_signals().map_err(|error| internal("signals", &error))?;
     let order = Order::read(args)?;
-    let driver = driver();
+    let driver = driver_with(order.uid_base);
     recover::all(&order.places, &driver, Some(order.plan.workspace.source.as_path()))?;
     let issuer = Issuer::open(&order.places)?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
