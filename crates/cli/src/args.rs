@@ -20,10 +20,22 @@ pub struct Cli {
 pub enum Command {
     /// Run one command in a sandbox
     Run(Box<RunArgs>),
+    /// Print what a command line of `run` would allow, and which file or flag said so
+    Explain(Box<RunArgs>),
+    /// Look at profiles
+    Profile(ProfileArgs),
+    /// Allow what the workspace's nexus.yaml asks for, as long as it stays as it is
+    Trust(TrustArgs),
+    /// Take that back
+    Untrust(UntrustArgs),
     /// Say what works on this machine, which guarantees can be given, and how to get the rest
     Doctor(DoctorArgs),
     /// Look at changes that wait for a decision
     Changes(ChangesArgs),
+    /// Verify and show receipts: signed statements of what runs were and did
+    Receipt(ReceiptArgs),
+    /// List past runs, the latest first
+    Log(LogArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -39,9 +51,12 @@ changes could not be committed; 126 not executable; 127 not found; 128+N killed 
 
 Examples:
   nexus run -- make test
-  nexus run --ro ~/.cargo --env PATH=$HOME/.cargo/bin:$PATH -- cargo build --offline
+  nexus run --profile rust -- cargo build
   nexus run --memory 2G --timeout 10m --changes discard --shell 'pytest -q | tail -3'")]
 pub struct RunArgs {
+    /// Use this profile; may repeat, later ones add and win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Folder to work on; it appears inside at its own path [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
@@ -87,6 +102,9 @@ pub struct RunArgs {
     /// Write all output to this file
     #[arg(long, value_name = "FILE")]
     pub full_output: Option<PathBuf>,
+    /// Write a copy of the receipt to this file
+    #[arg(long, value_name = "FILE")]
+    pub receipt: Option<PathBuf>,
     /// Pass standard input on
     #[arg(long)]
     pub stdin: bool,
@@ -96,10 +114,10 @@ pub struct RunArgs {
     /// Refuse to run unless this guarantee can be given; may repeat
     #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
     pub require: Vec<Guarantee>,
-    /// Network of the command
-    #[arg(long, value_name = "MODE", default_value = "none")]
-    pub net: Net,
-    /// What to do with changes to the workspace [default: ask on a terminal, else commit]
+    /// Network of the command [default: what the profiles say, else none]
+    #[arg(long, value_name = "MODE")]
+    pub net: Option<Net>,
+    /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
     /// Write straight into the workspace, without a layer that can be undone
@@ -137,8 +155,6 @@ pub struct Later {
     #[arg(long, hide = true)]
     publish: Vec<OsString>,
     #[arg(long, hide = true)]
-    profile: Vec<OsString>,
-    #[arg(long, hide = true)]
     tty: bool,
 }
 
@@ -151,7 +167,6 @@ impl Later {
             ("--allow-group", !self.allow_group.is_empty()),
             ("--allow-private", !self.allow_private.is_empty()),
             ("--publish", !self.publish.is_empty()),
-            ("--profile", !self.profile.is_empty()),
             ("--tty", self.tty),
         ];
         all.into_iter().find_map(|(flag, given)| given.then_some(flag))
@@ -212,6 +227,76 @@ pub enum Changes {
     Review,
     /// Asked at the end; the default on a terminal
     Ask,
+}
+
+impl Changes {
+    /// As it stands on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Discard => "discard",
+            Self::Review => "review",
+            Self::Ask => "ask",
+        }
+    }
+}
+
+/// `nexus profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ProfileAction,
+}
+
+/// The commands of `nexus profile`.
+#[derive(Debug, Subcommand)]
+pub enum ProfileAction {
+    /// List profiles and where they come from
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what profiles allow together, and which line said so
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Which, in the order in which they count
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Look for mistakes: in these files, or in all profiles
+    Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Files to read
+        files: Vec<PathBuf>,
+    },
+    /// Print the JSON Schema of the format
+    Schema,
+}
+
+/// `nexus trust`.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Only print what the file asks for
+    #[arg(long)]
+    pub show: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "show")]
+    pub yes: bool,
+    /// The workspace [default: the current folder]
+    pub workspace: Option<PathBuf>,
+}
+
+/// `nexus untrust`.
+#[derive(Debug, Args)]
+pub struct UntrustArgs {
+    /// The workspace [default: the current folder]
+    pub workspace: Option<PathBuf>,
 }
 
 /// `nexus doctor`.
@@ -297,4 +382,119 @@ pub struct AcceptArgs {
     pub patch: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
+}
+
+/// `nexus receipt`.
+#[derive(Debug, Args)]
+pub struct ReceiptArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ReceiptAction,
+}
+
+/// The commands of `nexus receipt`.
+#[derive(Debug, Subcommand)]
+pub enum ReceiptAction {
+    /// Say whether a receipt is genuine, or why not: exit 0, 1, or 2 for wrong use
+    Verify(VerifyArgs),
+    /// Show what a genuine receipt says
+    Show(ShowArgs),
+    /// The keys that sign receipts
+    Keys(KeysArgs),
+    /// Remove old receipts now; 10000 are kept anyway
+    Prune(PruneArgs),
+}
+
+/// `nexus receipt verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// A file, or the id of a run of this machine
+    #[arg(value_name = "FILE|RUN", required_unless_present = "chain", conflicts_with = "chain")]
+    pub receipt: Option<PathBuf>,
+    /// Trust the public keys in this file and no others; may repeat [default: the keys of this machine]
+    #[arg(long, value_name = "FILE")]
+    pub key: Vec<PathBuf>,
+    /// Trust also the keys that these statements of trusted keys lead to; may repeat
+    #[arg(long, value_name = "FILE")]
+    pub link: Vec<PathBuf>,
+    /// Compare this file with what the command wrote to stdout
+    #[arg(long, value_name = "FILE")]
+    pub stdout: Option<PathBuf>,
+    /// Compare this file with what the command wrote to stderr
+    #[arg(long, value_name = "FILE")]
+    pub stderr: Option<PathBuf>,
+    /// Compare the document that `nexus run --json` printed
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Verify all receipts of this machine, and that none was taken out
+    #[arg(long, conflicts_with_all = ["stdout", "stderr", "report"])]
+    pub chain: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nexus receipt show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// A file, or the id of a run of this machine
+    #[arg(value_name = "FILE|RUN")]
+    pub receipt: PathBuf,
+    /// Trust the public keys in this file and no others; may repeat [default: the keys of this machine]
+    #[arg(long, value_name = "FILE")]
+    pub key: Vec<PathBuf>,
+    /// Print the signed document itself
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nexus receipt keys`.
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: KeysAction,
+}
+
+/// The commands of `nexus receipt keys`.
+#[derive(Debug, Subcommand)]
+pub enum KeysAction {
+    /// List them: which one signs, which ones are retired
+    List,
+    /// Make a new key; the old one signs it and still verifies its own receipts
+    Rotate,
+    /// Print the public key that signs, for --key on another machine
+    Export {
+        /// The retired ones too
+        #[arg(long, conflicts_with = "links")]
+        all: bool,
+        /// What retired keys say about their successors, for --link
+        #[arg(long)]
+        links: bool,
+    },
+}
+
+/// `nexus receipt prune`.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// How many of the latest to keep
+    #[arg(long, value_name = "N")]
+    pub keep: u64,
+}
+
+/// `nexus log`.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// At most so many runs
+    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    pub number: usize,
+    /// Only runs that did not end with exit code 0
+    #[arg(long)]
+    pub failed: bool,
+    /// Only runs that began within this time, for example 30m or 48h
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub since: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

@@ -3,7 +3,9 @@
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
 //!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
+//!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
+//!       ─▶ receipt, log: signed statements about past runs
 //! ```
 
 #![forbid(unsafe_code)]
@@ -15,7 +17,10 @@ mod doctor;
 mod environment;
 mod failure;
 mod hide;
+mod log;
 mod places;
+mod profile;
+mod receipt;
 mod run;
 mod workspace;
 
@@ -29,8 +34,14 @@ fn main() -> ExitCode {
     };
     let code = match parsed.command {
         args::Command::Run(run) => run::command(&run),
+        args::Command::Explain(run) => profile::explain(&run),
+        args::Command::Profile(profile) => profile::command(&profile),
+        args::Command::Trust(trust) => profile::trust(&trust),
+        args::Command::Untrust(untrust) => profile::untrust(&untrust),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
+        args::Command::Receipt(receipt) => receipt::command(&receipt),
+        args::Command::Log(log) => log::command(&log),
         args::Command::Completions { shell } => {
             // Into memory first: the generator panics where its output cannot be written.
             let mut script = Vec::new();

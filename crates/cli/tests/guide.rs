@@ -36,7 +36,7 @@ fn examples(page: &str) -> Vec<Example> {
     found
 }
 
-/// Run ids become `ID`.
+/// Run ids become `ID`, hashes and ids of keys `HASH`.
 fn normalised(text: &str) -> String {
     let is_id = |word: &str| word.parse::<nexus_model::RunId>().is_ok();
     let word_end = |c: char| !(c.is_ascii_hexdigit() || c == '-');
@@ -46,6 +46,9 @@ fn normalised(text: &str) -> String {
         let end = rest.find(word_end).unwrap_or(rest.len());
         if is_id(&rest[..end]) {
             out.push_str("ID");
+            rest = &rest[end..];
+        } else if end >= 32 && !rest[..end].contains('-') {
+            out.push_str("HASH");
             rest = &rest[end..];
         } else {
             let step = end.max(first.len_utf8());
@@ -90,5 +93,12 @@ fn the_review_of_a_bad_edit_goes_as_the_guide_says() {
         fs::create_dir(&hooks).unwrap();
         bench.give(&hooks);
         replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/changes.md"));
+    }
+}
+
+#[test]
+fn receipts_go_as_the_guide_says() {
+    for bench in benches() {
+        replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/receipts.md"));
     }
 }

@@ -1,4 +1,4 @@
-//! `--full-output FILE`: everything that the command prints.
+//! Files that a flag asks for: `--full-output FILE`, everything that the command prints, and `--receipt FILE`.
 //!
 //! The file has no name until the run is over, so that a run that is refused leaves an existing file as it was, and one
 //! that is killed leaves nothing. It may not lie in the workspace: a command may have put a link there that leads out.
@@ -23,9 +23,9 @@ pub struct FullOutput {
 
 impl FullOutput {
     /// Looks at the place and makes a file without a name there.
-    pub fn create(path: &Path, workspace: &Path, run: RunId) -> Result<Self, Failure> {
+    pub fn create(flag: &str, path: &Path, workspace: &Path, run: RunId) -> Result<Self, Failure> {
         let refuse = |why: String, hint: &str| {
-            Failure::refused("full_output", format!("--full-output {}: {why}", path.display()), hint)
+            Failure::refused("full_output", format!("{flag} {}: {why}", path.display()), hint)
         };
         let writable = "name a file that you can write, outside of the workspace";
         let name = path.file_name().ok_or_else(|| refuse("no file name".to_owned(), writable))?.to_owned();
@@ -43,7 +43,7 @@ impl FullOutput {
             let folder = rustix::fs::open(&parent, flags, Mode::empty())?;
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&folder, c".", flags, Mode::from_raw_mode(0o666))?;
-            Ok(Self { file: file.into(), folder, name, temporary: format!(".nexus-output-{run}") })
+            Ok(Self { file: file.into(), folder, name, temporary: format!(".nexus{flag}-{run}") })
         };
         open().map_err(|error| refuse(error.to_string(), writable))
     }

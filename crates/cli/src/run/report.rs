@@ -1,16 +1,19 @@
 //! What a person or a program is told about a run.
 
+use super::full_output::FullOutput;
 use super::order::Order;
 use super::pump::Outcome;
 use super::settle::{Settled, State};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
+use crate::receipt::{self, Finished, Issued, Issuer};
 use nexus_driver::Handle;
 use nexus_facility::{Change, ChangeKind};
 use nexus_model::exit::{REFUSED, USAGE};
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
+use nexus_policy::receipt::{Exit, Output};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
@@ -38,19 +41,34 @@ pub struct Report {
     direct: bool,
     unprotected: Vec<ByteText>,
     note: Option<String>,
+    receipt: Option<Result<Issued, Failure>>,
+}
+
+/// What is known of a run beside its outcome.
+pub struct Facts {
+    /// What was printed, by length and hash.
+    pub output: Output,
+    /// What was kept of it, and how many bytes were dropped.
+    pub kept: (Option<[Vec<u8>; 2]>, u64),
+    /// From the beginning until the sandbox was about to be made.
+    pub prepared: Duration,
+    /// The beginning.
+    pub clock: Instant,
+    /// Where a copy of the receipt goes.
+    pub receipt_copy: Option<FullOutput>,
 }
 
 impl Report {
-    /// Puts it together.
+    /// Puts it together, and issues the receipt.
     pub fn new(
         order: &Order,
         handle: &Handle,
         outcome: Outcome,
-        (output, dropped): (Option<[Vec<u8>; 2]>, u64),
         settled: Settled,
-        prepared: Duration,
-        clock: Instant,
+        facts: Facts,
+        issuer: Option<Issuer>,
     ) -> Self {
+        let Facts { output: tally, kept: (output, dropped), prepared, clock, receipt_copy } = facts;
         let status = outcome.ended.map(|ended| ended.status);
         let exit = match &outcome.not_started {
             Some(reason) => reason.exit_code().unwrap_or(REFUSED),
@@ -59,7 +77,7 @@ impl Report {
         // A command that succeeded and whose changes are not there has not succeeded.
         let exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
         let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
-        Self {
+        let mut report = Self {
             run_id: order.plan.run_id,
             exit,
             status,
@@ -83,7 +101,77 @@ impl Report {
             direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
             unprotected: order.unprotected.clone(),
             note: None,
+            receipt: None,
+        };
+        report.receipt = issuer.map(|issuer| report.issue(&issuer, order, tally, receipt_copy));
+        if report.exit == 0 && matches!(report.receipt, Some(Err(_))) {
+            // As with changes: what was asked for includes the receipt.
+            report.exit = REFUSED;
         }
+        report
+    }
+
+    fn issue(
+        &self,
+        issuer: &Issuer,
+        order: &Order,
+        output: Output,
+        copy: Option<FullOutput>,
+    ) -> Result<Issued, Failure> {
+        let signal = match self.status {
+            Some(ExitStatus::Signal(signal)) => Some(signal),
+            _ => None,
+        };
+        let issued = receipt::issue(
+            issuer,
+            Finished {
+                plan: &order.plan,
+                wanted_changes: if self.direct { "direct" } else { order.changes.name() },
+                timeout: order.timeout,
+                profiles: Vec::new(),
+                driver: &self.driver,
+                guarantees: &self.guarantees,
+                proof: &self.proof,
+                egress: None,
+                changes: self.changes_for_receipt()?,
+                output,
+                exit: Exit { code: self.exit, signal, reason: word(&self.reason) },
+                prepared: self.prepared,
+                spawned: self.spawned,
+                duration: self.duration,
+            },
+        )?;
+        if let Some(mut copy) = copy {
+            copy.file.write_all(&issued.sealed.file).and_then(|()| copy.finish()).map_err(|error| {
+                let hint = format!("the receipt itself is {}", issued.path.display());
+                Failure::refused("receipt", format!("the copy of the receipt cannot be written: {error}"), hint)
+            })?;
+        }
+        Ok(issued)
+    }
+
+    fn changes_for_receipt(&self) -> Result<nexus_policy::receipt::Changes, Failure> {
+        let Settled { state, changes, parked, conflicts, .. } = &self.settled;
+        let (added, modified, deleted) = changes.counts();
+        let lists = json!({ "state": state, "changes": changes.changes, "parked": parked, "conflicts": conflicts });
+        let no_hash = || Failure::refused("receipt", "the run has no receipt: its changes have no hash", "");
+        Ok(nexus_policy::receipt::Changes {
+            state: word(state),
+            added: added as u64,
+            modified: modified as u64,
+            deleted: deleted as u64,
+            parked: parked.len() as u64,
+            conflicts: conflicts.len() as u64,
+            hash: receipt::changes_hash(&lists).ok_or_else(no_hash)?,
+        })
+    }
+
+    /// The report of a run that ended with a failure of ours says no more than that.
+    pub fn into_failure(self, mut failure: Failure) -> Failure {
+        if let Some(Err(second)) = self.receipt {
+            failure.message = format!("{}; and then: {}", failure.message, second.message);
+        }
+        failure
     }
 
     /// Something that went wrong after the run.
@@ -134,6 +222,13 @@ impl Report {
         if let Some(note) = &self.note {
             lines.add(note);
         }
+        match &self.receipt {
+            Some(Err(failure)) => lines.add(&failure.text()),
+            Some(Ok(Issued { unchained: Some(why), .. })) => {
+                lines.add(&format!("the receipt has no sure place in the chain of receipts: {why}"));
+            }
+            Some(Ok(_)) | None => {}
+        }
         if summary {
             self.summary(&mut lines);
         }
@@ -154,6 +249,7 @@ impl Report {
             State::Committed => format!("committed: {counts}"),
             State::Parked => "nothing committed".to_owned(),
             State::Discarded => format!("discarded: {counts}"),
+            State::Failed => "changes neither committed nor kept".to_owned(),
         };
         lines.add(&format!("{ended} after {:.2} s; {changes}", self.duration.as_secs_f64()));
         let all = &self.settled.changes.changes;
@@ -214,7 +310,11 @@ impl Report {
                 "unprotected": self.unprotected,
             },
             "egress": { "allowed": [], "denied": [], "bytes_in": 0, "bytes_out": 0 },
-            "receipt": null,
+            "receipt": self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| json!({
+                "path": ByteText::from(issued.path.as_path()),
+                "hash": issued.sealed.hash,
+                "key_id": issued.key_id,
+            })),
             "error": self.error(),
         })
     }
@@ -223,10 +323,23 @@ impl Report {
         if let Some(problem) = &self.settled.problem {
             return Some(json!(problem));
         }
+        if let (None, Some(Err(failure))) = (&self.not_started, &self.receipt) {
+            return Some(json!(failure));
+        }
         let message = self.not_started.as_ref().or(self.note.as_ref())?;
         Some(
             json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
         )
+    }
+}
+
+/// The word that a value is in JSON.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        // Only for types that are no words.
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -2,13 +2,11 @@
 
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
+use super::tally::Tally;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::io::{self, Write};
-
-/// Bytes that a pipe takes without blocking once poll(2) says that it takes any (PIPE_BUF, pipe(7)).
-const PIPE_CHUNK: usize = 4096;
 
 /// Bytes on their way to the caller.
 #[derive(Default)]
@@ -45,6 +43,8 @@ pub struct Sink {
     /// Whether a whole buffer may be written at once.
     regular: [bool; 2],
     full: Option<FullOutput>,
+    /// Everything that came, whatever is passed on of it.
+    pub tally: Tally,
 }
 
 impl Sink {
@@ -62,11 +62,13 @@ impl Sink {
             pending: Default::default(),
             regular: [regular(io::stdout().as_fd()), regular(io::stderr().as_fd())],
             full,
+            tally: Tally::default(),
         }
     }
 
     /// Takes output. `true` means that nobody reads this stream any more.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
+        self.tally.take(stream, bytes);
         if let Some(full) = &mut self.full {
             full.file.write_all(bytes)?;
         }
@@ -98,8 +100,8 @@ impl Sink {
         let regular = self.regular[stream as usize];
         let pending = &mut self.pending[stream as usize];
         let rest = pending.rest();
-        let chunk = if regular { rest.len() } else { rest.len().min(PIPE_CHUNK) };
-        match rustix::io::write(caller(stream), &rest[..chunk]) {
+        let to = caller(stream);
+        match if regular { rustix::io::write(to, rest) } else { super::nowait::write(to, rest) } {
             Ok(count) => {
                 pending.advance(count);
                 Ok(false)

@@ -1,0 +1,159 @@
+//! Files that appear whole or not at all, in folders that only their owner can enter.
+
+use nexus_model::RunId;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// Others can enter it.
+    #[error("{} is not a folder that only you can enter (owner {uid}, mode {mode:03o})", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The system says no.
+    #[error("the folder {} cannot be used: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+/// Names of files on their way to their real name.
+const HIDDEN: &str = ".new-";
+
+/// Opens a folder that is the caller's alone, and makes it if it is missing.
+pub fn folder(path: &Path) -> Result<OwnedFd, FolderError> {
+    let io = |error: Errno| FolderError::Io { path: path.to_owned(), source: error.into() };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {
+            match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
+                // Another run makes it at the same time.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(io(error)),
+            }
+            rustix::fs::open(path, flags, Mode::empty())
+        }
+        other => other,
+    };
+    let folder = opened.map_err(io)?;
+    let stat = rustix::fs::fstat(&folder).map_err(io)?;
+    let (uid, mode) = (stat.st_uid, stat.st_mode & 0o7777);
+    if uid != rustix::process::geteuid().as_raw() || mode & 0o077 != 0 {
+        return Err(FolderError::Open { path: path.to_owned(), uid, mode });
+    }
+    Ok(folder)
+}
+
+/// Writes a file under a name that is free; `false` when it is taken. With `durable` its content is on the disk before
+/// it has the name.
+pub fn write_new(folder: impl AsFd, name: &str, content: &[u8], durable: bool) -> io::Result<bool> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let linked = match rustix::fs::openat(&folder, c".", flags, PRIVATE) {
+        Ok(file) => {
+            let file = File::from(file);
+            fill(&file, content, durable)?;
+            let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::linkat(CWD, unnamed, &folder, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        // A file system without nameless files.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            let hidden = make_hidden(&folder, content, durable)?;
+            let linked = rustix::fs::linkat(&folder, &hidden, &folder, name, AtFlags::empty());
+            remove(&folder, &hidden)?;
+            linked
+        }
+        Err(error) => Err(error),
+    };
+    match linked {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes a file in place of another one, on the disk before it has the name.
+pub fn replace(folder: impl AsFd, name: &str, content: &[u8]) -> io::Result<()> {
+    let hidden = make_hidden(&folder, content, true)?;
+    match rustix::fs::renameat(&folder, &hidden, &folder, name) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            remove(&folder, &hidden)?;
+            Err(error.into())
+        }
+    }
+}
+
+fn make_hidden(folder: impl AsFd, content: &[u8], durable: bool) -> io::Result<String> {
+    let hidden = format!("{HIDDEN}{}", RunId::new());
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(&folder, &*hidden, flags, PRIVATE)?);
+    match fill(&file, content, durable) {
+        Ok(()) => Ok(hidden),
+        Err(error) => {
+            remove(&folder, &hidden)?;
+            Err(error)
+        }
+    }
+}
+
+fn fill(mut file: &File, content: &[u8], durable: bool) -> io::Result<()> {
+    file.write_all(content)?;
+    if durable { file.sync_all() } else { Ok(()) }
+}
+
+/// The folder's entries on the disk.
+pub fn sync(folder: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::fsync(folder)?)
+}
+
+/// Removes a file; one that is gone already is fine.
+pub fn remove(folder: impl AsFd, name: &str) -> io::Result<()> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads a regular file of a bounded size.
+pub fn read(folder: impl AsFd, name: &str, most: u64) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    let mut content = Vec::new();
+    file.take(most).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Names in a folder that are text, without those on their way.
+pub fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
+    Ok(all_names(folder)?.into_iter().filter(|name| !name.starts_with('.')).collect())
+}
+
+/// Names of files that never got their real name.
+pub fn hidden(folder: impl AsFd) -> io::Result<Vec<String>> {
+    Ok(all_names(folder)?.into_iter().filter(|name| name.starts_with(HIDDEN)).collect())
+}
+
+fn all_names(folder: impl AsFd) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        if let Ok(name) = entry?.file_name().to_str() {
+            found.push(name.to_owned());
+        }
+    }
+    Ok(found)
+}

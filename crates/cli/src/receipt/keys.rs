@@ -1,0 +1,259 @@
+//! The keys of a state directory.
+//!
+//! ```text
+//!  keys/ 0700   receipt.key      signs; made by the first run, whole before it has its name
+//!               ID.pub           a public key; it stays when the key is retired
+//!               ID.next.json     the key ID names its successor
+//! ```
+//! Whoever can read `receipt.key` can sign in our name, and whoever can write here can put in a key of their own: a
+//! folder or key that is open to others is refused and not mended, because it may have been used already.
+
+use super::files::{self, FolderError};
+use nexus_policy::receipt::{KeyId, KeyTextError, Keyring, Link, PRIVATE_KEY_BYTES, PublicKey, Seed};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+const CURRENT: &str = "receipt.key";
+const PUBLIC: &str = ".pub";
+const NEXT: &str = ".next.json";
+/// A public key has 113 bytes and a link under a thousand.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The file is not ours alone.
+    #[error("the key {} is not a file that only you can read (owner {uid}, mode {mode:03o})", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The file does not hold a key.
+    #[error("the key {} is damaged: {source}", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: KeyTextError,
+    },
+    /// The system says no.
+    #[error("{} cannot be {doing}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+    /// Somebody else is at it.
+    #[error("the key is being rotated by somebody else just now")]
+    Busy,
+}
+
+/// The folder with the keys.
+#[derive(Debug)]
+pub struct KeyFolder {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// The current key's file: looked at, and not kept in memory. A sandbox begins as a copy of this process.
+#[derive(Debug)]
+pub struct KeyFile {
+    file: File,
+    path: PathBuf,
+}
+
+/// What is known of keys.
+pub struct Known {
+    /// The one that signs.
+    pub current: Option<PublicKey>,
+    /// All whose signatures count.
+    pub all: Vec<PublicKey>,
+}
+
+impl Known {
+    /// As a ring.
+    pub fn ring(&self) -> Keyring {
+        Keyring::new(self.all.clone())
+    }
+}
+
+impl KeyFolder {
+    /// Opens the folder, makes it if it is missing.
+    pub fn open(state: &Path) -> Result<Self, KeyError> {
+        let path = state.join("keys");
+        Ok(Self { folder: files::folder(&path)?, path })
+    }
+
+    /// The key that signs; made if there is none.
+    pub fn current(&self) -> Result<KeyFile, KeyError> {
+        let path = self.path.join(CURRENT);
+        let file = if let Some(file) = self.look()? {
+            file
+        } else {
+            self.make()?;
+            let gone = || io::Error::from(io::ErrorKind::NotFound);
+            self.look()?.ok_or_else(|| self.io("read", CURRENT, gone()))?
+        };
+        let found = KeyFile { file, path };
+        // Its content too: a key that cannot sign is no key, and after the run it would be too late.
+        found.seed()?;
+        Ok(found)
+    }
+
+    fn io(&self, doing: &'static str, name: &str, source: impl Into<io::Error>) -> KeyError {
+        KeyError::Io { doing, path: self.path.join(name), source: source.into() }
+    }
+
+    /// The key's file as it is, if there is one.
+    fn look(&self) -> Result<Option<File>, KeyError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.folder, CURRENT, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(self.io("opened", CURRENT, error)),
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|error| self.io("looked at", CURRENT, error))?;
+        let (uid, mode) = (stat.st_uid, stat.st_mode & 0o7777);
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || uid != rustix::process::geteuid().as_raw() || mode & 0o077 != 0 {
+            return Err(KeyError::Open { path: self.path.join(CURRENT), uid, mode });
+        }
+        Ok(Some(file.into()))
+    }
+
+    /// A new key, unless somebody is faster: then theirs.
+    fn make(&self) -> Result<(), KeyError> {
+        let seed = self.random()?;
+        let public = seed.signer().public().clone();
+        let made = files::write_new(&self.folder, CURRENT, seed.to_pem().as_bytes(), true);
+        if made.map_err(|error| self.io("written", CURRENT, error))? {
+            self.publish(&public)?;
+            files::sync(&self.folder).map_err(|error| self.io("written", "", error))?;
+        }
+        Ok(())
+    }
+
+    fn random(&self) -> Result<Seed, KeyError> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        // getrandom(2) gives up to 256 bytes whole or not at all.
+        let count = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty());
+        match count {
+            Ok(32) => Ok(Seed::new(bytes)),
+            Ok(_) => Err(self.io("made", CURRENT, io::Error::from(io::ErrorKind::UnexpectedEof))),
+            Err(error) => Err(self.io("made", CURRENT, error)),
+        }
+    }
+
+    fn publish(&self, key: &PublicKey) -> Result<(), KeyError> {
+        let name = format!("{}{PUBLIC}", key.id());
+        let made = files::write_new(&self.folder, &name, key.to_pem().as_bytes(), true);
+        made.map(drop).map_err(|error| self.io("written", &name, error))
+    }
+
+    /// Every key whose signatures count here. Makes nothing.
+    pub fn known(&self) -> Result<Known, KeyError> {
+        let current = match self.look()? {
+            None => None,
+            Some(file) => Some(KeyFile { file, path: self.path.join(CURRENT) }.seed()?.signer().public().clone()),
+        };
+        let mut all: Vec<PublicKey> = current.iter().cloned().collect();
+        for name in self.names(PUBLIC)? {
+            let text = self.read(&name)?;
+            let text = String::from_utf8_lossy(&text);
+            let damaged = |source| KeyError::Damaged { path: self.path.join(&name), source };
+            let key: PublicKey = text.parse().map_err(damaged)?;
+            if !all.contains(&key) {
+                all.push(key);
+            }
+        }
+        Ok(Known { current, all })
+    }
+
+    /// Links between keys, by the old key's id: what stands in their files.
+    pub fn links(&self) -> Result<Vec<(String, Vec<u8>)>, KeyError> {
+        let names = self.names(NEXT)?;
+        names
+            .into_iter()
+            .map(|name| {
+                let content = self.read(&name)?;
+                Ok((name.trim_end_matches(NEXT).to_owned(), content))
+            })
+            .collect()
+    }
+
+    fn names(&self, end: &str) -> Result<Vec<String>, KeyError> {
+        let all = files::names(&self.folder).map_err(|error| self.io("listed", "", error))?;
+        let mut found: Vec<String> = all
+            .into_iter()
+            .filter(|name| name.strip_suffix(end).is_some_and(|id| KeyId::try_from(id.to_owned()).is_ok()))
+            .collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, KeyError> {
+        files::read(&self.folder, name, MOST_BYTES).map_err(|error| self.io("read", name, error))
+    }
+
+    /// A new key in place of the current one, which signs its successor before it goes. The rename of the new key is
+    /// the moment: before it the old key is in force, whatever else was written.
+    pub fn rotate(&self, now_unix_ms: u64) -> Result<(PublicKey, PublicKey), KeyError> {
+        match rustix::fs::flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(KeyError::Busy),
+            Err(error) => return Err(self.io("locked", "", error)),
+        }
+        // What a rotation that was killed left: a private key that nobody will use.
+        for name in files::hidden(&self.folder).map_err(|error| self.io("listed", "", error))? {
+            files::remove(&self.folder, &name).map_err(|error| self.io("removed", &name, error))?;
+        }
+        let old = self.current()?.seed()?.signer();
+        let seed = self.random()?;
+        let new = seed.signer().public().clone();
+        self.publish(old.public())?;
+        self.publish(&new)?;
+        let link = format!("{}{NEXT}", old.public().id());
+        let sealed = Link::seal(&old, &new, now_unix_ms).map_err(|error| self.io("written", &link, error))?;
+        let replace = |name: &str, content: &[u8]| {
+            files::replace(&self.folder, name, content).map_err(|error| self.io("written", name, error))
+        };
+        replace(&link, &sealed.file)?;
+        replace(CURRENT, seed.to_pem().as_bytes())?;
+        files::sync(&self.folder).map_err(|error| self.io("written", "", error))?;
+        Ok((old.public().clone(), new))
+    }
+}
+
+impl KeyFile {
+    /// Reads the key.
+    pub fn seed(&self) -> Result<Seed, KeyError> {
+        // One byte more: a longer file is no key.
+        let mut text = Zeroizing::new([0; PRIVATE_KEY_BYTES + 1]);
+        let count = self.file.read_at(&mut *text, 0).map_err(|source| KeyError::Io {
+            doing: "read",
+            path: self.path.clone(),
+            source,
+        })?;
+        Seed::from_pem(&text[..count]).map_err(|source| KeyError::Damaged { path: self.path.clone(), source })
+    }
+}
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! `nexus receipt show`: what a receipt says, for people. Only of one that is valid.
+
+use super::utc::utc;
+use super::verify::{Source, keyring};
+use crate::args::ShowArgs;
+use crate::failure::{Failure, one_line};
+use nexus_model::ByteText;
+use nexus_model::units::format_size;
+use nexus_policy::receipt::{Changes, Exit, Receipt, StreamDigest, open};
+
+/// Shows it.
+pub fn command(args: &ShowArgs) -> Result<String, Failure> {
+    let ring = keyring(&args.key, &[])?;
+    let file = Source::of(&args.receipt).read()?;
+    let opened = open(&file, &ring).map_err(|error| Failure {
+        exit: 1,
+        code: error.code(),
+        message: format!("not valid: {error}"),
+        hint: String::new(),
+    })?;
+    if args.json {
+        // The signed bytes themselves.
+        return Ok(String::from_utf8_lossy(&opened.payload).into_owned() + "\n");
+    }
+    let mut rows = rows(&opened.receipt);
+    rows.push(("signature", format!("valid, by the key {}", opened.receipt.key_id)));
+    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<12}{}\n", one_line(value))).collect();
+    Ok(lines.concat())
+}
+
+fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
+    let request = &receipt.request;
+    let env: Vec<_> = request.env.items.iter().map(|entry| entry.name.as_os_str().display().to_string()).collect();
+    let held = receipt.proof.iter().filter(|item| item.holds()).count();
+    let chain = match &receipt.chain {
+        Some(place) => format!("number {} of the chain of {}", place.seq, place.chain),
+        None => "no place".to_owned(),
+    };
+    let more = |omitted: usize| if omitted == 0 { String::new() } else { format!(" … and {omitted} more") };
+    let mut rows = vec![
+        ("run", receipt.run_id.to_string()),
+        ("command", command_line(&request.argv.items) + &more(request.argv.omitted)),
+        ("workspace", request.workspace.as_path().display().to_string()),
+        ("directory", request.cwd.as_path().display().to_string()),
+        ("environment", env.join(" ") + &more(request.env.omitted)),
+        ("started", format!("{} UTC", utc(receipt.timing.started_unix_ms))),
+        ("duration", seconds(receipt.timing.duration_us)),
+        ("ended", ended(&receipt.exit)),
+        ("stdout", stream(&receipt.output.stdout)),
+        ("stderr", stream(&receipt.output.stderr)),
+        ("changes", format!("{}, {}", changes_in_short(&receipt.changes), receipt.changes.hash)),
+        ("sandbox", format!("{} by {} {}", request.sandbox, receipt.driver.name, receipt.driver.version)),
+        ("guarantees", receipt.guarantees.join(" ")),
+        ("proof", format!("{held} of {} checks as expected", receipt.proof.len())),
+        ("nexus", format!("{} on Linux {}, called by {}", receipt.nexus.version, receipt.kernel, receipt.identity)),
+        ("request", receipt.spec_hash.to_string()),
+        ("plan", receipt.plan_hash.to_string()),
+        ("chain", chain),
+    ];
+    for profile in &receipt.profiles {
+        rows.push(("profile", format!("{} ({}), {}", profile.name, profile.source.as_path().display(), profile.hash)));
+    }
+    if let Some(egress) = &receipt.egress {
+        rows.push(("network", format!("{} allowed, {} denied, {}", egress.allowed, egress.denied, egress.hash)));
+    }
+    rows
+}
+
+/// The words of a command, quoted where a shell would take them apart.
+pub fn command_line(words: &[ByteText]) -> String {
+    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%".contains(c));
+    let quoted = words.iter().map(|word| {
+        let text = word.as_os_str().display().to_string();
+        if plain(&text) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// One line about changes.
+pub fn changes_in_short(changes: &Changes) -> String {
+    let mut parts = vec![changes.state.clone()];
+    let counts = [
+        (changes.added, "added"),
+        (changes.modified, "modified"),
+        (changes.deleted, "deleted"),
+        (changes.parked, "waiting"),
+        (changes.conflicts, "in conflict"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    parts.extend(counts.map(|(count, what)| format!("{count} {what}")));
+    parts.join(", ")
+}
+
+fn ended(exit: &Exit) -> String {
+    match exit.signal {
+        Some(signal) => format!("exit {} ({}, signal {signal})", exit.code, exit.reason),
+        None => format!("exit {} ({})", exit.code, exit.reason),
+    }
+}
+
+fn stream(stream: &StreamDigest) -> String {
+    format!("{}, {}", format_size(stream.bytes), stream.hash)
+}
+
+fn seconds(micros: u64) -> String {
+    format!("{:.3} s", micros as f64 / 1e6)
+}

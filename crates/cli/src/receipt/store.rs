@@ -1,0 +1,276 @@
+//! Where receipts lie, and their chain.
+//!
+//! ```text
+//!  receipts/ 0700   RUN.json    one receipt
+//!                   chain       a head and one line per receipt, in the order in which they were issued
+//! ```
+//! A receipt names the one before it, so that runs that end together have to queue: they lock `chain` for the time of
+//! one signature and one small file. A lock that does not come (its holder was stopped) costs the receipt its place,
+//! never the run its receipt. The receipt is written first and noted afterwards: a kill between leaves one that no
+//! other follows, and nothing that looks like a removal.
+//!
+//! Lines have one length, so that the last one and the one to prune are found without reading the others.
+
+use super::files::{self, FolderError};
+use nexus_model::RunId;
+use nexus_policy::receipt::{ChainEnd, ChainPlace, Digest, Sealed};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How many receipts are kept.
+pub const KEEP: u64 = 10_000;
+/// How many are pruned at once.
+const BATCH: u64 = 64;
+/// How long a receipt waits for the others. The work under the lock takes far less than a millisecond.
+const PATIENCE: Duration = Duration::from_secs(2);
+const CHAIN: &str = "chain";
+const SUFFIX: &str = ".json";
+/// `RUN HASH\n`: 36, 64 and two more.
+const LINE: u64 = 102;
+const HEAD: &str = "nexus.chain/1";
+
+/// The folder with the receipts.
+#[derive(Debug)]
+pub struct Store {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// A receipt that was stored.
+#[derive(Debug)]
+pub struct Stored {
+    /// Where.
+    pub path: PathBuf,
+    /// The signed file, and its hash.
+    pub sealed: Sealed,
+    /// Why it has no place in the chain, or is not noted there.
+    pub unchained: Option<String>,
+}
+
+/// Why a receipt was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It could not be made.
+    #[error("it could not be signed: {0}")]
+    Sign(String),
+    /// It could not be written.
+    #[error("{} cannot be written: {source}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl Store {
+    /// Opens the folder, makes it if it is missing.
+    pub fn open(state: &Path) -> Result<Self, FolderError> {
+        let path = state.join("receipts");
+        Ok(Self { folder: files::folder(&path)?, path })
+    }
+
+    /// Where a run's receipt lies, or would.
+    pub fn place(&self, run: RunId) -> PathBuf {
+        self.path.join(name(run))
+    }
+
+    /// Lets a receipt be made for the next place and stores it. `make` gets no place where there is none to be had.
+    pub fn append(
+        &self,
+        run: RunId,
+        make: impl FnOnce(Option<ChainPlace>) -> Result<Sealed, StoreError>,
+    ) -> Result<Stored, StoreError> {
+        let (chain, mut unchained) = match Chain::lock(&self.folder, run) {
+            Ok(chain) => (Some(chain), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let place = chain.as_ref().map(Chain::place);
+        let sealed = make(place)?;
+        let path = self.place(run);
+        let failed = |source| StoreError::Write { path: path.clone(), source };
+        if !files::write_new(&self.folder, &name(run), &sealed.file, false).map_err(failed)? {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        if let Some(chain) = chain {
+            let floor = chain.noted.next_floor();
+            let noted = chain.note(run, &sealed.hash).and_then(|()| chain.prune(&self.folder, floor));
+            unchained = noted.err().map(|error| error.to_string());
+        }
+        Ok(Stored { path, sealed, unchained })
+    }
+
+    /// A receipt's file.
+    pub fn read(&self, run: RunId) -> io::Result<Vec<u8>> {
+        files::read(&self.folder, &name(run), nexus_policy::receipt::MAX_BYTES as u64 + 1)
+    }
+
+    /// All runs with a receipt, the latest first.
+    pub fn runs(&self) -> io::Result<Vec<RunId>> {
+        let names = files::names(&self.folder)?;
+        let mut runs: Vec<RunId> = names.iter().filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect();
+        // Ids are ordered by time.
+        runs.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(runs)
+    }
+
+    /// The chain's own note of where it ends.
+    pub fn end(&self) -> io::Result<Option<ChainEnd>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.folder, CHAIN, flags, Mode::empty()) {
+            Ok(file) => Ok(Noted::read(&File::from(file))?.map(|noted| noted.end())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes all but the latest `keep` receipts. Returns how many went.
+    pub fn prune(&self, keep: u64) -> io::Result<u64> {
+        let chain = Chain::lock(&self.folder, RunId::new())?;
+        chain.prune(&self.folder, chain.noted.next.saturating_sub(keep))
+    }
+}
+
+fn name(run: RunId) -> String {
+    format!("{run}{SUFFIX}")
+}
+
+/// What a chain's file says.
+#[derive(Debug, Clone, Copy)]
+struct Noted {
+    id: RunId,
+    floor: u64,
+    next: u64,
+    last: Option<Digest>,
+}
+
+impl Noted {
+    /// `None` when there is nothing, or nothing of sense.
+    fn read(file: &File) -> io::Result<Option<Self>> {
+        // A line that was cut off in the middle is not counted and written over.
+        let lines = file.metadata()?.len() / LINE;
+        if lines < 2 {
+            return Ok(None);
+        }
+        let mut line = [0; LINE as usize];
+        file.read_exact_at(&mut line, 0)?;
+        let Some((id, floor)) = parse_head(&line) else { return Ok(None) };
+        file.read_exact_at(&mut line, (lines - 1) * LINE)?;
+        let Some((_, last)) = parse_line(&line) else { return Ok(None) };
+        Ok(Some(Self { id, floor, next: lines - 1, last: Some(last) }))
+    }
+
+    fn end(&self) -> ChainEnd {
+        ChainEnd { chain: self.id, next: self.next, floor: self.floor }
+    }
+
+    /// In batches, so that most runs prune nothing.
+    fn next_floor(&self) -> u64 {
+        let wanted = (self.next + 1).saturating_sub(KEEP);
+        if wanted >= self.floor + BATCH { wanted } else { self.floor }
+    }
+}
+
+/// The chain's file, locked.
+struct Chain {
+    file: File,
+    noted: Noted,
+}
+
+impl Chain {
+    fn lock(folder: &OwnedFd, run: RunId) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(folder, CHAIN, flags, Mode::from_raw_mode(0o600))?);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "another run holds the chain and does not go on",
+                    ));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let noted = if let Some(noted) = Noted::read(&file)? {
+            noted
+        } else {
+            // What cannot be read any more cannot be gone on with: a new chain begins, and verification says so.
+            file.set_len(0)?;
+            Noted { id: run, floor: 0, next: 0, last: None }
+        };
+        Ok(Self { file, noted })
+    }
+
+    /// The place of the next receipt. It already says what will be pruned after it.
+    fn place(&self) -> ChainPlace {
+        let Noted { id, next, last, .. } = self.noted;
+        ChainPlace { chain: id, seq: next, previous: last, floor: self.noted.next_floor() }
+    }
+
+    fn note(&self, run: RunId, hash: &Digest) -> io::Result<()> {
+        let line = format!("{run} {}\n", hash.hex());
+        if self.noted.next == 0 {
+            let text = head(self.noted.id, 0) + &line;
+            return self.file.write_all_at(text.as_bytes(), 0);
+        }
+        self.file.write_all_at(line.as_bytes(), (self.noted.next + 1) * LINE)
+    }
+
+    /// Removes what lies below the floor. Its note comes before anything is removed, so that nothing is missed.
+    fn prune(&self, folder: &OwnedFd, floor: u64) -> io::Result<u64> {
+        if floor <= self.noted.floor {
+            return Ok(0);
+        }
+        self.file.write_all_at(head(self.noted.id, floor).as_bytes(), 0)?;
+        let mut gone = 0;
+        for seq in self.noted.floor..floor {
+            let mut line = [0; LINE as usize];
+            self.file.read_exact_at(&mut line, (seq + 1) * LINE)?;
+            if let Some((run, _)) = parse_line(&line) {
+                files::remove(folder, &name(run))?;
+                gone += 1;
+            }
+        }
+        // Their lines are not needed any more either; a file system that cannot make holes keeps them.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, LINE, floor * LINE) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn head(chain: RunId, floor: u64) -> String {
+    let text = format!("{HEAD} {chain} {floor:020}");
+    format!("{text:<width$}\n", width = LINE as usize - 1)
+}
+
+fn parse_head(line: &[u8]) -> Option<(RunId, u64)> {
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    if words.next()? != HEAD {
+        return None;
+    }
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+fn parse_line(line: &[u8]) -> Option<(RunId, Digest)> {
+    let (run, hash) = std::str::from_utf8(line).ok()?.strip_suffix('\n')?.split_once(' ')?;
+    Some((run.parse().ok()?, Digest::from_hex(hash)?))
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -1,0 +1,316 @@
+//! `nexus receipt verify`: whether a receipt is what it says, and whether a file is what it speaks of.
+//!
+//! Exit 0: valid. 1: not valid, with the reason. 2: there was nothing to look at.
+
+use super::issue;
+use super::keys::{KeyFolder, Known};
+use super::store::Store;
+use crate::args::VerifyArgs;
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::run;
+use nexus_model::RunId;
+use nexus_policy::receipt::{
+    ChainPlace, Digest, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt, Ring, StreamDigest, check_chain, open,
+};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Exit code for what is not valid.
+const INVALID: u8 = 1;
+
+/// Where a receipt is.
+pub enum Source {
+    /// Any file.
+    File(PathBuf),
+    /// The state directory's own.
+    Run(RunId),
+}
+
+impl Source {
+    /// A run's id, or else a file's name.
+    pub fn of(text: &Path) -> Self {
+        match text.to_str().and_then(|text| text.parse().ok()) {
+            Some(run) => Self::Run(run),
+            None => Self::File(text.to_owned()),
+        }
+    }
+
+    /// Its bytes.
+    pub fn read(&self) -> Result<Vec<u8>, Failure> {
+        match self {
+            Self::File(path) => {
+                let mut content = Vec::new();
+                let read = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut content));
+                read.map_err(|error| nothing(&path.display().to_string(), &error))?;
+                Ok(content)
+            }
+            Self::Run(run) => {
+                let (store, _) = local()?;
+                store.read(*run).map_err(|error| nothing(&format!("the receipt of the run {run}"), &error))
+            }
+        }
+    }
+}
+
+/// This state directory's receipts and keys.
+pub fn local() -> Result<(Store, Known), Failure> {
+    let places = Places::find()?.ensure()?;
+    let known = KeyFolder::open(&places.state).and_then(|folder| folder.known());
+    let store = Store::open(&places.state).map_err(|error| issue::folder(&error))?;
+    Ok((store, known.map_err(|error| issue::key(&error))?))
+}
+
+/// The keys that count: the named ones alone, else those of this state directory. Links lead from them to later ones.
+pub fn keyring(keys: &[PathBuf], links: &[PathBuf]) -> Result<Keyring, Failure> {
+    let mut ring = if keys.is_empty() { local()?.1.ring() } else { Keyring::default() };
+    for path in keys {
+        let text = text_of(path)?;
+        let found = PublicKey::all_from_pem(&text).map_err(|error| {
+            Failure::usage("key", format!("--key {}: {error}", path.display()), "nexus receipt keys export prints one")
+        })?;
+        for key in found {
+            ring.add(key);
+        }
+    }
+    let mut waiting: Vec<(PathBuf, String)> = Vec::new();
+    for path in links {
+        waiting.extend(text_of(path)?.lines().map(|line| (path.clone(), format!("{line}\n"))));
+    }
+    // In whatever order they were given: as long as one of them leads on.
+    loop {
+        let before = waiting.len();
+        let mut refused = None;
+        waiting.retain(|(path, link)| match Link::open(link.as_bytes(), &ring) {
+            Ok((key, _)) => {
+                ring.add(key);
+                false
+            }
+            Err(error) => {
+                refused.get_or_insert((path.clone(), error));
+                true
+            }
+        });
+        match refused {
+            None => return Ok(ring),
+            Some((path, error)) if waiting.len() == before => {
+                let message = format!("--link {}: {error}", path.display());
+                let failure = Failure::refused("link", message, "a link counts when a key that is trusted signed it");
+                return Err(Failure { exit: INVALID, ..failure });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(1 << 20).read_to_string(&mut text));
+    read.map(|_| text).map_err(|error| nothing(&path.display().to_string(), &error))
+}
+
+fn nothing(what: &str, error: &std::io::Error) -> Failure {
+    Failure::usage("nothing_to_verify", format!("{what} cannot be read: {error}"), "nexus log lists runs")
+}
+
+/// Why something is not valid.
+struct Invalid {
+    code: &'static str,
+    message: String,
+}
+
+/// Runs it and returns the exit code.
+pub fn command(args: &VerifyArgs) -> u8 {
+    let answer = match look(args) {
+        Ok(answer) => answer,
+        Err(failure) => return run::print_failure(&failure, false),
+    };
+    let (exit, text) = match &answer {
+        Ok(text) => (0, format!("{}\n", one_line(text))),
+        Err(_) => (INVALID, String::new()),
+    };
+    let text = match (&answer, args.json) {
+        (_, false) => text,
+        (Ok(text), true) => document(true, None, text),
+        (Err(invalid), true) => document(false, Some(invalid.code), &invalid.message),
+    };
+    let failed = |invalid: &Invalid| Failure {
+        exit: INVALID,
+        code: invalid.code,
+        message: format!("not valid: {}", invalid.message),
+        hint: String::new(),
+    };
+    if let (Err(invalid), false) = (&answer, args.json) {
+        return run::print_failure(&failed(invalid), false);
+    }
+    match super::print(Ok(text)) {
+        0 => exit,
+        other => other,
+    }
+}
+
+fn document(valid: bool, reason: Option<&str>, message: &str) -> String {
+    format!("{}\n", json!({"schema": "nexus.verify/1", "valid": valid, "reason": reason, "message": message}))
+}
+
+fn look(args: &VerifyArgs) -> Result<Result<String, Invalid>, Failure> {
+    let ring = keyring(&args.key, &args.link)?;
+    let Some(target) = &args.receipt else { return all(&ring) };
+    let file = Source::of(target).read()?;
+    let opened = match open(&file, &ring) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(Invalid { code: error.code(), message: error.to_string() })),
+    };
+    if let Some(invalid) = against(args, &opened)? {
+        return Ok(Err(invalid));
+    }
+    let also =
+        [(args.stdout.is_some(), "stdout"), (args.stderr.is_some(), "stderr"), (args.report.is_some(), "the report")];
+    let also: Vec<&str> = also.into_iter().filter_map(|(asked, what)| asked.then_some(what)).collect();
+    let also = if also.is_empty() { String::new() } else { format!("; {} as it says", also.join(" and ")) };
+    Ok(Ok(format!("valid: run {}, signed by the key {}{also}", opened.receipt.run_id, opened.receipt.key_id)))
+}
+
+/// Files that are said to belong to the receipt.
+fn against(args: &VerifyArgs, opened: &Opened) -> Result<Option<Invalid>, Failure> {
+    let receipt = &opened.receipt;
+    let streams = [
+        (&args.stdout, &receipt.output.stdout, "stdout", "stdout_mismatch"),
+        (&args.stderr, &receipt.output.stderr, "stderr", "stderr_mismatch"),
+    ];
+    for (path, said, what, code) in streams {
+        let Some(path) = path else { continue };
+        let found = digest(path)?;
+        if found != *said {
+            let message = format!(
+                "{} is not the {what} of the run: it has {} bytes, {}; the receipt says {} bytes, {}",
+                path.display(),
+                found.bytes,
+                found.hash,
+                said.bytes,
+                said.hash
+            );
+            return Ok(Some(Invalid { code, message }));
+        }
+    }
+    let Some(path) = &args.report else { return Ok(None) };
+    let report: Value = serde_json::from_str(&text_of_report(path)?).map_err(|error| {
+        let message = format!("--report {}: {error}", path.display());
+        Failure::usage("report", message, "give the document that nexus run --json printed")
+    })?;
+    Ok(differs(&report, receipt).map(|what| {
+        let message = format!("{} is not the report of the run: its {what} is another", path.display());
+        Invalid { code: "report_mismatch", message }
+    }))
+}
+
+fn text_of_report(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| nothing(&path.display().to_string(), &error))
+}
+
+/// The first part of a `nexus run --json` document that is not what the receipt says.
+fn differs(report: &Value, receipt: &Receipt) -> Option<&'static str> {
+    let guarantees = json!(receipt.guarantees);
+    let proof = json!(receipt.proof);
+    let parts = [
+        ("run_id", report["run_id"] == json!(receipt.run_id)),
+        ("reason", report["reason"] == json!(receipt.exit.reason)),
+        ("exit code", report["exit_code"] == json!(receipt.exit.code)),
+        ("signal", report["signal"] == json!(receipt.exit.signal)),
+        ("guarantees", report["sandbox"]["guarantees"] == guarantees),
+        ("proof", report["sandbox"]["proof"] == proof),
+        ("changes", changes_hash(&report["changes"]) == Some(receipt.changes.hash)),
+        ("stdout", is_stream(report, "stdout", &receipt.output.stdout)),
+        ("stderr", is_stream(report, "stderr", &receipt.output.stderr)),
+    ];
+    parts.into_iter().find_map(|(what, same)| (!same).then_some(what))
+}
+
+/// A stream that was cut can be compared by its length alone.
+fn is_stream(report: &Value, name: &str, said: &StreamDigest) -> bool {
+    let same_length = report["usage"][format!("{name}_bytes")] == json!(said.bytes);
+    let text: Result<nexus_model::ByteText, _> = serde_json::from_value(report["output"][name].clone());
+    let whole = report["output"]["truncated_bytes"] == json!(0);
+    same_length && text.is_ok_and(|text| !whole || Digest::of(&text.0) == said.hash)
+}
+
+/// The hash of a change set, from the report's `changes`.
+pub fn changes_hash(changes: &Value) -> Option<Digest> {
+    let part = |name: &str| changes.get(name).cloned();
+    let lists = json!({
+        "state": part("state")?,
+        "changes": part("changes")?,
+        "parked": part("parked")?,
+        "conflicts": part("conflicts")?,
+    });
+    Digest::of_json(&lists)
+}
+
+fn digest(path: &Path) -> Result<StreamDigest, Failure> {
+    let failed = |error: &std::io::Error| nothing(&path.display().to_string(), error);
+    let mut file = File::open(path).map_err(|error| failed(&error))?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 256 * 1024];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(StreamDigest { bytes, hash: Digest::finished(&hasher) }),
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                bytes += count as u64;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+/// Every receipt of this state directory, and whether one was taken out.
+fn all(ring: &Keyring) -> Result<Result<String, Invalid>, Failure> {
+    let (store, _) = local()?;
+    let failed = |error: &std::io::Error| nothing("the receipts", error);
+    let mut wrong: Vec<Invalid> = Vec::new();
+    // The end is looked at first: what is issued meanwhile is beyond it.
+    let end = store.end().map_err(|error| failed(&error))?;
+    let runs = store.runs().map_err(|error| failed(&error))?;
+    let mut rings: Vec<Ring> = Vec::new();
+    let mut unchained = 0;
+    for run in &runs {
+        let file = match store.read(*run) {
+            Ok(file) => file,
+            // Pruned since.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(&error)),
+        };
+        match open(&file, ring) {
+            Ok(opened) if opened.receipt.run_id != *run => wrong.push(Invalid {
+                code: "renamed",
+                message: format!("{run}: it is the receipt of the run {}", opened.receipt.run_id),
+            }),
+            Ok(Opened { receipt: Receipt { chain: Some(place), .. }, hash, .. }) => {
+                rings.push(Ring { run_id: *run, hash, place });
+            }
+            Ok(_) => unchained += 1,
+            Err(error) => wrong.push(Invalid { code: error.code(), message: format!("{run}: {error}") }),
+        }
+    }
+    // Issued while we looked.
+    let is_later = |place: &ChainPlace| end.is_some_and(|end| place.chain == end.chain && place.seq >= end.next);
+    rings.retain(|ring| !is_later(&ring.place));
+    let report = check_chain(&rings, end);
+    wrong.extend(report.problems.iter().map(|problem| Invalid { code: "chain", message: problem.to_string() }));
+    if let Some(first) = wrong.first() {
+        let more = if wrong.len() > 1 { format!(" (and {} more problems)", wrong.len() - 1) } else { String::new() };
+        return Ok(Err(Invalid { code: first.code, message: format!("{}{more}", first.message) }));
+    }
+    let mut parts = vec![format!("valid: {} receipts, none is missing", runs.len())];
+    if unchained > 0 {
+        parts.push(format!("{unchained} could not be given a place in the chain"));
+    }
+    if !report.side_branches.is_empty() {
+        parts.push(format!("{} were written by runs that were killed just then", report.side_branches.len()));
+    }
+    Ok(Ok(parts.join("; ")))
+}

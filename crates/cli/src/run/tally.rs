@@ -1,0 +1,39 @@
+//! The length and hash of what a command prints, taken as it passes by. The receipt names them.
+
+use super::output::Stream;
+use nexus_policy::receipt::{Digest, Output, StreamDigest};
+
+/// Of both streams.
+#[derive(Default)]
+pub struct Tally {
+    streams: [Count; 2],
+}
+
+#[derive(Default)]
+struct Count {
+    bytes: u64,
+    hasher: blake3::Hasher,
+}
+
+impl Count {
+    fn digest(&self) -> StreamDigest {
+        StreamDigest { bytes: self.bytes, hash: Digest::finished(&self.hasher) }
+    }
+}
+
+impl Tally {
+    /// Counts these bytes.
+    pub fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let count = &mut self.streams[stream as usize];
+        count.bytes += bytes.len() as u64;
+        count.hasher.update(bytes);
+    }
+
+    /// What it came to so far.
+    pub fn output(&self) -> Output {
+        Output {
+            stdout: self.streams[Stream::Out as usize].digest(),
+            stderr: self.streams[Stream::Err as usize].digest(),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Receipts from outside: every run has one, and one that is forged, edited or cut is refused with the reason.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_model::bytes::{base64_decode, base64_encode};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Output;
+use support::{Bench, benches, stderr, stdout};
+
+/// Runs `nexus run --json` and returns the report and the path of its receipt.
+fn run(bench: &Bench, arguments: &[&str]) -> (Value, PathBuf) {
+    let (report, _) = bench.json(arguments);
+    let path = report.pointer("/receipt/path/text").and_then(Value::as_str);
+    let path = PathBuf::from(path.unwrap_or_else(|| panic!("{}: no receipt: {report}", bench.who())));
+    (report, path)
+}
+
+fn verify(bench: &Bench, arguments: &[&str]) -> Output {
+    bench.run([&["receipt", "verify"], arguments].concat())
+}
+
+/// What `nexus receipt verify --json` says: the exit code and the reason.
+fn reason(bench: &Bench, arguments: &[&str]) -> (i32, String) {
+    let output = verify(bench, &[&["--json"], arguments].concat());
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", stdout(&output), stderr(&output)));
+    let reason = document["reason"].as_str().unwrap_or_default().to_owned();
+    (output.status.code().unwrap(), reason)
+}
+
+/// A file that whoever runs `nexus` can read.
+fn file(bench: &Bench, name: &str, content: &[u8]) -> String {
+    let path = bench.base.path().join(name);
+    fs::write(&path, content).unwrap();
+    bench.give(&path);
+    path.to_str().unwrap().to_owned()
+}
+
+fn payload(envelope: &[u8]) -> Value {
+    let envelope: Value = serde_json::from_slice(envelope).unwrap();
+    serde_json::from_slice(&base64_decode(envelope["payload"].as_str().unwrap()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_leaves_a_receipt_that_says_what_it_was_and_did() {
+    for bench in benches() {
+        let script = "echo out; echo err >&2; echo new > made; exit 3";
+        let arguments = ["--env", "TOKEN=hunter2-secret", "--timeout", "60s", "--shell", script];
+        let (report, path) = run(&bench, &arguments);
+        let content = fs::read(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+        let receipt = payload(&content);
+        assert_eq!(receipt["run_id"], report["run_id"]);
+        assert_eq!(receipt["exit"]["code"], 3);
+        assert_eq!(receipt["exit"]["reason"], "exit");
+        assert_eq!(receipt["proof"], report["sandbox"]["proof"]);
+        assert!(!receipt["proof"].as_array().unwrap().is_empty());
+        assert_eq!(receipt["guarantees"], report["sandbox"]["guarantees"]);
+        assert_eq!(receipt["output"]["stdout"]["bytes"], 4);
+        let hash = format!("blake3:{}", blake3::hash(b"out\n"));
+        assert_eq!(receipt["output"]["stdout"]["hash"], hash.as_str());
+        assert_eq!(receipt["changes"]["added"], 1);
+        assert_eq!(receipt["changes"]["state"], "committed");
+        assert_eq!(receipt["request"]["timeout_ms"], 60_000);
+        assert!(receipt["timing"]["spawned_us"].as_u64().unwrap() > 0);
+        let names: Vec<_> = receipt["request"]["env"]["items"].as_array().unwrap().iter().map(|e| &e["name"]).collect();
+        assert!(names.iter().any(|name| name["text"] == "TOKEN"));
+        assert!(!String::from_utf8(receipt.to_string().into()).unwrap().contains("hunter2"), "{}", bench.who());
+        // The same request has the same hash, another one has another.
+        let again = payload(&fs::read(run(&bench, &arguments).1).unwrap());
+        assert_eq!(again["spec_hash"], receipt["spec_hash"]);
+        let other = ["--env", "TOKEN=hunter3-secret", "--timeout", "60s", "--shell", script];
+        let other = payload(&fs::read(run(&bench, &other).1).unwrap());
+        assert_ne!(other["spec_hash"], receipt["spec_hash"]);
+        assert_ne!(other["plan_hash"], receipt["plan_hash"]);
+    }
+}
+
+#[test]
+fn a_receipt_is_verified_by_file_and_by_run_with_output_and_report() {
+    for bench in benches() {
+        let output = bench.run(["run", "--json", "--shell", "echo out; echo err >&2; echo new > made"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let path = report["receipt"]["path"]["text"].as_str().unwrap().to_owned();
+        let run = report["run_id"].as_str().unwrap().to_owned();
+        let out = file(&bench, "out", b"out\n");
+        let err = file(&bench, "err", b"err\n");
+        let document = file(&bench, "report", &output.stdout);
+        for target in [&path, &run] {
+            let checked = verify(&bench, &[target, "--stdout", &out, "--stderr", &err, "--report", &document]);
+            assert_eq!(checked.status.code(), Some(0), "{}: {}", bench.who(), stderr(&checked));
+            assert!(stdout(&checked).starts_with(&format!("valid: run {run}, signed by the key ")));
+        }
+        assert_eq!(reason(&bench, &[&run, "--stdout", &err]), (1, "stdout_mismatch".to_owned()));
+        assert_eq!(reason(&bench, &[&run, "--stderr", &out]), (1, "stderr_mismatch".to_owned()));
+        for (pointer, value) in [
+            ("/changes/changes/0/path/text", "other"),
+            ("/changes/state", "discarded"),
+            ("/output/stdout/text", "other"),
+            ("/reason", "oom"),
+            ("/sandbox/proof/0/seen", "ok"),
+        ] {
+            let mut edited = report.clone();
+            *edited.pointer_mut(pointer).unwrap() = value.into();
+            let edited = file(&bench, "edited", edited.to_string().as_bytes());
+            let expected = (1, "report_mismatch".to_owned());
+            assert_eq!(reason(&bench, &[&run, "--report", &edited]), expected, "{pointer}");
+        }
+        let shown = stdout(&bench.run(["receipt", "show", &run]));
+        for part in ["exit 0 (exit)", "committed, 1 added", "valid, by the key", "/bin/sh -c"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_forged_edited_or_truncated_receipt_is_refused_with_the_reason() {
+    for bench in benches() {
+        let (_, path) = run(&bench, &["--", "false"]);
+        let good = fs::read(&path).unwrap();
+        let check = |content: &[u8]| reason(&bench, &[&file(&bench, "receipt", content)]);
+        assert_eq!(check(&good), (0, String::new()), "the harmless twin");
+        // Edited: a failure becomes a success.
+        let mut envelope: Value = serde_json::from_slice(&good).unwrap();
+        let text = base64_decode(envelope["payload"].as_str().unwrap()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("\"code\":1"));
+        envelope["payload"] = base64_encode(text.replace("\"code\":1", "\"code\":0").as_bytes()).into();
+        let whole = |envelope: &Value| {
+            // The order in which Nexus writes the members.
+            let (kind, payload, signatures) =
+                (&envelope["payloadType"], &envelope["payload"], &envelope["signatures"][0]);
+            let signature = format!("{{\"keyid\":{},\"sig\":{}}}", signatures["keyid"], signatures["sig"]);
+            format!("{{\"payloadType\":{kind},\"payload\":{payload},\"signatures\":[{signature}]}}\n")
+        };
+        assert_eq!(check(whole(&envelope).as_bytes()), (1, "bad_signature".to_owned()));
+        // Formatted anew.
+        let spaced = String::from_utf8(good.clone()).unwrap().replace("\",\"", "\", \"");
+        assert_eq!(check(spaced.as_bytes()), (1, "respelled".to_owned()));
+        // Cut.
+        for length in [0, 1, good.len() / 2, good.len() - 1] {
+            assert_eq!(check(&good[..length]), (1, "truncated".to_owned()), "{length}");
+        }
+        assert_eq!(check(b"hello\n"), (1, "not_a_receipt".to_owned()));
+        // Forged: signed by a key of another state directory, under its own name and under ours.
+        let stranger = Bench::new(bench.user);
+        let forged = fs::read(run(&stranger, &["--", "true"]).1).unwrap();
+        assert_eq!(check(&forged), (1, "unknown_key".to_owned()));
+        let key = |envelope: &[u8]| {
+            serde_json::from_slice::<Value>(envelope).unwrap()["signatures"][0]["keyid"].as_str().unwrap().to_owned()
+        };
+        let renamed = String::from_utf8(forged.clone()).unwrap().replace(&key(&forged), &key(&good));
+        assert_eq!(check(renamed.as_bytes()), (1, "bad_signature".to_owned()));
+        // What a person reads, and that there was nothing to look at.
+        let told = verify(&bench, &[&file(&bench, "receipt", renamed.as_bytes())]);
+        assert_eq!(told.status.code(), Some(1));
+        assert!(
+            stderr(&told).starts_with("nexus: not valid: its signature is not of this content"),
+            "{}",
+            stderr(&told)
+        );
+        for wrong in [&["/does/not/exist"][..], &[], &["--stdout", "x", "--chain"]] {
+            assert_eq!(verify(&bench, wrong).status.code(), Some(2), "{wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn another_machine_verifies_with_the_exported_key_and_follows_a_rotation() {
+    for bench in benches() {
+        let (_, first) = run(&bench, &["--", "true"]);
+        let old = file(&bench, "old.pem", &bench.run(["receipt", "keys", "export"]).stdout);
+        let rotated = bench.run(["receipt", "keys", "rotate"]);
+        assert!(rotated.status.success(), "{}", stderr(&rotated));
+        let (_, second) = run(&bench, &["--", "true"]);
+        let link = file(&bench, "link", &bench.run(["receipt", "keys", "export", "--links"]).stdout);
+        let new = file(&bench, "new.pem", &bench.run(["receipt", "keys", "export"]).stdout);
+        // At home both count.
+        for receipt in [&first, &second] {
+            assert_eq!(reason(&bench, &[receipt.to_str().unwrap()]), (0, String::new()));
+        }
+        let listed = stdout(&bench.run(["receipt", "keys", "list"]));
+        assert!(listed.contains("  signs\n") && listed.contains("UTC, followed by "), "{listed}");
+        // Elsewhere only what was pinned, and what it leads to.
+        let elsewhere = Bench::new(bench.user);
+        let copy = |name: &str, path: &PathBuf| file(&elsewhere, name, &fs::read(path).unwrap());
+        let (first, second) = (copy("first", &first), copy("second", &second));
+        let unknown = (1, "unknown_key".to_owned());
+        let good = (0, String::new());
+        assert_eq!(reason(&elsewhere, &[&first]), unknown);
+        assert_eq!(reason(&elsewhere, &["--key", &old, &first]), good);
+        assert_eq!(reason(&elsewhere, &["--key", &old, &second]), unknown);
+        assert_eq!(reason(&elsewhere, &["--key", &new, &second]), good);
+        assert_eq!(reason(&elsewhere, &["--key", &new, &first]), unknown);
+        assert_eq!(reason(&elsewhere, &["--key", &old, "--link", &link, &second]), good);
+        let refused = verify(&elsewhere, &["--key", &new, "--link", &link, &second]);
+        assert_eq!(refused.status.code(), Some(1), "a link counts only from a key that is trusted");
+    }
+}
+
+#[test]
+fn without_a_safe_key_nothing_runs_and_the_message_says_what_to_do() {
+    for bench in benches() {
+        run(&bench, &["--", "true"]);
+        let (keys, receipts) = (bench.state.join("keys"), bench.state.join("receipts"));
+        let key = keys.join("receipt.key");
+        let mode = |path: &PathBuf, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (path, right, wrong) in [(&key, 0o600, 0o644), (&keys, 0o700, 0o755), (&receipts, 0o700, 0o755)] {
+            mode(path, wrong);
+            let output = bench.run(["run", "--", "touch", "ran"]);
+            assert_eq!(output.status.code(), Some(125), "{}", path.display());
+            assert!(!bench.workspace.join("ran").exists());
+            let message = stderr(&output);
+            assert!(message.contains("that only you can") && message.contains("move it away"), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+            mode(path, right);
+        }
+        fs::write(&key, "not a key").unwrap();
+        let output = bench.run(["run", "--", "touch", "ran"]);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains("is damaged"), "{}", stderr(&output));
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        // The advice helps.
+        fs::rename(&key, bench.state.join("away")).unwrap();
+        let (_, path) = run(&bench, &["--", "true"]);
+        assert_eq!(reason(&bench, &[path.to_str().unwrap()]), (0, String::new()));
+    }
+}
+
+#[test]
+fn a_receipt_that_cannot_be_written_is_told_and_is_no_success() {
+    for bench in benches() {
+        run(&bench, &["--", "true"]);
+        // The key goes bad while the command runs; the run holds it open and reads it at the end.
+        let key = bench.state.join("keys/receipt.key");
+        let spoil = |code: &str| {
+            let mut child = bench.nexus([
+                "run",
+                "--json",
+                "--stdin",
+                "--shell",
+                &format!("echo x > made-{code}; read line; exit {code}"),
+            ]);
+            let mut child = child
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let good = fs::read(&key).unwrap();
+            support::wait_until("the record of the run", std::time::Duration::from_secs(20), || {
+                fs::read_dir(bench.state.join("layers"))
+                    .unwrap()
+                    .any(|layer| layer.unwrap().path().join(format!("upper/made-{code}")).exists())
+            });
+            fs::write(&key, "spoilt").unwrap();
+            drop(child.stdin.take());
+            let output = child.wait_with_output().unwrap();
+            fs::write(&key, good).unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            (output.status.code().unwrap(), report, bench.workspace.join(format!("made-{code}")).exists())
+        };
+        let (code, report, committed) = spoil("0");
+        assert_eq!((code, committed), (125, true), "{}: {report}", bench.who());
+        assert_eq!(report["error"]["code"], "receipt");
+        assert!(report["error"]["message"].as_str().unwrap().contains("the run has no receipt"), "{report}");
+        assert_eq!(report["receipt"], Value::Null);
+        assert_eq!(report["exit_code"], 125);
+        let (code, report, committed) = spoil("7");
+        assert_eq!((code, committed), (7, true), "a command's own failure is not covered up");
+        assert_eq!(report["error"]["code"], "receipt");
+    }
+}
+
+#[test]
+fn runs_at_once_make_one_chain_and_a_receipt_taken_out_is_missed() {
+    for bench in benches() {
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    for _ in 0..5 {
+                        let output = bench.run(["run", "--", "true"]);
+                        assert!(output.status.success(), "{}", stderr(&output));
+                    }
+                });
+            }
+        });
+        let whole = verify(&bench, &["--chain"]);
+        assert_eq!(stdout(&whole), "valid: 30 receipts, none is missing\n", "{}", stderr(&whole));
+        let log = stdout(&bench.run(["log", "--json", "-n", "100"]));
+        let runs: Vec<String> = serde_json::from_str::<Vec<Value>>(&log)
+            .unwrap()
+            .iter()
+            .map(|row| row["run_id"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(runs.len(), 30);
+        for run in [&runs[0], &runs[15], &runs[29]] {
+            let path = bench.state.join(format!("receipts/{run}.json"));
+            let content = fs::read(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            assert_eq!(reason(&bench, &["--chain"]), (1, "chain".to_owned()), "{run}");
+            fs::write(&path, content).unwrap();
+            bench.give(&path);
+        }
+        // One under the name of another.
+        let path = |run: &String| bench.state.join(format!("receipts/{run}.json"));
+        let kept = fs::read(path(&runs[3])).unwrap();
+        fs::copy(path(&runs[4]), path(&runs[3])).unwrap();
+        assert_eq!(reason(&bench, &["--chain"]), (1, "renamed".to_owned()));
+        fs::write(path(&runs[3]), kept).unwrap();
+        // What was pruned is not missed.
+        let pruned = bench.run(["receipt", "prune", "--keep", "7"]);
+        assert_eq!(stdout(&pruned), "removed 23 receipts\n");
+        assert_eq!(stdout(&verify(&bench, &["--chain"])), "valid: 7 receipts, none is missing\n");
+        run(&bench, &["--", "true"]);
+        assert_eq!(stdout(&verify(&bench, &["--chain"])), "valid: 8 receipts, none is missing\n");
+    }
+}
+
+#[test]
+fn the_log_lists_runs_and_no_argument_reaches_the_terminal_as_it_is() {
+    for bench in benches() {
+        assert_eq!(stdout(&bench.run(["log"])), "No runs.\n");
+        bench.run(["run", "--", "true"]);
+        bench.run(["run", "--shell", "exit 4 # \u{1b}[2J\u{1b}]0;title\u{7}\nforged line"]);
+        bench.run(["run", "--timeout", "1ms", "--grace", "1ms", "--", "sleep", "100"]);
+        bench.run(["run", "--", "no-such-program"]);
+        let all = stdout(&bench.run(["log"]));
+        let lines: Vec<&str> = all.lines().collect();
+        assert_eq!(lines.len(), 4, "{all}");
+        for (line, part) in lines.iter().zip(["exit 127", "exit 124 timeout", "exit 4", "exit 0"]) {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(!all.contains('\u{1b}') && !all.contains('\u{7}') && all.contains("\\u{1b}[2J"), "{all}");
+        assert_eq!(stdout(&bench.run(["log", "-n", "2"])).lines().count(), 2);
+        let failed = stdout(&bench.run(["log", "--failed"]));
+        assert_eq!(failed.lines().count(), 3, "{failed}");
+        assert!(!failed.contains("exit 0"), "{failed}");
+        assert_eq!(stdout(&bench.run(["log", "--since", "1h"])).lines().count(), 4);
+        let rows: Vec<Value> = serde_json::from_str(&stdout(&bench.run(["log", "--json"]))).unwrap();
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[1]["reason"], "timeout");
+        // One that was edited is told and not believed.
+        let path = bench.state.join(format!("receipts/{}.json", rows[3]["run_id"].as_str().unwrap()));
+        let mut content = fs::read(&path).unwrap();
+        content[100] ^= 1;
+        fs::write(&path, content).unwrap();
+        let told = stdout(&bench.run(["log"]));
+        assert!(told.lines().last().unwrap().contains("receipt not valid: "), "{told}");
+    }
+}
+
+#[test]
+fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() {
+    for bench in benches() {
+        let target = bench.home.join("copy.json");
+        let (_, path) = run(&bench, &["--receipt", target.to_str().unwrap(), "--", "true"]);
+        assert_eq!(fs::read(&target).unwrap(), fs::read(path).unwrap());
+        let inside = bench.workspace.join("copy.json");
+        let output = bench.run(["run", "--receipt", inside.to_str().unwrap(), "--", "touch", "ran"]);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains("--receipt") && stderr(&output).contains("lies in the workspace"));
+        assert!(!bench.workspace.join("ran").exists() && !inside.exists());
+    }
+}

@@ -1,1 +1,0 @@
-//! The signed statement of what a run was and did.

@@ -1,0 +1,274 @@
+//! What a receipt says. Times are whole microseconds, so that no reader rounds them.
+//!
+//! Values of environment variables are often secrets. They stand here as tags: hashes with a key that only the signer
+//! has, so that equal values can be seen to be equal and none can be guessed from the receipt. The command line stands
+//! in clear, as it does in `ps`.
+
+use super::Digest;
+use super::keys::KeyId;
+use nexus_model::plan::Bind;
+use nexus_model::proof::ProofItem;
+use nexus_model::{ByteText, Limits, RunId};
+use serde::{Deserialize, Serialize};
+
+/// The form that this code writes and reads.
+pub const SCHEMA: &str = "nexus.receipt/1";
+/// How much of each list a receipt carries. The hash of the whole stands beside it.
+pub const MAX_LISTED_BYTES: usize = 64 * 1024;
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The run.
+    pub run_id: RunId,
+    /// The program that ran it.
+    pub nexus: Nexus,
+    /// How it was isolated.
+    pub driver: Driver,
+    /// Release of the kernel, as `uname -r` prints it.
+    pub kernel: String,
+    /// `root` or `user`: who called.
+    pub identity: String,
+    /// What was asked for.
+    pub request: Request,
+    /// Hash of the whole request, lists uncut. Equal for equal requests to the same signer.
+    pub spec_hash: Digest,
+    /// Hash of the plan that the driver got, with values of the environment as tags.
+    pub plan_hash: Digest,
+    /// Profiles that took part, in their order.
+    pub profiles: Vec<ProfileRef>,
+    /// Names of the guarantees that were held.
+    pub guarantees: Vec<String>,
+    /// What the confined process tried before the command started.
+    pub proof: Vec<ProofItem>,
+    /// What went over the network; nothing where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
+    /// What became of the changes.
+    pub changes: Changes,
+    /// What the command printed.
+    pub output: Output,
+    /// How it ended.
+    pub exit: Exit,
+    /// When.
+    pub timing: Timing,
+    /// Its place among the receipts of the same state directory; nothing when that could not be had.
+    pub chain: Option<ChainPlace>,
+    /// The key that signed it.
+    pub key_id: KeyId,
+}
+
+/// A version of Nexus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nexus {
+    /// As `nexus --version` prints it.
+    pub version: String,
+}
+
+/// A driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Driver {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A list of which only the beginning is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounded<T> {
+    /// The beginning, at most [`MAX_LISTED_BYTES`] of it.
+    pub items: Vec<T>,
+    /// Items that were left out.
+    pub omitted: usize,
+}
+
+impl<T> Bounded<T> {
+    /// All of a list.
+    #[must_use]
+    pub fn whole(items: Vec<T>) -> Self {
+        Self { items, omitted: 0 }
+    }
+
+    /// Its beginning, as far as the sizes of the items fit.
+    #[must_use]
+    pub fn cut(mut self, size: impl Fn(&T) -> usize) -> Self {
+        let mut used = 0usize;
+        let fits = |item: &T| {
+            used = used.saturating_add(size(item));
+            used <= MAX_LISTED_BYTES
+        };
+        let count = self.items.len();
+        let kept = self.items.iter().map(fits).take_while(|fits| *fits).count();
+        self.items.truncate(kept);
+        self.omitted += count - kept;
+        self
+    }
+}
+
+/// What was asked for, without ids and places of this one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// How strong the wall was to be.
+    pub sandbox: String,
+    /// The command.
+    pub argv: Bounded<ByteText>,
+    /// The workspace on the host.
+    pub workspace: ByteText,
+    /// Working directory.
+    pub cwd: ByteText,
+    /// `commit`, `review`, `discard`, `ask` or `direct`.
+    pub changes: String,
+    /// The environment inside.
+    pub env: Bounded<EnvEntry>,
+    /// Further host paths.
+    pub binds: Bounded<Bind>,
+    /// Paths that could not be read inside.
+    pub hidden: Bounded<ByteText>,
+    /// Limits.
+    pub limits: Limits,
+    /// Milliseconds until SIGTERM.
+    pub timeout_ms: Option<u64>,
+    /// Names of guarantees without which the run was not to start.
+    pub required: Vec<String>,
+}
+
+impl Request {
+    /// The same with lists that fit into a receipt.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        // What JSON adds to each item.
+        const FRAME: usize = 32;
+        Self {
+            argv: self.argv.cut(|word| word.0.len() + FRAME),
+            env: self.env.cut(|entry| entry.name.0.len() + 2 * FRAME),
+            binds: self.binds.cut(|bind| bind.source.0.len() + bind.target.0.len() + 2 * FRAME),
+            hidden: self.hidden.cut(|path| path.0.len() + FRAME),
+            ..self
+        }
+    }
+}
+
+/// One environment variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvEntry {
+    /// Its name.
+    pub name: ByteText,
+    /// A keyed hash of its value ([`super::Seed::tag`]).
+    pub tag: String,
+}
+
+/// A profile that took part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileRef {
+    /// Its name.
+    pub name: String,
+    /// Where it came from: `built-in` or a path.
+    pub source: ByteText,
+    /// Hash of its text.
+    pub hash: Digest,
+}
+
+/// What went over the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Egress {
+    /// Connections that were let through.
+    pub allowed: u64,
+    /// Connections that were refused.
+    pub denied: u64,
+    /// Bytes from outside.
+    pub bytes_in: u64,
+    /// Bytes to the outside.
+    pub bytes_out: u64,
+    /// Hash of the whole summary.
+    pub hash: Digest,
+}
+
+/// What became of the changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// `none`, `committed`, `parked`, `discarded`, or `failed` with the reason on the terminal.
+    pub state: String,
+    /// Entries added.
+    pub added: u64,
+    /// Entries modified.
+    pub modified: u64,
+    /// Entries deleted.
+    pub deleted: u64,
+    /// Entries that wait for a decision.
+    pub parked: u64,
+    /// Entries that changed outside meanwhile.
+    pub conflicts: u64,
+    /// Hash of the lists: path, kind, type, size and mode of each entry. Contents are not part of it.
+    pub hash: Digest,
+}
+
+/// What the command printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Descriptor 1.
+    pub stdout: StreamDigest,
+    /// Descriptor 2.
+    pub stderr: StreamDigest,
+}
+
+/// One stream, all of it, also what a limit kept from being shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamDigest {
+    /// Its length.
+    pub bytes: u64,
+    /// Its hash.
+    pub hash: Digest,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// What `nexus` returned.
+    pub code: u8,
+    /// The signal that killed the command.
+    pub signal: Option<u8>,
+    /// The typed reason.
+    pub reason: String,
+}
+
+/// When things happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Milliseconds since 1970 in UTC when `nexus` began, by the machine's clock.
+    pub started_unix_ms: u64,
+    /// From then until the sandbox was about to be made.
+    pub prepared_us: u64,
+    /// From then until the command ran; nothing when it never did.
+    pub spawned_us: Option<u64>,
+    /// From then until the end.
+    pub duration_us: u64,
+}
+
+/// A receipt's place among the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainPlace {
+    /// Which chain: the run that began it.
+    pub chain: RunId,
+    /// Its number, from 0.
+    pub seq: u64,
+    /// Hash of the one before, none for the first.
+    pub previous: Option<Digest>,
+    /// The lowest number that is kept; older ones were pruned.
+    pub floor: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_keeps_its_beginning_and_counts_the_rest() {
+        let small = Bounded::whole(vec![1, 2]).cut(|_| 10);
+        assert_eq!((small.items.len(), small.omitted), (2, 0));
+        let large = Bounded::whole(vec![MAX_LISTED_BYTES - 1, 1, 1, 0]).cut(|size| *size);
+        assert_eq!((large.items, large.omitted), (vec![MAX_LISTED_BYTES - 1, 1], 2));
+    }
+}
