@@ -17,6 +17,7 @@ mod failure;
 mod hide;
 mod places;
 mod run;
+mod terminal;
 mod workspace;
 
 use clap::{CommandFactory, Parser};
