@@ -4,7 +4,7 @@
 //! runs it and puts the figures beside those of other tools.
 
 use nexus_driver::namespace::launcher::{Launcher, serve_stdin};
-use nexus_driver::{Driver, Event, Namespace, Session};
+use nexus_driver::{Driver, Event, Namespace, Session, Stdio};
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{Limits, Plan, RunId};
@@ -90,7 +90,7 @@ fn time_launch(driver: &Namespace, launcher: &Launcher, workspace: &Path) -> Res
     let start = Instant::now();
     let handle = driver.prepare(&plan)?;
     let sandbox = launcher.launch(&plan, &handle)?;
-    let mut session = Session::start(&sandbox, &plan, [null.as_fd(), null.as_fd(), null.as_fd()])?;
+    let mut session = Session::start(&sandbox, &plan, Stdio::Pipes([null.as_fd(); 3]))?;
     loop {
         match session.hear()? {
             Event::Ended(_) => break,

@@ -1,7 +1,7 @@
 //! What every driver must pass. The suite is a function, not a test: each driver's tests call it with what that
 //! driver needs, and it returns every violation instead of stopping at the first.
 
-use crate::{Driver, Event, Handle, Session};
+use crate::{Driver, Event, Handle, Session, Stdio};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::AsFd;
 use std::fs::File;
@@ -72,11 +72,15 @@ fn run(driver: &dyn Driver, plan: &Plan, kill: bool) -> Result<ExitStatus, Strin
 fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Result<ExitStatus, String> {
     let sandbox = driver.start(plan, handle).map_err(text)?;
     let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
-    let mut session = Session::start(&sandbox, plan, [null.as_fd(), null.as_fd(), null.as_fd()]).map_err(text)?;
+    let mut session = Session::start(&sandbox, plan, Stdio::Pipes([null.as_fd(); 3])).map_err(text)?;
     loop {
         match session.hear().map_err(text)? {
             Event::Started(_) if kill => session.signal_all(9).map_err(text)?,
             Event::Up | Event::Layer(_) | Event::Started(_) => {}
+            other @ (Event::Terminal { .. }
+            | Event::Command { .. }
+            | Event::Forwarded { .. }
+            | Event::ForwardFailed { .. }) => return Err(format!("nobody asked for {other:?}")),
             Event::NotStarted(reason) => return Err(text(reason)),
             Event::Ended(ended) => {
                 sandbox.keeper.wait().map_err(text)?;

@@ -4,7 +4,7 @@
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
 use crate::probe::{Finding, ProbeReport};
-use crate::{Channel, Driver, Handle, Keeper, Sandbox};
+use crate::{Channel, Driver, Handle, Keeper, LEADER, Sandbox};
 use nexus_model::frames::{GuestFrame, HostFrame, ProofPlan, VERSION};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::BorrowedFd;
@@ -171,12 +171,14 @@ fn follow(script: &Script, channel: &Channel) {
                     _ => vec![started],
                 }
             }
-            HostFrame::Signal { exec, signal } => vec![ended(exec.unwrap_or(1), ExitStatus::Signal(signal))],
-            HostFrame::Hello { .. } => Vec::new(),
+            HostFrame::Signal { exec, signal } => vec![ended(exec.unwrap_or(LEADER), ExitStatus::Signal(signal))],
+            HostFrame::Hello { .. } | HostFrame::Resize { .. } => Vec::new(),
+            // ECONNREFUSED: there is no network in it.
+            HostFrame::Forward { forward, .. } => vec![GuestFrame::ForwardFailed { forward, errno: 111 }],
             HostFrame::Shutdown => return,
         };
         for answer in answers {
-            let last = matches!(answer, GuestFrame::Exited { .. });
+            let last = matches!(answer, GuestFrame::Exited { exec: LEADER, .. });
             if channel.send(&answer, &[]).is_err() || last {
                 return;
             }

@@ -8,7 +8,7 @@
 //!  inventory() ─▶ what on this host bears our mark
 //! ```
 //! Commands, signals and their ends go over the guest channel, so that a driver does not implement them. [`Session`]
-//! is the host's side of one command. [`fake`] is a driver whose guest follows a script; [`conformance`] is what
+//! is the host's side of them. [`fake`] is a driver whose guest follows a script; [`conformance`] is what
 //! every driver must pass.
 
 #![forbid(unsafe_code)]
@@ -17,17 +17,22 @@ pub mod conformance;
 mod error;
 pub mod fake;
 mod handle;
+mod ledger;
 pub mod namespace;
+mod not_started;
 mod probe;
+mod received;
 mod session;
 
 pub use error::{DestroyError, InventoryError, PrepareError, StartError};
 pub use handle::Handle;
+pub use ledger::Refused;
 pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
 pub use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, landlock_abi, mark};
+pub use not_started::NotStarted;
 pub use probe::{Finding, ProbeReport};
-pub use session::{Ended, Event, NotStarted, Session};
+pub use session::{AskError, CommandEvent, Ended, Event, LEADER, MoreCommand, Session, Stdio};
 
 use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;

@@ -1,87 +1,63 @@
-//! The host's side of the first command of a sandbox.
+//! The host's side of the commands of a sandbox: the plan's, which is the leader, and further ones beside it.
 //!
 //! ```text
-//!  Session::start ─▶ (Layer)? ─▶ Up ─▶ Started ─▶ Ended
-//!                        └─▶ NotStarted (set-up, proof, exec) ◀──┘        any other order ends the session
+//!  start ─▶ (Layer)? ─▶ Up ─▶ (Terminal)? ─▶ Started ─▶ Ended                     the leader; its end is the sandbox's
+//!                        └─▶ NotStarted (set-up, proof, exec) ◀──┘
+//!  exec ──▶ (Terminal)? ─▶ Command(Started | NotStarted) ─▶ Command(Ended)        each further one
+//!  forward ─▶ Forwarded | ForwardFailed
 //! ```
+//! Any other order, or a number that nobody asked for, ends the session as [`NotStarted::Protocol`]: the guest is
+//! hostile to the host. What order is right is decided in `ledger`, what a descriptor must be in `received`.
 
+use crate::ledger::{Ledger, Refused};
+use crate::not_started::NotStarted;
+use crate::received;
 use crate::{Channel, ChannelError, Sandbox};
-use nexus_model::exit::{NOT_EXECUTABLE, NOT_FOUND};
-use nexus_model::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, ProofPlan, VERSION};
+use nexus_model::frames::{ExecRequest, GuestFrame, HostFrame, ProofPlan, TerminalSize, VERSION};
 use nexus_model::proof::ProofItem;
-use nexus_model::{ExitStatus, Plan};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use nexus_model::{ByteText, ExitStatus, Plan};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The command did not start, and why.
-#[derive(Debug, thiserror::Error)]
-pub enum NotStarted {
-    /// The sandbox could not be set up.
-    #[error("setting the sandbox up failed at {step}: {detail}{}", errno_text(*errno))]
-    SetUp {
-        /// The step.
-        step: String,
-        /// errno, or 0.
-        errno: i32,
-        /// What it was about.
-        detail: String,
-    },
-    /// A wall was not in force.
-    #[error("the proof of the sandbox failed: {}", failed_checks(proof))]
-    Proof {
-        /// All checks.
-        proof: Vec<ProofItem>,
-    },
-    /// The file could not be executed.
-    #[error("{}{}", stage_text(*stage), errno_text(*errno))]
-    Exec {
-        /// What was being done.
-        stage: ExecStage,
-        /// errno.
-        errno: i32,
-    },
-    /// The channel ended before anything was said.
-    #[error("the sandbox ended before it could say why: {0}")]
-    Lost(#[from] ChannelError),
-    /// The guest did not keep to the protocol.
-    #[error("the guest said {0}, which does not belong here")]
-    Protocol(String),
+/// The number of the plan's own command. Further commands have other ones.
+pub const LEADER: u32 = 1;
+
+/// What a command has as stdin, stdout and stderr.
+#[derive(Debug, Clone, Copy)]
+pub enum Stdio<'a> {
+    /// These three descriptors.
+    Pipes([BorrowedFd<'a>; 3]),
+    /// A terminal of its own inside; its master comes as [`Event::Terminal`].
+    Terminal(TerminalSize),
 }
 
-fn errno_text(errno: i32) -> String {
-    if errno == 0 { String::new() } else { format!(" ({})", std::io::Error::from_raw_os_error(errno)) }
-}
-
-fn failed_checks(proof: &[ProofItem]) -> String {
-    let failed = proof.iter().filter(|item| !item.holds());
-    failed
-        .map(|item| format!("{} gave {}, not {}", item.check, item.seen, item.expected))
-        .collect::<Vec<_>>()
-        .join("; ")
-}
-
-fn stage_text(stage: ExecStage) -> &'static str {
-    match stage {
-        ExecStage::Spawn => "the command's process could not be made",
-        ExecStage::Prepare => "the command's process could not be prepared",
-        ExecStage::Chdir => "the working directory could not be entered",
-        ExecStage::Exec => "the command could not be executed",
-    }
-}
-
-impl NotStarted {
-    /// The exit code that a shell would give, when it is the command's own fault.
-    #[must_use]
-    pub fn exit_code(&self) -> Option<u8> {
+impl<'a> Stdio<'a> {
+    fn size(&self) -> Option<TerminalSize> {
         match self {
-            // ENOENT, ENOTDIR
-            Self::Exec { stage: ExecStage::Exec, errno: 2 | 20 } => Some(NOT_FOUND),
-            Self::Exec { stage: ExecStage::Exec, .. } => Some(NOT_EXECUTABLE),
-            _ => None,
+            Self::Pipes(_) => None,
+            Self::Terminal(size) => Some(*size),
+        }
+    }
+
+    fn descriptors(&self) -> &[BorrowedFd<'a>] {
+        match self {
+            Self::Pipes(three) => three,
+            Self::Terminal(_) => &[],
         }
     }
 }
 
-/// How the command ended.
+/// A command beside the leader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MoreCommand {
+    /// The command and its arguments.
+    pub argv: Vec<ByteText>,
+    /// The whole environment.
+    pub env: Vec<(ByteText, ByteText)>,
+    /// Working directory inside.
+    pub cwd: ByteText,
+}
+
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// Code or signal.
@@ -99,69 +75,177 @@ pub enum Event {
     Up,
     /// The upper folder of a layer in memory.
     Layer(OwnedFd),
-    /// The command runs; its proof.
+    /// The leader runs; its proof.
     Started(Vec<ProofItem>),
-    /// The command did not start.
+    /// The leader did not start, or the guest broke the protocol: the sandbox is to be ended.
     NotStarted(NotStarted),
-    /// The command ended.
+    /// The leader ended, and with it the sandbox.
+    Ended(Ended),
+    /// The master of a command's terminal, non-blocking.
+    Terminal {
+        /// Which command.
+        exec: u32,
+        /// Reads what it shows, writes what is typed. EIO is the end of output.
+        master: OwnedFd,
+    },
+    /// About a further command.
+    Command {
+        /// Which.
+        exec: u32,
+        /// What.
+        event: CommandEvent,
+    },
+    /// A TCP socket to a port inside, non-blocking. It may still be connecting: when it becomes writable, SO_ERROR
+    /// tells.
+    Forwarded {
+        /// Which request.
+        forward: u32,
+        /// The socket.
+        socket: OwnedFd,
+    },
+    /// Nothing inside takes the connection.
+    ForwardFailed {
+        /// Which request.
+        forward: u32,
+        /// errno.
+        errno: i32,
+    },
+}
+
+/// What became of a further command.
+#[derive(Debug)]
+pub enum CommandEvent {
+    /// It runs; its proof.
+    Started(Vec<ProofItem>),
+    /// It did not start. The sandbox goes on.
+    NotStarted(NotStarted),
+    /// It ended. What it left in the background lives on.
     Ended(Ended),
 }
 
-const LEADER: u32 = 1;
-
-/// One command in one sandbox.
-pub struct Session<'a> {
-    channel: &'a Channel,
-    up: bool,
+/// The guest was not asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The number was used already, or too much is unanswered; nothing was sent.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The channel failed.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
 }
 
-impl<'a> Session<'a> {
-    /// Asks for the plan's command at once; the guest reads it when it stands. The three descriptors become stdin,
-    /// stdout and stderr.
-    pub fn start(sandbox: &'a Sandbox, plan: &Plan, stdio: [BorrowedFd<'_>; 3]) -> Result<Self, NotStarted> {
-        let channel = &sandbox.channel;
-        let session = Self { channel, up: false };
-        let request = leader(plan, sandbox.proof.clone());
-        let hello = channel.send(&HostFrame::Hello { version: VERSION }, &[]);
-        match hello.and_then(|()| channel.send(&HostFrame::Exec(request), &stdio)) {
+/// All commands of one sandbox. It owns its end of the channel, so it may live as long as anybody likes.
+#[derive(Debug)]
+pub struct Session {
+    channel: Channel,
+    proof: ProofPlan,
+    ledger: Ledger,
+}
+
+impl Session {
+    /// Asks for the plan's command at once; the guest reads it when it stands.
+    pub fn start(sandbox: &Sandbox, plan: &Plan, stdio: Stdio<'_>) -> Result<Self, NotStarted> {
+        let (channel, proof) = (sandbox.channel.clone(), sandbox.proof.clone());
+        let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
+        let mut session = Self { channel, proof, ledger: Ledger::new(stdio.size().is_some()) };
+        let request = session.request(LEADER, command, stdio.size());
+        let hello = session.channel.send(&HostFrame::Hello { version: VERSION }, &[]);
+        match hello.and_then(|()| session.channel.send(&HostFrame::Exec(request), stdio.descriptors())) {
             // It may have ended with a reason; that is read as the first event.
             Ok(()) | Err(ChannelError::Closed) => Ok(session),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Asks for a further command under a number that was never used here. The guest proves the walls again.
+    pub fn exec(&mut self, exec: u32, command: &MoreCommand, stdio: Stdio<'_>) -> Result<(), AskError> {
+        self.ledger.ask(exec, stdio.size().is_some())?;
+        let request = self.request(exec, command.clone(), stdio.size());
+        let sent = self.channel.send(&HostFrame::Exec(request), stdio.descriptors());
+        if let Err(ChannelError::Frame(_)) = sent {
+            // Too long to be sent, so the guest will never answer.
+            self.ledger.withdraw(exec);
+        }
+        Ok(sent?)
+    }
+
+    fn request(&mut self, exec: u32, command: MoreCommand, terminal: Option<TerminalSize>) -> ExecRequest {
+        let MoreCommand { argv, env, cwd } = command;
+        ExecRequest { exec, leader: exec == LEADER, argv, env, cwd, proof: self.proof.clone(), terminal }
+    }
+
+    /// Asks for a connection to a TCP port of the sandbox's loopback, under a number that is not waiting for an answer.
+    pub fn forward(&mut self, forward: u32, port: u16) -> Result<(), AskError> {
+        self.ledger.ask_forward(forward)?;
+        Ok(self.channel.send(&HostFrame::Forward { forward, port }, &[])?)
+    }
+
+    /// Gives the terminal of a command another size; does nothing when it has ended.
+    pub fn resize(&self, exec: u32, size: TerminalSize) -> Result<(), ChannelError> {
+        self.channel.send(&HostFrame::Resize { exec, size }, &[])
+    }
+
     /// Waits for the next thing that the guest tells. `Err` means that it is lost.
     pub fn hear(&mut self) -> Result<Event, ChannelError> {
-        let (frame, mut descriptors) = self.channel.receive::<GuestFrame>()?;
-        let wrong = |frame: &GuestFrame| Event::NotStarted(NotStarted::Protocol(format!("{frame:?}")));
-        Ok(match frame {
-            GuestFrame::Hello { version: VERSION } if !self.up => {
-                self.up = true;
+        let (frame, descriptors) = self.channel.receive::<GuestFrame>()?;
+        let said = kind(&frame);
+        let judged = self.judge(frame, descriptors);
+        Ok(judged.unwrap_or_else(|| Event::NotStarted(NotStarted::Protocol(said.to_owned()))))
+    }
+
+    /// `None` for what does not belong here.
+    fn judge(&mut self, frame: GuestFrame, descriptors: Vec<OwnedFd>) -> Option<Event> {
+        let ledger = &mut self.ledger;
+        let descriptor = received::at_most_one(descriptors)?;
+        Some(match (frame, descriptor) {
+            (GuestFrame::Hello { version: VERSION }, None) => {
+                ledger.up()?;
                 Event::Up
             }
-            GuestFrame::Layer if !self.up && descriptors.len() == 1 => Event::Layer(descriptors.remove(0)),
-            GuestFrame::SetupFailed { step, errno, detail } if !self.up => {
+            (GuestFrame::Layer, Some(upper)) if !ledger.is_up() => Event::Layer(upper),
+            (GuestFrame::SetupFailed { step, errno, detail }, None) if !ledger.is_up() => {
                 Event::NotStarted(NotStarted::SetUp { step, errno, detail })
             }
-            GuestFrame::Started { exec: LEADER, proof } if self.up && proof.iter().all(ProofItem::holds) => {
-                Event::Started(proof)
+            (GuestFrame::Terminal { exec }, Some(master)) => {
+                ledger.terminal(exec)?;
+                Event::Terminal { exec, master: received::master(master)? }
             }
-            GuestFrame::ProofFailed { exec: LEADER, proof } if self.up => {
-                Event::NotStarted(NotStarted::Proof { proof })
+            (GuestFrame::Started { exec, proof }, None) if proof.iter().all(ProofItem::holds) => {
+                ledger.started(exec)?;
+                about(exec, CommandEvent::Started(proof))
             }
-            GuestFrame::ExecFailed { exec: LEADER, errno, stage } if self.up => {
-                Event::NotStarted(NotStarted::Exec { stage, errno })
+            (GuestFrame::ProofFailed { exec, proof }, None) => {
+                ledger.not_started(exec)?;
+                about(exec, CommandEvent::NotStarted(NotStarted::Proof { proof }))
             }
-            GuestFrame::Exited { exec: LEADER, status, cpu_us, max_rss_bytes } if self.up => {
-                Event::Ended(Ended { status, cpu_us, max_rss_bytes })
+            (GuestFrame::ExecFailed { exec, errno, stage }, None) => {
+                ledger.not_started(exec)?;
+                about(exec, CommandEvent::NotStarted(NotStarted::Exec { stage, errno }))
             }
-            other => wrong(&other),
+            (GuestFrame::Exited { exec, status, cpu_us, max_rss_bytes }, None) => {
+                ledger.ended(exec)?;
+                about(exec, CommandEvent::Ended(Ended { status, cpu_us, max_rss_bytes }))
+            }
+            (GuestFrame::Forwarded { forward }, Some(socket)) => {
+                ledger.forwarded(forward)?;
+                Event::Forwarded { forward, socket: received::tcp_socket(socket)? }
+            }
+            (GuestFrame::ForwardFailed { forward, errno }, None) => {
+                ledger.forwarded(forward)?;
+                Event::ForwardFailed { forward, errno }
+            }
+            _ => return None,
         })
     }
 
-    /// Signals the command and its process group.
+    /// Signals a command and its process group; does nothing when it has ended.
+    pub fn signal(&self, exec: u32, signal: u8) -> Result<(), ChannelError> {
+        self.channel.send(&HostFrame::Signal { exec: Some(exec), signal }, &[])
+    }
+
+    /// Signals the leader and its process group.
     pub fn signal_leader(&self, signal: u8) -> Result<(), ChannelError> {
-        self.channel.send(&HostFrame::Signal { exec: Some(LEADER), signal }, &[])
+        self.signal(LEADER, signal)
     }
 
     /// Signals everything inside.
@@ -170,13 +254,34 @@ impl<'a> Session<'a> {
     }
 }
 
-fn leader(plan: &Plan, proof: ProofPlan) -> ExecRequest {
-    ExecRequest {
-        exec: LEADER,
-        leader: true,
-        argv: plan.argv.clone(),
-        env: plan.env.clone(),
-        cwd: plan.cwd.clone(),
-        proof,
+/// Readable when there is something to [`Session::hear`].
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+fn about(exec: u32, event: CommandEvent) -> Event {
+    match event {
+        event if exec != LEADER => Event::Command { exec, event },
+        CommandEvent::Started(proof) => Event::Started(proof),
+        CommandEvent::NotStarted(reason) => Event::NotStarted(reason),
+        CommandEvent::Ended(ended) => Event::Ended(ended),
+    }
+}
+
+/// What a frame is called; its content is the guest's, may be long, and has no place in a message.
+fn kind(frame: &GuestFrame) -> &'static str {
+    match frame {
+        GuestFrame::Hello { .. } => "Hello",
+        GuestFrame::SetupFailed { .. } => "SetupFailed",
+        GuestFrame::Started { .. } => "Started",
+        GuestFrame::ProofFailed { .. } => "ProofFailed",
+        GuestFrame::ExecFailed { .. } => "ExecFailed",
+        GuestFrame::Exited { .. } => "Exited",
+        GuestFrame::Layer => "Layer",
+        GuestFrame::Terminal { .. } => "Terminal",
+        GuestFrame::Forwarded { .. } => "Forwarded",
+        GuestFrame::ForwardFailed { .. } => "ForwardFailed",
     }
 }

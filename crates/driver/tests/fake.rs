@@ -4,7 +4,7 @@
 
 use nexus_driver::conformance::{Fixture, violations};
 use nexus_driver::fake::{Fake, Script};
-use nexus_driver::{Driver, Event, NotStarted, Session};
+use nexus_driver::{Driver, Event, NotStarted, Session, Stdio};
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{Guarantee, Limits, Plan, RunId};
@@ -47,7 +47,7 @@ fn first_failure(script: Script) -> NotStarted {
     let handle = driver.prepare(&plan).unwrap();
     let sandbox = driver.start(&plan, &handle).unwrap();
     let null = std::fs::File::open("/dev/null").unwrap();
-    let mut session = Session::start(&sandbox, &plan, [null.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
+    let mut session = Session::start(&sandbox, &plan, Stdio::Pipes([null.as_fd(); 3])).unwrap();
     loop {
         match session.hear() {
             Ok(Event::NotStarted(reason)) => return reason,

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 /// Most descriptors that come with one frame: stdin, stdout, stderr.
 pub const MAX_DESCRIPTORS: usize = 3;
@@ -32,17 +33,17 @@ pub enum ChannelError {
     Io(#[from] Errno),
 }
 
-/// One end.
-#[derive(Debug)]
+/// One end. A clone is the same end.
+#[derive(Debug, Clone)]
 pub struct Channel {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
 }
 
 impl Channel {
     /// Takes a connected stream socket.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket }
+        Self { socket: Arc::new(socket) }
     }
 
     /// Sends a frame and, with its first byte, descriptors.

@@ -4,10 +4,12 @@
 //! the channel. [`channel`] is the one place where frames cross a socket; the host uses it too.
 
 pub mod channel;
+mod forward;
 mod proof;
 mod signals;
 mod spawn;
 mod supervise;
+mod terminal;
 
 pub use channel::{Channel, ChannelError};
 pub use supervise::run;

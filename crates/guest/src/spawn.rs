@@ -1,7 +1,7 @@
 //! Starting one command: a child that shares our memory until it executes, like vfork(2).
 //!
 //! ```text
-//!  guest ──clone(CLONE_VM | CLONE_VFORK)──▶ child: session, stdio, cwd, proof, exec
+//!  guest ──clone(CLONE_VM | CLONE_VFORK)──▶ child: session, stdio, (terminal,) cwd, proof, exec
 //!    └─ stands still until the child has executed or ended, then reads in `Job` how far it came
 //! ```
 //! Sharing memory saves the copy of all page tables, and needs no pipe to report an error.
@@ -27,6 +27,8 @@ pub enum Outcome {
 struct Job<'a> {
     request: &'a ExecRequest,
     stdio: [c_int; 3],
+    /// Whether stdin is a terminal that the session takes.
+    terminal: bool,
     cwd: CString,
     files: Vec<CString>,
     argv: Vec<*const c_char>,
@@ -39,8 +41,25 @@ struct Job<'a> {
 const STACK: usize = 256 * 1024;
 const SHELL: &CStr = c"/bin/sh";
 
-/// Starts a command with these three descriptors as its stdin, stdout and stderr.
-pub fn spawn(request: &ExecRequest, stdio: &[OwnedFd; 3]) -> Outcome {
+/// What a command has as stdin, stdout and stderr.
+pub enum Stdio {
+    /// These, and no terminal.
+    Three([OwnedFd; 3]),
+    /// The slave of a terminal, which becomes the controlling one of the command's session.
+    Terminal(OwnedFd),
+}
+
+impl Stdio {
+    fn numbers(&self) -> [c_int; 3] {
+        match self {
+            Self::Three(three) => [three[0].as_raw_fd(), three[1].as_raw_fd(), three[2].as_raw_fd()],
+            Self::Terminal(slave) => [slave.as_raw_fd(); 3],
+        }
+    }
+}
+
+/// Starts a command.
+pub fn spawn(request: &ExecRequest, stdio: &Stdio) -> Outcome {
     let strings = |items: &mut dyn Iterator<Item = Vec<u8>>| items.map(CString::new).collect::<Result<Vec<_>, _>>();
     let argv = strings(&mut request.argv.iter().map(|item| item.0.clone()));
     let env = strings(&mut request.env.iter().map(|(name, value)| [&name.0[..], b"=", &value.0[..]].concat()));
@@ -53,7 +72,8 @@ pub fn spawn(request: &ExecRequest, stdio: &[OwnedFd; 3]) -> Outcome {
     script_argv.extend(argv.iter().skip(1).map(|text| text.as_ptr()).chain([std::ptr::null()]));
     let mut job = Job {
         request,
-        stdio: [stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()],
+        stdio: stdio.numbers(),
+        terminal: matches!(stdio, Stdio::Terminal(_)),
         cwd,
         files,
         argv: pointers(&argv),
@@ -115,6 +135,9 @@ fn child(job: &mut Job<'_>) -> Result<(), (ExecStage, io::Error)> {
     let prepare = |error: io::Error| (ExecStage::Prepare, error);
     rustix::process::setsid().map_err(|error| prepare(error.into()))?;
     take_stdio(job.stdio).map_err(prepare)?;
+    if job.terminal {
+        take_terminal().map_err(prepare)?;
+    }
     if !signals::unblock() {
         return Err(prepare(io::Error::last_os_error()));
     }
@@ -136,6 +159,14 @@ fn take_stdio(stdio: [c_int; 3]) -> io::Result<()> {
     // SAFETY: marks whatever else is open to be closed by the exec; this copy of the table is the child's own.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes stdin the controlling terminal of this new session, so that Ctrl-C, Ctrl-Z and job control work. Never by
+/// stealing: the argument 0 refuses a terminal that another session has (TIOCSCTTY(2const)).
+fn take_terminal() -> io::Result<()> {
+    // SAFETY: ioctl with plain numbers.
+    let taken = unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) };
+    if taken == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Tries each file as execvp(3) does; returns what stands for all failures.
@@ -175,6 +206,7 @@ mod tests {
             env: vec![("PATH".into(), path.into())],
             cwd: "/".into(),
             proof: ProofPlan::default(),
+            terminal: None,
         }
     }
 

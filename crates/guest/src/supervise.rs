@@ -3,21 +3,30 @@
 //! ```text
 //!            Exec ─▶ spawn ─┬─▶ Started ─▶ (SIGCHLD) ─▶ Exited ── leader? ──▶ end: the kernel kills all that is left
 //!  channel ─┤               └─▶ ProofFailed | ExecFailed ─────── leader? ──▶ end
-//!            Signal ─▶ kill one or all
+//!            Signal ─▶ kill one or all      Resize ─▶ its terminal      Forward ─▶ Forwarded | ForwardFailed
 //!            Shutdown, or the end of the channel (the host is gone) ─────────▶ end
 //! ```
 //! When PID 1 of a pid namespace ends, the kernel kills everything in it (pid_namespaces(7)). So every way out of this
 //! loop leaves nothing alive, whatever the command did with sessions, signals or descriptors.
+//!
+//! A command with a terminal: its master goes to the host in a frame of its own before `Started`; the copy kept here
+//! serves `Resize` and is closed when the command has ended, so that nothing but the host and what still runs holds it.
 
 use crate::channel::{Channel, ChannelError};
+use crate::forward;
 use crate::signals;
-use crate::spawn::{self, Outcome};
+use crate::spawn::{self, Outcome, Stdio};
+use crate::terminal::{self, Terminal};
 use nexus_model::ExitStatus;
-use nexus_model::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, VERSION};
+use nexus_model::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, TerminalSize, VERSION};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
+
+/// Most commands that run at once. Each costs a process and perhaps a descriptor, and whoever may ask for commands
+/// must not be able to use up what the guest needs to end the sandbox.
+const MOST_COMMANDS: usize = 256;
 
 /// Why the guest ended.
 #[derive(Debug)]
@@ -50,6 +59,8 @@ struct Running {
     exec: u32,
     pid: i32,
     leader: bool,
+    /// Of its terminal.
+    master: Option<OwnedFd>,
 }
 
 struct Guest {
@@ -97,26 +108,90 @@ impl Guest {
             HostFrame::Exec(request) => self.start(&request, descriptors),
             HostFrame::Signal { exec, signal } => self.signal(exec, signal),
             HostFrame::Shutdown => Err(End::Done),
+            HostFrame::Resize { exec, size } => self.resize(exec, size),
+            HostFrame::Forward { forward, port } => self.forward(forward, port),
         }
     }
 
     fn start(&mut self, request: &ExecRequest, descriptors: Vec<OwnedFd>) -> Result<(), End> {
         let exec = request.exec;
-        let outcome = match <[OwnedFd; 3]>::try_from(descriptors) {
-            Ok(stdio) => spawn::spawn(request, &stdio),
-            Err(_) => Outcome::Failed(ExecStage::Prepare, libc::EBADF),
-        };
-        let frame = match outcome {
+        let (outcome, master) = self.spawn(request, descriptors);
+        let failed = match outcome {
             Outcome::Running(pid, proof) => {
-                self.running.push(Running { exec, pid, leader: request.leader });
-                self.channel.send(&GuestFrame::Started { exec, proof }, &[])?;
-                return Ok(());
+                let offered = match &master {
+                    Some(master) => self.offer(&GuestFrame::Terminal { exec }, master.as_fd())?,
+                    None => Ok(()),
+                };
+                match offered {
+                    Ok(()) => {
+                        self.running.push(Running { exec, pid, leader: request.leader, master });
+                        self.channel.send(&GuestFrame::Started { exec, proof }, &[])?;
+                        return Ok(());
+                    }
+                    Err(errno) => {
+                        // It runs where nobody sees it. The leader's end would end all; this one ends alone.
+                        kill(-pid, libc::SIGKILL)?;
+                        GuestFrame::ExecFailed { exec, errno: errno.raw_os_error(), stage: ExecStage::Prepare }
+                    }
+                }
             }
             Outcome::ProofFailed(proof) => GuestFrame::ProofFailed { exec, proof },
             Outcome::Failed(stage, errno) => GuestFrame::ExecFailed { exec, errno, stage },
         };
-        self.channel.send(&frame, &[])?;
+        self.channel.send(&failed, &[])?;
         if request.leader { Err(End::Done) } else { Ok(()) }
+    }
+
+    /// Starts it with what it asks for; the slave of its terminal is closed here at the end.
+    fn spawn(&self, request: &ExecRequest, descriptors: Vec<OwnedFd>) -> (Outcome, Option<OwnedFd>) {
+        if self.running.len() >= MOST_COMMANDS {
+            return (Outcome::Failed(ExecStage::Spawn, libc::EAGAIN), None);
+        }
+        let Some(size) = request.terminal else {
+            return match <[OwnedFd; 3]>::try_from(descriptors) {
+                Ok(three) => (spawn::spawn(request, &Stdio::Three(three)), None),
+                Err(_) => (Outcome::Failed(ExecStage::Prepare, libc::EBADF), None),
+            };
+        };
+        match Terminal::open(size) {
+            Ok(Terminal { master, slave }) => (spawn::spawn(request, &Stdio::Terminal(slave)), Some(master)),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                (Outcome::Failed(ExecStage::Prepare, errno), None)
+            }
+        }
+    }
+
+    /// Sends a frame with a descriptor. The inner error is the kernel's "too many in flight" (unix(7)): nothing was
+    /// sent then, and that a user's other sandboxes keep it busy must not end this one.
+    fn offer(&self, frame: &GuestFrame, descriptor: BorrowedFd<'_>) -> Result<Result<(), Errno>, End> {
+        match self.channel.send(frame, &[descriptor]) {
+            Ok(()) => Ok(Ok(())),
+            Err(ChannelError::Io(Errno::TOOMANYREFS)) => Ok(Err(Errno::TOOMANYREFS)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn resize(&self, exec: u32, size: TerminalSize) -> Result<(), End> {
+        // One that has just ended, or has no terminal, has nothing to resize.
+        match self.running.iter().find(|running| running.exec == exec).and_then(|running| running.master.as_ref()) {
+            Some(master) => terminal::resize(master, size).map_err(|_| End::Failed),
+            None => Ok(()),
+        }
+    }
+
+    fn forward(&self, forward: u32, port: u16) -> Result<(), End> {
+        let offered = match forward::connect(port) {
+            Ok(socket) => self.offer(&GuestFrame::Forwarded { forward }, socket.as_fd())?,
+            Err(errno) => Err(errno),
+        };
+        match offered {
+            Ok(()) => Ok(()),
+            Err(errno) => {
+                let errno = errno.raw_os_error();
+                Ok(self.channel.send(&GuestFrame::ForwardFailed { forward, errno }, &[])?)
+            }
+        }
     }
 
     /// Signals one command with its process group, or everything inside but PID 1.
@@ -129,14 +204,7 @@ impl Guest {
                 None => return Ok(()),
             },
         };
-        // SAFETY: kill(2) with plain numbers; inside this pid namespace there is only what the host started.
-        if unsafe { libc::kill(target, i32::from(signal)) } == 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error().raw_os_error() {
-            Some(libc::ESRCH) => Ok(()),
-            _ => Err(End::Failed),
-        }
+        kill(target, i32::from(signal))
     }
 
     /// Collects every ended child; orphans of the command are ours too.
@@ -178,5 +246,16 @@ impl Guest {
         };
         self.channel.send(&frame, &[])?;
         if ended.leader { Err(End::Done) } else { Ok(()) }
+    }
+}
+
+fn kill(target: i32, signal: i32) -> Result<(), End> {
+    // SAFETY: kill(2) with plain numbers; inside this pid namespace there is only what the host started.
+    if unsafe { libc::kill(target, signal) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::ESRCH) => Ok(()),
+        _ => Err(End::Failed),
     }
 }

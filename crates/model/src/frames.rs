@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version that this code speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Longest frame, in bytes. Arguments and environment of one command fit (Linux takes 2 MiB of them by default).
 pub const MAX_FRAME: usize = 8 << 20;
 /// Bytes before the payload.
@@ -33,6 +33,17 @@ pub struct ExecRequest {
     pub cwd: ByteText,
     /// What the proof must find.
     pub proof: ProofPlan,
+    /// With a terminal of its own inside, of this size; then no descriptors come with the request.
+    pub terminal: Option<TerminalSize>,
+}
+
+/// How large a terminal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub cols: u16,
 }
 
 /// What the host knows and the proof compares with.
@@ -56,7 +67,8 @@ pub enum HostFrame {
         /// The host's version.
         version: u16,
     },
-    /// Start a command. In the namespace driver its stdin, stdout and stderr come as descriptors with this frame.
+    /// Start a command. In the namespace driver its stdin, stdout and stderr come as descriptors with this frame,
+    /// unless it gets a terminal.
     Exec(ExecRequest),
     /// Send a signal to a command, or to everything inside but the guest itself.
     Signal {
@@ -67,6 +79,20 @@ pub enum HostFrame {
     },
     /// Kill everything and end.
     Shutdown,
+    /// The terminal of a command has another size now.
+    Resize {
+        /// Which command.
+        exec: u32,
+        /// The new size.
+        size: TerminalSize,
+    },
+    /// Connect to a TCP port of the sandbox's own loopback.
+    Forward {
+        /// The host's number for the answer.
+        forward: u32,
+        /// The port inside.
+        port: u16,
+    },
 }
 
 /// Guest to host.
@@ -122,6 +148,24 @@ pub enum GuestFrame {
     },
     /// The upper folder of a layer in memory; comes as a descriptor with this frame, before `Hello`.
     Layer,
+    /// The master of a command's terminal; comes as a descriptor with this frame, just before `Started`.
+    Terminal {
+        /// Which command.
+        exec: u32,
+    },
+    /// A TCP socket of the sandbox's own loopback; comes as a descriptor with this frame. It may still be
+    /// connecting, as after a non-blocking connect(2).
+    Forwarded {
+        /// Which request this answers.
+        forward: u32,
+    },
+    /// There is nothing to connect to.
+    ForwardFailed {
+        /// Which request this answers.
+        forward: u32,
+        /// errno.
+        errno: i32,
+    },
 }
 
 /// What was being done when a command could not be started.
@@ -191,6 +235,7 @@ mod tests {
             env: vec![("A".into(), "b".into())],
             cwd: "/w".into(),
             proof: ProofPlan::default(),
+            terminal: Some(TerminalSize { rows: 24, cols: 80 }),
         });
         let bytes = encode(&frame).unwrap();
         let length = payload_len(bytes[..HEADER].try_into().unwrap()).unwrap();
@@ -212,10 +257,90 @@ mod tests {
         assert_eq!(decode::<HostFrame>(&bytes[HEADER..]), Err(FrameError::Malformed));
     }
 
+    /// The number of each variant as it stands on the wire; what came later has a higher one.
+    #[test]
+    fn numbers_of_frames_never_change() {
+        let number = |bytes: Vec<u8>| bytes[HEADER];
+        let size = TerminalSize { rows: 1, cols: 1 };
+        let host = [
+            HostFrame::Hello { version: 1 },
+            HostFrame::Exec(request(1, None)),
+            HostFrame::Signal { exec: None, signal: 9 },
+            HostFrame::Shutdown,
+            HostFrame::Resize { exec: 1, size },
+            HostFrame::Forward { forward: 1, port: 80 },
+        ];
+        let guest = [
+            GuestFrame::Hello { version: 1 },
+            GuestFrame::SetupFailed { step: String::new(), errno: 0, detail: String::new() },
+            GuestFrame::Started { exec: 1, proof: Vec::new() },
+            GuestFrame::ProofFailed { exec: 1, proof: Vec::new() },
+            GuestFrame::ExecFailed { exec: 1, errno: 2, stage: ExecStage::Exec },
+            GuestFrame::Exited { exec: 1, status: ExitStatus::Code(0), cpu_us: 0, max_rss_bytes: 0 },
+            GuestFrame::Layer,
+            GuestFrame::Terminal { exec: 1 },
+            GuestFrame::Forwarded { forward: 1 },
+            GuestFrame::ForwardFailed { forward: 1, errno: 111 },
+        ];
+        let numbers: Vec<u8> = host.iter().map(|frame| number(encode(frame).unwrap())).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+        let numbers: Vec<u8> = guest.iter().map(|frame| number(encode(frame).unwrap())).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    fn request(exec: u32, terminal: Option<TerminalSize>) -> ExecRequest {
+        ExecRequest {
+            exec,
+            leader: exec == 1,
+            argv: vec!["sh".into()],
+            env: Vec::new(),
+            cwd: "/".into(),
+            proof: ProofPlan::default(),
+            terminal,
+        }
+    }
+
+    fn host_frame() -> impl Strategy<Value = HostFrame> {
+        let size = any::<(u16, u16)>().prop_map(|(rows, cols)| TerminalSize { rows, cols });
+        let exec = (any::<u32>(), proptest::option::of(size.clone()));
+        prop_oneof![
+            exec.prop_map(|(exec, terminal)| HostFrame::Exec(request(exec, terminal))),
+            any::<(Option<u32>, u8)>().prop_map(|(exec, signal)| HostFrame::Signal { exec, signal }),
+            (any::<u32>(), size).prop_map(|(exec, size)| HostFrame::Resize { exec, size }),
+            any::<(u32, u16)>().prop_map(|(forward, port)| HostFrame::Forward { forward, port }),
+        ]
+    }
+
+    fn guest_frame() -> impl Strategy<Value = GuestFrame> {
+        prop_oneof![
+            any::<u32>().prop_map(|exec| GuestFrame::Terminal { exec }),
+            any::<u32>().prop_map(|forward| GuestFrame::Forwarded { forward }),
+            any::<(u32, i32)>().prop_map(|(forward, errno)| GuestFrame::ForwardFailed { forward, errno }),
+            any::<(u32, i32)>().prop_map(|(exec, errno)| GuestFrame::ExecFailed {
+                exec,
+                errno,
+                stage: ExecStage::Spawn
+            }),
+        ]
+    }
+
     proptest! {
         #[test]
+        fn every_frame_reads_back_and_a_part_of_it_does_not(host in host_frame(), guest in guest_frame(), cut in 0..64usize) {
+            let bytes = encode(&host).unwrap();
+            prop_assert_eq!(decode::<HostFrame>(&bytes[HEADER..]), Ok(host));
+            let part = HEADER + cut.min(bytes.len() - HEADER - 1);
+            prop_assert_eq!(decode::<HostFrame>(&bytes[HEADER..part]), Err(FrameError::Malformed));
+            let bytes = encode(&guest).unwrap();
+            prop_assert_eq!(decode::<GuestFrame>(&bytes[HEADER..]), Ok(guest));
+            let part = HEADER + cut.min(bytes.len() - HEADER - 1);
+            prop_assert_eq!(decode::<GuestFrame>(&bytes[HEADER..part]), Err(FrameError::Malformed));
+        }
+
+        #[test]
         fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _frame: Result<GuestFrame, _> = decode(&bytes);
+            let _guest: Result<GuestFrame, _> = decode(&bytes);
+            let _host: Result<HostFrame, _> = decode(&bytes);
         }
     }
 }

@@ -29,7 +29,7 @@ pub use settle::{INTERRUPTED, chain, read_note};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use full_output::FullOutput;
-use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session};
+use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session, Stdio};
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
 use order::Order;
@@ -196,7 +196,7 @@ fn pumped(
     let (out, out_there) = pump::pipe()?;
     let (err, err_there) = pump::pipe()?;
     let (stdin, stdin_there) = stdin_source(args.stdin)?;
-    let stdio = [stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()];
+    let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
     let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
     // The command's ends are its own: held here, the pipes would never end.
     drop((stdin_there, out_there, err_there));

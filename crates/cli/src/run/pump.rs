@@ -73,7 +73,7 @@ const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(10);
 /// Runs until nothing of the sandbox lives and all its output is where it belongs.
 pub fn run(
     sandbox: &Sandbox,
-    session: Session<'_>,
+    session: Session,
     pipes: Pipes,
     sink: &mut Sink,
     signals: &UnixStream,
@@ -116,7 +116,7 @@ pub fn run(
 struct Pump<'a> {
     sandbox: &'a Sandbox,
     /// Gone when the guest has said its last word.
-    session: Option<Session<'a>>,
+    session: Option<Session>,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
     stdin: Option<(OwnedFd, OwnedFd)>,
@@ -226,6 +226,10 @@ impl Pump<'_> {
         let Some(session) = &mut self.session else { return Ok(()) };
         match session.hear() {
             Ok(Event::Up) => {}
+            // Answers to what a run does not ask for; the session refuses them by itself.
+            Ok(
+                Event::Terminal { .. } | Event::Command { .. } | Event::Forwarded { .. } | Event::ForwardFailed { .. },
+            ) => {}
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
                 self.outcome.proof = proof;

@@ -1,0 +1,211 @@
+//! What the host asked of a guest and what the guest may answer; pure, so that every order can be tried.
+//!
+//! ```text
+//!  ask ─▶ Asked ──terminal──▶ Shown ──started──▶ Running ──ended──▶ (gone)
+//!           ├── without a terminal: started ───────┘
+//!           └── not_started ─▶ (gone)
+//!  ask_forward ─▶ waiting ──forwarded──▶ (gone)
+//! ```
+//! Each answer is given once. Its methods return `None` for one that does not belong here.
+
+use crate::session::LEADER;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most requests of each kind that may be unanswered. The guest writes its answers before it reads on, so a host that
+/// asks without end and hears nothing would wait for a guest that waits for it.
+const MOST_UNANSWERED: usize = 32;
+
+/// A request that may not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Each number is used once, forwards once at a time.
+    #[error("the number {number} is in use")]
+    Used {
+        /// The number.
+        number: u32,
+    },
+    /// The guest has to answer first.
+    #[error("{MOST_UNANSWERED} requests wait for an answer of the sandbox")]
+    Busy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// With a terminal or without.
+    Asked {
+        terminal: bool,
+    },
+    Shown,
+    Running,
+}
+
+/// The commands and forwards that are under way.
+#[derive(Debug)]
+pub struct Ledger {
+    up: bool,
+    commands: BTreeMap<u32, Phase>,
+    highest: u32,
+    forwards: BTreeSet<u32>,
+}
+
+impl Ledger {
+    /// The leader is asked for.
+    pub fn new(terminal: bool) -> Self {
+        Self {
+            up: false,
+            commands: BTreeMap::from([(LEADER, Phase::Asked { terminal })]),
+            highest: LEADER,
+            forwards: BTreeSet::new(),
+        }
+    }
+
+    /// Whether the sandbox stands.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// It stands; it says so once.
+    pub fn up(&mut self) -> Option<()> {
+        (!std::mem::replace(&mut self.up, true)).then_some(())
+    }
+
+    /// Numbers must rise: so none is used twice without remembering all of them.
+    pub fn ask(&mut self, exec: u32, terminal: bool) -> Result<(), Refused> {
+        if exec <= self.highest {
+            return Err(Refused::Used { number: exec });
+        }
+        let unanswered = self.commands.values().filter(|phase| **phase != Phase::Running).count();
+        if unanswered >= MOST_UNANSWERED {
+            return Err(Refused::Busy);
+        }
+        self.highest = exec;
+        self.commands.insert(exec, Phase::Asked { terminal });
+        Ok(())
+    }
+
+    /// What was asked was never sent.
+    pub fn withdraw(&mut self, exec: u32) {
+        self.commands.remove(&exec);
+    }
+
+    /// A connection is asked for.
+    pub fn ask_forward(&mut self, forward: u32) -> Result<(), Refused> {
+        if self.forwards.len() >= MOST_UNANSWERED {
+            return Err(Refused::Busy);
+        }
+        if self.forwards.insert(forward) { Ok(()) } else { Err(Refused::Used { number: forward }) }
+    }
+
+    fn phase(&mut self, exec: u32) -> Option<&mut Phase> {
+        if self.up { self.commands.get_mut(&exec) } else { None }
+    }
+
+    /// A terminal came, before the command is said to run.
+    pub fn terminal(&mut self, exec: u32) -> Option<()> {
+        match self.phase(exec)? {
+            phase @ Phase::Asked { terminal: true } => {
+                *phase = Phase::Shown;
+                Some(())
+            }
+            Phase::Asked { terminal: false } | Phase::Shown | Phase::Running => None,
+        }
+    }
+
+    /// It runs, and has what it asked for.
+    pub fn started(&mut self, exec: u32) -> Option<()> {
+        match self.phase(exec)? {
+            phase @ (Phase::Asked { terminal: false } | Phase::Shown) => {
+                *phase = Phase::Running;
+                Some(())
+            }
+            Phase::Asked { terminal: true } | Phase::Running => None,
+        }
+    }
+
+    /// It was not started.
+    pub fn not_started(&mut self, exec: u32) -> Option<()> {
+        match self.phase(exec)? {
+            Phase::Asked { .. } => self.commands.remove(&exec).map(drop),
+            Phase::Shown | Phase::Running => None,
+        }
+    }
+
+    /// It ended.
+    pub fn ended(&mut self, exec: u32) -> Option<()> {
+        match self.phase(exec)? {
+            Phase::Running => self.commands.remove(&exec).map(drop),
+            Phase::Asked { .. } | Phase::Shown => None,
+        }
+    }
+
+    /// A forward was answered.
+    pub fn forwarded(&mut self, forward: u32) -> Option<()> {
+        (self.up && self.forwards.remove(&forward)).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(terminal: bool) -> Ledger {
+        let mut ledger = Ledger::new(terminal);
+        ledger.up().unwrap();
+        ledger
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_command_before_the_sandbox_stands() {
+        let mut ledger = Ledger::new(false);
+        assert_eq!(ledger.started(LEADER), None);
+        assert_eq!(ledger.not_started(LEADER), None);
+        assert_eq!((ledger.up(), ledger.up()), (Some(()), None));
+        assert_eq!(ledger.started(LEADER), Some(()));
+    }
+
+    #[test]
+    fn a_command_starts_once_and_ends_once() {
+        let mut ledger = standing(false);
+        assert_eq!(ledger.ended(LEADER), None, "before it runs");
+        assert_eq!((ledger.started(LEADER), ledger.started(LEADER)), (Some(()), None));
+        assert_eq!(ledger.not_started(LEADER), None, "it runs already");
+        assert_eq!((ledger.ended(LEADER), ledger.ended(LEADER)), (Some(()), None));
+        assert_eq!(ledger.started(7), None, "nobody asked for it");
+    }
+
+    #[test]
+    fn a_terminal_comes_when_asked_for_and_before_the_start() {
+        let mut without = standing(false);
+        assert_eq!(without.terminal(LEADER), None);
+        let mut with = standing(true);
+        assert_eq!(with.started(LEADER), None, "its terminal is missing");
+        assert_eq!((with.terminal(LEADER), with.terminal(LEADER)), (Some(()), None));
+        assert_eq!(with.not_started(LEADER), None);
+        assert_eq!(with.started(LEADER), Some(()));
+    }
+
+    #[test]
+    fn a_number_is_never_used_twice() {
+        let mut ledger = standing(false);
+        assert_eq!(ledger.ask(LEADER, false), Err(Refused::Used { number: LEADER }));
+        ledger.ask(5, false).unwrap();
+        assert_eq!(ledger.not_started(5), Some(()));
+        assert_eq!(ledger.ask(5, false), Err(Refused::Used { number: 5 }));
+        ledger.ask_forward(5).unwrap();
+        assert_eq!(ledger.ask_forward(5), Err(Refused::Used { number: 5 }));
+        assert_eq!((ledger.forwarded(5), ledger.forwarded(5)), (Some(()), None));
+        ledger.ask_forward(5).unwrap();
+    }
+
+    #[test]
+    fn what_is_unanswered_is_bounded() {
+        let mut ledger = standing(false);
+        let asked = (2..1000).take_while(|exec| ledger.ask(*exec, false).is_ok()).count();
+        assert_eq!(asked, MOST_UNANSWERED - 1, "the leader is one of them");
+        assert_eq!(ledger.ask(1000, false), Err(Refused::Busy));
+        ledger.started(2).unwrap();
+        ledger.ask(1000, false).unwrap();
+        let forwards = (0..1000).take_while(|forward| ledger.ask_forward(*forward).is_ok()).count();
+        assert_eq!(forwards, MOST_UNANSWERED);
+    }
+}

@@ -1,0 +1,74 @@
+//! What a descriptor from the guest must be before the host touches it.
+//!
+//! A guest in hostile hands could send a pipe, a socket or a file of its own in the place of the one that was asked
+//! for. None of them is the host's, but a read from one that blocks would stop whoever serves this sandbox.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, OFlags};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+/// The master of any pseudo-terminal has the device number of `/dev/ptmx` (pts(4)).
+const PTMX: (u32, u32) = (5, 2);
+
+/// The descriptor that came with a frame; the outer `None` is for too many.
+#[allow(clippy::option_option, reason = "the outer one is the verdict, the inner one what came")]
+pub fn at_most_one(mut descriptors: Vec<OwnedFd>) -> Option<Option<OwnedFd>> {
+    let last = descriptors.pop();
+    descriptors.is_empty().then_some(last)
+}
+
+/// A terminal's master, made non-blocking.
+pub fn master(fd: OwnedFd) -> Option<OwnedFd> {
+    let stat = rustix::fs::fstat(&fd).ok()?;
+    let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let is_master = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && device == PTMX;
+    if is_master { non_blocking(fd) } else { None }
+}
+
+/// A TCP socket, made non-blocking.
+pub fn tcp_socket(fd: OwnedFd) -> Option<OwnedFd> {
+    let family = sockopt::socket_domain(&fd).ok()?;
+    let is_stream = sockopt::socket_type(&fd).ok()? == SocketType::STREAM;
+    let is_tcp = is_stream && (family == AddressFamily::INET || family == AddressFamily::INET6);
+    if is_tcp { non_blocking(fd) } else { None }
+}
+
+fn non_blocking(fd: OwnedFd) -> Option<OwnedFd> {
+    let flags = rustix::fs::fcntl_getfl(&fd).ok()?;
+    rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK).ok()?;
+    Some(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsFd;
+    use std::fs::File;
+
+    #[test]
+    fn only_a_master_is_taken_as_a_master() {
+        let ptmx = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
+        let taken = master(ptmx.into()).unwrap();
+        assert!(rustix::fs::fcntl_getfl(&taken).unwrap().contains(OFlags::NONBLOCK));
+        let (read, _write) = rustix::pipe::pipe().unwrap();
+        assert!(master(read).is_none());
+        assert!(master(File::open("/dev/null").unwrap().into()).is_none());
+    }
+
+    #[test]
+    fn only_a_tcp_socket_is_taken_as_one() {
+        let socket = |family, kind| rustix::net::socket(family, kind, None).unwrap();
+        assert!(tcp_socket(socket(AddressFamily::INET, SocketType::STREAM)).is_some());
+        assert!(tcp_socket(socket(AddressFamily::INET, SocketType::DGRAM)).is_none());
+        assert!(tcp_socket(socket(AddressFamily::UNIX, SocketType::STREAM)).is_none());
+        assert!(tcp_socket(File::open("/dev/null").unwrap().into()).is_none());
+    }
+
+    #[test]
+    fn more_than_one_descriptor_is_too_many() {
+        let null = || OwnedFd::from(File::open("/dev/null").unwrap());
+        assert!(matches!(at_most_one(Vec::new()), Some(None)));
+        assert!(at_most_one(vec![null()]).flatten().is_some_and(|fd| fd.as_fd().try_clone_to_owned().is_ok()));
+        assert!(at_most_one(vec![null(), null()]).is_none());
+    }
+}
