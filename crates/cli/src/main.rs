@@ -17,6 +17,7 @@ mod failure;
 mod hide;
 mod places;
 mod run;
+mod session;
 mod terminal;
 mod workspace;
 
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
     };
     let code = match parsed.command {
         args::Command::Run(run) => run::command(&run),
+        args::Command::Shell(run) => run::shell(*run),
+        args::Command::Session(command) => session::command(command),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Completions { shell } => {

@@ -139,8 +139,12 @@ fn what_reaches_beyond_the_screen_or_makes_a_terminal_answer_never_passes() {
     for bytes in hostile {
         for mode in [Mode::Plain, Mode::Interactive] {
             let out = shown(mode, &[b"a", *bytes, b"b"].concat());
-            assert!(!out.contains(&ESC) && !out.iter().any(|byte| [0x05, 0x07, 0x7f].contains(byte) && bytes[0] != 0x9d),
-                "{:?} gave {:?}", String::from_utf8_lossy(bytes), String::from_utf8_lossy(&out));
+            assert!(
+                !out.contains(&ESC) && !out.iter().any(|byte| [0x05, 0x07, 0x7f].contains(byte) && bytes[0] != 0x9d),
+                "{:?} gave {:?}",
+                String::from_utf8_lossy(bytes),
+                String::from_utf8_lossy(&out)
+            );
             assert!(out.starts_with(b"a") && out.ends_with(b"b"), "{:?} took its neighbours along", bytes);
             assert_eq!(judged(mode, &out), Vec::<String>::new());
         }
@@ -150,10 +154,39 @@ fn what_reaches_beyond_the_screen_or_makes_a_terminal_answer_never_passes() {
 #[test]
 fn what_programs_on_a_screen_need_passes_in_interactive_mode_alone() {
     let kind: &[&str] = &[
-        "\x1b[2J\x1b[H", "\x1b[10;20H", "\x1b[3A", "\x1b[K", "\x1b[2K", "\x1b[1;24r", "\x1b[?25l", "\x1b[?1049h",
-        "\x1b[?2004h", "\x1b[?1000h", "\x1b[?1006h", "\x1b(0", "\x1b(B", "\x1b7", "\x1b8", "\x1bM", "\x1b=", "\x1b>",
-        "\x1b[5L", "\x1b[2M", "\x1b[3P", "\x1b[4@", "\x1b[1S", "\x1b[1T", "\x1b[4h", "\x1b[6 q", "\x1b[7X", "\x1b[80b",
-        "\x1b[5G", "\x1b[5d", "\x07", "\x0e", "\x0f",
+        "\x1b[2J\x1b[H",
+        "\x1b[10;20H",
+        "\x1b[3A",
+        "\x1b[K",
+        "\x1b[2K",
+        "\x1b[1;24r",
+        "\x1b[?25l",
+        "\x1b[?1049h",
+        "\x1b[?2004h",
+        "\x1b[?1000h",
+        "\x1b[?1006h",
+        "\x1b(0",
+        "\x1b(B",
+        "\x1b7",
+        "\x1b8",
+        "\x1bM",
+        "\x1b=",
+        "\x1b>",
+        "\x1b[5L",
+        "\x1b[2M",
+        "\x1b[3P",
+        "\x1b[4@",
+        "\x1b[1S",
+        "\x1b[1T",
+        "\x1b[4h",
+        "\x1b[6 q",
+        "\x1b[7X",
+        "\x1b[80b",
+        "\x1b[5G",
+        "\x1b[5d",
+        "\x07",
+        "\x0e",
+        "\x0f",
     ];
     for bytes in kind {
         let out = text(Mode::Interactive, bytes.as_bytes());
@@ -166,7 +199,15 @@ fn what_programs_on_a_screen_need_passes_in_interactive_mode_alone() {
 #[test]
 fn colours_text_and_line_ends_pass_in_both_modes() {
     for mode in [Mode::Plain, Mode::Interactive] {
-        for same in ["", "plain\r\n\ttext\x08", "grün 漢字 🎉 «°\u{a0}»", "\x1b[1;31mred\x1b[0m", "\x1b[38;2;1;2;3mx", "\x1b[4:3mx", "\x1b[38:2::1:2:3m"] {
+        for same in [
+            "",
+            "plain\r\n\ttext\x08",
+            "grün 漢字 🎉 «°\u{a0}»",
+            "\x1b[1;31mred\x1b[0m",
+            "\x1b[38;2;1;2;3mx",
+            "\x1b[4:3mx",
+            "\x1b[38:2::1:2:3m",
+        ] {
             let wanted = same.replace("38:2::1", "38:2:0:1");
             assert_eq!(text(mode, same.as_bytes()), wanted, "{mode:?}");
         }
