@@ -95,7 +95,7 @@ fn time_launch(driver: &Namespace, launcher: &Launcher, workspace: &Path) -> Res
         match session.hear()? {
             Event::Ended(_) => break,
             Event::NotStarted(reason) => return Err(reason.into()),
-            Event::Up | Event::Layer(_) | Event::Started(_) => {}
+            _ => {}
         }
     }
     sandbox.keeper.wait()?;

@@ -1,7 +1,7 @@
 //! What every driver must pass. The suite is a function, not a test: each driver's tests call it with what that
 //! driver needs, and it returns every violation instead of stopping at the first.
 
-use crate::{Driver, Event, Handle, Session, Stdio};
+use crate::{CommandEvent, Driver, Event, Handle, MoreCommand, Sandbox, Session, Stdio};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::AsFd;
 use std::fs::File;
@@ -29,6 +29,7 @@ pub fn violations(driver: &dyn Driver, fixture: &Fixture<'_>) -> Vec<String> {
         check("an exit code is reported exactly", exit_code(driver, fixture, code));
     }
     check("a signal is reported", killed(driver, fixture));
+    check("a further command ends alone", further_command(driver, fixture));
     check("destroy from every state", destroy_everywhere(driver, fixture));
     check("a missing guarantee is refused", missing_guarantee(driver, fixture));
     check("a foreign handle is refused", foreign_handle(driver, fixture));
@@ -102,6 +103,44 @@ fn killed(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
         ExitStatus::Signal(9) => Ok(()),
         other => Err(format!("SIGKILL came out as {other:?}")),
     }
+}
+
+/// The leader stays while another command comes and goes, with an exact code each time.
+fn further_command(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let plan = (fixture.stay)();
+    let handle = driver.prepare(&plan).map_err(text)?;
+    let sandbox = driver.start(&plan, &handle).map_err(text)?;
+    let outcome = two_further(&sandbox, &plan, fixture);
+    sandbox.keeper.kill().map_err(text)?;
+    sandbox.keeper.wait().map_err(text)?;
+    driver.destroy(&handle).map_err(text)?;
+    outcome
+}
+
+fn two_further(sandbox: &Sandbox, plan: &Plan, fixture: &Fixture<'_>) -> Result<(), String> {
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
+    let stdio = Stdio::Pipes([null.as_fd(); 3]);
+    let mut session = Session::start(sandbox, plan, stdio).map_err(text)?;
+    for (exec, code) in [(2, 0), (3, 42)] {
+        let other = (fixture.exit)(code);
+        let command = MoreCommand { argv: other.argv.clone(), env: other.env.clone(), cwd: plan.cwd.clone() };
+        session.exec(exec, &command, stdio).map_err(text)?;
+        let mut started = false;
+        loop {
+            match session.hear().map_err(text)? {
+                Event::Up | Event::Layer(_) | Event::Started(_) => {}
+                Event::Command { exec: seen, event: CommandEvent::Started(_) } if seen == exec => started = true,
+                Event::Command { exec: seen, event: CommandEvent::Ended(ended) } if seen == exec && started => {
+                    if ended.status == ExitStatus::Code(code) {
+                        break;
+                    }
+                    return Err(format!("{code} came out as {:?}", ended.status));
+                }
+                other => return Err(format!("unexpected: {other:?}")),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn destroy_everywhere(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {

@@ -11,8 +11,8 @@
 use crate::session::LEADER;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most requests of each kind that may be unanswered. The guest writes its answers before it reads on, so a host that
-/// asks without end and hears nothing would wait for a guest that waits for it.
+/// Most requests of each kind that may be unanswered, so that a host which asks without listening is told so before the
+/// guest stops reading, and both wait for ever.
 const MOST_UNANSWERED: usize = 32;
 
 /// A request that may not be made.

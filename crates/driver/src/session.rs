@@ -13,10 +13,13 @@ use crate::ledger::{Ledger, Refused};
 use crate::not_started::NotStarted;
 use crate::received;
 use crate::{Channel, ChannelError, Sandbox};
+use nexus_guest::channel::Partial;
 use nexus_model::frames::{ExecRequest, GuestFrame, HostFrame, ProofPlan, TerminalSize, VERSION};
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitStatus, Plan};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 
 /// The number of the plan's own command. Further commands have other ones.
 pub const LEADER: u32 = 1;
@@ -140,6 +143,8 @@ pub struct Session {
     channel: Channel,
     proof: ProofPlan,
     ledger: Ledger,
+    /// What came of the next frame.
+    partial: Partial,
 }
 
 impl Session {
@@ -147,7 +152,8 @@ impl Session {
     pub fn start(sandbox: &Sandbox, plan: &Plan, stdio: Stdio<'_>) -> Result<Self, NotStarted> {
         let (channel, proof) = (sandbox.channel.clone(), sandbox.proof.clone());
         let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
-        let mut session = Self { channel, proof, ledger: Ledger::new(stdio.size().is_some()) };
+        let mut session =
+            Self { channel, proof, ledger: Ledger::new(stdio.size().is_some()), partial: Partial::default() };
         let request = session.request(LEADER, command, stdio.size());
         let hello = session.channel.send(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.channel.send(&HostFrame::Exec(request), stdio.descriptors())) {
@@ -187,10 +193,26 @@ impl Session {
 
     /// Waits for the next thing that the guest tells. `Err` means that it is lost.
     pub fn hear(&mut self) -> Result<Event, ChannelError> {
-        let (frame, descriptors) = self.channel.receive::<GuestFrame>()?;
+        loop {
+            if let Some(event) = self.hear_ready()? {
+                return Ok(event);
+            }
+            match poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next thing that the guest has told, without waiting: a guest that stops in the middle of a frame must not
+    /// stop who serves it. `None` until it is whole; more may be there after `Some`.
+    pub fn hear_ready(&mut self) -> Result<Option<Event>, ChannelError> {
+        let Some((frame, descriptors)) = self.channel.receive_ready::<GuestFrame>(&mut self.partial)? else {
+            return Ok(None);
+        };
         let said = kind(&frame);
         let judged = self.judge(frame, descriptors);
-        Ok(judged.unwrap_or_else(|| Event::NotStarted(NotStarted::Protocol(said.to_owned()))))
+        Ok(Some(judged.unwrap_or_else(|| Event::NotStarted(NotStarted::Protocol(said.to_owned())))))
     }
 
     /// `None` for what does not belong here.

@@ -53,26 +53,61 @@ impl Channel {
 
     /// Waits for a frame of the other side.
     pub fn receive<F: DeserializeOwned>(&self) -> Result<(F, Vec<OwnedFd>), ChannelError> {
-        let mut header = [0u8; HEADER];
-        let (mut read, descriptors) = self.receive_start(&mut header)?;
-        while read < HEADER {
-            read += self.receive_some(&mut header[read..])?;
+        let mut partial = Partial::default();
+        loop {
+            if let Some(frame) = self.advance(&mut partial, RecvFlags::empty())? {
+                return Ok(frame);
+            }
         }
-        let mut payload = vec![0u8; frames::payload_len(header)?];
-        let mut filled = 0;
-        while filled < payload.len() {
-            filled += self.receive_some(&mut payload[filled..])?;
-        }
-        Ok((frames::decode(&payload)?, descriptors))
     }
 
-    /// The first bytes of a frame, which carry the descriptors.
-    fn receive_start(&self, header: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), ChannelError> {
+    /// Reads what is there of the next frame, without waiting. `None` when the rest of it has not come yet; then the
+    /// next call goes on with the same `partial`. A hostile other side that stops in the middle stops nobody.
+    pub fn receive_ready<F: DeserializeOwned>(
+        &self,
+        partial: &mut Partial,
+    ) -> Result<Option<(F, Vec<OwnedFd>)>, ChannelError> {
+        loop {
+            match self.advance(partial, RecvFlags::DONTWAIT) {
+                Ok(None) => {}
+                Err(ChannelError::Io(Errno::AGAIN)) => return Ok(None),
+                other => return other,
+            }
+        }
+    }
+
+    /// One read; never beyond the end of the frame, so that descriptors stay with theirs.
+    fn advance<F: DeserializeOwned>(
+        &self,
+        partial: &mut Partial,
+        flags: RecvFlags,
+    ) -> Result<Option<(F, Vec<OwnedFd>)>, ChannelError> {
+        let mut buffer = [0u8; CHUNK];
+        let wanted = partial.wanted()?.min(CHUNK);
+        let (count, descriptors) = self.receive_some(&mut buffer[..wanted], flags)?;
+        partial.bytes.extend_from_slice(&buffer[..count]);
+        partial.descriptors.extend(descriptors);
+        if partial.descriptors.len() > MAX_DESCRIPTORS {
+            return Err(ChannelError::TooManyDescriptors);
+        }
+        if partial.wanted()? > 0 {
+            return Ok(None);
+        }
+        let Partial { bytes, descriptors } = std::mem::take(partial);
+        Ok(Some((frames::decode(&bytes[HEADER..])?, descriptors)))
+    }
+
+    fn receive_some(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<(usize, Vec<OwnedFd>), ChannelError> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let message = rustix::io::retry_on_intr(|| {
-            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(header)], &mut control, RecvFlags::CMSG_CLOEXEC)
-        })?;
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
+        let received = rustix::io::retry_on_intr(|| {
+            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags)
+        });
+        let message = match received {
+            Err(Errno::CONNRESET) => return Err(ChannelError::Closed),
+            other => other?,
+        };
         let mut descriptors = Vec::new();
         for item in control.drain() {
             if let RecvAncillaryMessage::ScmRights(list) = item {
@@ -85,11 +120,32 @@ impl Channel {
         if message.bytes == 0 { Err(ChannelError::Closed) } else { Ok((message.bytes, descriptors)) }
     }
 
-    fn receive_some(&self, buffer: &mut [u8]) -> Result<usize, ChannelError> {
-        match rustix::io::retry_on_intr(|| rustix::io::read(&self.socket, &mut *buffer)) {
-            Ok(0) | Err(Errno::CONNRESET) => Err(ChannelError::Closed),
-            Ok(bytes) => Ok(bytes),
-            Err(error) => Err(error.into()),
+    /// Sends as much of an encoded frame as the kernel takes without waiting, and descriptors with its first byte.
+    pub fn send_ready(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ChannelError> {
+        match send_some(&self.socket, bytes, descriptors, SendFlags::DONTWAIT) {
+            Err(ChannelError::Io(Errno::AGAIN)) => Ok(0),
+            other => other,
+        }
+    }
+}
+
+/// How much is read at once.
+const CHUNK: usize = 16384;
+
+/// A frame of which a part has come.
+#[derive(Debug, Default)]
+pub struct Partial {
+    bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Partial {
+    /// How many bytes are missing up to the end of the header, or then of the frame. Memory grows with what came,
+    /// never with what was announced.
+    fn wanted(&self) -> Result<usize, FrameError> {
+        match self.bytes.first_chunk::<HEADER>() {
+            None => Ok(HEADER - self.bytes.len()),
+            Some(header) => Ok((HEADER + frames::payload_len(*header)?).saturating_sub(self.bytes.len())),
         }
     }
 }
@@ -103,25 +159,31 @@ impl AsFd for Channel {
 /// Sends a frame over a socket that is not wrapped.
 pub fn send<F: Serialize>(socket: impl AsFd, frame: &F, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
     let bytes = frames::encode(frame)?;
+    let mut sent = send_some(&socket, &bytes, descriptors, SendFlags::empty())?;
+    while sent < bytes.len() {
+        // Descriptors go with the first byte and never again.
+        sent += send_some(&socket, &bytes[sent..], &[], SendFlags::empty())?;
+    }
+    Ok(())
+}
+
+fn send_some(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<usize, ChannelError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(ChannelError::TooManyDescriptors);
     }
-    let mut sent = 0;
-    while sent < bytes.len() {
-        let rest = [IoSlice::new(&bytes[sent..])];
-        let result = rustix::net::sendmsg(socket.as_fd(), &rest, &mut control, SendFlags::NOSIGNAL);
-        match result {
-            Ok(count) => sent += count,
-            Err(Errno::INTR) => continue,
-            Err(Errno::PIPE | Errno::CONNRESET) => return Err(ChannelError::Closed),
-            Err(error) => return Err(error.into()),
-        }
-        // Descriptors go with the first byte and never again.
-        control.clear();
+    let bytes = [IoSlice::new(bytes)];
+    let flags = flags | SendFlags::NOSIGNAL;
+    match rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket.as_fd(), &bytes, &mut control, flags)) {
+        Err(Errno::PIPE | Errno::CONNRESET) => Err(ChannelError::Closed),
+        other => Ok(other?),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -166,5 +228,42 @@ mod tests {
         let (host, guest) = pair();
         rustix::io::write(&guest, &[0xff; 16]).unwrap();
         assert!(matches!(host.receive::<GuestFrame>(), Err(ChannelError::Frame(_))));
+    }
+    #[test]
+    fn a_frame_in_pieces_is_waited_for_by_nobody() {
+        let (host, guest) = pair();
+        let bytes = frames::encode(&GuestFrame::ForwardFailed { forward: 70_000, errno: 111 }).unwrap();
+        let mut partial = Partial::default();
+        for byte in &bytes[..bytes.len() - 1] {
+            assert!(host.receive_ready::<GuestFrame>(&mut partial).unwrap().is_none());
+            rustix::io::write(&guest, &[*byte]).unwrap();
+        }
+        assert!(host.receive_ready::<GuestFrame>(&mut partial).unwrap().is_none());
+        // The rest of one frame and all of another: they stay apart.
+        rustix::io::write(&guest, &[&bytes[bytes.len() - 1..], &bytes].concat()).unwrap();
+        for _ in 0..2 {
+            let (frame, _) = host.receive_ready::<GuestFrame>(&mut partial).unwrap().unwrap();
+            assert_eq!(frame, GuestFrame::ForwardFailed { forward: 70_000, errno: 111 });
+        }
+        assert!(host.receive_ready::<GuestFrame>(&mut partial).unwrap().is_none());
+        drop(guest);
+        assert!(matches!(host.receive_ready::<GuestFrame>(&mut partial), Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn descriptors_in_pieces_of_one_frame_are_bounded_together() {
+        let (host, guest) = pair();
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let bytes = frames::encode(&GuestFrame::Layer).unwrap();
+        let mut partial = Partial::default();
+        let mut answer = Ok(None);
+        for byte in &bytes {
+            send_some(&guest, &[*byte], &[reader.as_fd(), reader.as_fd()], SendFlags::empty()).unwrap();
+            answer = host.receive_ready::<GuestFrame>(&mut partial);
+            if answer.is_err() {
+                break;
+            }
+        }
+        assert!(matches!(answer, Err(ChannelError::TooManyDescriptors)), "{answer:?}");
     }
 }

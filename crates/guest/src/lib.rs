@@ -5,6 +5,7 @@
 
 pub mod channel;
 mod forward;
+mod outbox;
 mod proof;
 mod signals;
 mod spawn;

@@ -12,15 +12,16 @@
 //! A command with a terminal: its master goes to the host in a frame of its own before `Started`; the copy kept here
 //! serves `Resize` and is closed when the command has ended, so that nothing but the host and what still runs holds it.
 
-use crate::channel::{Channel, ChannelError};
+use crate::channel::{Channel, ChannelError, Partial};
 use crate::forward;
+use crate::outbox::Outbox;
 use crate::signals;
 use crate::spawn::{self, Outcome, Stdio};
 use crate::terminal::{self, Terminal};
 use nexus_model::ExitStatus;
 use nexus_model::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, TerminalSize, VERSION};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
 
@@ -42,15 +43,23 @@ enum End {
 pub fn run(socket: OwnedFd) -> i32 {
     let channel = Channel::new(socket);
     let Ok(child_ends) = signals::take_over() else { return 3 };
-    if channel.send(&GuestFrame::Hello { version: VERSION }, &[]).is_err() {
-        return 3;
+    let outbox = Outbox::new(channel.clone());
+    let mut guest = Guest { channel, partial: Partial::default(), outbox, running: Vec::new() };
+    match guest.serve(&child_ends).and_then_last_words(&mut guest.outbox) {
+        End::Done => 0,
+        End::Failed => 3,
     }
-    let mut guest = Guest { channel, running: Vec::new() };
-    loop {
-        match guest.turn(&child_ends) {
-            Ok(()) => {}
-            Err(End::Done) => return 0,
-            Err(End::Failed) => return 3,
+}
+
+impl End {
+    /// Waits until the host knows how the leader ended. Nothing else inside lives on while it does not listen.
+    fn and_then_last_words(self, outbox: &mut Outbox) -> Self {
+        match self {
+            Self::Done if !outbox.is_empty() => match kill(-1, libc::SIGKILL).map(|()| outbox.finish()) {
+                Ok(Ok(()) | Err(ChannelError::Closed)) => Self::Done,
+                Ok(Err(_)) | Err(_) => Self::Failed,
+            },
+            other => other,
         }
     }
 }
@@ -65,6 +74,8 @@ struct Running {
 
 struct Guest {
     channel: Channel,
+    partial: Partial,
+    outbox: Outbox,
     running: Vec<Running>,
 }
 
@@ -78,8 +89,24 @@ impl From<ChannelError> for End {
 }
 
 impl Guest {
+    fn serve(&mut self, child_ends: &OwnedFd) -> End {
+        let hello = self.outbox.say(&GuestFrame::Hello { version: VERSION }).map_err(End::from);
+        let served = hello.and_then(|()| {
+            loop {
+                self.turn(child_ends)?;
+            }
+        });
+        match served {
+            Ok(never) => never,
+            Err(end) => end,
+        }
+    }
+
     fn turn(&mut self, child_ends: &OwnedFd) -> Result<(), End> {
-        let mut wait = [PollFd::new(&self.channel, PollFlags::IN), PollFd::new(child_ends, PollFlags::IN)];
+        let mut interest = PollFlags::empty();
+        interest.set(PollFlags::IN, self.outbox.has_room());
+        interest.set(PollFlags::OUT, !self.outbox.is_empty());
+        let mut wait = [PollFd::new(&self.channel, interest), PollFd::new(child_ends, PollFlags::IN)];
         match poll(&mut wait, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return Err(End::Failed),
@@ -94,8 +121,12 @@ impl Guest {
             }
             self.reap()?;
         }
-        if !from_host.is_empty() {
-            let (frame, descriptors) = self.channel.receive()?;
+        if from_host.contains(PollFlags::OUT) {
+            self.outbox.flush()?;
+        }
+        if from_host.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+            && let Some((frame, descriptors)) = self.channel.receive_ready(&mut self.partial)?
+        {
             self.obey(frame, descriptors)?;
         }
         Ok(())
@@ -119,13 +150,13 @@ impl Guest {
         let failed = match outcome {
             Outcome::Running(pid, proof) => {
                 let offered = match &master {
-                    Some(master) => self.offer(&GuestFrame::Terminal { exec }, master.as_fd())?,
+                    Some(master) => self.outbox.hand_out(&GuestFrame::Terminal { exec }, master.as_fd())?,
                     None => Ok(()),
                 };
                 match offered {
                     Ok(()) => {
                         self.running.push(Running { exec, pid, leader: request.leader, master });
-                        self.channel.send(&GuestFrame::Started { exec, proof }, &[])?;
+                        self.outbox.say(&GuestFrame::Started { exec, proof })?;
                         return Ok(());
                     }
                     Err(errno) => {
@@ -138,13 +169,15 @@ impl Guest {
             Outcome::ProofFailed(proof) => GuestFrame::ProofFailed { exec, proof },
             Outcome::Failed(stage, errno) => GuestFrame::ExecFailed { exec, errno, stage },
         };
-        self.channel.send(&failed, &[])?;
+        self.outbox.say(&failed)?;
         if request.leader { Err(End::Done) } else { Ok(()) }
     }
 
     /// Starts it with what it asks for; the slave of its terminal is closed here at the end.
     fn spawn(&self, request: &ExecRequest, descriptors: Vec<OwnedFd>) -> (Outcome, Option<OwnedFd>) {
-        if self.running.len() >= MOST_COMMANDS {
+        // A terminal can only be handed out when nothing waits before it.
+        let waits = request.terminal.is_some() && !self.outbox.is_empty();
+        if self.running.len() >= MOST_COMMANDS || waits {
             return (Outcome::Failed(ExecStage::Spawn, libc::EAGAIN), None);
         }
         let Some(size) = request.terminal else {
@@ -162,16 +195,6 @@ impl Guest {
         }
     }
 
-    /// Sends a frame with a descriptor. The inner error is the kernel's "too many in flight" (unix(7)): nothing was
-    /// sent then, and that a user's other sandboxes keep it busy must not end this one.
-    fn offer(&self, frame: &GuestFrame, descriptor: BorrowedFd<'_>) -> Result<Result<(), Errno>, End> {
-        match self.channel.send(frame, &[descriptor]) {
-            Ok(()) => Ok(Ok(())),
-            Err(ChannelError::Io(Errno::TOOMANYREFS)) => Ok(Err(Errno::TOOMANYREFS)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     fn resize(&self, exec: u32, size: TerminalSize) -> Result<(), End> {
         // One that has just ended, or has no terminal, has nothing to resize.
         match self.running.iter().find(|running| running.exec == exec).and_then(|running| running.master.as_ref()) {
@@ -180,16 +203,16 @@ impl Guest {
         }
     }
 
-    fn forward(&self, forward: u32, port: u16) -> Result<(), End> {
+    fn forward(&mut self, forward: u32, port: u16) -> Result<(), End> {
         let offered = match forward::connect(port) {
-            Ok(socket) => self.offer(&GuestFrame::Forwarded { forward }, socket.as_fd())?,
+            Ok(socket) => self.outbox.hand_out(&GuestFrame::Forwarded { forward }, socket.as_fd())?,
             Err(errno) => Err(errno),
         };
         match offered {
             Ok(()) => Ok(()),
             Err(errno) => {
                 let errno = errno.raw_os_error();
-                Ok(self.channel.send(&GuestFrame::ForwardFailed { forward, errno }, &[])?)
+                Ok(self.outbox.say(&GuestFrame::ForwardFailed { forward, errno })?)
             }
         }
     }
@@ -244,7 +267,7 @@ impl Guest {
             cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
             max_rss_bytes: usage.ru_maxrss as u64 * 1024,
         };
-        self.channel.send(&frame, &[])?;
+        self.outbox.say(&frame)?;
         if ended.leader { Err(End::Done) } else { Ok(()) }
     }
 }

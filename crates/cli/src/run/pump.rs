@@ -238,7 +238,8 @@ impl<C: Caller> Pump<'_, C> {
 
     fn hear(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.inside.session else { return Ok(()) };
-        match session.hear() {
+        let Some(heard) = session.hear_ready().transpose() else { return Ok(()) };
+        match heard {
             Ok(Event::Up) => {}
             Ok(Event::Terminal { exec: LEADER, master }) => {
                 self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);

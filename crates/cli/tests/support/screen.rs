@@ -43,7 +43,7 @@ impl Screen {
         let shown = Arc::new(Mutex::new(Vec::new()));
         let (mut from, to) = (master.try_clone().unwrap(), Arc::clone(&shown));
         std::thread::spawn(move || {
-            let mut buffer = [0u8; 65536];
+            let mut buffer = vec![0u8; 65536];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 to.lock().unwrap().extend_from_slice(&buffer[..count]);
             }

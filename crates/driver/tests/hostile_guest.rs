@@ -1,0 +1,158 @@
+//! A guest in hostile hands gets nothing from a session but its end.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use nexus_driver::fake::{Fake, Script};
+use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
+use nexus_model::frames::{GuestFrame, ProofPlan, TerminalSize, VERSION};
+use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
+use nexus_model::spec::SandboxProfile;
+use nexus_model::{ExitStatus, Limits, Plan, RunId};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::collections::BTreeSet;
+use std::fs::File;
+
+const SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
+
+fn plan() -> Plan {
+    Plan::new(PlanDraft {
+        run_id: RunId::new(),
+        profile: SandboxProfile::Untrusted,
+        workspace: WorkspaceMount {
+            source: "/srv/w".into(),
+            target: "/srv/w".into(),
+            writes: Writes::Direct { protected: Vec::new() },
+        },
+        hidden: Vec::new(),
+        binds: Vec::new(),
+        argv: vec!["wait".into()],
+        cwd: "/srv/w".into(),
+        env: Vec::new(),
+        limits: Limits::defaults(1 << 20),
+        required: BTreeSet::new(),
+        marker: "/nowhere".into(),
+    })
+    .unwrap()
+}
+
+/// A session, and the other end of its channel to say anything on. The further command 2 and the forward 5 are asked
+/// for, with a terminal when `terminal` says so.
+fn session(terminal: bool) -> (Session, Channel) {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    let fake = Fake::new(Script::Obey);
+    let plan = plan();
+    let keeper = fake.start(&plan, &fake.prepare(&plan).unwrap()).unwrap().keeper;
+    let sandbox = Sandbox { channel: Channel::new(ours), upper: None, proof: ProofPlan::default(), keeper };
+    let null = File::open("/dev/null").unwrap();
+    let stdio = if terminal { Stdio::Terminal(SIZE) } else { Stdio::Pipes([null.as_fd(); 3]) };
+    let mut session = Session::start(&sandbox, &plan, stdio).unwrap();
+    let command = MoreCommand { argv: vec!["wait".into()], env: Vec::new(), cwd: "/".into() };
+    session.exec(2, &command, stdio).unwrap();
+    session.forward(5, 80).unwrap();
+    // The session outlives the sandbox's value; only the channel counts here.
+    sandbox.keeper.kill().unwrap();
+    (session, Channel::new(theirs))
+}
+
+type Said = (GuestFrame, Vec<OwnedFd>);
+
+/// The last event of what is said after `Hello`.
+fn last(terminal: bool, said: Vec<Said>) -> Event {
+    let (mut session, guest) = session(terminal);
+    guest.send(&GuestFrame::Hello { version: VERSION }, &[]).unwrap();
+    assert!(matches!(session.hear().unwrap(), Event::Up));
+    let mut event = None;
+    for (frame, descriptors) in said {
+        assert!(!matches!(event, Some(Event::NotStarted(_))), "refused too early: {event:?}");
+        guest.send(&frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
+        event = Some(session.hear().unwrap());
+    }
+    event.unwrap()
+}
+
+fn ptmx() -> OwnedFd {
+    File::options().read(true).write(true).open("/dev/ptmx").unwrap().into()
+}
+
+fn socket(family: AddressFamily) -> OwnedFd {
+    rustix::net::socket(family, SocketType::STREAM, None).unwrap()
+}
+
+fn started(exec: u32) -> Said {
+    (GuestFrame::Started { exec, proof: Vec::new() }, Vec::new())
+}
+
+fn ended(exec: u32) -> Said {
+    (GuestFrame::Exited { exec, status: ExitStatus::Code(0), cpu_us: 0, max_rss_bytes: 0 }, Vec::new())
+}
+
+fn shown(exec: u32, descriptor: OwnedFd) -> Said {
+    (GuestFrame::Terminal { exec }, vec![descriptor])
+}
+
+#[test]
+fn frames_in_order_are_taken() {
+    assert!(matches!(last(false, vec![started(LEADER), ended(LEADER)]), Event::Ended(_)));
+    assert!(matches!(last(true, vec![shown(2, ptmx()), started(2), ended(2)]), Event::Command { exec: 2, .. }));
+    let forwarded = (GuestFrame::Forwarded { forward: 5 }, vec![socket(AddressFamily::INET)]);
+    assert!(matches!(last(false, vec![forwarded]), Event::Forwarded { forward: 5, .. }));
+    let failed = (GuestFrame::ForwardFailed { forward: 5, errno: 111 }, Vec::new());
+    assert!(matches!(last(false, vec![failed]), Event::ForwardFailed { forward: 5, errno: 111 }));
+}
+
+#[test]
+fn what_does_not_belong_here_ends_the_session() {
+    let null = || OwnedFd::from(File::open("/dev/null").unwrap());
+    let inet = || socket(AddressFamily::INET);
+    let forwarded = |forward, descriptors| (GuestFrame::Forwarded { forward }, descriptors);
+    let cases: Vec<(&str, bool, Vec<Said>)> = vec![
+        ("a terminal that nobody asked for", false, vec![shown(LEADER, ptmx())]),
+        ("a terminal that is none", true, vec![shown(LEADER, null())]),
+        ("a terminal that is missing", true, vec![(GuestFrame::Terminal { exec: LEADER }, Vec::new())]),
+        ("two descriptors", true, vec![(GuestFrame::Terminal { exec: LEADER }, vec![ptmx(), ptmx()])]),
+        ("two terminals", true, vec![shown(LEADER, ptmx()), shown(LEADER, ptmx())]),
+        ("a start without its terminal", true, vec![started(LEADER)]),
+        ("a descriptor with a start", false, vec![(started(LEADER).0, vec![null()])]),
+        ("two starts", false, vec![started(2), started(2)]),
+        ("an end before the start", false, vec![ended(2)]),
+        ("two ends", false, vec![started(2), ended(2), ended(2)]),
+        ("a command that nobody asked for", false, vec![started(3)]),
+        (
+            "a failure after the start",
+            false,
+            vec![started(2), (GuestFrame::ProofFailed { exec: 2, proof: Vec::new() }, Vec::new())],
+        ),
+        ("a forward that nobody asked for", false, vec![forwarded(6, vec![inet()])]),
+        ("a forward answered twice", false, vec![forwarded(5, vec![inet()]), forwarded(5, vec![inet()])]),
+        ("a forward to a local socket", false, vec![forwarded(5, vec![socket(AddressFamily::UNIX)])]),
+        ("a forward to a file", false, vec![forwarded(5, vec![null()])]),
+        ("a forward to nothing", false, vec![forwarded(5, Vec::new())]),
+        ("a second greeting", false, vec![(GuestFrame::Hello { version: VERSION }, Vec::new())]),
+        ("a layer of a sandbox that stands", false, vec![(GuestFrame::Layer, vec![null()])]),
+    ];
+    for (what, terminal, said) in cases {
+        let event = last(terminal, said);
+        assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{what}: {event:?}");
+    }
+}
+
+#[test]
+fn nothing_is_believed_before_the_greeting() {
+    for (frame, descriptors) in [started(LEADER), started(2), ended(LEADER), shown(LEADER, ptmx())] {
+        let (mut session, guest) = session(true);
+        guest.send(&frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
+        let event = session.hear().unwrap();
+        assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{event:?}");
+    }
+}
+
+#[test]
+fn a_guest_that_stops_in_the_middle_of_a_frame_stops_nobody() {
+    let (mut session, guest) = session(false);
+    for piece in [&[9][..], &[0, 0], &[0], &[2, 2]] {
+        rustix::io::write(&guest, piece).unwrap();
+        assert!(session.hear_ready().unwrap().is_none());
+    }
+}

@@ -1,0 +1,148 @@
+//! Further commands and forwarded ports, in real sandboxes.
+
+use crate::support::{Live, SIZE, for_each_user, null};
+use nexus_driver::{AskError, LEADER, NotStarted, Stdio};
+use nexus_model::ExitStatus;
+use nexus_model::frames::{ExecStage, TerminalSize};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+/// A leader that stays, once it has made a file with the number of its background job.
+const STAY: &str = "sleep 1000 & echo $! >pid; mv pid job; echo private >/tmp/note; wait";
+
+pub fn a_further_command_sees_the_first_ones_processes_and_files_and_ends_alone() {
+    for_each_user(|bench| {
+        let mut live = bench.start(STAY, None);
+        let job = bench.workspace().join("job");
+        live.until("the job", |_| job.exists());
+        live.exec(2, "kill -0 $(cat job) && cat /tmp/note && exit 9", Some(SIZE));
+        assert_eq!(live.end_of(2), ExitStatus::Code(9));
+        assert_eq!(live.text(2), "private\r\n");
+        assert!(live.heard[&2].started);
+        live.exec(3, "kill -TERM $$", None);
+        assert_eq!(live.end_of(3), ExitStatus::Signal(15));
+        // The sandbox goes on, and still does what it is told.
+        assert_eq!(live.heard[&LEADER].ended, None);
+        live.session.signal(LEADER, 15).unwrap();
+        assert_eq!(live.end_of(LEADER), ExitStatus::Signal(15));
+    });
+}
+
+pub fn a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on() {
+    for_each_user(|bench| {
+        let mut live = bench.start(STAY, None);
+        let mut command = live.script("exit 0");
+        command.argv = vec!["no-such-program".into()];
+        live.session.exec(2, &command, Stdio::Terminal(SIZE)).unwrap();
+        live.until("an answer", |live| live.heard.contains_key(&2));
+        let reason = live.heard[&2].not_started.as_ref().unwrap();
+        assert!(matches!(reason, NotStarted::Exec { stage: ExecStage::Exec, errno: 2 }), "{reason}");
+        assert!(live.screens.is_empty(), "no terminal of a command that never was");
+        command = live.script("exit 0");
+        command.cwd = "/no/such/folder".into();
+        live.session.exec(3, &command, Stdio::Terminal(TerminalSize { rows: 1, cols: 1 })).unwrap();
+        live.until("an answer", |live| live.heard.contains_key(&3));
+        let reason = live.heard[&3].not_started.as_ref().unwrap();
+        assert!(matches!(reason, NotStarted::Exec { stage: ExecStage::Chdir, errno: 2 }), "{reason}");
+        live.exec(4, "exit 6", None);
+        assert_eq!(live.end_of(4), ExitStatus::Code(6));
+    });
+}
+
+pub fn a_signal_ends_one_command_and_not_its_neighbours() {
+    for_each_user(|bench| {
+        let mut live = bench.start(STAY, None);
+        live.exec(2, "exec sleep 1000", None);
+        live.exec(3, "exec sleep 1000", None);
+        live.until("both", |live| [2, 3].iter().all(|exec| live.heard.get(exec).is_some_and(|heard| heard.started)));
+        live.session.signal(2, 9).unwrap();
+        assert_eq!(live.end_of(2), ExitStatus::Signal(9));
+        assert_eq!((live.heard[&3].ended, live.heard[&LEADER].ended), (None, None));
+        live.session.signal(2, 9).unwrap();
+        live.exec(4, "exit 0", None);
+        assert_eq!(live.end_of(4), ExitStatus::Code(0));
+        assert_eq!(live.heard[&3].ended, None, "a signal for a command that is gone met another");
+    });
+}
+
+pub fn a_flood_of_commands_is_bounded_and_the_sandbox_survives_it() {
+    for_each_user(|bench| {
+        let mut live = bench.start(STAY, None);
+        for exec in 2..302 {
+            live.exec(exec, "exec sleep 1000", Some(SIZE));
+            live.until("an answer", |live| live.heard.contains_key(&exec));
+        }
+        let refused: Vec<&NotStarted> = live.heard.values().filter_map(|heard| heard.not_started.as_ref()).collect();
+        // 256 at once, and the leader is one of them.
+        assert_eq!(refused.len(), 300 - 255);
+        assert!(refused.iter().all(|reason| {
+            matches!(reason, NotStarted::Exec { stage: ExecStage::Spawn, errno } if *errno == Errno::AGAIN.raw_os_error())
+        }));
+        live.session.signal(2, 9).unwrap();
+        assert_eq!(live.end_of(2), ExitStatus::Signal(9));
+        live.exec(302, "exit 8", None);
+        assert_eq!(live.end_of(302), ExitStatus::Code(8));
+    });
+}
+
+pub fn who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever() {
+    for_each_user(|bench| {
+        let mut live = bench.start(STAY, None);
+        let mut command = live.script("exit 0");
+        // Large enough that a handful fills the channel.
+        command.env.push(("BULK".into(), "x".repeat(100_000).as_str().into()));
+        let null = null();
+        let refused = (2..100).find_map(|exec| {
+            let asked = live.session.exec(exec, &command, Stdio::Pipes([null.as_fd(); 3]));
+            asked.err().map(|error| (exec, error))
+        });
+        let (exec, error) = refused.unwrap();
+        assert!(matches!(error, AskError::Refused(_)), "{error}");
+        live.until("the answers", |live| {
+            (2..exec).all(|exec| live.heard.get(&exec).is_some_and(|it| it.ended.is_some()))
+        });
+    });
+}
+
+fn forwarded(live: &mut Live, forward: u32, port: u16) -> Result<OwnedFd, Errno> {
+    live.session.forward(forward, port).unwrap();
+    live.until("an answer", |live| live.forwards.contains_key(&forward));
+    let socket = live.forwards.remove(&forward).unwrap()?;
+    // It may still be connecting.
+    let mut wait = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::OUT)];
+    rustix::event::poll(&mut wait, None).unwrap();
+    rustix::net::sockopt::socket_error(&socket).unwrap()?;
+    Ok(socket)
+}
+
+const SERVER: &str = r#"exec perl -MIO::Socket::INET -e '
+    my $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 0, Listen => 5) or die;
+    open(my $file, ">", "port.new") or die; print $file $server->sockport; close $file; rename "port.new", "port";
+    while (my $client = $server->accept) {
+        my $line = <$client>; print $client "inside heard $line"; close $client;
+    }'"#;
+
+pub fn a_forwarded_port_reaches_a_server_inside_and_only_there() {
+    for_each_user(|bench| {
+        let mut live = bench.start(SERVER, None);
+        let file = bench.workspace().join("port");
+        live.until("the server", |_| file.exists());
+        let port: u16 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
+        for forward in [1, 2, 1] {
+            let mut stream = TcpStream::from(forwarded(&mut live, forward, port).unwrap());
+            stream.set_nonblocking(false).unwrap();
+            stream.write_all(b"a word\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "inside heard a word\n");
+        }
+        // A server of the host at a port where nobody listens inside is not what a forward reaches.
+        let host = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let its_port = host.local_addr().unwrap().port();
+        let other = if its_port == port { 1 } else { its_port };
+        assert_eq!(forwarded(&mut live, 3, other).unwrap_err(), Errno::CONNREFUSED);
+        assert_eq!(live.heard[&LEADER].ended, None);
+    });
+}

@@ -1,0 +1,84 @@
+//! Terminals, further commands and forwarded ports in real sandboxes, as root and as an ordinary user.
+//!
+//! Without the test harness, because the launcher is this program once more, and must have one thread.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod commands;
+mod support;
+mod terminals;
+
+use nexus_driver::Namespace;
+use nexus_driver::namespace::launcher::serve_stdin;
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+const TESTS: &[(&str, fn())] = &[
+    ("a_command_has_a_terminal_of_its_own", terminals::a_command_has_a_terminal_of_its_own),
+    (
+        "a_command_without_a_terminal_has_no_controlling_one",
+        terminals::a_command_without_a_terminal_has_no_controlling_one,
+    ),
+    ("a_new_size_reaches_the_command", terminals::a_new_size_reaches_the_command),
+    ("a_new_size_for_nobody_changes_nothing", terminals::a_new_size_for_nobody_changes_nothing),
+    ("ctrl_c_interrupts_only_the_foreground_job", terminals::ctrl_c_interrupts_only_the_foreground_job),
+    ("ctrl_z_stops_a_job_and_fg_goes_on_with_it", terminals::ctrl_z_stops_a_job_and_fg_goes_on_with_it),
+    ("a_terminal_changes_no_exit_status", terminals::a_terminal_changes_no_exit_status),
+    (
+        "a_signal_reaches_the_process_group_of_a_command_with_a_terminal",
+        terminals::a_signal_reaches_the_process_group_of_a_command_with_a_terminal,
+    ),
+    ("all_that_was_written_is_there_after_the_end", terminals::all_that_was_written_is_there_after_the_end),
+    ("nobody_types_into_his_own_terminal", terminals::nobody_types_into_his_own_terminal),
+    ("a_terminal_is_gone_when_its_command_has_ended", terminals::a_terminal_is_gone_when_its_command_has_ended),
+    (
+        "a_further_command_sees_the_first_ones_processes_and_files_and_ends_alone",
+        commands::a_further_command_sees_the_first_ones_processes_and_files_and_ends_alone,
+    ),
+    (
+        "a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on",
+        commands::a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on,
+    ),
+    ("a_signal_ends_one_command_and_not_its_neighbours", commands::a_signal_ends_one_command_and_not_its_neighbours),
+    (
+        "a_flood_of_commands_is_bounded_and_the_sandbox_survives_it",
+        commands::a_flood_of_commands_is_bounded_and_the_sandbox_survives_it,
+    ),
+    (
+        "who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever",
+        commands::who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever,
+    ),
+    (
+        "a_forwarded_port_reaches_a_server_inside_and_only_there",
+        commands::a_forwarded_port_reaches_a_server_inside_and_only_there,
+    ),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    if has("--as-launcher") {
+        let served = serve_stdin(&Namespace::with_defaults());
+        return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let chosen = TESTS.iter().filter(|(name, _)| filter.is_none_or(|part| name.contains(part.as_str())));
+    let (mut passed, mut failed) = (0, 0);
+    for (name, test) in chosen {
+        // What a test runner asks of a test that it knows nothing of.
+        if has("--list") {
+            println!("{name}: test");
+        } else if catch_unwind(*test).is_ok() {
+            println!("test {name} ... ok");
+            passed += 1;
+        } else {
+            println!("test {name} ... FAILED");
+            failed += 1;
+        }
+    }
+    if !has("--list") {
+        let word = if failed == 0 { "ok" } else { "FAILED" };
+        println!("\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
