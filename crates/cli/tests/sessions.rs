@@ -237,7 +237,7 @@ fn logs_follow_to_the_end_and_show_a_terminal_no_hostile_sequence() {
         let id = bench.detach(&["--shell", "i=0; while [ $i -lt 20 ]; do echo line $i; i=$((i+1)); sleep 0.02; done; printf 'a\\033]0;T\\007b\\n'; exit 3"]);
         let output = bench.run(["logs", "-f", &id]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let all: String = (0..20).map(|n| format!("line {n}\n")).collect();
+        let all = (0..20).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n") + "\n";
         assert_eq!(stdout(&output), format!("{all}a\x1b]0;T\x07b\n"));
         bench.wait_for_state(&id, "ended");
         assert_eq!(stdout(&bench.run(["logs", "--tail", "2", &id])), "line 19\na\x1b]0;T\x07b\n");

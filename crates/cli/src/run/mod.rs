@@ -97,7 +97,9 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
     let args = &with_term(args);
     let open = |order: &Order, full: Option<FullOutput>| {
         let ports = Ports::listen(&args.publish)?;
-        for (host, inside) in ports.published().into_iter().filter(|_| args.publish.iter().any(Publish::picks)) {
+        for (host, inside) in
+            ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
+        {
             eprintln_line(&format!("127.0.0.1:{host} leads to port {inside} inside"));
         }
         let show = match (args.raw, args.tty) {

@@ -42,7 +42,7 @@ pub struct ParsePublishError {
 
 impl Publish {
     /// Whether the host's port is still to be picked.
-    pub fn picks(&self) -> bool {
+    pub fn picks(self) -> bool {
         self.host == 0
     }
 }

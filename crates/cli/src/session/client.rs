@@ -81,7 +81,7 @@ impl Client {
 
     /// Reads what came. `false` when it is gone.
     pub fn read(&mut self) -> bool {
-        let mut buffer = [0u8; 32 * 1024];
+        let mut buffer = [0u8; 16 * 1024];
         match rustix::io::read(&self.socket, &mut buffer) {
             Ok(0) => false,
             Ok(count) => {

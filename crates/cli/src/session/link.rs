@@ -86,7 +86,7 @@ impl Link {
 
     /// Reads what came; an end is an error, since every talk ends with a word.
     pub fn read(&mut self) -> io::Result<()> {
-        let mut buffer = [0u8; 64 * 1024];
+        let mut buffer = [0u8; 16 * 1024];
         match rustix::io::read(&self.socket, &mut buffer) {
             Ok(0) | Err(Errno::CONNRESET) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {

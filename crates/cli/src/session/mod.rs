@@ -9,6 +9,7 @@
 //! A supervisor that ends takes everything inside along, whatever ended it; what it kept of changes is recovered by the
 //! next command, as after any run that was killed.
 
+mod answer;
 mod args;
 mod client;
 mod command;

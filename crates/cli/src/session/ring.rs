@@ -142,7 +142,9 @@ impl Tracker {
                 None => {}
             }
         }
-        bytes.iter().for_each(|byte| self.step(*byte));
+        for byte in bytes {
+            self.step(*byte);
+        }
     }
 
     fn step(&mut self, byte: u8) {
@@ -158,11 +160,13 @@ impl Tracker {
                 };
                 return;
             }
-            (_, 0x18 | 0x1a) | (State::Command, 0x07) | (State::Control, 0x40..=0x7e) => State::Text,
             (State::Escape, b'[') => State::Control,
             (State::Escape, b']') => State::Command,
             (State::Escape, b'P' | b'X' | b'^' | b'_') => State::Other,
-            (State::Escape, 0x30..=0x7e) => State::Text,
+            (_, 0x18 | 0x1a)
+            | (State::Command, 0x07)
+            | (State::Control, 0x40..=0x7e)
+            | (State::Escape, 0x30..=0x7e) => State::Text,
             (state, _) => state,
         };
         self.rest = 0;

@@ -35,7 +35,7 @@ pub fn detach(args: &RunArgs) -> u8 {
     }
     match launch() {
         Ok(Launched::Started { id, published }) => {
-            for (host, inside) in published.iter().filter(|_| args.publish.iter().any(run::Publish::picks)) {
+            for (host, inside) in published.iter().filter(|_| args.publish.iter().any(|publish| publish.picks())) {
                 note(&format!("127.0.0.1:{host} leads to port {inside} inside"));
             }
             let name = args.name.as_ref().map(AsRef::as_ref);

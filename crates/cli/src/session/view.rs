@@ -19,7 +19,6 @@ use std::io;
 
 /// Bytes that may wait for the supervisor to take them.
 const MOST_TYPED: usize = 1 << 20;
-const SIGHUP: u8 = 1;
 const SIGINT: u8 = 2;
 const SIGQUIT: u8 = 3;
 const SIGTERM: u8 = 15;
@@ -211,7 +210,7 @@ impl View {
                     self.signalled = true;
                     link.say(&Ask::Signal(number))?;
                 }
-                (SIGHUP, _) | (_, _) => return Ok(Some(Outcome::Left)),
+                _ => return Ok(Some(Outcome::Left)),
             }
         }
         Ok(None)

@@ -181,7 +181,9 @@ mod tests {
     fn frames_come_out_whole_however_they_are_cut() {
         let frames = [Ask::Hello { version: 1 }, Ask::Input(ByteText(vec![7; 300])), Ask::Wait, Ask::EndInput];
         let mut bytes = Vec::new();
-        frames.iter().for_each(|frame| put(&mut bytes, frame).unwrap());
+        for frame in &frames {
+            put(&mut bytes, frame).unwrap();
+        }
         for size in [1, 2, 3, 7, 1000] {
             let (mut reader, mut found) = (Reader::default(), Vec::new());
             for piece in bytes.chunks(size) {

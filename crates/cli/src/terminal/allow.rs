@@ -81,11 +81,9 @@ pub fn control(mode: Mode, params: &Params, intermediates: &[u8], last: char, le
         ([], 'h' | 'l') if count == 1 && first == 4 => left.insert = last == 'h',
         ([], 'A'..='I' | 'Z' | '`' | 'a' | 'd' | 'e' | 'f') => {}
         // Erasing the lines that scrolled away would take the caller's own history along.
-        ([] | [b'?'], 'J') if first <= 2 && count == 1 => {}
-        ([] | [b'?'], 'K') if first <= 2 && count == 1 => {}
-        ([], 'X' | '@' | 'L' | 'M' | 'P' | 'S') if count == 1 => {}
-        // With more parameters it is a kind of mouse tracking that makes the terminal wait.
-        ([], 'T') if count == 1 => {}
+        ([] | [b'?'], 'J' | 'K') if first <= 2 && count == 1 => {}
+        // T with more parameters is a kind of mouse tracking that makes the terminal wait.
+        ([], 'X' | '@' | 'L' | 'M' | 'P' | 'S' | 'T') if count == 1 => {}
         ([], 'b') if count == 1 && first <= MOST_REPEATS => {}
         ([], 'r') if count <= 2 => left.region = true,
         // Without parameters: save and restore the cursor.

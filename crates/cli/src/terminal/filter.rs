@@ -167,6 +167,7 @@ fn clean(bytes: &[u8]) -> usize {
 }
 
 /// Whether a byte needs a look: a control character, or what may be the first half of one of C1.
+#[allow(clippy::needless_bitwise_bool, reason = "without branches a whole block is looked at in a few instructions")]
 fn odd(byte: u8) -> bool {
     ((byte < 0x20) & (byte != b'\n') & (byte != b'\r') & (byte != b'\t')) | (byte == 0x7f) | (byte == 0xc2)
 }

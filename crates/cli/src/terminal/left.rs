@@ -1,7 +1,7 @@
 //! What a sandbox switched on a terminal and did not switch back.
 
 use super::allow::write_all;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vte::Params;
 
 /// The state that a filter let through, as far as it differs from a fresh terminal's.
@@ -19,7 +19,7 @@ pub struct Left {
     /// Whether the cursor has another form.
     pub cursor_style: bool,
     /// Character sets other than US, by their designator.
-    sets: BTreeMap<u8, ()>,
+    sets: BTreeSet<u8>,
     /// Whether the second set is in use.
     shifted: bool,
 }
@@ -48,7 +48,7 @@ impl Left {
         if last == b'B' {
             self.sets.remove(&set);
         } else {
-            self.sets.insert(set, ());
+            self.sets.insert(set);
         }
     }
 
@@ -77,7 +77,7 @@ impl Left {
             (self.shifted, b"\x0f"),
             (self.coloured, b"\x1b[0m"),
         ];
-        for set in self.sets.keys() {
+        for set in &self.sets {
             out.extend_from_slice(&[0x1b, *set, b'B']);
         }
         rest.iter().filter(|(changed, _)| *changed).for_each(|(_, bytes)| out.extend_from_slice(bytes));
