@@ -4,8 +4,10 @@
 
 mod support;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use support::screen::Screen;
 use support::{Bench, benches, stderr};
 
@@ -151,6 +153,21 @@ fn without_a_terminal_the_bytes_are_exact() {
     for bench in benches() {
         let output = bench.run(["run", "--shell", &format!("printf 'a{HOSTILE}b\\200'")]);
         assert!(output.stdout.starts_with(b"a\x1b]0;T\x07") && output.stdout.ends_with(b"\x05b\x80"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_signal_for_nexus_reaches_the_command_as_what_it_is() {
+    for bench in benches() {
+        for (signal, name) in
+            [(Signal::INT, "INT"), (Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::QUIT, "QUIT")]
+        {
+            let script = format!("trap 'exit 33' {name}; echo ready; while :; do sleep 0.02; done");
+            let mut child = bench.nexus(["run", "--shell", &script]).stdout(Stdio::piped()).spawn().unwrap();
+            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+            kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(33), "{}, {name}", bench.who());
+        }
     }
 }
 

@@ -154,7 +154,11 @@ impl Store {
         for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, &error))? {
             let entry = entry.map_err(|error| failed(&self.root, &error))?;
             if entry.file_name().to_str().is_some_and(|name| name.parse::<RunId>().is_ok()) {
-                found.extend(read_entry(&entry.path()).map_err(|error| failed(&entry.path(), &error))?);
+                match read_entry(&entry.path()) {
+                    Ok(entry) => found.extend(entry),
+                    // One that nobody can read does not hide the others.
+                    Err(error) => drop(crate::run::print_failure(&failed(&entry.path(), &error), false)),
+                }
             }
         }
         found.sort_by_key(|entry: &Entry| entry.about.id);
@@ -339,6 +343,8 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     }
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&half)?;
     io::Write::write_all(&mut file, bytes)?;
+    // After a power cut a file of this name has its content.
+    file.sync_data()?;
     std::fs::rename(half, folder.join(name))
 }
 

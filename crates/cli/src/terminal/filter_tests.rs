@@ -145,7 +145,7 @@ fn what_reaches_beyond_the_screen_or_makes_a_terminal_answer_never_passes() {
                 String::from_utf8_lossy(bytes),
                 String::from_utf8_lossy(&out)
             );
-            assert!(out.starts_with(b"a") && out.ends_with(b"b"), "{:?} took its neighbours along", bytes);
+            assert!(out.starts_with(b"a") && out.ends_with(b"b"), "{bytes:?} took its neighbours along");
             assert_eq!(judged(mode, &out), Vec::<String>::new());
         }
     }
