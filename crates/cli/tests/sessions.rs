@@ -450,6 +450,7 @@ const ECHO: &str = "import socket,threading\ns = socket.create_server(('127.0.0.
 
 fn talk(port: u16, words: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.write_all(words).unwrap();
     socket.shutdown(Shutdown::Write).unwrap();
     let mut heard = Vec::new();
@@ -513,7 +514,8 @@ fn sized(name: &str, usual: usize) -> usize {
 /// Small here; `NEXUS_SOAK_SESSIONS` and `NEXUS_SOAK_ATTACHES` make it large.
 #[test]
 fn many_sandboxes_and_clients_that_come_and_are_killed_at_random_lose_no_exit_code_and_leave_nothing() {
-    let (sessions, attaches) = (sized("NEXUS_SOAK_SESSIONS", 12), sized("NEXUS_SOAK_ATTACHES", 60));
+    let attaches = sized("NEXUS_SOAK_ATTACHES", 60);
+    let sessions = sized("NEXUS_SOAK_SESSIONS", attaches / 5);
     for bench in lone_benches() {
         let before = bench.before();
         let mut ids = Vec::new();
