@@ -432,6 +432,7 @@ fn whoever_is_not_the_same_user_or_speaks_nonsense_is_dropped() {
         if bench.user.is_some() {
             // Root can open every folder, and is another user all the same.
             let mut socket = bench.connect(&id);
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             socket.write_all(b"\x02\x00\x00\x00\x00\x01").ok();
             let mut answer = Vec::new();
             socket.read_to_end(&mut answer).ok();

@@ -90,9 +90,9 @@ fn the_terminal_is_as_before_after_every_way_out() {
 
 #[test]
 fn what_is_typed_and_not_read_does_not_reach_the_callers_shell() {
-    for (_, mut screen) in screens(&["run", "--tty", "--shell", "stty -echo; echo ready; exec sleep 1000"]) {
+    for (_, mut screen) in screens(&["run", "--tty", "--shell", "stty raw -echo; echo ready; exec sleep 1000"]) {
         screen.wait_for("ready");
-        screen.send("rm -rf everything\n");
+        screen.send_until_full("rm -rf everything\n");
         screen.kill(Signal::TERM);
         screen.end();
         assert_eq!(screen.left_to_read(), b"");

@@ -207,6 +207,7 @@ mod tests {
         }
         assert!(ring.cost <= 64 * 1024 && ring.pieces.len() < 1000);
         let (missed, bytes) = all(&ring, 0);
+        assert!(missed > 0 && bytes.len() <= 64 * 1024, "{missed} and {}", bytes.len());
         assert_eq!(missed + bytes.len() as u64, 2_000_000);
         assert_eq!(ring.end(), 2_000_000);
     }

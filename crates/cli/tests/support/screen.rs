@@ -44,8 +44,15 @@ impl Screen {
         let (mut from, to) = (master.try_clone().unwrap(), Arc::clone(&shown));
         std::thread::spawn(move || {
             let mut buffer = vec![0u8; 65536];
-            while let Ok(count @ 1..) = from.read(&mut buffer) {
-                to.lock().unwrap().extend_from_slice(&buffer[..count]);
+            loop {
+                match from.read(&mut buffer) {
+                    Ok(count @ 1..) => to.lock().unwrap().extend_from_slice(&buffer[..count]),
+                    // Made so while keys are typed that nobody takes.
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    _ => return,
+                }
             }
         });
         Self { master, slave, before, shown, child }
@@ -54,6 +61,21 @@ impl Screen {
     /// Types.
     pub fn send(&self, keys: &str) {
         (&self.master).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Types until nobody takes any more.
+    pub fn send_until_full(&self, keys: &str) {
+        let flags = rustix::fs::fcntl_getfl(&self.master).unwrap();
+        rustix::fs::fcntl_setfl(&self.master, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+        let mut since = std::time::Instant::now();
+        while since.elapsed() < Duration::from_millis(300) {
+            if (&self.master).write(keys.as_bytes()).is_ok() {
+                since = std::time::Instant::now();
+            } else {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        rustix::fs::fcntl_setfl(&self.master, flags).unwrap();
     }
 
     /// Another size.
