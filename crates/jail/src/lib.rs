@@ -10,17 +10,25 @@ mod creds;
 mod etc;
 mod identity;
 mod idmap;
+mod kept;
 pub mod launch;
 mod mounts;
 mod netns;
+mod netpool;
 mod overlay;
+mod places;
+mod prepare;
 mod rootfs;
 pub mod seccomp;
 pub mod steps;
+mod system;
+mod template;
 mod walls;
 
 pub use identity::{DEFAULT_UID_BASE, Identity};
+pub use kept::{Keep, Kept};
 pub use launch::{Launched, Request, host_namespaces, launch};
+pub use netpool::Network;
 pub use steps::{Faults, Step, StepError};
 pub use walls::{LEAST_ABI, landlock_abi};
 

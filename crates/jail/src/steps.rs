@@ -48,6 +48,10 @@ steps! {
     RootOverlay = "root_overlay",
     /// Control groups for the limits.
     MakeCgroup = "make_cgroup",
+    /// The system view that a launcher builds once (launcher only).
+    Template = "template",
+    /// A network namespace that is used again (launcher only).
+    NetworkPool = "network_pool",
     /// The process with its namespaces.
     Clone = "clone",
     /// The child enters its control groups.

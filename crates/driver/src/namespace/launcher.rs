@@ -11,13 +11,14 @@ use super::{NAME, Namespace, local_keeper};
 use crate::error::StartError;
 use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
 use nexus_jail::clone::Child;
-use nexus_jail::{Step, StepError};
+use nexus_jail::{Network, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Pid, WaitId, WaitIdOptions};
+use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -43,8 +44,14 @@ enum Answer {
     },
 }
 
-/// Serves one user over a connected socket until that user is gone.
-pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
+pub use nexus_jail::Keep;
+
+/// Pooled networks by the first process of the sandbox that has them.
+type Lent = BTreeMap<i32, Network>;
+
+/// Serves one user over a connected socket until that user is gone. This process does nothing else any more: to launch
+/// faster it moves between namespaces of its own.
+pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> {
     let user = rustix::net::sockopt::socket_peercred(&socket)?;
     if user.uid != rustix::process::geteuid() && !user.uid.is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the launcher serves only its own user"));
@@ -52,7 +59,9 @@ pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
     let (mut child_ends, to) = UnixStream::pair()?;
     child_ends.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
+    driver.become_workshop(keep).map_err(io::Error::other)?;
     let channel = Channel::new(socket);
+    let mut lent = Lent::new();
     loop {
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
         match poll(&mut wait, None) {
@@ -62,7 +71,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
         let (asked, ended) = (!wait[0].revents().is_empty(), !wait[1].revents().is_empty());
         if asked {
             match channel.receive::<Request>() {
-                Ok((request, _)) => answer(driver, &channel, &request).map_err(io::Error::other)?,
+                Ok((request, _)) => answer(driver, &channel, &request, &mut lent).map_err(io::Error::other)?,
                 Err(ChannelError::Closed) => return Ok(()),
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -74,23 +83,29 @@ pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            reap()?;
+            reap(driver, &mut lent)?;
         }
     }
 }
 
-/// Collects every ended sandbox, so that none stays as a zombie.
-fn reap() -> io::Result<()> {
+/// Collects every ended sandbox, so that none stays as a zombie, and takes its network back: when its first process can
+/// be waited for, every other one is dead.
+fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
     loop {
-        match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
-            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, _))) => {
+                if let Some(network) = lent.remove(&pid.as_raw_nonzero().get()) {
+                    driver.kept.borrow_mut().give_back(network)?;
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
             Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn answer(driver: &Namespace, channel: &Channel, request: &Request) -> Result<(), ChannelError> {
+fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut Lent) -> Result<(), ChannelError> {
     let started = match serde_json::from_str::<Handle>(&request.handle) {
         Ok(handle) => driver.launch(&request.plan, &handle),
         Err(error) => Err(StepError::new(Step::MakeChannel, format!("the handle cannot be read: {error}")).into()),
@@ -98,6 +113,7 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request) -> Result<()
     match started {
         Ok((launched, proof)) => {
             let pid = launched.child.pid.as_raw_nonzero().get();
+            lent.extend(launched.network.map(|network| (pid, network)));
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
             channel.send(&Answer::Started { pid, proof }, &descriptors)
@@ -162,9 +178,9 @@ impl Launcher {
 }
 
 /// For a program that was started by [`Launcher::start`].
-pub fn serve_stdin(driver: &Namespace) -> io::Result<()> {
+pub fn serve_stdin(driver: &Namespace, keep: Keep) -> io::Result<()> {
     let socket = rustix::io::dup(rustix::stdio::stdin())?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     debug_assert_eq!(driver.name(), NAME, "the launcher is the namespace driver's");
-    serve(driver, socket)
+    serve(driver, socket, keep)
 }
