@@ -86,7 +86,11 @@ fn conforms(name: &str, driver: &dyn Driver, workspace: &Path) -> bool {
 fn main() -> ExitCode {
     let driver = Namespace::with_defaults();
     if std::env::args().any(|argument| argument == "--as-launcher") {
-        return if serve_stdin(&driver, Keep { networks: 0 }).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        return if serve_stdin(&driver, Keep { networks: 2, reuse: true }).is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
     }
     // Listing is what a test runner asks of a test that it knows nothing of.
     if std::env::args().any(|argument| argument == "--list") {

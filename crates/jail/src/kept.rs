@@ -8,7 +8,7 @@
 //! ```
 
 use crate::idmap::Maps;
-use crate::netpool::{Network, Pool};
+use crate::netpool::{Keep, Network, Pool};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::template::{self, Template};
 use nexus_model::Plan;
@@ -27,13 +27,6 @@ pub struct Kept {
     /// Where the kernel put the arguments and the environment of this program.
     strings: Option<[Range<usize>; 2]>,
     workshop: Option<Workshop>,
-}
-
-/// What a launcher process may keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
-    /// How many idle networks; none means that every sandbox gets a new one.
-    pub networks: usize,
 }
 
 #[derive(Debug)]
@@ -63,7 +56,7 @@ impl Kept {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let home =
             rustix::fs::open("/proc/self/ns/mnt", flags, Mode::empty()).at(Step::Template, "/proc/self/ns/mnt")?;
-        let networks = if keep.networks > 0 { Some(Pool::new(keep.networks)?) } else { None };
+        let networks = if keep.networks > 0 { Some(Pool::new(keep)?) } else { None };
         let workshop = Workshop { home, template: None, networks, is_lost: false };
         Ok(Self { workshop: Some(workshop), ..Self::default() })
     }
@@ -73,6 +66,20 @@ impl Kept {
         match self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) {
             Some(pool) => pool.give_back(network),
             None => Ok(()),
+        }
+    }
+
+    /// Whether something can be made now that the next launch would else wait for.
+    pub fn has_work(&self) -> bool {
+        let pool = self.workshop.as_ref().and_then(|workshop| workshop.networks.as_ref());
+        pool.is_some_and(Pool::wants_more)
+    }
+
+    /// Does one such thing.
+    pub fn work(&mut self, faults: Faults) -> Result<(), StepError> {
+        match self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) {
+            Some(pool) if pool.wants_more() => pool.refill(faults),
+            _ => Ok(()),
         }
     }
 

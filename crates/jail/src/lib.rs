@@ -26,9 +26,9 @@ mod template;
 mod walls;
 
 pub use identity::{DEFAULT_UID_BASE, Identity};
-pub use kept::{Keep, Kept};
+pub use kept::Kept;
 pub use launch::{Launched, Request, host_namespaces, launch};
-pub use netpool::Network;
+pub use netpool::{Keep, Network};
 pub use steps::{Faults, Step, StepError};
 pub use walls::{LEAST_ABI, landlock_abi};
 

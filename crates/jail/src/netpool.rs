@@ -1,8 +1,9 @@
-//! Network namespaces that are used again. Making and removing one is a third of a launch.
+//! Network namespaces made while nobody waits, and, if asked for, used again. Making one is a third of a launch.
 //!
 //! ```text
-//!  idle ──take──▶ with one sandbox ──its PID 1 was waited for──▶ empty and never used? ─┬─ yes ─▶ idle
-//!                                                                                       └─ no ──▶ dropped
+//!  (launcher idle) ─make─▶ ready ──take──▶ with one sandbox ──its PID 1 was waited for──┬─▶ dropped
+//!                            ▲                                                          └─▶ (reuse) empty and never used?
+//!                            └─────────────────────────── yes ─────────────────────────────────────┘   no ─▶ dropped
 //! ```
 //! They belong to the launcher's user namespace, in which no sandbox has a capability: nothing in one can be configured
 //! from inside. What could be left of a sandbox are sockets (also ones that were passed on, or that the kernel still
@@ -26,25 +27,46 @@ pub struct Network {
     devices: OwnedFd,
 }
 
+/// What a launcher process may keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// How many networks are made before anybody asks. None means that each launch waits for its own.
+    pub networks: usize,
+    /// Whether a network whose sandbox left nothing in it serves another one. Else each serves one sandbox.
+    pub reuse: bool,
+}
+
 /// Those that wait to be used.
 #[derive(Debug)]
 pub struct Pool {
     home: OwnedFd,
-    idle: Vec<Network>,
-    room: usize,
+    ready: Vec<Network>,
+    keep: Keep,
 }
 
 impl Pool {
-    /// A pool that keeps at most so many idle ones.
-    pub fn new(room: usize) -> Result<Self, StepError> {
+    /// A pool for networks of this process's user namespace.
+    pub fn new(keep: Keep) -> Result<Self, StepError> {
         let home = open_own("/proc/self/ns/net").at(Step::NetworkPool, "/proc/self/ns/net")?;
-        Ok(Self { home, idle: Vec::new(), room })
+        Ok(Self { home, ready: Vec::new(), keep })
     }
 
-    /// An idle one, or a new one.
+    /// Whether there is room for one more.
+    pub fn wants_more(&self) -> bool {
+        self.ready.len() < self.keep.networks
+    }
+
+    /// Makes one more ready.
+    pub fn refill(&mut self, faults: Faults) -> Result<(), StepError> {
+        let network = self.make(faults)?;
+        self.ready.push(network);
+        Ok(())
+    }
+
+    /// A ready one, or a new one.
     pub fn take(&mut self, faults: Faults) -> Result<Network, StepError> {
         faults.check(Step::NetworkPool)?;
-        match self.idle.pop() {
+        match self.ready.pop() {
             Some(network) => Ok(network),
             None => self.make(faults),
         }
@@ -52,8 +74,8 @@ impl Pool {
 
     /// Takes one back whose sandbox is dead, if nothing of the sandbox is left in it.
     pub fn give_back(&mut self, network: Network) -> io::Result<()> {
-        if self.idle.len() < self.room && network.is_untouched()? {
-            self.idle.push(network);
+        if self.keep.reuse && self.wants_more() && network.is_untouched()? {
+            self.ready.push(network);
         }
         Ok(())
     }

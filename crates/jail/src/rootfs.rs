@@ -97,12 +97,14 @@ impl Root {
         faults.check(Step::MaskProc)?;
         let null = mounts::place(&self.tree, Path::new("dev/null")).at(Step::MaskProc, "dev/null")?;
         for name in MASKED {
+            let place = match mounts::place(&proc, Path::new(name)) {
+                // What this kernel does not have needs no cover. (A cover that is made and not used would be dissolved,
+                // and the kernel waits for all processors then.)
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                found => found.at(Step::MaskProc, name)?,
+            };
             let cover = mounts::open_tree_fd(&null, Depth::One).at(Step::MaskProc, "dev/null")?;
-            match mounts::attach_at(cover, &proc, Path::new(name)) {
-                // What this kernel does not have needs no cover.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                other => other.at(Step::MaskProc, name)?,
-            }
+            mounts::attach(cover, place).at(Step::MaskProc, name)?;
         }
         Ok(())
     }

@@ -14,11 +14,12 @@ use nexus_jail::clone::Child;
 use nexus_jail::{Network, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -46,8 +47,21 @@ enum Answer {
 
 pub use nexus_jail::Keep;
 
-/// Pooled networks by the first process of the sandbox that has them.
-type Lent = BTreeMap<i32, Network>;
+/// How long nothing must have come before work is done in advance: a sandbox that was just started is left the processor
+/// until its command runs.
+const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
+
+/// What is held for sandboxes, by their first process.
+type Lent = BTreeMap<i32, Held>;
+
+/// Held until the sandbox is dead.
+struct Held {
+    /// Its pooled network.
+    network: Option<Network>,
+    /// Its mount namespace, so that the kernel takes it apart after the death was noticed and not before. Where it cannot
+    /// be opened the end is only slower.
+    _mounts: Option<File>,
+}
 
 /// Serves one user over a connected socket until that user is gone. This process does nothing else any more: to launch
 /// faster it moves between namespaces of its own.
@@ -64,7 +78,10 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
     let mut lent = Lent::new();
     loop {
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
-        match poll(&mut wait, None) {
+        let has_work = driver.kept.borrow().has_work();
+        match poll(&mut wait, has_work.then_some(&QUIET)) {
+            // Nobody has come for a while: time for what the next one would wait for.
+            Ok(0) if has_work => driver.kept.borrow_mut().work(driver.faults).map_err(io::Error::other)?,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -94,7 +111,7 @@ fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => {
-                if let Some(network) = lent.remove(&pid.as_raw_nonzero().get()) {
+                if let Some(network) = lent.remove(&pid.as_raw_nonzero().get()).and_then(|held| held.network) {
                     driver.kept.borrow_mut().give_back(network)?;
                 }
             }
@@ -113,10 +130,12 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut L
     match started {
         Ok((launched, proof)) => {
             let pid = launched.child.pid.as_raw_nonzero().get();
-            lent.extend(launched.network.map(|network| (pid, network)));
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
-            channel.send(&Answer::Started { pid, proof }, &descriptors)
+            let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
+            let mounts = File::open(format!("/proc/{pid}/ns/mnt")).ok();
+            lent.insert(pid, Held { network: launched.network, _mounts: mounts });
+            sent
         }
         Err(StartError::Step(error)) => {
             let step = error.step.name().to_owned();
