@@ -134,7 +134,8 @@ fn in_turn(ways: &[Way<'_>], live: &Live, runs: usize) -> Result<(), Failure> {
     }
     let names: Vec<&str> = ways.iter().map(|(name, _)| *name).chain(["live"]).collect();
     let figures: Vec<Summary> = times.into_iter().map(summary).collect();
-    let median_of = |wanted: &str| names.iter().position(|name| *name == wanted).map(|index| figures[index].median as f64);
+    let median_of =
+        |wanted: &str| names.iter().position(|name| *name == wanted).map(|index| figures[index].median as f64);
     for (name, Summary { p10, median, p99 }) in names.iter().zip(&figures) {
         let ratio = |to: Option<f64>| to.map_or("null".to_owned(), |to| format!("{:.3}", *median as f64 / to));
         println!(

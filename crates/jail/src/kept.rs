@@ -75,11 +75,12 @@ impl Kept {
         pool.is_some_and(Pool::wants_more)
     }
 
-    /// Does one such thing.
-    pub fn work(&mut self, faults: Faults) -> Result<(), StepError> {
-        match self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) {
-            Some(pool) if pool.wants_more() => pool.refill(faults),
-            _ => Ok(()),
+    /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
+    pub fn work(&mut self, faults: Faults) {
+        let Some(pool) = self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) else { return };
+        if pool.wants_more() && pool.refill(faults).is_err() {
+            // Wherever that stopped; a launcher that cannot go home remembers it and refuses every launch.
+            self.leave().unwrap_or(());
         }
     }
 

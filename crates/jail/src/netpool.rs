@@ -30,7 +30,7 @@ pub struct Network {
 /// What a launcher process may keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// How many networks are made before anybody asks. None means that each launch waits for its own.
+    /// Most networks that wait for a launch. None means that each launch makes its own.
     pub networks: usize,
     /// Whether a network whose sandbox left nothing in it serves another one. Else each serves one sandbox.
     pub reuse: bool,
@@ -42,23 +42,27 @@ pub struct Pool {
     home: OwnedFd,
     ready: Vec<Network>,
     keep: Keep,
+    /// Making one in advance failed; not tried again before a launch has made one.
+    is_tired: bool,
 }
 
 impl Pool {
     /// A pool for networks of this process's user namespace.
     pub fn new(keep: Keep) -> Result<Self, StepError> {
         let home = open_own("/proc/self/ns/net").at(Step::NetworkPool, "/proc/self/ns/net")?;
-        Ok(Self { home, ready: Vec::new(), keep })
+        Ok(Self { home, ready: Vec::new(), keep, is_tired: false })
     }
 
-    /// Whether there is room for one more.
+    /// Whether one more should be made. Where they come back, one for the next launch is enough.
     pub fn wants_more(&self) -> bool {
-        self.ready.len() < self.keep.networks
+        !self.is_tired && self.ready.len() < if self.keep.reuse { 1 } else { self.keep.networks }
     }
 
     /// Makes one more ready.
     pub fn refill(&mut self, faults: Faults) -> Result<(), StepError> {
+        self.is_tired = true;
         let network = self.make(faults)?;
+        self.is_tired = false;
         self.ready.push(network);
         Ok(())
     }
@@ -68,13 +72,17 @@ impl Pool {
         faults.check(Step::NetworkPool)?;
         match self.ready.pop() {
             Some(network) => Ok(network),
-            None => self.make(faults),
+            None => {
+                let made = self.make(faults)?;
+                self.is_tired = false;
+                Ok(made)
+            }
         }
     }
 
     /// Takes one back whose sandbox is dead, if nothing of the sandbox is left in it.
     pub fn give_back(&mut self, network: Network) -> io::Result<()> {
-        if self.keep.reuse && self.wants_more() && network.is_untouched()? {
+        if self.keep.reuse && self.ready.len() < self.keep.networks && network.is_untouched()? {
             self.ready.push(network);
         }
         Ok(())

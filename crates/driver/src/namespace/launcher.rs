@@ -51,16 +51,28 @@ pub use nexus_jail::Keep;
 /// until its command runs.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 
-/// What is held for sandboxes, by their first process.
-type Lent = BTreeMap<i32, Held>;
+/// What is held for sandboxes.
+#[derive(Default)]
+struct Lent {
+    /// Pooled networks, by the first process of the sandbox that has them.
+    networks: BTreeMap<i32, Network>,
+    /// Mount namespaces, so that the kernel takes them apart when nobody waits, and not before it tells the end.
+    mounts: BTreeMap<i32, File>,
+    /// Those of dead sandboxes.
+    dead: Vec<File>,
+}
 
-/// Held until the sandbox is dead.
-struct Held {
-    /// Its pooled network.
-    network: Option<Network>,
-    /// Its mount namespace, so that the kernel takes it apart after the death was noticed and not before. Where it cannot
-    /// be opened the end is only slower.
-    _mounts: Option<File>,
+impl Lent {
+    /// Most mount namespaces that are held. Beyond, the launcher is busy, and whoever dies clears up by itself.
+    const MOST: usize = 32;
+
+    fn hold(&mut self, pid: i32, network: Option<Network>) {
+        self.networks.extend(network.map(|network| (pid, network)));
+        if self.mounts.len() + self.dead.len() < Self::MOST {
+            // Where it cannot be opened the end is only slower.
+            self.mounts.extend(File::open(format!("/proc/{pid}/ns/mnt")).ok().map(|mounts| (pid, mounts)));
+        }
+    }
 }
 
 /// Serves one user over a connected socket until that user is gone. This process does nothing else any more: to launch
@@ -75,24 +87,20 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
     driver.become_workshop(keep).map_err(io::Error::other)?;
     let channel = Channel::new(socket);
-    let mut lent = Lent::new();
+    let mut lent = Lent::default();
     loop {
+        let has_work = !lent.dead.is_empty() || driver.kept.borrow().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
-        let has_work = driver.kept.borrow().has_work();
         match poll(&mut wait, has_work.then_some(&QUIET)) {
-            // Nobody has come for a while: time for what the next one would wait for.
-            Ok(0) if has_work => driver.kept.borrow_mut().work(driver.faults).map_err(io::Error::other)?,
+            // Nobody has come for a while: time for what somebody would else wait for.
+            Ok(0) if has_work => {
+                lent.dead.clear();
+                driver.kept.borrow_mut().work(driver.faults);
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let (asked, ended) = (!wait[0].revents().is_empty(), !wait[1].revents().is_empty());
-        if asked {
-            match channel.receive::<Request>() {
-                Ok((request, _)) => answer(driver, &channel, &request, &mut lent).map_err(io::Error::other)?,
-                Err(ChannelError::Closed) => return Ok(()),
-                Err(error) => return Err(io::Error::other(error)),
-            }
-        }
         if ended {
             let mut bytes = [0u8; 64];
             match child_ends.read(&mut bytes) {
@@ -100,7 +108,18 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
+        }
+        if asked || ended {
+            // First, so that a network that has just become free is there for who asks. Who asks may have heard of the
+            // end before the signal came.
             reap(driver, &mut lent)?;
+        }
+        if asked {
+            match channel.receive::<Request>() {
+                Ok((request, _)) => answer(driver, &channel, &request, &mut lent).map_err(io::Error::other)?,
+                Err(ChannelError::Closed) => return Ok(()),
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
     }
 }
@@ -111,7 +130,9 @@ fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => {
-                if let Some(network) = lent.remove(&pid.as_raw_nonzero().get()).and_then(|held| held.network) {
+                let pid = pid.as_raw_nonzero().get();
+                lent.dead.extend(lent.mounts.remove(&pid));
+                if let Some(network) = lent.networks.remove(&pid) {
                     driver.kept.borrow_mut().give_back(network)?;
                 }
             }
@@ -133,8 +154,7 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut L
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
             let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
-            let mounts = File::open(format!("/proc/{pid}/ns/mnt")).ok();
-            lent.insert(pid, Held { network: launched.network, _mounts: mounts });
+            lent.hold(pid, launched.network);
             sent
         }
         Err(StartError::Step(error)) => {
@@ -186,6 +206,12 @@ impl Launcher {
                 Ok(Sandbox { channel: Channel::new(channel), upper: descriptors.next(), proof, keeper })
             }
         }
+    }
+
+    /// The launcher's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Ends the launcher and waits for it.
