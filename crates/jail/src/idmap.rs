@@ -66,10 +66,13 @@ fn spawn_keeper() -> io::Result<Child> {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_NEWUSER | libc::CLONE_PIDFD | libc::SIGCHLD;
         libc::clone(end_at_once, top, flags, std::ptr::null_mut(), &raw mut pidfd)
     };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
     match Pid::from_raw(pid) {
         // SAFETY: the kernel wrote a new descriptor of ours there (CLONE_PIDFD).
-        Some(pid) if pid.as_raw_nonzero().get() > 0 => Ok(Child { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
-        _ => Err(io::Error::last_os_error()),
+        Some(pid) => Ok(Child { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+        None => Err(io::Error::other("clone gave no pid")),
     }
 }
 

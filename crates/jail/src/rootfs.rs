@@ -80,6 +80,11 @@ impl Root {
         mounts::attach_at(pts, &self.tree, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?;
         self.mount_proc(faults)?;
         faults.check(Step::MountScratch)?;
+        if let Some(own) = &self.own {
+            // Attached where its own folder covers it: a mount that is attached nowhere would be dissolved when it is
+            // closed, and the kernel waits for all processors then.
+            mounts::attach_at(own, &self.tree, Path::new("dev/shm")).at(Step::MountScratch, "the private file system")?;
+        }
         self.cover_tops(targets).at(Step::MountScratch, "folders above the workspace and the binds")?;
         for (name, _) in SCRATCH {
             self.mount_scratch(Path::new(name)).at(Step::MountScratch, name)?;
