@@ -73,7 +73,7 @@ fn one(runs: usize, heap: usize) -> Result<(), Failure> {
     let ballast = vec![1u8; heap << 20];
     let (mut spawn, mut launch) = (Vec::new(), Vec::new());
     for turn in 0..runs + WARM_UP {
-        let (plain, sandboxed) = (timed(|| spawn_true())?, timed(|| bench.launch(&bench.fresh))?);
+        let (plain, sandboxed) = (timed(spawn_true)?, timed(|| bench.launch(&bench.fresh))?);
         if turn >= WARM_UP {
             spawn.push(plain);
             launch.push(sandboxed);

@@ -79,8 +79,11 @@ impl Kept {
     pub fn work(&mut self, faults: Faults) {
         let Some(pool) = self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) else { return };
         if pool.wants_more() && pool.refill(faults).is_err() {
-            // Wherever that stopped; a launcher that cannot go home remembers it and refuses every launch.
-            self.leave().unwrap_or(());
+            // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so
+            // the error is told then.
+            if self.leave().is_err() {
+                debug_assert!(self.workshop.as_ref().is_some_and(|workshop| workshop.is_lost), "remembered");
+            }
         }
     }
 
@@ -146,7 +149,7 @@ impl Workshop {
 pub(crate) fn targets(plan: &Plan) -> Vec<&Path> {
     std::iter::once(&plan.workspace.target)
         .chain(plan.binds.iter().map(|bind| &bind.target))
-        .map(|target| target.as_path())
+        .map(nexus_model::ByteText::as_path)
         .collect()
 }
 

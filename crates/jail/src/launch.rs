@@ -83,7 +83,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         let Inside { on_template, network } = inside;
         let own_network = network.is_none();
         let start = Start { on_template, own_network, prepared, channel: theirs, strings, parent_acts };
-        clone_inside(request, start, &ours, target).map(|child| (child, network))
+        clone_inside(request, start, &ours, target.as_ref()).map(|child| (child, network))
     });
     let (child, network) = match cloned {
         Ok(cloned) => cloned,
@@ -120,10 +120,10 @@ fn clone_inside(
     request: &Request<'_>,
     start: Start,
     ours: &OwnedFd,
-    cgroup: Option<OwnedFd>,
+    cgroup: Option<&OwnedFd>,
 ) -> Result<Child, StepError> {
     let network = if start.own_network { libc::CLONE_NEWNET as u64 } else { 0 };
-    match clone_process(NAMESPACES | network, cgroup.as_ref()).at(Step::Clone, "clone3 with new namespaces")? {
+    match clone_process(NAMESPACES | network, cgroup).at(Step::Clone, "clone3 with new namespaces")? {
         Cloned::Child => {
             // The host's end; the one who owns it in this copy never runs again.
             // SAFETY: a plain close of a descriptor that nothing in this process uses from here on.

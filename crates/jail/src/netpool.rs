@@ -70,14 +70,12 @@ impl Pool {
     /// A ready one, or a new one.
     pub fn take(&mut self, faults: Faults) -> Result<Network, StepError> {
         faults.check(Step::NetworkPool)?;
-        match self.ready.pop() {
-            Some(network) => Ok(network),
-            None => {
-                let made = self.make(faults)?;
-                self.is_tired = false;
-                Ok(made)
-            }
+        if let Some(network) = self.ready.pop() {
+            return Ok(network);
         }
+        let made = self.make(faults)?;
+        self.is_tired = false;
+        Ok(made)
     }
 
     /// Takes one back whose sandbox is dead, if nothing of the sandbox is left in it.

@@ -83,7 +83,8 @@ impl Root {
         if let Some(own) = &self.own {
             // Attached where its own folder covers it: a mount that is attached nowhere would be dissolved when it is
             // closed, and the kernel waits for all processors then.
-            mounts::attach_at(own, &self.tree, Path::new("dev/shm")).at(Step::MountScratch, "the private file system")?;
+            mounts::attach_at(own, &self.tree, Path::new("dev/shm"))
+                .at(Step::MountScratch, "the private file system")?;
         }
         self.cover_tops(targets).at(Step::MountScratch, "folders above the workspace and the binds")?;
         for (name, _) in SCRATCH {
@@ -190,9 +191,10 @@ pub fn is_system(path: &Path) -> bool {
     ["usr", "etc", "dev", "proc"].iter().any(|name| path.starts_with(name))
 }
 
-/// Folders that the sandbox may write, for Landlock.
+/// Folders that the sandbox may write, for Landlock. A rule holds for all that lies below.
 pub fn scratch_places() -> impl Iterator<Item = PathBuf> {
-    SCRATCH.iter().map(|(name, _)| Path::new("/").join(name)).chain([PathBuf::from("/dev")])
+    let own = SCRATCH.iter().map(|(name, _)| Path::new("/").join(name));
+    own.filter(|place| !place.starts_with("/dev")).chain([PathBuf::from("/dev")])
 }
 
 const _: () = assert!(HOME.len() == "/home/nexus".len(), "HOME is one of the scratch folders");

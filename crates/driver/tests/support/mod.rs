@@ -1,5 +1,7 @@
 //! A launcher process and commands that it starts in sandboxes.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use nexus_driver::namespace::launcher::Launcher;
 use nexus_driver::{Driver, Event, Namespace, Session};
 use nexus_model::plan::{Access, Bind, PlanDraft, WorkspaceMount, Writes};
