@@ -6,7 +6,6 @@
 mod support;
 
 use nexus_driver::namespace::launcher::Launcher;
-use nexus_model::ExitStatus;
 use nexus_model::plan::Writes;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -157,6 +156,7 @@ fn no_sandbox_sees_the_places_or_processes_of_another() {
 #[test]
 fn a_step_that_fails_in_a_launcher_is_named_and_nothing_starts() {
     use nexus_driver::Step;
+    use nexus_model::ExitStatus;
     let bench = Bench::new();
     let marker = bench.path("workspace/marker");
     let mut reached = BTreeSet::new();
