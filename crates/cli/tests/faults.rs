@@ -30,8 +30,8 @@ const ROOT_ONLY: &[Step] = &[
     Step::AwaitParent,
 ];
 
-/// Steps that only a launcher process has; `crates/driver/tests/launcher.rs` makes them fail.
-const LAUNCHER_ONLY: &[Step] = &[Step::Template, Step::NetworkPool];
+/// Steps that only a launcher process has, or at which no launch fails; `crates/driver/tests/launcher.rs` has them.
+const LAUNCHER_ONLY: &[Step] = &[Step::Template, Step::NetworkPool, Step::DetachedLayers];
 
 /// Flags that lead a launch through different steps.
 fn variants(bench: &Lone) -> Vec<Vec<String>> {

@@ -67,8 +67,9 @@ fn a_sandbox_on_a_template_has_no_mount_that_one_built_from_nothing_has_not() {
     let expected = in_own_process(&bench, bench.draft(Path::new("/workspace"), MOUNTS));
     remote.stop().unwrap();
     let mut difference: BTreeSet<&str> = sorted(&seen).difference(&sorted(&expected)).copied().collect();
-    // Below the own /proc lies the one of nobody that the kernel wants to see.
-    difference.retain(|line| !line.starts_with("/proc "));
+    // Below the own /proc lies the one of nobody that the kernel wants to see, and below /dev/shm the file system of
+    // which it and the other private folders are parts.
+    difference.retain(|line| !line.starts_with("/proc ") && *line != "/dev/shm rw,nosuid,nodev -");
     assert!(difference.is_empty(), "{difference:?}\nbeside\n{expected}");
     assert!(seen.contains("/usr ro,nosuid,nodev"), "{seen}");
 }
@@ -121,6 +122,10 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
     program.args(["--mount", "--propagation", "private"]).arg(launcher_program()).args(["1", "true"]);
     let remote = Launcher::start(program).unwrap();
     let pid = remote.pid().to_string();
+    // Not before it has its own mounts: what follows is not meant for the machine.
+    let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "true"));
+    assert_ne!(mounts(&pid), mounts("self"));
     let on_host = |script: &str| {
         let status = Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-ec", script]).status().unwrap();
         assert!(status.success(), "{script}");
@@ -148,6 +153,22 @@ fn no_sandbox_sees_the_places_or_processes_of_another() {
     let look = "find / -xdev -name 'secret-name' 2>/dev/null; ls -A /srv /tmp; ls -d /proc/[0-9]* | wc -l";
     let seen = bench.output(Some(&remote), bench.draft(Path::new("/workspace"), look));
     assert!(!seen.contains("secret-name") && !seen.contains("mine"), "{seen}");
+    remote.stop().unwrap();
+}
+
+/// As if the kernel were an old one.
+#[cfg(feature = "inject")]
+#[test]
+fn where_detached_layers_are_refused_attached_ones_serve() {
+    let bench = Bench::new();
+    let remote = launcher(&["0", "false", "detached_layers"]);
+    let script = "echo new > file && mkdir d && mv d e && cat file";
+    assert_eq!(bench.output(Some(&remote), bench.layered(Path::new("/workspace"), script)), "new\n");
+    assert_eq!(std::fs::read_to_string(bench.path("workspace/file")).unwrap(), "old\n");
+    assert_eq!(std::fs::read_to_string(bench.path("layer/upper/file")).unwrap(), "new\n");
+    let mut draft = bench.draft(Path::new("/workspace"), "echo new > file; cat file");
+    draft.workspace.writes = Writes::MemoryLayer { bytes: 1 << 20 };
+    assert_eq!(bench.output(Some(&remote), draft), "new\n");
     remote.stop().unwrap();
 }
 

@@ -58,9 +58,12 @@ fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &Owne
     let plan = request.plan;
     // The modes of what is made here are not the caller's choice; the command gets the caller's mask back.
     let mask = rustix::process::umask(Mode::empty());
-    // First what needs no ids: the parent writes them meanwhile.
-    names_and_devices(request, here)?;
-    take_ids(request, here, channel)?;
+    // First what needs no ids: the parent writes them meanwhile. If it fails the parent is still awaited: it would not
+    // get at a child that is gone, and report that instead.
+    let named = names_and_devices(request, here);
+    await_parent(request, here, channel)?;
+    named?;
+    take_ids(request, here)?;
 
     let root = if here.on_template {
         let workspace = open_workspace(request, prepared.workspace)?;
@@ -123,18 +126,20 @@ fn furnish(
     Ok(root)
 }
 
-fn take_ids(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
+fn await_parent(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
+    if !here.parent_acts {
+        return Ok(());
+    }
+    let mut byte = [0u8; 1];
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)).at(Step::AwaitParent, "channel")?;
+    // Asked after the wait, for the same reason.
+    request.faults.check(Step::AwaitParent)?;
+    if read == 1 { Ok(()) } else { Err(StepError::new(Step::AwaitParent, "the launcher is gone")) }
+}
+
+fn take_ids(request: &Request<'_>, here: &Here) -> Result<(), StepError> {
     let faults = request.faults;
     let identity = &request.identity;
-    if here.parent_acts {
-        faults.check(Step::AwaitParent)?;
-        let mut byte = [0u8; 1];
-        let read =
-            rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)).at(Step::AwaitParent, "channel")?;
-        if read != 1 {
-            return Err(StepError::new(Step::AwaitParent, "the launcher is gone"));
-        }
-    }
     if !identity.by_root && !here.on_template {
         faults.check(Step::WriteIdMap)?;
         write_own_maps(identity).at(Step::WriteIdMap, "/proc/self/uid_map")?;

@@ -3,6 +3,7 @@
 //! Start with [`launch()`] (the parent's half) and `child` (the half inside the new namespaces); [`steps`] lists
 //! every step by name. `unsafe` is allowed here for the few system calls that no library offers.
 
+mod apart;
 pub mod cgroup;
 mod child;
 pub mod clone;

@@ -42,12 +42,13 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
         Writes::Layer { root } => {
             let root = root.as_path();
             let (layer, _) = host.mount(root, Some(owner), NOSUID | NODEV).at(Step::IdMappedMounts, &show(root))?;
-            (overlaid(request, &lower, &layer)?, None)
+            (overlaid(request, &lower, &layer, root)?, None)
         }
         Writes::MemoryLayer { bytes } => {
             faults.check(Step::MountLayer)?;
             let (layer, upper) = host.memory_layer(*bytes, owner).at(Step::MountLayer, "a layer in memory")?;
-            (overlaid(request, &lower, &layer)?, Some(upper))
+            // Any folder but the workspace's will do as the place of a file system that has none.
+            (overlaid(request, &lower, &layer, Path::new("/dev"))?, Some(upper))
         }
     };
     let mut binds = Vec::with_capacity(request.plan.binds.len());
@@ -66,15 +67,26 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
     Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper })
 }
 
-fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd) -> Result<OwnedFd, StepError> {
+fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {
     request.faults.check(Step::RootOverlay)?;
     let open = |name: &str| mounts::place(layer, Path::new(name)).at(Step::RootOverlay, name);
     let (upper, work) = (open("upper")?, open("work")?);
     let parts = overlay::Parts { lower, upper: &upper, work: &work };
-    let mounted = if request.identity.by_root {
-        overlay::as_root(&parts, &request.identity)
-    } else {
-        overlay::in_user_namespace(&parts)
+    let mount = || {
+        if request.identity.by_root {
+            overlay::as_root(&parts, &request.identity)
+        } else {
+            overlay::in_user_namespace(&parts)
+        }
+    };
+    let refused = || io::Error::from_raw_os_error(libc::EINVAL);
+    let detached = request.faults.check(Step::DetachedLayers).map_err(|_| refused()).and_then(|()| mount());
+    let mounted = match detached {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let places = [(lower, request.plan.workspace.source.as_path()), (layer, layer_place)];
+            crate::apart::mount_apart(&places, mount)
+        }
+        other => other,
     };
     mounted.at(Step::RootOverlay, "the overlay of the workspace")
 }
