@@ -42,6 +42,10 @@ fn a_sandbox_on_a_template_is_like_one_built_from_nothing() {
         let script = format!("{LOOK}; cat file; ls -1A /opt/tool /bound {}", target.parent().unwrap().display());
         let remote = launcher(&["2", "true"]);
         let expected = in_own_process(&bench, plan(&format!("({script}); true")));
+        // The caller's mask, although the set-up has its own.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap().trim();
+        assert!(expected.lines().any(|line| line == mask), "{mask}: {expected}");
         for _ in 0..2 {
             let seen = bench.output(Some(&remote), plan(&format!("({script}); true")));
             assert_eq!(seen, expected, "{}", target.display());
