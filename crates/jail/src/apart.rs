@@ -24,7 +24,7 @@ pub fn mount_apart(layers: &[(&OwnedFd, &Path)], mount: impl FnOnce() -> io::Res
     let child = match clone_process(libc::CLONE_NEWNS as u64, None)? {
         Cloned::Child => {
             drop(ours);
-            let work = std::panic::AssertUnwindSafe(|| answer(&theirs, attached(layers).and_then(|()| mount())));
+            let work = std::panic::AssertUnwindSafe(|| answer(&theirs, &attached(layers).and_then(|()| mount())));
             exit_now(std::panic::catch_unwind(work).map_or(101, |told| i32::from(told.is_err())));
         }
         Cloned::Parent(child) => child,
@@ -43,7 +43,7 @@ fn attached(layers: &[(&OwnedFd, &Path)]) -> io::Result<()> {
 }
 
 /// The mount with errno 0, or the errno.
-fn answer(socket: &OwnedFd, made: io::Result<OwnedFd>) -> io::Result<()> {
+fn answer(socket: &OwnedFd, made: &io::Result<OwnedFd>) -> io::Result<()> {
     let errno = made.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -55,6 +55,8 @@ pub struct Launched {
     pub upper: Option<OwnedFd>,
     /// The pooled network that it has; for [`Kept::give_back`] once its first process was waited for.
     pub network: Option<Network>,
+    /// To be closed when nobody waits: mounts of which the kernel waits for all processors then.
+    pub spent: Vec<OwnedFd>,
 }
 
 const NAMESPACES: u64 =
@@ -69,7 +71,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .at(Step::MakeChannel, "socketpair")?;
     let mut prepared = prepare::prepare(request, kept)?;
-    let upper = prepared.upper.take();
+    let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
     let mut target = None;
     if let Some(group) = request.group {
         group.make(&request.plan.limits, faults)?;
@@ -97,7 +99,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         child.wait().at(Step::Clone, "ending a child that could not be finished")?;
         return Err(error);
     }
-    Ok(Launched { child, channel: ours, upper, network })
+    Ok(Launched { child, channel: ours, upper, network, spent })
 }
 
 /// What the child takes along.

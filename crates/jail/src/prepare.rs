@@ -24,6 +24,8 @@ pub struct Prepared {
     pub(crate) binds: Option<Vec<OwnedFd>>,
     /// The upper folder of a layer in memory.
     pub(crate) upper: Option<OwnedFd>,
+    /// Mounts that have done their part. The kernel waits for all processors when one is closed for good.
+    pub(crate) spent: Vec<OwnedFd>,
 }
 
 /// Opens what this launcher opens.
@@ -37,18 +39,18 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
     let source = workspace.source.as_path();
     host.check(Step::IdMappedMounts)?;
     let (lower, owner) = host.mount(source, None, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
-    let (mount, upper) = match &workspace.writes {
-        Writes::Direct { .. } => (lower, None),
+    let (mount, upper, spent) = match &workspace.writes {
+        Writes::Direct { .. } => (lower, None, Vec::new()),
         Writes::Layer { root } => {
             let root = root.as_path();
             let (layer, _) = host.mount(root, Some(owner), NOSUID | NODEV).at(Step::IdMappedMounts, &show(root))?;
-            (overlaid(request, &lower, &layer, root)?, None)
+            (overlaid(request, &lower, &layer, root)?, None, vec![lower, layer])
         }
         Writes::MemoryLayer { bytes } => {
             faults.check(Step::MountLayer)?;
             let (layer, upper) = host.memory_layer(*bytes, owner).at(Step::MountLayer, "a layer in memory")?;
             // Any folder but the workspace's will do as the place of a file system that has none.
-            (overlaid(request, &lower, &layer, Path::new("/dev"))?, Some(upper))
+            (overlaid(request, &lower, &layer, Path::new("/dev"))?, Some(upper), vec![lower, layer])
         }
     };
     let mut binds = Vec::with_capacity(request.plan.binds.len());
@@ -64,7 +66,7 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
         };
         binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
     }
-    Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper })
+    Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper, spent })
 }
 
 fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {

@@ -58,17 +58,18 @@ struct Lent {
     networks: BTreeMap<i32, Network>,
     /// Mount namespaces, so that the kernel takes them apart when nobody waits, and not before it tells the end.
     mounts: BTreeMap<i32, File>,
-    /// Those of dead sandboxes.
-    dead: Vec<File>,
+    /// Those of dead sandboxes, and other mounts that are done with.
+    dead: Vec<OwnedFd>,
 }
 
 impl Lent {
     /// Most mount namespaces that are held. Beyond, the launcher is busy, and whoever dies clears up by itself.
     const MOST: usize = 32;
 
-    fn hold(&mut self, pid: i32, network: Option<Network>) {
+    fn hold(&mut self, pid: i32, network: Option<Network>, spent: Vec<OwnedFd>) {
         self.networks.extend(network.map(|network| (pid, network)));
         if self.mounts.len() + self.dead.len() < Self::MOST {
+            self.dead.extend(spent);
             // Where it cannot be opened the end is only slower.
             self.mounts.extend(File::open(format!("/proc/{pid}/ns/mnt")).ok().map(|mounts| (pid, mounts)));
         }
@@ -131,7 +132,7 @@ fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => {
                 let pid = pid.as_raw_nonzero().get();
-                lent.dead.extend(lent.mounts.remove(&pid));
+                lent.dead.extend(lent.mounts.remove(&pid).map(OwnedFd::from));
                 if let Some(network) = lent.networks.remove(&pid) {
                     driver.kept.borrow_mut().give_back(network)?;
                 }
@@ -154,7 +155,7 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut L
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
             let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
-            lent.hold(pid, launched.network);
+            lent.hold(pid, launched.network, launched.spent);
             sent
         }
         Err(StartError::Step(error)) => {
@@ -202,7 +203,7 @@ impl Launcher {
                 let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
                     return Err(failed("the launcher sent no descriptors".to_owned()));
                 };
-                let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone());
+                let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone(), Vec::new());
                 Ok(Sandbox { channel: Channel::new(channel), upper: descriptors.next(), proof, keeper })
             }
         }

@@ -152,7 +152,7 @@ impl Driver for Namespace {
             channel: Channel::new(launched.channel),
             upper: launched.upper,
             proof,
-            keeper: local_keeper(launched.child, handle.group.clone()),
+            keeper: local_keeper(launched.child, handle.group.clone(), launched.spent),
         })
     }
 
@@ -175,13 +175,15 @@ fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptor: Option<Borrowe
     nexus_guest::channel::send(socket, frame, descriptor.as_slice()).map_err(io::Error::other)
 }
 
-fn local_keeper(child: Child, group: Option<Group>) -> Box<dyn Keeper> {
-    Box::new(NamespaceKeeper { child, group })
+fn local_keeper(child: Child, group: Option<Group>, spent: Vec<OwnedFd>) -> Box<dyn Keeper> {
+    Box::new(NamespaceKeeper { child, group, _spent: spent })
 }
 
 struct NamespaceKeeper {
     child: Child,
     group: Option<Group>,
+    /// Closed after the end: the kernel waits for all processors then, and the command would wait with it.
+    _spent: Vec<OwnedFd>,
 }
 
 impl Keeper for NamespaceKeeper {
