@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),
+        args::Command::AttackPart { words } => doctor::attack::part(&words),
         args::Command::Log(log) => log::command(&log),
         args::Command::Completions { shell } => {
             // Into memory first: the generator panics where its output cannot be written.

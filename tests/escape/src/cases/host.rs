@@ -12,6 +12,7 @@ const GONE: &[&str] = &["gone"];
 pub const CASES: &[Case] = &[
     scene_bad("A11", "killed_supervisor", GONE),
     scene_bad("A11", "killed_supervisor_of_a_daemon", GONE),
+    scene_bad("A11", "killed_supervisor_of_a_stopped_init", GONE),
     scene_good("A11", "runs_while_supervised", &["alive"]),
     scene_bad("A14", "landlock_absent", REFUSED),
     scene_bad("A14", "landlock_refused", REFUSED),

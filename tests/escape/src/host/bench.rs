@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How a command is run.
@@ -29,6 +31,8 @@ pub struct Bench {
     pub driver: Driver,
     /// Its host.
     pub world: World,
+    /// Set when somebody wants the suite to end early.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What to run.
@@ -76,6 +80,7 @@ pub struct Running {
     started: Instant,
     out: PathBuf,
     err: PathBuf,
+    stop: Arc<AtomicBool>,
 }
 
 /// A driver that ended.
@@ -128,9 +133,9 @@ impl Ran {
 }
 
 impl Bench {
-    /// The probe's path inside and outside.
-    pub fn probe(&self) -> String {
-        self.world.context.workspace.join("nexus-escape").to_string_lossy().into_owned()
+    /// A job that plays one of the attacker's parts.
+    pub fn part(&self, flags: &[&str], part: &[&str]) -> Job<'static> {
+        Job { command: self.world.attack(part), ..Job::new(flags, &[]) }
     }
 
     /// Starts and waits; a driver that is still there after `limit` is killed.
@@ -166,7 +171,7 @@ impl Bench {
         }
         let started = Instant::now();
         let child = making(command.get_program().to_string_lossy().into_owned(), command.spawn())?;
-        Ok(Running { pid: child.id() as i32, started, out, err })
+        Ok(Running { pid: child.id() as i32, started, out, err, stop: Arc::clone(&self.stop) })
     }
 
     fn command(&self, job: &Job, workspace: &Path) -> Command {
@@ -229,7 +234,12 @@ impl Running {
             // SAFETY: both pointers are live; this process is the parent.
             unsafe { libc::wait4(self.pid, &raw mut status, flags, &raw mut usage) == self.pid }
         };
-        let overdue = !wait_until(limit, || reap(libc::WNOHANG));
+        let mut ended = false;
+        wait_until(limit, || {
+            ended = reap(libc::WNOHANG);
+            ended || self.stop.load(Ordering::Relaxed)
+        });
+        let overdue = !ended;
         let elapsed = self.started.elapsed();
         if overdue {
             sys::either_way(sys::kill(self.pid, libc::SIGKILL));
