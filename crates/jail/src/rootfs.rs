@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 /// Host name inside.
 pub const HOSTNAME: &str = "nexus";
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+/// Most pseudo-terminals. All instances of devpts share one pool of the kernel (`kernel.pty.max`, 4096 by default), so
+/// without a bound one sandbox leaves none to the host: nobody could log in any more.
+const TERMINALS: &str = "64";
 const SYSTEM: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"];
 /// Files in `/proc` that tell of the kernel or of others, or act on the machine (vector B08). `kmsg` is not among them:
 /// the kernel refuses it, and an empty file in its place would look like an allowed one.
@@ -132,7 +135,7 @@ pub fn build(faults: Faults, system: &System, scratch_bytes: u64, proc_mount: bo
         piece.attach(&root).at(Step::MountDevices, &show(&piece.place))?;
     }
     faults.check(Step::MountPts)?;
-    let pts = [("ptmxmode", "0666"), ("mode", "0620")];
+    let pts = [("ptmxmode", "0666"), ("mode", "0620"), ("max", TERMINALS)];
     let pts = mounts::new_filesystem("devpts", &pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
     mounts::attach_at(pts, &root, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?;
     if proc_mount {
