@@ -25,9 +25,9 @@ const STATE_VARIABLE: &str = "NEXUS_STATE_DIR";
 
 /// Builds the release program, runs the script, prints what came of it.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    let advice = "run `cargo build --release --package nexus-cli` and mend what it names";
+    let advice = "run `cargo static` and mend what it names; it needs the C library for static linking (libc6-dev)";
     let status = Command::new(cargo())
-        .args(["build", "--release", "--package", "nexus-cli"])
+        .arg("static")
         .current_dir(&workspace.root)
         .status()
         .map_err(|error| Failure::new(format!("cargo did not start: {error}"), advice))?;

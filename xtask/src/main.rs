@@ -8,6 +8,7 @@
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `bench` | the figures of the README, beside every peer that is installed |
+//! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
 //! | `soak` | the long versions of tests that `ci` runs bounded |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
@@ -29,6 +30,7 @@ mod soak;
 mod sources;
 mod spec;
 mod spec_table;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -37,25 +39,40 @@ use failure::Failure;
 use workspace::Workspace;
 
 /// One command: its name, one line of help, and the function that does it.
-type Command = (&'static str, &'static str, fn(&Workspace) -> Result<(), Failure>);
+type Command = (&'static str, &'static str, Does);
+
+/// What a command does.
+enum Does {
+    /// Takes no arguments.
+    Plain(fn(&Workspace) -> Result<(), Failure>),
+    /// Takes the words behind its name.
+    WithWords(fn(&Workspace, &[String]) -> Result<(), Failure>),
+}
 
 const COMMANDS: &[Command] = &[
-    ("ci", "everything that continuous integration checks", plans::ci),
-    ("test", "build, all tests, escape suite (installs missing Debian packages when root)", plans::test),
-    ("prepush", "the quick checks, for every push", plans::prepush),
-    ("check-deps", "who may depend on whom, and where unsafe may stand", deps::check),
-    ("check-spec", "each test that SPECIFICATION.md names exists", spec::check),
-    ("bench", "measure launches beside every peer that is installed", bench::run),
-    ("soak", "the long versions of tests that ci runs bounded (about an hour)", soak::run),
-    ("demo", "run an untrusted script in a sandbox and show what the host sees of it", demo::run),
+    ("ci", "everything that continuous integration checks", Does::Plain(plans::ci)),
+    ("test", "build, all tests, escape suite (installs missing Debian packages when root)", Does::Plain(plans::test)),
+    ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
+    ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
+    ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
+    ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
+    ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
+    ("soak", "the long versions of tests that ci runs bounded (about an hour)", Does::Plain(soak::run)),
+    ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let wanted = match arguments.as_slice() {
-        [name] => COMMANDS.iter().find(|(known, _, _)| known == name),
-        _ => None,
-    };
+    let (first, words) = arguments.split_first().map_or(("", &[][..]), |(first, words)| (first.as_str(), words));
+    match first {
+        bench::TIMER => return bench::serve_timer(),
+        vm::INIT => return vm::init(),
+        vm::CASES => return vm::cases(),
+        _ => {}
+    }
+    let wanted = COMMANDS
+        .iter()
+        .find(|(known, _, does)| *known == first && (words.is_empty() || matches!(does, Does::WithWords(_))));
     let Some((name, _, command)) = wanted else {
         eprintln!("usage: cargo xtask COMMAND\n");
         for (known, help, _) in COMMANDS {
@@ -63,7 +80,11 @@ fn main() -> ExitCode {
         }
         return ExitCode::from(2);
     };
-    match Workspace::load().and_then(|workspace| command(&workspace)) {
+    let done = Workspace::load().and_then(|workspace| match command {
+        Does::Plain(command) => command(&workspace),
+        Does::WithWords(command) => command(&workspace, words),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.told {

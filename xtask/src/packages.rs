@@ -1,6 +1,6 @@
 //! The Debian packages that the tests call: real tools run inside the sandbox, hostile ones beside it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
@@ -85,10 +85,15 @@ fn is_shown(by: Shown) -> bool {
 }
 
 fn is_in_path(program: &str) -> bool {
-    // Where a sandbox looks: a program of the caller's own PATH may not be visible inside.
+    find(program).is_some()
+}
+
+/// A program where a sandbox looks: one of the caller's own PATH may not be visible inside.
+pub fn find(program: &str) -> Option<PathBuf> {
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         .iter()
-        .any(|folder| Path::new(folder).join(program).is_file())
+        .map(|folder| Path::new(folder).join(program))
+        .find(|file| file.is_file())
 }
 
 /// Whether we may install packages; read from /proc, since asking libc would need `unsafe`.

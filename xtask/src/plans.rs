@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, packages, sources, spec};
+use crate::{deps, packages, sources, spec, vm};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -26,6 +26,7 @@ pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
         tests(),
         docs(),
         escape(workspace),
+        vm::step(),
         largest(),
     ];
     run::run(workspace, &steps)

@@ -12,6 +12,8 @@ use crate::workspace::Workspace;
 pub enum Action {
     /// A function of this program.
     Check(fn(&Workspace) -> Result<(), Failure>),
+    /// A function of this program that runs tests and counts them.
+    Counted(fn(&Workspace, &mut Counts) -> Result<(), Failure>),
     /// A program, started in the root of the checkout.
     Program {
         /// The program and its arguments.
@@ -68,8 +70,11 @@ pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<(), Failure> {
 
 fn one(workspace: &Workspace, step: &Step, counts: &mut Counts) -> Result<(), Failure> {
     let Action::Program { words, env, counted } = &step.action else {
-        let Action::Check(check) = step.action else { return Ok(()) };
-        return check(workspace);
+        return match step.action {
+            Action::Check(check) => check(workspace),
+            Action::Counted(check) => check(workspace, counts),
+            Action::Program { .. } => Ok(()),
+        };
     };
     let before = *counts;
     let succeeded = program(workspace, words, env, counted.then_some(&mut *counts))

@@ -3,7 +3,7 @@
 //! A promise is one line, so that a reader can find it by its number and a tool can hold it to its tests:
 //!
 //! ```text
-//! | S-012 | what is promised | `a_test_function`, `escape:A01` |
+//! | S-012 | what is promised | `a_test_function`, `escape:A01`, `vm:a_case` |
 //! | S-013 | what is promised | pending: issue "title of the issue" |
 //! ```
 
@@ -16,6 +16,8 @@ pub enum Evidence {
     Test(String),
     /// The number of a vector of the escape suite, such as `A01`.
     Escape(String),
+    /// The name of a case that runs in the virtual machine.
+    Machine(String),
 }
 
 /// One numbered promise.
@@ -96,6 +98,11 @@ fn parse_names(id: &str, text: &str) -> Result<Vec<Evidence>, String> {
                 return Err(format!("{id}: {part:?} is no vector such as escape:A01"));
             }
             evidence.push(Evidence::Escape(vector.to_owned()));
+        } else if let Some(case) = part.strip_prefix("vm:") {
+            if !is_function(case) {
+                return Err(format!("{id}: {part:?} is no case such as vm:a_limit_holds"));
+            }
+            evidence.push(Evidence::Machine(case.to_owned()));
         } else if is_function(part) {
             evidence.push(Evidence::Test(part.to_owned()));
         } else {

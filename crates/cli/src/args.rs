@@ -20,6 +20,14 @@ pub struct Cli {
 pub enum Command {
     /// Run one command in a sandbox
     Run(Box<RunArgs>),
+    /// Print what a command line of `run` would allow, and which file or flag said so
+    Explain(Box<RunArgs>),
+    /// Look at profiles
+    Profile(ProfileArgs),
+    /// Allow what the workspace's nexus.yaml asks for, as long as it stays as it is
+    Trust(TrustArgs),
+    /// Take that back
+    Untrust(UntrustArgs),
     /// Say what works on this machine, which guarantees can be given, and how to get the rest
     Doctor(DoctorArgs),
     /// Look at changes that wait for a decision
@@ -50,9 +58,12 @@ changes could not be committed; 126 not executable; 127 not found; 128+N killed 
 
 Examples:
   nexus run -- make test
-  nexus run --ro ~/.cargo --env PATH=$HOME/.cargo/bin:$PATH -- cargo build --offline
+  nexus run --profile rust -- cargo build
   nexus run --memory 2G --timeout 10m --changes discard --shell 'pytest -q | tail -3'")]
 pub struct RunArgs {
+    /// Use this profile; may repeat, later ones add and win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Folder to work on; it appears inside at its own path [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
@@ -110,10 +121,10 @@ pub struct RunArgs {
     /// Refuse to run unless this guarantee can be given; may repeat
     #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
     pub require: Vec<Guarantee>,
-    /// Network of the command
-    #[arg(long, value_name = "MODE", default_value = "none")]
-    pub net: Net,
-    /// What to do with changes to the workspace [default: ask on a terminal, else commit]
+    /// Network of the command [default: what the profiles say, else none]
+    #[arg(long, value_name = "MODE")]
+    pub net: Option<Net>,
+    /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
     /// Write straight into the workspace, without a layer that can be undone
@@ -151,8 +162,6 @@ pub struct Later {
     #[arg(long, hide = true)]
     publish: Vec<OsString>,
     #[arg(long, hide = true)]
-    profile: Vec<OsString>,
-    #[arg(long, hide = true)]
     tty: bool,
 }
 
@@ -165,7 +174,6 @@ impl Later {
             ("--allow-group", !self.allow_group.is_empty()),
             ("--allow-private", !self.allow_private.is_empty()),
             ("--publish", !self.publish.is_empty()),
-            ("--profile", !self.profile.is_empty()),
             ("--tty", self.tty),
         ];
         all.into_iter().find_map(|(flag, given)| given.then_some(flag))
@@ -238,6 +246,64 @@ impl Changes {
             Self::Ask => "ask",
         }
     }
+}
+
+/// `nexus profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ProfileAction,
+}
+
+/// The commands of `nexus profile`.
+#[derive(Debug, Subcommand)]
+pub enum ProfileAction {
+    /// List profiles and where they come from
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what profiles allow together, and which line said so
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Which, in the order in which they count
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Look for mistakes: in these files, or in all profiles
+    Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Files to read
+        files: Vec<PathBuf>,
+    },
+    /// Print the JSON Schema of the format
+    Schema,
+}
+
+/// `nexus trust`.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Only print what the file asks for
+    #[arg(long)]
+    pub show: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "show")]
+    pub yes: bool,
+    /// The workspace [default: the current folder]
+    pub workspace: Option<PathBuf>,
+}
+
+/// `nexus untrust`.
+#[derive(Debug, Args)]
+pub struct UntrustArgs {
+    /// The workspace [default: the current folder]
+    pub workspace: Option<PathBuf>,
 }
 
 /// `nexus doctor`.

@@ -1,49 +1,162 @@
-//! `--ro SRC[:DST]` and `--rw SRC[:DST]`.
+//! Host paths that are shown: of flags (`--ro SRC[:DST]`, `--rw SRC[:DST]`), of profiles, and of toolchains.
+//!
+//! Where two go to the same place the nearer one counts: a flag before a profile before a toolchain.
 
 use crate::failure::Failure;
-use crate::places::Places;
+use crate::places::{self, Places};
+use crate::profile::{FoundBind, Resolution, Source};
 use nexus_model::plan::{Access, Bind};
+use nexus_policy::profile::{BindRule, Origin, Sourced};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Reads all binds and looks that each source exists and shows nothing of Nexus's own.
-pub fn read(ro: &[OsString], rw: &[OsString], workspace: &Path, places: &Places) -> Result<Vec<Bind>, Failure> {
-    let ro = ro.iter().map(|text| (text, Access::ReadOnly));
-    let rw = rw.iter().map(|text| (text, Access::ReadWrite));
-    ro.chain(rw).map(|(text, access)| one(text, access, workspace, places)).collect()
+/// A bind with who asked for it.
+pub struct Shown {
+    /// What is bound; a file that Nexus makes has its content here and no source yet.
+    pub bind: Bind,
+    /// The content of a file that is made for the run.
+    pub made: Option<Vec<u8>>,
+    /// What it is, for a toolchain's.
+    pub why: Option<&'static str>,
+    /// Who asked for it.
+    pub from: Origin,
 }
 
-fn one(text: &OsStr, access: Access, workspace: &Path, places: &Places) -> Result<Bind, Failure> {
-    let (source, target) = split(text);
-    let flag = if access == Access::ReadOnly { "--ro" } else { "--rw" };
-    let refuse = |message: String, hint: &str| Err(Failure::refused("bind", message, hint));
-    if source.as_os_str().is_empty() {
-        return refuse(format!("{flag} needs a path"), "write for example --ro /opt/tool or --ro /opt/tool:/tool");
-    }
-    let canonical = match std::fs::canonicalize(&source) {
-        Ok(path) => path,
-        Err(error) => {
-            return refuse(
-                format!("{flag} {}: {error}", source.display()),
-                "bind a path that exists and that you can reach",
-            );
+/// Reads all binds and looks that each source exists and shows nothing of Nexus's own.
+pub fn read(
+    ro: &[OsString],
+    rw: &[OsString],
+    resolution: &Resolution,
+    workspace: &Path,
+    places: &Places,
+) -> Result<Vec<Shown>, Failure> {
+    let look = Look { workspace, places };
+    let mut all = Vec::new();
+    for (texts, access) in [(ro, Access::ReadOnly), (rw, Access::ReadWrite)] {
+        for text in texts {
+            all.push(look.flag(text, access)?);
         }
-    };
-    if places.state.starts_with(&canonical) || canonical.starts_with(&places.state) {
-        let message = format!("{flag} {} would show the state directory of Nexus inside", source.display());
-        return refuse(message, "bind a smaller folder");
     }
-    if access == Access::ReadWrite && workspace.starts_with(&canonical) {
-        let message = format!("{flag} {} holds the workspace: changes would go around its layer", source.display());
-        return refuse(message, "bind a smaller folder, or use --direct to write the workspace without a layer");
+    let flags = all.len();
+    let grants = &resolution.grants;
+    for (rules, access) in [(&grants.ro, Access::ReadOnly), (&grants.rw, Access::ReadWrite)] {
+        for rule in rules {
+            add(&mut all, flags, look.rule(rule, access)?);
+        }
     }
-    let target = match target {
-        Some(target) => target,
-        // At the path that the caller wrote, so that tools find it where they look for it.
-        None => std::path::absolute(&source).ok().filter(|path| plain(path)).unwrap_or_else(|| canonical.clone()),
-    };
-    Ok(Bind { source: canonical.into(), target: target.into(), access })
+    for name in &grants.etc {
+        let path = Path::new("/etc").join(&name.value);
+        if path.symlink_metadata().is_ok() {
+            let bind = look.one(&path, None, Access::ReadOnly, &name.from)?;
+            add(&mut all, flags, bind);
+        }
+    }
+    let nearer = all.len();
+    for found in &resolution.found.binds {
+        let shown = look.found(found)?;
+        // What a nearer one shows at its own place is there already.
+        let covered = |other: &Shown| {
+            other.bind.source == other.bind.target
+                && shown.bind.source == shown.bind.target
+                && shown.bind.target.as_path().starts_with(other.bind.target.as_path())
+        };
+        if !all[..nearer].iter().any(covered) {
+            add(&mut all, nearer, shown);
+        }
+    }
+    Ok(all)
+}
+
+/// Adds it unless one of the first `nearer` goes to the same place. Two of the same rank stay, and the plan refuses
+/// them: nobody said which one counts.
+fn add(all: &mut Vec<Shown>, nearer: usize, shown: Shown) {
+    if !all[..nearer].iter().any(|other| other.bind.target == shown.bind.target) {
+        all.push(shown);
+    }
+}
+
+struct Look<'a> {
+    workspace: &'a Path,
+    places: &'a Places,
+}
+
+impl Look<'_> {
+    fn flag(&self, text: &OsStr, access: Access) -> Result<Shown, Failure> {
+        let (source, target) = split(text);
+        let flag = if access == Access::ReadOnly { "--ro" } else { "--rw" };
+        if source.as_os_str().is_empty() {
+            let hint = "write for example --ro /opt/tool or --ro /opt/tool:/tool";
+            return Err(Failure::refused("bind", format!("{flag} needs a path"), hint));
+        }
+        self.one(&source, target, access, &Origin::Flag(flag.to_owned()))
+    }
+
+    fn rule(&self, rule: &Sourced<BindRule>, access: Access) -> Result<Shown, Failure> {
+        let source = in_home(&rule.value.src, &rule.from)?;
+        let target = rule.value.dst.as_ref().map(|dst| trimmed(OsStr::new(dst)));
+        self.one(&source, target, access, &rule.from)
+    }
+
+    fn found(&self, found: &FoundBind) -> Result<Shown, Failure> {
+        let target = found.target.clone();
+        let mut shown = match &found.source {
+            Source::Path(source) => self.one(source, Some(target), Access::ReadOnly, &found.from)?,
+            Source::Made(content) => Shown {
+                bind: Bind { source: target.clone().into(), target: target.into(), access: Access::ReadOnly },
+                made: Some(content.clone()),
+                why: None,
+                from: found.from.clone(),
+            },
+        };
+        shown.why = Some(found.why);
+        Ok(shown)
+    }
+
+    fn one(&self, source: &Path, target: Option<PathBuf>, access: Access, from: &Origin) -> Result<Shown, Failure> {
+        let places = self.places;
+        let refuse = |message: String, hint: &str| Err(Failure::refused("bind", message, hint));
+        let canonical = match std::fs::canonicalize(source) {
+            Ok(path) => path,
+            Err(error) => {
+                return refuse(
+                    format!("{from} {}: {error}", source.display()),
+                    "bind a path that exists and that you can reach",
+                );
+            }
+        };
+        if places.state.starts_with(&canonical) || canonical.starts_with(&places.state) {
+            let message = format!("{from} {} would show the state directory of Nexus inside", source.display());
+            return refuse(message, "bind a smaller folder");
+        }
+        if access == Access::ReadWrite && self.workspace.starts_with(&canonical) {
+            let message = format!("{from} {} holds the workspace: changes would go around its layer", source.display());
+            return refuse(message, "bind a smaller folder, or use --direct to write the workspace without a layer");
+        }
+        let target = match target {
+            Some(target) => target,
+            // At the path that the caller wrote, so that tools find it where they look for it.
+            None => std::path::absolute(source).ok().filter(|path| plain(path)).unwrap_or_else(|| canonical.clone()),
+        };
+        let bind = Bind { source: canonical.into(), target: target.into(), access };
+        Ok(Shown { bind, made: None, why: None, from: from.clone() })
+    }
+}
+
+/// `~/x` in the caller's home.
+pub fn in_home(text: &str, from: &Origin) -> Result<PathBuf, Failure> {
+    match text.strip_prefix("~/") {
+        None => Ok(PathBuf::from(text)),
+        Some(rest) => places::home().map(|home| home.join(rest)).ok_or_else(|| {
+            let message = format!("{from}: there is no home folder for {text}");
+            Failure::refused("bind", message, "write the whole path, or set HOME")
+        }),
+    }
+}
+
+fn trimmed(path: &OsStr) -> PathBuf {
+    let bytes = path.as_bytes();
+    OsStr::from_bytes(bytes.strip_suffix(b"/").filter(|rest| !rest.is_empty()).unwrap_or(bytes)).into()
 }
 
 fn plain(path: &Path) -> bool {
@@ -54,10 +167,7 @@ fn plain(path: &Path) -> bool {
 fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = text.as_bytes();
     match bytes.windows(2).position(|pair| pair == b":/") {
-        Some(at) => {
-            let target = bytes[at + 1..].strip_suffix(b"/").filter(|rest| !rest.is_empty()).unwrap_or(&bytes[at + 1..]);
-            (OsStr::from_bytes(&bytes[..at]).into(), Some(OsStr::from_bytes(target).into()))
-        }
+        Some(at) => (OsStr::from_bytes(&bytes[..at]).into(), Some(trimmed(OsStr::from_bytes(&bytes[at + 1..])))),
         None => (text.into(), None),
     }
 }
@@ -67,16 +177,12 @@ mod tests {
     use super::*;
 
     fn places() -> Places {
-        Places {
-            state: "/var/lib/nexus".into(),
-            runs: "/var/lib/nexus/runs".into(),
-            layers: "/var/lib/nexus/layers".into(),
-            locks: "/var/lib/nexus/locks".into(),
-        }
+        Places::below("/var/lib/nexus".into())
     }
 
     fn bind(text: &str, access: Access) -> Result<Bind, Failure> {
-        one(OsStr::new(text), access, Path::new("/usr/lib/project"), &places())
+        let look = Look { workspace: Path::new("/usr/lib/project"), places: &places() };
+        look.flag(OsStr::new(text), access).map(|shown| shown.bind)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! nothing, its target says all.
 
 use crate::failure::Failure;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -70,12 +70,21 @@ fn outermost(found: BTreeSet<PathBuf>) -> Vec<ByteText> {
     kept.into_iter().map(ByteText::from).collect()
 }
 
+/// Whether a pattern can be used; if not, why.
+pub fn check(pattern: &str) -> Result<(), String> {
+    glob(pattern).map(drop).map_err(|error| error.kind().to_string())
+}
+
+fn glob(pattern: &str) -> Result<Glob, globset::Error> {
+    let anchored = pattern.trim_start_matches('/');
+    let full = if pattern.contains('/') { anchored.to_owned() } else { format!("**/{pattern}") };
+    GlobBuilder::new(&full).literal_separator(true).build()
+}
+
 fn build(patterns: &[&str]) -> Result<GlobSet, Failure> {
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
-        let anchored = pattern.trim_start_matches('/');
-        let full = if pattern.contains('/') { anchored.to_owned() } else { format!("**/{pattern}") };
-        let glob = GlobBuilder::new(&full).literal_separator(true).build().map_err(|error| {
+        let glob = glob(pattern).map_err(|error| {
             let hint = "write a pattern such as '*.pem' or 'config/secrets/**'";
             Failure::usage("hide", format!("--hide {pattern}: {}", error.kind()), hint)
         })?;

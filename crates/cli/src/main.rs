@@ -3,6 +3,7 @@
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
 //!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
+//!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
 //!       ─▶ receipt, log: signed statements about past runs
 //! ```
@@ -18,6 +19,7 @@ mod failure;
 mod hide;
 mod log;
 mod places;
+mod profile;
 mod receipt;
 mod run;
 mod workspace;
@@ -32,6 +34,10 @@ fn main() -> ExitCode {
     };
     let code = match parsed.command {
         args::Command::Run(run) => run::command(&run),
+        args::Command::Explain(run) => profile::explain(&run),
+        args::Command::Profile(profile) => profile::command(&profile),
+        args::Command::Trust(trust) => profile::trust(&trust),
+        args::Command::Untrust(untrust) => profile::untrust(&untrust),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),

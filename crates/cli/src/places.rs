@@ -16,6 +16,10 @@ pub struct Places {
     pub layers: PathBuf,
     /// One file for each workspace in which something is being committed.
     pub locks: PathBuf,
+    /// Folders of layers made ahead, and of runs that changed nothing.
+    pub spare: PathBuf,
+    /// Whether all of it was there when it was looked for, so that these paths have been the real ones from the start.
+    pub was_there: bool,
 }
 
 impl Places {
@@ -34,8 +38,20 @@ impl Places {
             let message = format!("the state directory {} has .. in its path", state.display());
             return Err(Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to the whole path without .."));
         }
-        let state = resolved(&state);
-        Ok(Self { runs: state.join("runs"), layers: state.join("layers"), locks: state.join("locks"), state })
+        let (state, was_there) = resolved(&state);
+        Ok(Self { was_there, ..Self::below(state) })
+    }
+
+    /// The parts of a state directory.
+    pub fn below(state: PathBuf) -> Self {
+        Self {
+            runs: state.join("runs"),
+            layers: state.join("layers"),
+            locks: state.join("locks"),
+            spare: state.join("spare"),
+            state,
+            was_there: false,
+        }
     }
 
     /// Makes what is missing, closed to others, and refuses what somebody else owns: who can write here can choose
@@ -45,18 +61,23 @@ impl Places {
             let message = format!("the state directory {} cannot be used: {error}", path.display());
             Failure::refused("state_dir", message, "set NEXUS_STATE_DIR to a folder that you can write")
         };
-        for dir in [&self.state, &self.runs, &self.layers, &self.locks] {
-            let meta = match std::fs::symlink_metadata(dir) {
+        let own = rustix::process::geteuid().as_raw();
+        let mut was_there = self.was_there;
+        for dir in [&self.state, &self.runs, &self.layers, &self.locks, &self.spare] {
+            let mut meta = match std::fs::symlink_metadata(dir) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    was_there = false;
                     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
                     made.and_then(|()| std::fs::symlink_metadata(dir)).map_err(|error| failed(dir, error))?
                 }
                 other => other.map_err(|error| failed(dir, error))?,
             };
             // The state directory itself may be a link that its owner made; what is in it may not.
-            let meta =
-                if dir == &self.state { std::fs::metadata(dir).map_err(|error| failed(dir, error))? } else { meta };
-            if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+            if dir == &self.state && meta.is_symlink() {
+                was_there = false;
+                meta = std::fs::metadata(dir).map_err(|error| failed(dir, error))?;
+            }
+            if !meta.is_dir() || meta.uid() != own || meta.mode() & 0o022 != 0 {
                 let message = format!("{} is not a folder that only you can write", dir.display());
                 return Err(Failure::refused(
                     "state_dir",
@@ -65,18 +86,20 @@ impl Places {
                 ));
             }
         }
-        let state = std::fs::canonicalize(&self.state).map_err(|error| failed(&self.state, error))?;
-        Ok(Self { runs: state.join("runs"), layers: state.join("layers"), locks: state.join("locks"), state })
+        if was_there {
+            return Ok(self);
+        }
+        std::fs::canonicalize(&self.state).map(Self::below).map_err(|error| failed(&self.state, error))
     }
 }
 
-/// The real path of what exists of it, and the rest as it is.
-fn resolved(path: &Path) -> PathBuf {
+/// The real path of what exists of it, and the rest as it is; whether all of it exists.
+fn resolved(path: &Path) -> (PathBuf, bool) {
     let found = path.ancestors().find_map(|parent| Some((std::fs::canonicalize(parent).ok()?, parent)));
     match found.and_then(|(real, parent)| Some((real, path.strip_prefix(parent).ok()?))) {
-        Some((real, rest)) if rest.as_os_str().is_empty() => real,
-        Some((real, rest)) => real.join(rest),
-        None => path.to_owned(),
+        Some((real, rest)) if rest.as_os_str().is_empty() => (real, true),
+        Some((real, rest)) => (real.join(rest), false),
+        None => (path.to_owned(), false),
     }
 }
 

@@ -35,8 +35,9 @@ const TOO_MUCH: &[&str] = &[
 
 /// Finds the workspace: the folder that was named, or the current one.
 pub fn find(named: Option<&Path>, places: &Places) -> Result<PathBuf, Failure> {
-    let asked = match named {
-        Some(path) => path.to_owned(),
+    let path = match named {
+        Some(asked) => std::fs::canonicalize(asked).map_err(|error| unusable(asked, &error))?,
+        // The kernel tells a real path (getcwd(2)).
         None => std::env::current_dir().map_err(|error| {
             Failure::refused(
                 "workspace",
@@ -45,7 +46,6 @@ pub fn find(named: Option<&Path>, places: &Places) -> Result<PathBuf, Failure> {
             )
         })?,
     };
-    let path = std::fs::canonicalize(&asked).map_err(|error| unusable(&asked, &error))?;
     check(&path, places)?;
     readable(&path).map_err(|error| unusable(&path, &error))?;
     Ok(path)
@@ -83,8 +83,8 @@ pub fn check(path: &Path, places: &Places) -> Result<(), Failure> {
 
 /// Opens it as the command will: to list and to enter.
 fn readable(path: &Path) -> io::Result<()> {
-    use rustix::fs::{Access, AtFlags, CWD};
-    std::fs::read_dir(path)?;
+    use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(rustix::fs::accessat(CWD, path, Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
 }
 
@@ -92,7 +92,7 @@ fn readable(path: &Path) -> io::Result<()> {
 /// workspace itself. It never widens what can be written (CVE-2025-59532).
 pub fn working_directory(named: Option<&Path>, workspace: &Path) -> Result<PathBuf, Failure> {
     let Some(named) = named else {
-        let here = std::env::current_dir().ok().and_then(|here| std::fs::canonicalize(here).ok());
+        let here = std::env::current_dir().ok();
         return Ok(here.filter(|here| here.starts_with(workspace)).unwrap_or_else(|| workspace.to_owned()));
     };
     let asked = if named.is_absolute() { named.to_owned() } else { workspace.join(named) };
@@ -116,12 +116,7 @@ mod tests {
     use super::*;
 
     fn places(state: &str) -> Places {
-        Places {
-            state: state.into(),
-            runs: Path::new(state).join("runs"),
-            layers: Path::new(state).join("layers"),
-            locks: Path::new(state).join("locks"),
-        }
+        Places::below(state.into())
     }
 
     #[test]

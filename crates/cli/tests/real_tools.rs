@@ -231,7 +231,12 @@ fn cargo_builds_and_tests_offline_and_builds_nothing_again() {
             "CARGO_INCREMENTAL=0".to_owned(),
         ];
         let scripts = [script(include_str!("real_tools/cargo_1.sh")), script(include_str!("real_tools/cargo_2.sh"))];
-        let twins = twice(&bench, |bench| project(bench, "crate"), &Extra { flags: flags.to_vec() }, &scripts);
+        let twins = twice(
+            &bench,
+            |bench| project(bench, "crate"),
+            &Extra { flags: flags.to_vec(), ..Extra::default() },
+            &scripts,
+        );
         let again = stderr(&twins.outputs[1]);
         assert!(again.contains("Finished") && !again.contains("Compiling"), "{}: {again}", bench.who());
         // Files in an order that cargo makes up anew each time, and its list of what was used when.

@@ -134,7 +134,8 @@ fn may_enter(dir: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(rustix::process::geteuid().is_root() || stat(dir, b"")?.mode & 0o700 == 0o700)
 }
 
-fn widen(dir: BorrowedFd<'_>) -> io::Result<()> {
+/// Opens a directory up for its owner.
+pub(crate) fn widen(dir: BorrowedFd<'_>) -> io::Result<()> {
     if !may_enter(dir)? {
         let mode = stat(dir, b"")?.mode;
         chmod(dir, mode | 0o700)?;

@@ -17,6 +17,7 @@ use crate::meta::{EntryType, FsTime, stat};
 use crate::plan::{Action, CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::recover::{open_index, roll_forward};
+use crate::spare::{self, PROBE, Spares};
 use crate::tree::LayerTree;
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
@@ -29,10 +30,6 @@ use std::path::{Path, PathBuf};
 
 pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerError, ParkError, ReadLayerError};
 pub use crate::marks::LayerMode;
-
-/// An attribute of our own on a root layer's folder. If it cannot be seen, overlay's `trusted.*` marks cannot either,
-/// and every deletion would be read as nothing.
-const PROBE: &[u8] = b"trusted.nexus.layer";
 
 /// Files that are synced one by one before the commit point; with more of them the whole file system is.
 const SYNCED_ONE_BY_ONE: usize = 32;
@@ -65,14 +62,15 @@ pub struct Committed {
 #[derive(Debug)]
 pub struct Layer {
     path: PathBuf,
-    run: String,
-    layers: Workspace,
+    pub(crate) run: String,
+    pub(crate) layers: Workspace,
     pub(crate) root: Locked,
-    mode: LayerMode,
+    pub(crate) mode: LayerMode,
     started: FsTime,
     ours: Vec<(ByteText, FsTime)>,
     pub(crate) upper_fd: Option<OwnedFd>,
-    faults: Faults,
+    pub(crate) spares: Option<Spares>,
+    pub(crate) faults: Faults,
 }
 
 /// Letters, digits, `-` and `_`: usable as a folder's name and in a temporary name.
@@ -120,11 +118,12 @@ impl Layer {
         workspace: &Workspace,
         mode: LayerMode,
     ) -> Result<Self, CreateLayerError> {
-        Self::create_with(layers_dir, run, workspace, mode, Faults::default())
+        Self::create_with(None, layers_dir, run, workspace, mode, Faults::default())
     }
 
-    /// [`Self::create`] with faults, for tests.
+    /// [`Self::create`] with folders made ahead, if there are any, and with faults, for tests.
     pub fn create_with(
+        spares: Option<Spares>,
         layers_dir: &Path,
         run: &str,
         workspace: &Workspace,
@@ -138,33 +137,44 @@ impl Layer {
         let layers = Workspace::open(layers_dir).map_err(io)?;
         let make = || -> Result<(Locked, FsTime), IoFailure> {
             faults.check(Step::CreateLayer).doing("make", run.as_bytes())?;
-            rustix::fs::mkdirat(layers.fd(), run, Mode::from_raw_mode(0o700)).doing("make", run.as_bytes())?;
+            if !spares.as_ref().is_some_and(|spares| spares.take(&layers, run, mode)) {
+                spare::make(&layers, run, mode)?;
+            }
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
-            let started = stat(root.fd(), b"").doing("look at", run.as_bytes())?.ctime;
-            // The umask may have taken bits, and another process may hold the folder's lock only by mistake.
+            // Sets the ctime, which folders made ahead have from then.
             chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
+            let started = stat(root.fd(), b"").doing("look at", run.as_bytes())?.ctime;
+            // Another process may hold the folder's lock only by mistake.
             let root = Locked::new(root)
                 .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
                 .doing("lock", run.as_bytes())?;
-            if mode == LayerMode::Root {
-                xattr::set(root.fd(), b"", PROBE, b"1").doing("mark", run.as_bytes())?;
-            }
             let like = stat(workspace.fd(), b"").doing("look at", b"")?;
+            let (uid, gid) = (Uid::from_raw(like.uid), Gid::from_raw(like.gid));
+            // By name: nobody but us has seen these folders yet.
             for (name, bits) in [("upper", like.mode & 0o1777), ("work", 0o700)] {
-                rustix::fs::mkdirat(root.fd(), name, Mode::from_raw_mode(0o700)).doing("make", name.as_bytes())?;
-                let dir = root.dir(name.as_bytes()).doing("open", name.as_bytes())?;
-                let (uid, gid) = (Uid::from_raw(like.uid), Gid::from_raw(like.gid));
                 if rustix::process::geteuid().is_root() {
-                    rustix::fs::chownat(&dir, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+                    rustix::fs::chownat(root.fd(), name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                         .doing("set the owner of", name.as_bytes())?;
                 }
-                chmod(dir.as_fd(), bits).doing("set the mode of", name.as_bytes())?;
+                rustix::fs::chmodat(root.fd(), name, Mode::from_raw_mode(bits), AtFlags::empty())
+                    .doing("set the mode of", name.as_bytes())?;
             }
             Ok((root, started))
         };
         let (root, started) = make().map_err(io)?;
         let path = layers_dir.join(run);
-        Ok(Self { path, run: run.to_owned(), layers, root, mode, started, ours: Vec::new(), upper_fd: None, faults })
+        Ok(Self {
+            path,
+            run: run.to_owned(),
+            layers,
+            root,
+            mode,
+            started,
+            ours: Vec::new(),
+            upper_fd: None,
+            spares,
+            faults,
+        })
     }
 
     /// Opens a layer that was parked.
@@ -195,7 +205,7 @@ impl Layer {
         }
         let Parked { mode, started, ours, .. } = parked;
         let (path, faults) = (layers_dir.join(run), Faults::default());
-        Ok(Self { path, run: name(), layers, root, mode, started, ours, upper_fd: None, faults })
+        Ok(Self { path, run: name(), layers, root, mode, started, ours, upper_fd: None, spares: None, faults })
     }
 
     /// Reads the upper directory through this descriptor, not in the layer's folder: for a tmpfs that only a sandbox's

@@ -4,37 +4,32 @@
 //! (overlay makes its `work/work` with mode 000, and so may any workload) are opened up first. The depth of the tree
 //! costs no stack and no descriptors.
 
-use crate::beneath::{Workspace, is_gone, join, names, split, unlink_if_there};
+use crate::beneath::{Workspace, is_gone, join, names, split, unlink_if_there, widen};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// Removes `path` and everything beneath it; that it is not there is fine.
 pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
-    match remove_one(root, path)? {
-        Gone::Yes => return Ok(()),
-        Gone::NotEmpty => {}
-    }
-    // (directory, its entries were queued)
-    let mut stack = vec![(path.to_vec(), false)];
-    while let Some((path, queued)) = stack.pop() {
+    let mut stack = vec![(path.to_vec(), State::Unknown)];
+    while let Some((path, state)) = stack.pop() {
         if matches!(remove_one(root, &path)?, Gone::Yes) {
             continue;
         }
-        if queued {
+        if state == State::Queued {
             return Err(io::Error::other("a directory fills up while it is removed"));
         }
-        stack.push((path.clone(), true));
         let dir = match readable_by_force(root, &path) {
             Ok(dir) => dir,
             Err(error) if is_gone(&error) => continue,
             Err(error) => return Err(error),
         };
+        stack.push((path.clone(), State::Queued));
         for name in names(dir.as_fd())? {
             match rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(Errno::ISDIR) => stack.push((join(&path, &name), false)),
+                Err(Errno::ISDIR) => stack.push((join(&path, &name), State::Unknown)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -42,22 +37,42 @@ pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+#[derive(PartialEq, Eq)]
+enum State {
+    /// Not looked at.
+    Unknown,
+    /// What was in it is removed, or waits above on the stack.
+    Queued,
+}
+
 enum Gone {
     Yes,
     NotEmpty,
 }
 
-/// Removes a file or an empty directory.
+/// Removes a file or an empty directory. The directory that holds it is opened up only when that is needed.
 fn remove_one(root: &Workspace, path: &[u8]) -> io::Result<Gone> {
     let (parent, name) = split(path);
-    let parent = match root.dir_by_force(parent) {
-        Ok(parent) => parent,
-        Err(error) if is_gone(&error) => return Ok(Gone::Yes),
-        Err(error) => return Err(error),
+    let tried = match parent {
+        b"" => unlink(root.fd(), name),
+        _ => root.dir(parent).and_then(|parent| unlink(parent.as_fd(), name)),
     };
-    match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::REMOVEDIR) {
+    let done = match tried {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            root.dir_by_force(parent).and_then(|parent| unlink(parent.as_fd(), name))
+        }
+        other => other,
+    };
+    match done {
+        Err(error) if is_gone(&error) => Ok(Gone::Yes),
+        other => other,
+    }
+}
+
+fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Gone> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(Gone::Yes),
-        Err(Errno::NOTDIR) => unlink_if_there(parent.as_fd(), name).map(|()| Gone::Yes),
+        Err(Errno::NOTDIR) => unlink_if_there(dir, name).map(|()| Gone::Yes),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Gone::NotEmpty),
         Err(error) => Err(error.into()),
     }
@@ -70,10 +85,8 @@ pub(crate) fn readable_by_force(root: &Workspace, path: &[u8]) -> io::Result<Own
             root.dir_by_force(path)?;
             root.readable_dir(path)
         }
-        Ok(dir) => {
-            root.dir_by_force(path)?;
-            Ok(dir)
-        }
+        // It can be listed, and must be open to changes, too.
+        Ok(dir) => widen(dir.as_fd()).map(|()| dir),
         other => other,
     }
 }

@@ -143,7 +143,8 @@ fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
         if *step == Step::CreateLayer {
             let faults = Faults::failing(*step);
             assert!(
-                Layer::create_with(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root, faults).is_err()
+                Layer::create_with(None, &scene.path("layers"), "run", &scene.workspace(), LayerMode::Root, faults)
+                    .is_err()
             );
             continue;
         }

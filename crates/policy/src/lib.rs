@@ -9,3 +9,4 @@
 pub mod net;
 pub mod profile;
 pub mod receipt;
+pub mod settings;

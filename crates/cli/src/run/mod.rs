@@ -10,6 +10,7 @@ mod ask;
 mod disk;
 mod folder;
 mod full_output;
+mod nowait;
 mod order;
 mod output;
 mod pump;
@@ -22,6 +23,7 @@ mod tally;
 
 pub use alone::lock;
 pub use folder::FolderId;
+pub use order::{changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use pump::write_unless_closed;
 pub use record::{Content, Record};
 pub use report::{not_written, print_failure};
@@ -51,11 +53,16 @@ pub fn command(args: &RunArgs) -> u8 {
     }
 }
 
-/// The driver for this process's user; root acts for whoever called sudo.
+/// The driver for this process's user with the standard ids.
 pub fn driver() -> Namespace {
+    driver_with(nexus_driver::DEFAULT_UID_BASE)
+}
+
+/// The driver for this process's user; root acts for whoever called sudo, with host ids from `uid_base` on.
+fn driver_with(uid_base: u32) -> Namespace {
     let tenant = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).unwrap_or(0);
     #[allow(unused_mut, reason = "changed only with the feature inject")]
-    let mut driver = Namespace::new(nexus_driver::DEFAULT_UID_BASE, tenant);
+    let mut driver = Namespace::new(uid_base, tenant);
     #[cfg(feature = "inject")]
     if let Some(name) = std::env::var_os("NEXUS_INJECT")
         && let Some(step) = name.to_str().and_then(nexus_driver::Step::by_name)
@@ -70,7 +77,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
     // Before anything is made: a signal must find somebody who clears up.
     let signals = catch_signals().map_err(|error| internal("signals", &error))?;
     let order = Order::read(args)?;
-    let driver = driver();
+    let driver = driver_with(order.uid_base);
     recover::all(&order.places, &driver, Some(order.plan.workspace.source.as_path()))?;
     let issuer = Issuer::open(&order.places)?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
@@ -131,7 +138,10 @@ impl Run<'_> {
         let prepared = clock.elapsed();
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut sink = sink::Sink::new(args.json, order.max_output, full);
-        let outcome = match pumped(args, order, &sandbox, &mut sink, signals) {
+        let mut tidied = Ok(());
+        let layer = self.layer.as_ref();
+        let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
+        let outcome = match pumped(args, order, &sandbox, &mut sink, signals, meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // What was started must not outlive us, whatever else goes wrong here.
@@ -145,7 +155,14 @@ impl Run<'_> {
         let output = sink.tally.output();
         let kept = sink.finish().map_err(|error| pump_failure(&error))?;
         let facts = report::Facts { output, kept, prepared, clock, receipt_copy };
-        self.conclude(args, sandbox, outcome, facts)
+        let report = self.conclude(args, sandbox, outcome, facts)?;
+        Ok(match tidied {
+            Ok(()) => report,
+            Err(error) => {
+                let place = order.places.spare.display();
+                report.with_note(format!("what earlier runs left in {place} could not be removed: {}", chain(&error)))
+            }
+        })
     }
 
     fn conclude(
@@ -184,7 +201,11 @@ impl Run<'_> {
         self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
         match self.layer.take() {
             None => Ok(()),
-            Some(layer) => layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))),
+            Some(layer) => {
+                // What is kept for later runs may be the room that this one had not.
+                let cleared = layer.clear_spares().map_err(|error| internal("clearing up", &io::Error::other(error)));
+                layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))).and(cleared)
+            }
         }
     }
 }
@@ -204,6 +225,7 @@ fn pumped(
     sandbox: &Sandbox,
     sink: &mut sink::Sink,
     signals: &UnixStream,
+    meanwhile: impl FnOnce(),
 ) -> io::Result<Outcome> {
     let (out, out_there) = pump::pipe()?;
     let (err, err_there) = pump::pipe()?;
@@ -212,6 +234,8 @@ fn pumped(
     let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
     // The command's ends are its own: held here, the pipes would never end.
     drop((stdin_there, out_there, err_there));
+    // The sandbox needs some time to come up.
+    meanwhile();
     let bounds = Bounds {
         timeout: order.timeout,
         grace: order.grace,
@@ -221,6 +245,13 @@ fn pumped(
         }),
     };
     pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds)
+}
+
+/// Whether the guest has something to say: then whoever does something else stops.
+fn has_spoken(sandbox: &Sandbox) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut channel = [PollFd::new(&sandbox.channel, PollFlags::IN)];
+    poll(&mut channel, Some(&Timespec::default())) != Ok(0)
 }
 
 /// Where stdin comes from: `/dev/null`, or a pipe that we fill.

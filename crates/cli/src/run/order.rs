@@ -3,10 +3,11 @@
 use super::ask;
 use super::disk::Measured;
 use super::folder::FolderId;
-use crate::args::{Changes, Net, RunArgs, Sandbox};
+use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::places::Places;
-use crate::{binds, environment, hide, workspace};
+use crate::profile::{Resolution, shown_binds};
+use crate::{environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
 use nexus_facility::Rules;
 use nexus_facility::protected::{Class, DEFAULT_PROTECTED};
@@ -14,6 +15,7 @@ use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Limits, Plan, RunId};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -34,6 +36,8 @@ pub struct Order {
     pub max_output: Option<u64>,
     /// What becomes of the changes.
     pub changes: Changes,
+    /// First host uid of sandboxes that root starts.
+    pub uid_base: u32,
     /// Protected names that a direct run cannot protect, because they do not exist yet.
     pub unprotected: Vec<ByteText>,
 }
@@ -48,19 +52,23 @@ impl Order {
         let places = Places::find()?;
         let workspace = workspace::find(args.workspace.as_deref(), &places)?;
         let places = places.ensure()?;
-        // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
-        workspace::check(&workspace, &places)?;
+        if !places.was_there {
+            // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
+            workspace::check(&workspace, &places)?;
+        }
         let folder = FolderId::of(&workspace).map_err(|error| {
             let message = format!("the workspace {} cannot be used: {error}", workspace.display());
             Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
         })?;
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
+        let resolution = Resolution::of(args, &workspace, &places)?;
+        let grants = &resolution.grants;
         let run_id = RunId::new();
-        let (total, limits) = limits(args);
+        let (total, limits) = limits(grants);
         // Only a direct run needs them: a layer holds protected names back by itself.
         let (protected, unprotected) = if args.direct { protected_names(&workspace)? } else { Default::default() };
         let layer = places.layers.join(run_id.to_string());
-        let writes = match args.disk {
+        let writes = match limits.disk_bytes {
             _ if args.direct => Writes::Direct { protected },
             Some(bytes) if bytes <= total / 4 => Writes::MemoryLayer { bytes },
             _ => Writes::Layer { root: layer.into() },
@@ -69,16 +77,19 @@ impl Order {
             Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
             None => args.command.iter().cloned().map(ByteText::from).collect(),
         };
+        check_patterns(grants)?;
+        let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
+        let env = environment::build(&args.env, grants, &resolution.found, |name| std::env::var_os(name))?;
         let marker = super::record::Record::place(&places.runs, run_id);
         let draft = PlanDraft {
             run_id,
             profile: SandboxProfile::Untrusted,
-            hidden: hide::find(&args.hide, args.hide_secrets, &workspace)?,
-            binds: binds::read(&args.ro, &args.rw, &workspace, &places)?,
+            hidden: hide::find(&patterns, args.hide_secrets, &workspace)?,
+            binds: shown_binds(args, &resolution, &workspace, &places)?,
             workspace: WorkspaceMount { source: workspace.clone().into(), target: workspace.into(), writes },
             argv,
             cwd: cwd.into(),
-            env: environment::build(&args.env, |name| std::env::var_os(name))?,
+            env: env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
             network: nexus_model::network::Network::None,
             limits,
             required: args.require.iter().copied().collect(),
@@ -88,10 +99,11 @@ impl Order {
             folder,
             places,
             plan: Plan::new(draft).map_err(|error| plan_failure(&error))?,
-            timeout: args.timeout.map(Duration::from_millis),
+            timeout: limit(grants, LimitKind::Timeout).map(Duration::from_millis),
             grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
-            max_output: args.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
-            changes: args.changes.unwrap_or_else(|| default_changes(args)),
+            max_output: limit(grants, LimitKind::MaxOutput).or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
+            changes: changes(grants, args),
+            uid_base: resolution.settings.uid_base.as_ref().map_or(nexus_driver::DEFAULT_UID_BASE, |base| base.value),
             unprotected,
         })
     }
@@ -106,15 +118,13 @@ impl Order {
     }
 }
 
-fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
+/// Refuses what a later version takes, and a question where nobody can be asked.
+pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     let refuse = |message: &str, hint: &str| Err(Failure::refused("not_in_this_version", message, hint));
     match args.sandbox {
         Sandbox::Untrusted => {}
         Sandbox::Trusted => return refuse("containers are not in this version", "use --sandbox untrusted"),
         Sandbox::Host => return refuse("running without isolation is not in this version", "use --sandbox untrusted"),
-    }
-    if args.net != Net::None {
-        return refuse("a network other than none is not in this version", "leave --net out");
     }
     if let Some(flag) = args.later.given() {
         return refuse(&format!("{flag} is not in this version"), &format!("leave {flag} out"));
@@ -126,24 +136,48 @@ fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks where somebody can be asked, else commits.
-fn default_changes(args: &RunArgs) -> Changes {
-    if !args.json && !args.stdin && ask::is_possible() { Changes::Ask } else { Changes::Commit }
+/// What becomes of the changes. Where a file wants somebody to be asked and nobody can be, they wait for a review:
+/// committing them would be less than the file wants.
+pub fn changes(grants: &Grants, args: &RunArgs) -> Changes {
+    let can_ask = !args.json && !args.stdin && ask::is_possible();
+    match grants.changes.as_ref().map(|changes| changes.value) {
+        None | Some(ChangesMode::Ask) if can_ask => Changes::Ask,
+        None | Some(ChangesMode::Commit) => Changes::Commit,
+        Some(ChangesMode::Ask | ChangesMode::Review) => Changes::Review,
+        Some(ChangesMode::Discard) => Changes::Discard,
+    }
+}
+
+/// A broken pattern of a file is named with its line; one of a flag by [`hide::find`].
+pub fn check_patterns(grants: &Grants) -> Result<(), Failure> {
+    for pattern in grants.hide.iter().filter(|pattern| !pattern.from.is_flag()) {
+        hide::check(&pattern.value).map_err(|reason| {
+            let message = format!("{}: the pattern {:?} cannot be used: {reason}", pattern.from, pattern.value);
+            Failure::refused("hide", message, "write a pattern such as \"*.pem\" or \"config/secrets/**\"")
+        })?;
+    }
+    Ok(())
+}
+
+fn limit(grants: &Grants, kind: LimitKind) -> Option<u64> {
+    grants.limits.get(&kind).map(|limit| limit.value)
 }
 
 /// The machine's memory in bytes, and the limits of this run.
-fn limits(args: &RunArgs) -> (u64, Limits) {
+fn limits(grants: &Grants) -> (u64, Limits) {
     let info = rustix::system::sysinfo();
     let total = info.totalram as u64 * u64::from(info.mem_unit.max(1));
+    let disk_bytes = limit(grants, LimitKind::Disk);
     let mut scratch = (total / 4).clamp(16 << 20, 4 << 30);
-    if let Some(disk) = args.disk {
+    if let Some(disk) = disk_bytes {
         scratch = scratch.min(disk.max(1 << 20));
     }
+    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     let limits = Limits {
-        memory_bytes: args.memory,
-        cpu_millis: args.cpus,
-        pids: args.pids.unwrap_or(DEFAULT_PIDS),
-        disk_bytes: args.disk,
+        memory_bytes: limit(grants, LimitKind::Memory),
+        cpu_millis: limit(grants, LimitKind::Cpus).map(narrow),
+        pids: limit(grants, LimitKind::Pids).map_or(DEFAULT_PIDS, narrow),
+        disk_bytes,
         scratch_bytes: scratch,
     };
     (total, limits)

@@ -16,13 +16,19 @@ pub enum Stream {
 /// What a remembered piece costs beside its bytes, so that many tiny pieces cannot use unbounded memory.
 const PIECE_COST: usize = 64;
 
+/// Pieces that are longer do not grow. The oldest one keeps its forgotten bytes until it goes as a whole, since moving
+/// the others up at each push would cost more than all the rest of the way.
+const PIECE_LENGTH: usize = 64 * 1024;
+
 /// Splits output into what is shown now, what may be shown at the end, and what is dropped.
 #[derive(Debug)]
 pub struct HeadTail {
     head_left: usize,
     tail_budget: usize,
     tail: VecDeque<(Stream, Vec<u8>)>,
-    tail_cost: usize,
+    /// Bytes of the oldest piece that are forgotten already.
+    skipped: usize,
+    tail_bytes: usize,
     dropped: [u64; 2],
 }
 
@@ -35,7 +41,8 @@ impl HeadTail {
             head_left: bytes.div_ceil(2),
             tail_budget: bytes / 2,
             tail: VecDeque::new(),
-            tail_cost: 0,
+            skipped: 0,
+            tail_bytes: 0,
             dropped: [0; 2],
         }
     }
@@ -61,29 +68,32 @@ impl HeadTail {
             }
         }
         match self.tail.back_mut() {
-            Some((last, piece)) if *last == stream => piece.extend_from_slice(bytes),
+            Some((last, piece)) if *last == stream && piece.len() < PIECE_LENGTH => piece.extend_from_slice(bytes),
             _ => {
                 self.tail.push_back((stream, bytes.to_vec()));
-                self.tail_cost += PIECE_COST;
             }
         }
-        self.tail_cost += bytes.len();
+        self.tail_bytes += bytes.len();
         self.forget();
     }
 
     fn forget(&mut self) {
-        // The newest piece may use the whole budget; its fixed cost does not count against its own bytes.
-        while self.tail_cost > self.tail_budget + PIECE_COST {
-            let over = self.tail_cost - self.tail_budget - PIECE_COST;
-            let Some((stream, piece)) = self.tail.front_mut() else { return };
-            let cut = over.min(piece.len());
+        // Long pieces may use the whole budget; the fixed cost of as many as there need to be does not count.
+        let free = PIECE_COST * (2 + self.tail_budget / PIECE_LENGTH);
+        loop {
+            let fixed = (PIECE_COST * self.tail.len()).saturating_sub(free);
+            let over = (self.tail_bytes + fixed).saturating_sub(self.tail_budget);
+            if over == 0 {
+                return;
+            }
+            let Some((stream, piece)) = self.tail.front() else { return };
+            let cut = over.min(piece.len() - self.skipped);
             self.dropped[*stream as usize] += cut as u64;
-            self.tail_cost -= cut;
-            if cut == piece.len() {
+            self.tail_bytes -= cut;
+            self.skipped += cut;
+            if self.skipped == piece.len() {
                 self.tail.pop_front();
-                self.tail_cost -= PIECE_COST;
-            } else {
-                piece.drain(..cut);
+                self.skipped = 0;
             }
         }
     }
@@ -98,8 +108,9 @@ impl HeadTail {
     pub fn finish(&mut self) -> Vec<(Stream, Vec<u8>)> {
         let mut marked = [false; 2];
         let mut pieces = Vec::new();
-        for (stream, piece) in std::mem::take(&mut self.tail) {
+        for (stream, mut piece) in std::mem::take(&mut self.tail) {
             self.mark(stream, &mut marked, &mut pieces);
+            piece.drain(..std::mem::take(&mut self.skipped));
             pieces.push((stream, piece));
         }
         for stream in [Stream::Out, Stream::Err] {
@@ -156,10 +167,36 @@ mod tests {
                 shown += limit.push(stream, &chunk).len() as u64;
             }
             let dropped = limit.dropped();
-            shown += limit.tail.iter().map(|(_, piece)| piece.len() as u64).sum::<u64>();
+            shown += limit.tail.iter().map(|(_, piece)| piece.len() as u64).sum::<u64>() - limit.skipped as u64;
             assert_eq!(shown + dropped, 3700, "budget {budget}");
             assert!(shown <= budget.max(1), "budget {budget} showed {shown}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_long_output_is_exact_and_its_memory_bounded() {
+        const BUDGET: usize = 1_000_001;
+        let mut limit = HeadTail::new(BUDGET as u64);
+        let all: Vec<u8> = (0..5_000_000u32).map(|number| (number % 251) as u8).collect();
+        let mut shown = Vec::new();
+        let mut rest = all.as_slice();
+        for length in (0..).map(|turn| [1, 80, 4096, 70_000, 262_144][turn % 5]) {
+            let (now, later) = rest.split_at(length.min(rest.len()));
+            shown.extend_from_slice(limit.push(Stream::Out, now));
+            let held: usize = limit.tail.iter().map(|(_, piece)| piece.len()).sum();
+            assert!(held <= BUDGET / 2 + PIECE_LENGTH + 262_144, "{held}");
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let dropped = limit.dropped();
+        for (_, piece) in limit.finish() {
+            shown.extend(piece);
+        }
+        let tail = &all[all.len() - BUDGET / 2..];
+        assert!(shown.starts_with(&all[..BUDGET.div_ceil(2)]) && shown.ends_with(tail));
+        assert_eq!(dropped as usize, all.len() - BUDGET);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use super::order::Order;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_facility::layer::{CommitError, OpenLayerError};
-use nexus_facility::{Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, Rules, Workspace};
+use nexus_facility::{
+    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, Rules, Spares, Workspace,
+};
 use nexus_model::{ByteText, ExitReason};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
@@ -112,10 +114,12 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
         Ok(()) => why,
         Err(second) => format!("{why}; and then: {second}"),
     };
-    let layer = Layer::create_with(layers, &run, &workspace, mode, faults()).map_err(|error| {
+    let spares = Spares::open(&order.places.spare).map_err(|error| chain(&error))?;
+    let layer = Layer::create_with(Some(spares), layers, &run, &workspace, mode, faults()).map_err(|error| {
         // On a full disk some of its folders may be there.
-        let gone = nexus_facility::recover(layers, &run, &workspace);
-        cleared(chain(&error), gone.map(drop).map_err(|error| chain(&error)))
+        let gone = nexus_facility::recover(layers, &run, &workspace).map(drop).map_err(|error| chain(&error));
+        let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
+        cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;
     match note_run(&layer, order) {
         Ok(()) => Ok(layer),
@@ -143,14 +147,18 @@ pub fn settle(
     let from_memory = in_memory.is_some();
     let keep = matches!(reason, ExitReason::Exit | ExitReason::Timeout | ExitReason::Canceled | ExitReason::Oom);
     let commit = keep && order.changes != Changes::Discard;
-    let no_room = if commit { disk::no_room(&layer.root().join("upper"), in_memory.as_ref(), source) } else { None };
-    if let Some(upper) = in_memory {
-        layer = layer.with_upper(upper);
-    }
     let workspace = match Workspace::open(source) {
         Ok(workspace) => workspace,
         Err(error) => return Err(lost(layer, from_memory, &chain(&error))),
     };
+    // Needs no lock, since it has no part in any commit. An error comes again on the long way, which tells it.
+    if commit && in_memory.is_none() && layer.end_if_empty().unwrap_or(false) {
+        return Ok(Settled::default());
+    }
+    let no_room = if commit { disk::no_room(&layer.root().join("upper"), in_memory.as_ref(), source) } else { None };
+    if let Some(upper) = in_memory {
+        layer = layer.with_upper(upper);
+    }
     let rules = Rules::default();
     // A run that the memory limit cut short has half of what it wanted to write: somebody has to look.
     let wish = if reason == ExitReason::Oom { Changes::Review } else { order.changes };

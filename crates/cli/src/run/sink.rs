@@ -8,9 +8,6 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::io::{self, Write};
 
-/// Bytes that a pipe takes without blocking once poll(2) says that it takes any (PIPE_BUF, pipe(7)).
-const PIPE_CHUNK: usize = 4096;
-
 /// Bytes on their way to the caller.
 #[derive(Default)]
 struct Pending {
@@ -103,8 +100,8 @@ impl Sink {
         let regular = self.regular[stream as usize];
         let pending = &mut self.pending[stream as usize];
         let rest = pending.rest();
-        let chunk = if regular { rest.len() } else { rest.len().min(PIPE_CHUNK) };
-        match rustix::io::write(caller(stream), &rest[..chunk]) {
+        let to = caller(stream);
+        match if regular { rustix::io::write(to, rest) } else { super::nowait::write(to, rest) } {
             Ok(count) => {
                 pending.advance(count);
                 Ok(false)

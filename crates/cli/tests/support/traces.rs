@@ -196,8 +196,12 @@ fn files(base: &Path) -> BTreeSet<PathBuf> {
         }
     }
     let state = base.join("state");
-    found.retain(|path| !["runs", "layers", "locks"].iter().any(|name| *path == state.join(name)));
+    found.retain(|path| !["runs", "layers", "locks", "spare"].iter().any(|name| *path == state.join(name)));
     // What is kept on purpose.
     found.retain(|path| !["keys", "receipts"].iter().any(|name| path.starts_with(state.join(name))));
+    // Empty folders that wait for the next run, with the mark that overlayfs makes; never a file of a run.
+    let spare = state.join("spare");
+    found
+        .retain(|path| !path.starts_with(&spare) || !(path.is_dir() || path.ends_with("work/incompat/volatile/dirty")));
     found
 }

@@ -18,6 +18,8 @@ const HOME: &str = "/home/nexus";
 pub struct Extra {
     /// Further flags of `nexus run`; what they set in the environment is set outside too.
     pub flags: Vec<String>,
+    /// What the caller of `nexus` has in its environment besides.
+    pub caller: Vec<(String, String)>,
 }
 
 /// Both folders after their scripts.
@@ -33,13 +35,17 @@ pub struct Twins {
 /// Makes the folder with `fixture`, runs the scripts in it, one `nexus run` for each, and the same outside. Fails when
 /// a script's exit code is not 0, or when an exit code or the normalised output differs.
 pub fn twice(bench: &Bench, fixture: impl Fn(&Bench), extra: &Extra, scripts: &[String]) -> Twins {
-    let environment = stdout(&bench.nexus(["run"]).args(&extra.flags).args(["--", "env"]).output().unwrap());
+    let caller = || extra.caller.iter().map(|(name, value)| (name, value));
+    let environment =
+        stdout(&bench.nexus(["run"]).envs(caller()).args(&extra.flags).args(["--", "env"]).output().unwrap());
     assert!(environment.contains(&format!("HOME={HOME}\n")), "{environment}");
 
     fixture(bench);
     let inside: Vec<_> = scripts
         .iter()
-        .map(|script| bench.nexus(["run"]).args(&extra.flags).args(["--shell", script]).output().unwrap())
+        .map(|script| {
+            bench.nexus(["run"]).envs(caller()).args(&extra.flags).args(["--shell", script]).output().unwrap()
+        })
         .collect();
     let parked = stdout(&bench.run(["changes", "list"]));
     assert!(parked.starts_with("No changes"), "{}: held back: {parked}", bench.who());

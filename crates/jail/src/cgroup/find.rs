@@ -89,15 +89,17 @@ fn v1_base(mount: &Path, uid: u32) -> Result<PathBuf, String> {
 
 fn v2_base(mount: &Path, wanted: Wanted, uid: u32) -> Result<PathBuf, String> {
     let base = if uid == 0 { mount.join("nexus") } else { mount.join("nexus").join(uid.to_string()) };
-    let parent = if uid == 0 && !base.exists() { mount } else { &base };
-    let listed = std::fs::read_to_string(parent.join("cgroup.controllers"))
-        .map_err(|error| format!("{}: {error}", parent.display()))?;
+    // Root hands controllers down itself when the group is made: `nexus` has those that earlier runs needed. A user's
+    // folder must have been given them.
+    let giver = if uid == 0 { mount } else { &base };
+    let listed = std::fs::read_to_string(giver.join("cgroup.controllers"))
+        .map_err(|error| format!("{}: {error}", giver.display()))?;
     for (name, needed) in [("memory", wanted.memory), ("cpu", wanted.cpu)] {
         if needed && !listed.split_whitespace().any(|controller| controller == name) {
-            return Err(format!("cgroup v2 at {} has no {name} controller", parent.display()));
+            return Err(format!("cgroup v2 at {} has no {name} controller", giver.display()));
         }
     }
-    may_write(parent, uid)?;
+    may_write(if uid == 0 && !base.exists() { mount } else { &base }, uid)?;
     Ok(base)
 }
 
@@ -124,6 +126,28 @@ mod tests {
         assert_eq!(found.v2, Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(found.v1_mount("memory"), Some(Path::new("/sys/fs/cgroup/memory")));
         assert_eq!(found.v1_mount("cpu"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+    }
+
+    #[test]
+    fn root_may_use_a_controller_that_no_earlier_run_needed_and_a_user_only_those_it_was_given() {
+        let mount = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let folder = |path: &Path, controllers: &str| {
+            std::fs::create_dir_all(path).unwrap();
+            std::fs::write(path.join("cgroup.controllers"), controllers).unwrap();
+        };
+        folder(mount.path(), "memory cpu");
+        folder(&mount.path().join("nexus"), "memory");
+        folder(&mount.path().join("nexus/1000"), "memory");
+        let cpu = Wanted { memory: false, cpu: true };
+        // Files of an ordinary user are not root's, whoever else has all that is asked for.
+        let root = v2_base(mount.path(), cpu, 0);
+        if own == 0 {
+            assert_eq!(root, Ok(mount.path().join("nexus")));
+        } else {
+            assert!(root.unwrap_err().contains("belongs to"));
+        }
+        assert!(v2_base(mount.path(), cpu, 1000).unwrap_err().contains("no cpu controller"));
     }
 
     #[test]

@@ -1,0 +1,278 @@
+//! `nexus explain`: what a command line of `nexus run` would allow, and which file or flag said so. It decides with the
+//! code that a run decides with, and starts and writes nothing.
+
+use super::{FileState, Resolution};
+use crate::args::RunArgs;
+use crate::binds::{self, Shown};
+use crate::environment::{self, Variable};
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::{run, workspace};
+use nexus_model::plan::Access;
+use nexus_policy::profile::{ChangesMode, Grants, format_limit};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Prints it and returns the exit code.
+pub fn command(args: &RunArgs) -> u8 {
+    let written = explained(args).and_then(|text| {
+        run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+            .map_err(|error| run::not_written("the answer", &error))
+    });
+    match written {
+        Ok(()) => 0,
+        Err(failure) => run::print_failure(&failure, false),
+    }
+}
+
+struct Explained {
+    workspace: PathBuf,
+    resolution: Resolution,
+    binds: Vec<Shown>,
+    variables: Vec<Variable>,
+    changes: &'static str,
+}
+
+fn explained(args: &RunArgs) -> Result<String, Failure> {
+    run::refuse_what_is_not_here(args)?;
+    let places = Places::find()?;
+    let workspace = workspace::find(args.workspace.as_deref(), &places)?;
+    let resolution = Resolution::of(args, &workspace, &places)?;
+    run::check_patterns(&resolution.grants)?;
+    let all = Explained {
+        binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places)?,
+        variables: environment::build(&args.env, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
+        changes: changes(&resolution.grants, args),
+        workspace,
+        resolution,
+    };
+    Ok(if args.json { format!("{:#}\n", all.json()) } else { all.text() })
+}
+
+fn changes(grants: &Grants, args: &RunArgs) -> &'static str {
+    if args.direct {
+        return "written straight into the workspace";
+    }
+    match run::changes_of(grants, args) {
+        crate::args::Changes::Commit => ChangesMode::Commit.word(),
+        crate::args::Changes::Discard => ChangesMode::Discard.word(),
+        crate::args::Changes::Review => ChangesMode::Review.word(),
+        crate::args::Changes::Ask => ChangesMode::Ask.word(),
+    }
+}
+
+fn access(access: Access) -> &'static str {
+    match access {
+        Access::ReadOnly => "read",
+        Access::ReadWrite => "write",
+    }
+}
+
+impl Explained {
+    fn file(&self) -> &'static str {
+        match self.resolution.file {
+            FileState::Absent => "absent",
+            FileState::Narrows => "narrows",
+            FileState::Trusted => "trusted",
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = Lines::default();
+        let grants = &self.resolution.grants;
+        let profiles: Vec<_> = grants.profiles.iter().map(|profile| profile.name.as_str()).collect();
+        out.head("profiles", &profiles.join(", "));
+        out.head("nexus.yaml", self.file());
+        out.title("paths");
+        out.row(&format!("write {}", self.workspace.display()), "the workspace; changes are kept apart");
+        out.row("read  /usr and the system's tables in /etc", "always");
+        for shown in &self.binds {
+            let target = shown.bind.target.as_path().display();
+            let made = if shown.made.is_some() { "made by Nexus".to_owned() } else { String::new() };
+            let source = shown.bind.source.as_path();
+            let from = if source == shown.bind.target.as_path() { made } else { format!("from {}", source.display()) };
+            let why =
+                [shown.why.unwrap_or_default(), &from].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+            let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };
+            out.row(&format!("{:5} {target}{why}", access(shown.bind.access)), &shown.from.to_string());
+        }
+        for pattern in &grants.hide {
+            out.row(&format!("hide  {}", pattern.value), &pattern.from.to_string());
+        }
+        out.title("environment");
+        for variable in &self.variables {
+            let name = variable.name.as_path().display();
+            let value = variable.value.as_path().display();
+            let shown = if variable.passed { format!("{name} (yours)") } else { format!("{name}={value}") };
+            out.row(&shown, &variable.from.to_string());
+        }
+        out.text.push_str(&network_and_limits(grants));
+        let from = grants.changes.as_ref().map_or("always".to_owned(), |changes| changes.from.to_string());
+        out.title("changes");
+        out.row(self.changes, &from);
+        if !self.resolution.found.notes.is_empty() {
+            out.title("notes");
+            self.resolution.found.notes.iter().for_each(|note| out.row(note, ""));
+        }
+        out.text
+    }
+
+    fn json(&self) -> Value {
+        let grants = &self.resolution.grants;
+        let paths: Vec<_> = self
+            .binds
+            .iter()
+            .map(|shown| {
+                json!({
+                    "path": shown.bind.target, "source": shown.made.is_none().then_some(&shown.bind.source),
+                    "access": access(shown.bind.access), "why": shown.why, "from": shown.from,
+                })
+            })
+            .collect();
+        let variables: Vec<_> = self
+            .variables
+            .iter()
+            .map(|one| {
+                let value = (!one.passed).then_some(&one.value);
+                json!({"name": one.name, "value": value, "passed": one.passed, "from": one.from})
+            })
+            .collect();
+        let mut document = grants_json(grants);
+        document["schema"] = "nexus.explain/1".into();
+        document["workspace"] =
+            json!({"path": nexus_model::ByteText::from(self.workspace.as_path()), "nexus_yaml": self.file()});
+        document["paths"] = paths.into();
+        document["environment"] = variables.into();
+        document["changes"] =
+            json!({"mode": self.changes, "from": grants.changes.as_ref().map(|changes| &changes.from)});
+        document["notes"] = json!(self.resolution.found.notes);
+        document
+    }
+}
+
+/// What profiles grant, before anything of the host is looked at.
+pub fn grants_json(grants: &Grants) -> Value {
+    let binds =
+        |rules: &[nexus_policy::profile::Sourced<nexus_policy::profile::BindRule>], access: &str| -> Vec<Value> {
+            rules
+                .iter()
+                .map(|rule| json!({"src": rule.value.src, "dst": rule.value.dst, "access": access, "from": rule.from}))
+                .collect()
+        };
+    let all_binds = [binds(&grants.ro, "read"), binds(&grants.rw, "write")].concat();
+    let limits: Vec<_> = grants
+        .limits
+        .iter()
+        .map(
+            |(kind, limit)| json!({"limit": kind.key(), "value": format_limit(*kind, limit.value), "from": limit.from}),
+        )
+        .collect();
+    let tools: Vec<_> =
+        grants.toolchains.iter().map(|tool| json!({"name": tool.value.word(), "from": tool.from})).collect();
+    json!({
+        "schema": "nexus.profile/1",
+        "profiles": grants.profiles,
+        "toolchains": tools,
+        "binds": all_binds,
+        "hide": grants.hide,
+        "etc": grants.etc,
+        "path": grants.path,
+        "env": {
+            "pass": grants.env_pass.iter().map(|(name, from)| json!({"name": name, "from": from})).collect::<Vec<_>>(),
+            "set": grants.env_set.iter().map(|(name, set)| json!({"name": name, "value": set.value, "from": set.from})).collect::<Vec<_>>(),
+            "drop": grants.env_drop.iter().map(|(name, from)| json!({"name": name, "from": from})).collect::<Vec<_>>(),
+        },
+        "network": {
+            "mode": grants.net.effective_mode().word(),
+            "from": grants.net.mode.as_ref().map(|mode| &mode.from),
+            "allow": grants.net.allow, "deny": grants.net.deny, "groups": grants.net.groups,
+        },
+        "limits": limits,
+        "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
+    })
+}
+
+/// The same for people.
+pub fn grants_text(grants: &Grants) -> String {
+    let mut out = Lines::default();
+    out.title("profiles");
+    grants.profiles.iter().for_each(|profile| out.row(&profile.name, &profile.source));
+    let mut section = |title: &str, rows: Vec<(String, String)>| {
+        if !rows.is_empty() {
+            out.title(title);
+            for (what, from) in &rows {
+                out.row(what, from);
+            }
+        }
+    };
+    section(
+        "toolchains",
+        grants.toolchains.iter().map(|one| (one.value.word().to_owned(), one.from.to_string())).collect(),
+    );
+    let rules = grants.ro.iter().map(|rule| ("read ", rule)).chain(grants.rw.iter().map(|rule| ("write", rule)));
+    let mut paths: Vec<_> = rules
+        .map(|(access, rule)| {
+            let at = rule.value.dst.as_ref().map(|dst| format!(" at {dst}")).unwrap_or_default();
+            (format!("{access} {}{at}", rule.value.src), rule.from.to_string())
+        })
+        .collect();
+    paths.extend(grants.etc.iter().map(|name| (format!("read  /etc/{}", name.value), name.from.to_string())));
+    paths.extend(grants.hide.iter().map(|one| (format!("hide  {}", one.value), one.from.to_string())));
+    section("paths", paths);
+    let mut variables: Vec<_> =
+        grants.env_pass.iter().map(|(name, from)| (format!("{name} (yours)"), from.to_string())).collect();
+    variables.extend(grants.env_set.iter().map(|(name, set)| (format!("{name}={}", set.value), set.from.to_string())));
+    variables.extend(grants.env_drop.iter().map(|(name, from)| (format!("{name} (dropped)"), from.to_string())));
+    variables.extend(grants.path.iter().map(|one| (format!("PATH {}", one.value), one.from.to_string())));
+    section("environment", variables);
+    out.text.push_str(&network_and_limits(grants));
+    if let Some(changes) = &grants.changes {
+        out.title("changes");
+        out.row(changes.value.word(), &changes.from.to_string());
+    }
+    out.text
+}
+
+fn network_and_limits(grants: &Grants) -> String {
+    let mut out = Lines::default();
+    let net = &grants.net;
+    out.title("network");
+    let from = net.mode.as_ref().map_or("always".to_owned(), |mode| mode.from.to_string());
+    out.row(net.effective_mode().word(), &from);
+    let lists = [("allow", &net.allow), ("deny", &net.deny), ("group", &net.groups)];
+    for (what, rule) in lists.into_iter().flat_map(|(what, rules)| rules.iter().map(move |rule| (what, rule))) {
+        out.row(&format!("{what} {}", rule.value), &rule.from.to_string());
+    }
+    out.title("limits");
+    for (kind, limit) in &grants.limits {
+        out.row(&format!("{} {}", kind.key(), format_limit(*kind, limit.value)), &limit.from.to_string());
+    }
+    out.text
+}
+
+/// Text in sections. File names and values may hold anything; a terminal sees none of it.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn head(&mut self, name: &str, value: &str) {
+        self.push(format_args!("{name}: {}\n", one_line(value)));
+    }
+
+    fn title(&mut self, title: &str) {
+        self.push(format_args!("{title}\n"));
+    }
+
+    fn row(&mut self, what: &str, from: &str) {
+        match from {
+            "" => self.push(format_args!("  {}\n", one_line(what))),
+            from => self.push(format_args!("  {}  ← {}\n", one_line(what), one_line(from))),
+        }
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        self.text.push_str(&text.to_string());
+    }
+}

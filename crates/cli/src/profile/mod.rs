@@ -1,0 +1,219 @@
+//! What a run may do, put together from profiles, the workspace's file, the operator's settings and the flags.
+//!
+//! ```text
+//!  default, --profile … ─▶ chain ─▶ grants ─┬─▶ + nexus.yaml if trusted ─▶ + flags ─▶ ceilings ─▶ Resolution
+//!                                           └─▶ + flags ─▶ narrowed by nexus.yaml ────▲
+//!                                                              └─ it widens: refused, with the lines
+//!  Resolution ─▶ toolchains found on this host ─▶ binds, PATH, variables      (run: order, explain: the same)
+//! ```
+//!
+//! The decisions are made in `nexus-policy`; here files are read and the host is looked at.
+
+mod command;
+mod explain;
+mod flags;
+mod generated;
+mod library;
+pub mod settings;
+mod toolchains;
+mod trust;
+mod trust_command;
+mod workspace_file;
+
+pub use command::command;
+pub use explain::command as explain;
+pub use toolchains::{Found, FoundBind, Source};
+pub use trust_command::{trust, untrust};
+
+use crate::args::RunArgs;
+use crate::binds;
+use crate::failure::Failure;
+use crate::places::Places;
+use library::Shelf;
+use nexus_model::limits::DEFAULT_PIDS;
+use nexus_model::plan::Bind;
+use nexus_policy::profile::{
+    ChainError, Grants, LimitKind, Loaded, NetMode, Origin, Sourced, Widening, format_limit, narrow, resolve,
+};
+use nexus_policy::settings::Settings;
+use std::path::Path;
+
+/// What happened to the workspace's `nexus.yaml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// There is none.
+    Absent,
+    /// It took away.
+    Narrows,
+    /// Somebody said `nexus trust`.
+    Trusted,
+}
+
+/// Everything that a run may do, with who said so.
+pub struct Resolution {
+    /// What is granted.
+    pub grants: Grants,
+    /// What the toolchains need.
+    pub found: Found,
+    /// The operator's settings.
+    pub settings: Settings,
+    /// The workspace's file.
+    pub file: FileState,
+}
+
+impl Resolution {
+    /// Reads all documents and looks for the toolchains. Writes nothing.
+    pub fn of(args: &RunArgs, workspace: &Path, places: &Places) -> Result<Self, Failure> {
+        refuse_folders_inside(workspace)?;
+        let settings = settings::load(Some(workspace))?;
+        let mut shelf = Shelf::new(Some(workspace));
+        let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
+            .chain(args.profile.iter().map(|name| (name.clone(), Origin::Flag(format!("--profile {name}")))));
+        let mut wanted: Vec<(String, Origin)> = wanted.collect();
+        let file = workspace_file::read(workspace)?;
+        let trusted = match &file {
+            Some(file) => trust::is_trusted(places, workspace, file)?,
+            None => false,
+        };
+        if let Some(file) = file.as_ref().filter(|_| trusted) {
+            let extends = &file.loaded.document.extends;
+            wanted.extend(extends.iter().map(|(name, place)| (name.clone(), file.loaded.origin(*place))));
+        }
+        let mut grants = granted(&chain(&mut shelf, &wanted)?);
+        let state = match file {
+            None => {
+                flags::add(&mut grants, args);
+                FileState::Absent
+            }
+            Some(file) if trusted => {
+                grants.add(&file.loaded);
+                flags::add(&mut grants, args);
+                FileState::Trusted
+            }
+            Some(file) => {
+                flags::add(&mut grants, args);
+                grants = narrow(&grants, &file.loaded).map_err(|wider| widens(&file.loaded, &wider))?;
+                FileState::Narrows
+            }
+        };
+        ceilings(&mut grants, &settings)?;
+        refuse_what_cannot_be_held(&grants, args)?;
+        let found = toolchains::find(&grants, workspace);
+        Ok(Self { grants, found, settings, file: state })
+    }
+}
+
+/// All binds of a run; files that are made for it are written.
+pub fn shown_binds(
+    args: &RunArgs,
+    resolution: &Resolution,
+    workspace: &Path,
+    places: &Places,
+) -> Result<Vec<Bind>, Failure> {
+    let shown = binds::read(&args.ro, &args.rw, resolution, workspace, places)?;
+    let finished = shown.into_iter().map(|shown| {
+        let mut bind = shown.bind;
+        if let Some(content) = shown.made {
+            bind.source = generated::write(places, &content)?.into();
+        }
+        Ok(bind)
+    });
+    finished.collect()
+}
+
+/// The grants of some documents on top of what every run has.
+fn granted(documents: &[Loaded]) -> Grants {
+    let mut grants = Grants::default();
+    grants.limits.insert(LimitKind::Pids, Sourced::new(DEFAULT_PIDS.into(), Origin::Standard));
+    for loaded in documents {
+        grants.add(loaded);
+    }
+    grants
+}
+
+fn chain(shelf: &mut Shelf, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, Failure> {
+    resolve(shelf, wanted).map_err(|error| match error {
+        ChainError::Load(failure) => failure,
+        ChainError::Unknown { .. } => {
+            Failure::refused("profile", error.to_string(), "nexus profile list shows which there are")
+        }
+        ChainError::Cycle { .. } => {
+            Failure::refused("profile", error.to_string(), "take one extends out of the circle")
+        }
+    })
+}
+
+fn refuse_folders_inside(workspace: &Path) -> Result<(), Failure> {
+    if let Some(relative) = library::folders().into_iter().find(|folder| !folder.is_absolute()) {
+        // It would be another folder in every place, and the workspace's in some.
+        let message = format!("the configuration folder {} is not an absolute path", relative.display());
+        return Err(Failure::refused("config_dir", message, "write the whole path in NEXUS_CONFIG_DIR"));
+    }
+    let inside = |folder: &Path| std::fs::canonicalize(folder).is_ok_and(|real| real.starts_with(workspace));
+    match library::folders().into_iter().find(|folder| inside(folder)) {
+        None => Ok(()),
+        Some(folder) => {
+            let message = format!(
+                "the configuration folder {} lies inside the workspace, where the command could write it",
+                folder.display()
+            );
+            let hint = "set NEXUS_CONFIG_DIR to a folder outside, or name a smaller workspace";
+            Err(Failure::refused("config_dir", message, hint))
+        }
+    }
+}
+
+/// The refusal of a file that wants more than the user's own profiles and flags allow.
+fn widens(file: &Loaded, wider: &[Widening]) -> Failure {
+    let lines: Vec<String> =
+        wider.iter().map(|one| format!("{}:{} would {}", file.source, one.place, one.what)).collect();
+    let message = format!("the workspace's own file wants more than you allowed: {}", lines.join("; "));
+    let hint = "nexus trust --show prints it all and nexus trust allows exactly this content; or take the lines out";
+    Failure::refused("not_trusted", message, hint)
+}
+
+/// The operator's ceilings: the smaller one counts, but a flag that wants more is refused rather than quietly cut.
+fn ceilings(grants: &mut Grants, settings: &Settings) -> Result<(), Failure> {
+    for (kind, most) in &settings.ceilings {
+        match grants.limits.get(kind) {
+            Some(has) if has.value <= most.value => {}
+            Some(has) if has.from.is_flag() => {
+                let message = format!(
+                    "{} asks for more than {} that {} allows",
+                    has.from,
+                    format_limit(*kind, most.value),
+                    most.from
+                );
+                return Err(Failure::refused(
+                    "ceiling",
+                    message,
+                    format!("ask for less, or leave {} out", kind.flag()),
+                ));
+            }
+            Some(_) | None => {
+                grants.limits.insert(*kind, most.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refuse_what_cannot_be_held(grants: &Grants, args: &RunArgs) -> Result<(), Failure> {
+    if let Some(mode) = grants.net.mode.as_ref().filter(|mode| mode.value != NetMode::None) {
+        let message = format!("{} wants the network {}, which is not in this version", mode.from, mode.value.word());
+        return Err(Failure::refused("not_in_this_version", message, "use --net none, or take the line out"));
+    }
+    if !args.direct {
+        return Ok(());
+    }
+    if let Some(changes) = grants.changes.as_ref().filter(|changes| !changes.from.is_flag()) {
+        let message =
+            format!("{} wants changes: {}, and --direct has no layer for that", changes.from, changes.value.word());
+        return Err(Failure::refused("direct", message, "leave --direct out"));
+    }
+    if let Some(disk) = grants.limits.get(&LimitKind::Disk) {
+        let message = format!("{} limits the disk, which cannot be held with --direct", disk.from);
+        return Err(Failure::refused("direct", message, "leave --direct out"));
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Git: who the user is, for commits, and linked worktrees.
+//!
+//! The identity is read from the user's own files, never from the workspace, and goes to `/etc/gitconfig` inside, where
+//! git looks first and everything else wins over it. HOME stays free for what the command itself configures.
+//!
+//! A **linked worktree** (`git worktree add`) has its history in another folder: `.git` is a file that names it. That
+//! file belongs to the workspace and may lie, so it is believed only where the named folder, which the workspace cannot
+//! write, names this workspace in turn. The history is then shown read-only with the configuration stripped: `git
+//! status`, `diff` and `log` work, and `git commit` fails, because it would write a folder for which there is no layer
+//! to review. To commit, use the main worktree, or a clone.
+
+use super::Adder;
+use super::git_config;
+use super::host;
+use std::path::{Path, PathBuf};
+
+/// Finds it.
+pub fn find(to: &mut Adder<'_>) {
+    match to.host.find(&["git"]) {
+        None => to.note("git was not found on PATH"),
+        Some(tool) => to.show_program(&tool, "the folder of git"),
+    }
+    identity(to);
+    worktree(to);
+}
+
+fn identity(to: &mut Adder<'_>) {
+    let own = to.host.text_of("GIT_CONFIG_GLOBAL").map(PathBuf::from);
+    let places = match (own, &to.host.home) {
+        (Some(own), _) => vec![PathBuf::from("/etc/gitconfig"), own],
+        (None, Some(home)) => {
+            let config = to.host.text_of("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+            vec![PathBuf::from("/etc/gitconfig"), config.join("git/config"), home.join(".gitconfig")]
+        }
+        (None, None) => vec![PathBuf::from("/etc/gitconfig")],
+    };
+    let files: Vec<Vec<u8>> =
+        places.iter().filter_map(|path| to.host.file(path)).filter_map(|path| small(&path)).collect();
+    match git_config::identity(&files) {
+        Ok(text) if text.is_empty() => to.note("git has no user.name and user.email: commits need them"),
+        Ok(text) => {
+            to.show_made(text, "/etc/gitconfig", "your name and habits in git");
+            // Some builds of git look for it elsewhere (git(1), GIT_CONFIG_SYSTEM).
+            to.set("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
+        }
+        Err(error) => to.note(format!("your git configuration is not shown: {error}")),
+    }
+}
+
+fn worktree(to: &mut Adder<'_>) {
+    let Some(linked) = linked(&to.host.workspace) else { return };
+    let config = linked.common.join("config");
+    let shown = std::fs::read(&config).ok().and_then(|text| git_config::repository(&text).ok());
+    let Some(shown) = shown else {
+        to.note(format!("{} cannot be read: the history of this worktree is not shown", config.display()));
+        return;
+    };
+    to.show(&linked.common, "the history of this linked worktree");
+    to.show_made(shown, &config.display().to_string(), "its configuration without passwords and programs");
+    to.set("GIT_OPTIONAL_LOCKS", "0");
+    to.note(format!(
+        "this is a linked worktree of {}: git status, diff and log work; git commit does not, since its history lies \
+         outside the workspace and is read-only",
+        linked.common.display()
+    ));
+}
+
+struct Linked {
+    common: PathBuf,
+}
+
+/// The repository of a linked worktree, when both sides name each other.
+fn linked(workspace: &Path) -> Option<Linked> {
+    let dot_git = workspace.join(".git");
+    if !dot_git.symlink_metadata().ok()?.is_file() {
+        return None;
+    }
+    let text = String::from_utf8(small(&dot_git)?).ok()?;
+    let named = PathBuf::from(text.strip_prefix("gitdir: ")?.trim_end_matches('\n'));
+    let admin = std::fs::canonicalize(&named).ok()?;
+    // REPOSITORY/.git/worktrees/NAME, and not through a link: what is checked is what will be shown.
+    if admin != named || admin.starts_with(workspace) || admin.parent()?.file_name()? != "worktrees" {
+        return None;
+    }
+    let common = admin.parent()?.parent()?.to_owned();
+    let back = String::from_utf8(small(&admin.join("gitdir"))?).ok()?;
+    let common_dir = String::from_utf8(small(&admin.join("commondir"))?).ok()?;
+    let mutual = Path::new(back.trim_end_matches('\n')) == dot_git && common_dir.trim_end_matches('\n') == "../..";
+    let is_repository =
+        common.join("HEAD").is_file() && common.join("objects").is_dir() && common.join("refs").is_dir();
+    let readable = host::can(&common, rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK);
+    (mutual && is_repository && readable && !workspace.starts_with(&common)).then_some(Linked { common })
+}
+
+/// A plain file of at most 256 KiB.
+fn small(path: &Path) -> Option<Vec<u8>> {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(256 << 10).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host::tests::Scene;
+    use super::super::tests::found_by;
+    use super::super::{Found, Source};
+    use super::*;
+
+    fn made(found: &Found, target: &str) -> Option<String> {
+        found.binds.iter().find(|bind| bind.target == Path::new(target)).map(|bind| match &bind.source {
+            Source::Made(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+            Source::Path(path) => panic!("{}", path.display()),
+        })
+    }
+
+    /// A repository with one linked worktree, as git lays them out.
+    fn with_worktree(scene: &Scene) -> PathBuf {
+        let common = scene.home().join("main/.git");
+        for folder in ["objects", "refs", "worktrees/ws"] {
+            std::fs::create_dir_all(common.join(folder)).unwrap();
+        }
+        let dot_git = scene.host.workspace.join(".git");
+        for (name, text) in [
+            ("HEAD", "ref: refs/heads/main\n".to_owned()),
+            ("config", "[core]\n\trepositoryformatversion = 0\n[credential]\n\thelper = secret\n".to_owned()),
+            ("worktrees/ws/gitdir", format!("{}\n", dot_git.display())),
+            ("worktrees/ws/commondir", "../..\n".to_owned()),
+        ] {
+            std::fs::write(common.join(name), text).unwrap();
+        }
+        std::fs::write(&dot_git, format!("gitdir: {}/worktrees/ws\n", common.display())).unwrap();
+        common
+    }
+
+    #[test]
+    fn the_identity_is_made_from_the_users_file() {
+        let scene = Scene::new();
+        scene.file(".gitconfig", "[user]\n\tname = A B\n[credential]\n\thelper = secret\n");
+        let found = found_by(&scene, find);
+        let text = made(&found, "/etc/gitconfig").unwrap();
+        assert!(text.contains("name = \"A B\"") && !text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn a_linked_worktree_shows_its_history_read_only_and_without_its_secrets() {
+        let scene = Scene::new();
+        let common = with_worktree(&scene);
+        let found = found_by(&scene, find);
+        assert!(found.binds.iter().any(|bind| bind.target == common));
+        let config = made(&found, &common.join("config").display().to_string()).unwrap();
+        assert!(config.contains("repositoryformatversion") && !config.contains("secret"), "{config}");
+        assert!(found.notes.iter().any(|note| note.contains("git commit does not")), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn a_git_file_that_nobody_outside_confirms_shows_nothing() {
+        for change in ["gitdir", "commondir", "HEAD"] {
+            let scene = Scene::new();
+            let common = with_worktree(&scene);
+            match change {
+                "HEAD" => std::fs::remove_file(common.join("HEAD")).unwrap(),
+                name => std::fs::write(common.join("worktrees/ws").join(name), "/elsewhere/.git\n").unwrap(),
+            }
+            let found = found_by(&scene, find);
+            assert!(!found.binds.iter().any(|bind| bind.target == common), "{change}");
+        }
+    }
+}

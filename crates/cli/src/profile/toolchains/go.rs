@@ -1,0 +1,49 @@
+//! Go: its folder, and the module cache read-only when there is no network. GOPATH and the build cache are private.
+
+use super::Adder;
+use nexus_model::plan::HOME;
+use std::path::Path;
+
+/// Finds it.
+pub fn find(to: &mut Adder<'_>) {
+    let Some(tool) = to.host.find(&["go"]) else {
+        to.note("go was not found on PATH");
+        return;
+    };
+    to.show_program(&tool, "the folder of Go");
+    if to.host.network {
+        return;
+    }
+    let modules = to.host.folder_of("GOMODCACHE").or_else(|| {
+        let first = to.host.text_of("GOPATH").and_then(|all| all.split(':').next().map(str::to_owned));
+        match first {
+            Some(path) => to.host.folder(&Path::new(&path).join("pkg/mod")),
+            None => to.host.in_home("go/pkg/mod"),
+        }
+    });
+    if let Some(modules) = modules {
+        to.show_at(&modules, &Path::new(HOME).join("go/pkg/mod"), "downloaded modules");
+    }
+    // At once and clearly, instead of after the time limit of a resolver that cannot answer.
+    to.set("GOPROXY", "off");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host::tests::Scene;
+    use super::super::tests::found_by;
+    use super::*;
+
+    #[test]
+    fn go_is_shown_with_its_modules() {
+        let mut scene = Scene::new();
+        scene.file("sdk/go1.25/bin/go", "");
+        scene.file("go/pkg/mod/cache/x", "");
+        scene.file(".config/go/env", "GOPROXY=https://me:secret@proxy");
+        scene.on_path("sdk/go1.25/bin");
+        let found = found_by(&scene, find);
+        let targets: Vec<_> = found.binds.iter().map(|bind| bind.target.clone()).collect();
+        assert_eq!(targets, [scene.home().join("sdk/go1.25"), "/home/nexus/go/pkg/mod".into()]);
+        assert_eq!(found.env["GOPROXY"].value, "off");
+    }
+}

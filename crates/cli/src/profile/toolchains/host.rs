@@ -1,0 +1,264 @@
+//! What the host is to a search for tools: the caller's PATH, home and variables, and which folders belong to a tool.
+
+use crate::places;
+use rustix::fs::{Access, AtFlags, CWD};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// The host as the caller sees it.
+pub struct Host {
+    /// The caller's PATH, without relative entries.
+    pub path: Vec<PathBuf>,
+    /// The caller's home, resolved.
+    pub home: Option<PathBuf>,
+    /// The workspace, resolved.
+    pub workspace: PathBuf,
+    /// Whether the command has a network. With one, a tool fills a cache of its own; without one, what the caller has
+    /// downloaded is shown read-only.
+    pub network: bool,
+    variables: fn(&str) -> Option<OsString>,
+}
+
+/// A program that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// The folder of PATH.
+    pub entry: PathBuf,
+    /// The program as it is called.
+    pub file: PathBuf,
+    /// The file that it is.
+    pub real: PathBuf,
+    /// Folders of PATH in the workspace that have a program of this name too, before this one.
+    pub in_workspace: Vec<PathBuf>,
+}
+
+impl Host {
+    /// The host of whoever called `nexus`.
+    pub fn of_the_caller(workspace: &Path, network: bool) -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Self {
+            path: std::env::split_paths(&path).filter(|entry| entry.is_absolute()).collect(),
+            home: places::home().and_then(|home| std::fs::canonicalize(home).ok()),
+            workspace: workspace.to_owned(),
+            network,
+            variables: |name| std::env::var_os(name),
+        }
+    }
+
+    /// A variable that holds an absolute path outside the workspace.
+    pub fn folder_of(&self, variable: &str) -> Option<PathBuf> {
+        let value = (self.variables)(variable).filter(|value| !value.is_empty()).map(PathBuf::from)?;
+        self.folder(&value)
+    }
+
+    /// A folder of the home, when it is there.
+    pub fn in_home(&self, name: &str) -> Option<PathBuf> {
+        self.folder(&self.home.as_ref()?.join(name))
+    }
+
+    /// A variable as text.
+    pub fn text_of(&self, variable: &str) -> Option<String> {
+        (self.variables)(variable)?.into_string().ok().filter(|value| !value.is_empty())
+    }
+
+    /// An existing folder that can be read and that neither lies in the workspace nor is reached through it.
+    pub fn folder(&self, path: &Path) -> Option<PathBuf> {
+        let real = self.outside(path)?;
+        (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
+    }
+
+    /// An existing file that can be read, with the same condition.
+    pub fn file(&self, path: &Path) -> Option<PathBuf> {
+        let real = self.outside(path)?;
+        (real.is_file() && can(&real, Access::READ_OK)).then_some(real)
+    }
+
+    /// The real path, unless the workspace has a say in where it leads. Every step is looked at: a folder of the
+    /// workspace that is a link by now (`.venv` → a folder of the home) would pass a look at the ends alone.
+    fn outside(&self, path: &Path) -> Option<PathBuf> {
+        let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+        let mut rest = parts(path);
+        let mut at = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            match Path::new(&part).components().next()? {
+                Component::ParentDir => {
+                    at.pop();
+                }
+                Component::RootDir => at = PathBuf::from("/"),
+                Component::CurDir | Component::Prefix(_) => {}
+                Component::Normal(name) => {
+                    let next = at.join(name);
+                    if next.starts_with(&self.workspace) {
+                        return None;
+                    }
+                    match std::fs::read_link(&next) {
+                        Ok(link) if links < 40 => {
+                            links += 1;
+                            rest.extend(parts(&link));
+                        }
+                        Ok(_) => return None,
+                        Err(_) => at = next,
+                    }
+                }
+            }
+        }
+        at.symlink_metadata().is_ok().then_some(at)
+    }
+
+    /// The first program on PATH with one of these names that does not come from the workspace.
+    pub fn find(&self, names: &[&str]) -> Option<Tool> {
+        let rank = |tool: &Tool| self.path.iter().position(|entry| *entry == tool.entry);
+        names.iter().filter_map(|name| self.find_all(name).into_iter().next()).min_by_key(rank)
+    }
+
+    /// All programs of a name, in the order of PATH.
+    pub fn find_all(&self, name: &str) -> Vec<Tool> {
+        let mut in_workspace = Vec::new();
+        let mut found = Vec::new();
+        for entry in &self.path {
+            let file = entry.join(name);
+            if self.outside(entry).is_none() {
+                if can(&file, Access::EXEC_OK) && !in_workspace.contains(entry) {
+                    in_workspace.push(entry.clone());
+                }
+                continue;
+            }
+            if !file.is_file() || !can(&file, Access::EXEC_OK) {
+                continue;
+            }
+            if let Some(real) = self.outside(&file) {
+                found.push(Tool { entry: entry.clone(), file, real, in_workspace: in_workspace.clone() });
+            }
+        }
+        found
+    }
+}
+
+/// Whether the caller can do this with it.
+pub fn can(path: &Path, access: Access) -> bool {
+    rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+}
+
+/// What every sandbox sees anyway.
+pub fn is_system(path: &Path) -> bool {
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|system| path.starts_with(system))
+}
+
+/// Folders in a home that hold more than one tool, or keys.
+const SHARED: &[&str] =
+    &["", ".local", ".local/share", ".local/lib", ".config", ".cache", "bin", ".bin", "opt", "src", "projects", "work"];
+
+/// The folder that a program `FOLDER/bin/NAME` belongs to, when it is plainly the tool's own: no home, nothing above
+/// one, no folder where many things live, and none that holds the workspace.
+pub fn prefix(real: &Path, host: &Host) -> Option<PathBuf> {
+    let bin = real.parent()?;
+    let folder = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
+    let depth = folder.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    let home = host.home.as_deref();
+    let holds = |other: &Path| other.starts_with(folder);
+    let shared = home.is_some_and(|home| holds(home) || SHARED.iter().any(|name| folder == home.join(name)));
+    // A home of somebody else is one too.
+    let other_home = folder.parent() == Some(Path::new("/home"));
+    let keys = [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| folder.join(name).symlink_metadata().is_ok());
+    // `~/dev/bin/node` says nothing about `~/dev`; `~/miniconda3` and `~/.volta` are a tool's for sure.
+    let hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let shared = shared || (folder.parent() == home && !hidden && !is_marked(folder));
+    let allowed = depth >= 2 && !shared && !other_home && !keys && !holds(&host.workspace) && !is_system(folder);
+    (allowed && can(folder, Access::READ_OK | Access::EXEC_OK)).then(|| folder.to_owned())
+}
+
+/// Whether a folder is laid out as the installation of a language.
+fn is_marked(folder: &Path) -> bool {
+    const MARKS: &[&str] = &["conda-meta", "pyvenv.cfg", "lib/node_modules", "lib/rustlib", "lib/modules", "pkg/tool"];
+    let python = || {
+        let mut names = std::fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
+        names.any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"))
+    };
+    MARKS.iter().any(|mark| folder.join(mark).exists()) || python()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A made host: a home with tools and a workspace in it.
+    pub struct Scene {
+        /// Keeps it.
+        _dir: tempfile::TempDir,
+        /// The host.
+        pub host: Host,
+    }
+
+    impl Scene {
+        /// An empty one.
+        pub fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let root = std::fs::canonicalize(dir.path()).unwrap();
+            let (home, workspace) = (root.join("home"), root.join("home/code/ws"));
+            std::fs::create_dir_all(&workspace).unwrap();
+            let host = Host { path: Vec::new(), home: Some(home), workspace, network: false, variables: |_| None };
+            Self { _dir: dir, host }
+        }
+
+        /// The home.
+        pub fn home(&self) -> PathBuf {
+            self.host.home.clone().unwrap()
+        }
+
+        /// A file of the home.
+        pub fn file(&self, name: &str, content: &str) -> PathBuf {
+            let path = self.home().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        }
+
+        /// Puts a folder of the home on the PATH.
+        pub fn on_path(&mut self, name: &str) {
+            let folder = self.home().join(name);
+            self.host.path.push(folder);
+        }
+    }
+
+    #[test]
+    fn what_lies_in_the_workspace_leads_nowhere() {
+        let mut scene = Scene::new();
+        let secret = scene.file("private/bin/python3", "");
+        let venv = scene.home().join("code/ws/.venv/bin");
+        std::fs::create_dir_all(&venv).unwrap();
+        symlink(&secret, venv.join("python3")).unwrap();
+        // A link outside that leads through the workspace is the workspace's word as well.
+        std::fs::create_dir_all(scene.home().join("links")).unwrap();
+        symlink(venv.join("python3"), scene.home().join("links/python3")).unwrap();
+        scene.on_path("code/ws/.venv/bin");
+        scene.on_path("links");
+        assert_eq!(scene.host.find(&["python3"]), None);
+        // So does a folder of the workspace that became a link.
+        symlink(scene.home().join("private"), scene.home().join("code/ws/env")).unwrap();
+        scene.on_path("code/ws/env/bin");
+        assert_eq!(scene.host.find(&["python3"]), None);
+        scene.on_path("private/bin");
+        let found = scene.host.find(&["python3"]).unwrap();
+        assert_eq!((found.real, found.in_workspace), (secret, vec![venv, scene.home().join("code/ws/env/bin")]));
+    }
+
+    #[test]
+    fn only_a_folder_of_the_tools_own_is_shown_whole() {
+        let scene = Scene::new();
+        let prefix_of = |name: &str| prefix(&scene.file(name, ""), &scene.host);
+        assert_eq!(prefix_of(".nvm/versions/node/v22/bin/node"), Some(scene.home().join(".nvm/versions/node/v22")));
+        for shared in ["bin/node", ".local/bin/node", "node", "code/bin/node", "opt/bin/go"] {
+            assert_eq!(prefix_of(shared), None, "{shared}");
+        }
+        assert_eq!(prefix_of("dev/bin/node"), None, "nothing says that this folder is Node's");
+        scene.file("node22/lib/node_modules/npm/x", "");
+        assert_eq!(prefix_of("node22/bin/node"), Some(scene.home().join("node22")));
+        scene.file("odd/.ssh/id", "");
+        assert_eq!(prefix_of("odd/bin/node"), None);
+        assert_eq!(prefix(Path::new("/usr/bin/node"), &scene.host), None);
+        assert_eq!(prefix(Path::new("/opt/bin/node"), &scene.host), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! Node with npm and npx. nvm and fnm put the version's own `bin` on PATH; volta puts a shim there that writes its own
+//! state before it starts anything, so the version that it would choose is looked up instead.
+
+use super::Adder;
+use super::host::Tool;
+use std::path::{Path, PathBuf};
+
+/// Finds it.
+pub fn find(to: &mut Adder<'_>) {
+    let Some(tool) = to.host.find(&["node"]) else {
+        to.note("node was not found on PATH");
+        return;
+    };
+    if tool.real.file_name().is_some_and(|name| name == "volta-shim") {
+        match volta(&tool) {
+            Some(bin) => {
+                let node = Tool { real: bin.join("node"), file: bin.join("node"), entry: bin, ..tool };
+                to.show_program(&node, "the version of Node that volta chooses");
+            }
+            None => to.note("volta has no default version of Node: volta install node"),
+        }
+        return;
+    }
+    to.show_program(&tool, "the folder of Node and npm");
+}
+
+/// `VOLTA_HOME/bin/node` → the `bin` of the default version.
+fn volta(tool: &Tool) -> Option<PathBuf> {
+    let home = std::fs::canonicalize(tool.entry.parent()?).ok()?;
+    let text = std::fs::read(home.join("tools/user/platform.json")).ok()?;
+    let platform: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    let version = platform.pointer("/node/runtime")?.as_str()?;
+    let plain = Path::new(version).components().count() == 1 && !version.contains("..");
+    let bin = home.join("tools/image/node").join(version).join("bin");
+    (plain && bin.join("node").is_file()).then_some(bin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host::tests::Scene;
+    use super::super::tests::found_by;
+    use super::*;
+
+    #[test]
+    fn the_version_of_nvm_and_of_volta_is_shown_and_nothing_else_of_the_home() {
+        let mut scene = Scene::new();
+        scene.file(".npmrc", "//registry/:_authToken=secret");
+        scene.file(".nvm/versions/node/v22.1.0/bin/node", "");
+        scene.on_path(".nvm/versions/node/v22.1.0/bin");
+        let found = found_by(&scene, find);
+        let home = scene.home();
+        assert_eq!(
+            found.binds.iter().map(|bind| &bind.target).collect::<Vec<_>>(),
+            [&home.join(".nvm/versions/node/v22.1.0")]
+        );
+        assert_eq!(found.path[0].value, home.join(".nvm/versions/node/v22.1.0/bin"));
+
+        let mut scene = Scene::new();
+        scene.file(".volta/bin/volta-shim", "");
+        std::os::unix::fs::symlink("volta-shim", scene.home().join(".volta/bin/node")).unwrap();
+        scene.file(".volta/tools/user/platform.json", r#"{"node":{"runtime":"20.9.0","npm":null}}"#);
+        scene.file(".volta/tools/image/node/20.9.0/bin/node", "");
+        scene.on_path(".volta/bin");
+        let found = found_by(&scene, find);
+        assert_eq!(found.binds[0].target, scene.home().join(".volta/tools/image/node/20.9.0"));
+        assert_eq!(found.binds.len(), 1);
+    }
+}

@@ -1,0 +1,217 @@
+//! Rust. rustup's `cargo` and `rustc` are one program that starts the chosen toolchain from `RUSTUP_HOME`, which is
+//! shown read-only. `CARGO_HOME` is private and empty but for what was downloaded before: crates and git checkouts
+//! read-only when there is no network, and the settings without anything that could be a secret or a command of the
+//! host. With a network cargo downloads into its private folder, since it cannot add to a read-only one.
+
+use super::Adder;
+use super::host::{self, Tool};
+use nexus_model::plan::HOME;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// Finds it.
+pub fn find(to: &mut Adder<'_>) {
+    let Some(tool) = to.host.find(&["cargo", "rustc"]) else {
+        to.note("cargo was not found on PATH");
+        return;
+    };
+    if tool.real.file_name().is_some_and(|name| name == "rustup") {
+        rustup(to, &tool);
+    } else {
+        to.show_program(&tool, "the folder of Rust");
+    }
+    let Some(cargo_home) = to.host.folder_of("CARGO_HOME").or_else(|| to.host.in_home(".cargo")) else { return };
+    let inside = Path::new(HOME).join(".cargo");
+    if !to.host.network {
+        for (name, why) in [("registry", "downloaded crates"), ("git", "downloaded git dependencies")] {
+            if let Some(folder) = to.host.folder(&cargo_home.join(name)) {
+                to.show_at(&folder, &inside.join(name), why);
+            }
+        }
+        to.set("CARGO_NET_OFFLINE", "true");
+    }
+    let settings = ["config.toml", "config"].iter().find_map(|name| to.host.file(&cargo_home.join(name)));
+    let Some(settings) = settings else { return };
+    match std::fs::read_to_string(&settings).map_err(|error| error.to_string()).and_then(|text| without_secrets(&text))
+    {
+        Ok(text) if text.is_empty() => {}
+        Ok(text) => {
+            to.show_made(text.into_bytes(), "/home/nexus/.cargo/config.toml", "cargo's settings without secrets");
+        }
+        Err(error) => to.note(format!("{} is not shown: {error}", settings.display())),
+    }
+}
+
+fn rustup(to: &mut Adder<'_>, tool: &Tool) {
+    let Some(home) = to.host.folder_of("RUSTUP_HOME").or_else(|| to.host.in_home(".rustup")) else {
+        to.note("cargo is rustup's, and there is no RUSTUP_HOME");
+        return;
+    };
+    to.show(&home, "the toolchains of rustup");
+    to.set("RUSTUP_HOME", home.as_os_str());
+    // A toolchain that is not there cannot be installed into a read-only folder.
+    to.set("RUSTUP_AUTO_INSTALL", "0");
+    to.found_in_workspace(tool);
+    if host::is_system(&tool.entry) {
+        return;
+    }
+    // `~/.cargo/bin` holds programs alone; another folder may hold anything.
+    let own = tool.entry.ends_with(".cargo/bin") || tool.entry.ends_with("cargo/bin");
+    match to.host.folder(&tool.entry) {
+        Some(folder) if own => to.show_at(&folder, &tool.entry, "programs of cargo and rustup"),
+        _ => {
+            for name in ["cargo", "rustc", "rustdoc", "rustfmt", "cargo-fmt", "clippy-driver", "cargo-clippy", "rustup"]
+            {
+                let file = tool.entry.join(name);
+                if let Some(real) = to.host.file(&file) {
+                    to.show_at(&real, &file, "a program of rustup");
+                }
+            }
+        }
+    }
+    to.path(&tool.entry);
+}
+
+/// What of cargo's settings makes a build work and names neither a secret nor a program: where crates come from, how
+/// code is generated. `token`, `credential-provider`, runners, wrappers, `env` and aliases stay out, and so does an
+/// address with a password in it.
+fn without_secrets(text: &str) -> Result<String, String> {
+    let all: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
+    let mut kept = Table::new();
+    let keep = |kept: &mut Table, section: &str, names: &[&str]| {
+        let Some(Value::Table(from)) = all.get(section) else { return };
+        let picked = picked(from, names);
+        if !picked.is_empty() {
+            kept.insert(section.to_owned(), Value::Table(picked));
+        }
+    };
+    const SOURCE: &[&str] = &["replace-with", "registry", "local-registry", "directory", "git", "branch", "tag", "rev"];
+    for (section, names) in
+        [("source", SOURCE), ("registries", &["index", "protocol"][..]), ("target", &["rustflags"][..])]
+    {
+        let Some(Value::Table(entries)) = all.get(section) else { continue };
+        let mut out = Table::new();
+        for (name, entry) in entries {
+            if let Value::Table(entry) = entry {
+                out.insert(name.clone(), Value::Table(picked(entry, names)));
+            }
+        }
+        kept.insert(section.to_owned(), Value::Table(out));
+    }
+    keep(&mut kept, "registry", &["default"]);
+    keep(&mut kept, "build", &["rustflags", "rustdocflags", "target", "incremental", "jobs"]);
+    keep(&mut kept, "net", &["retry", "offline"]);
+    if kept.is_empty() {
+        return Ok(String::new());
+    }
+    toml::to_string(&kept).map_err(|error| error.to_string())
+}
+
+fn picked(from: &Table, names: &[&str]) -> Table {
+    let chosen = from.iter().filter(|(name, value)| names.contains(&name.as_str()) && !has_password(value));
+    chosen.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// `https://user:password@host/`, and a token in the place of the user.
+fn has_password(value: &Value) -> bool {
+    let Value::String(text) = value else { return false };
+    let Some((_, rest)) = text.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@') || text.contains('?')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host::tests::Scene;
+    use super::super::tests::found_by;
+    use super::super::{Found, Source};
+    use super::*;
+
+    fn scene() -> Scene {
+        let mut scene = Scene::new();
+        scene.file(".cargo/bin/rustup", "");
+        std::os::unix::fs::symlink("rustup", scene.home().join(".cargo/bin/cargo")).unwrap();
+        scene.file(".cargo/credentials.toml", "token = \"secret\"");
+        scene.file(".cargo/registry/cache/x.crate", "");
+        scene.file(".rustup/settings.toml", "");
+        scene.on_path(".cargo/bin");
+        scene
+    }
+
+    fn targets(found: &Found) -> Vec<String> {
+        found.binds.iter().map(|bind| bind.target.display().to_string()).collect()
+    }
+
+    #[test]
+    fn rustup_is_shown_with_what_was_downloaded_and_without_credentials() {
+        let scene = scene();
+        let found = found_by(&scene, find);
+        let home = scene.home().display().to_string();
+        assert_eq!(
+            targets(&found),
+            [format!("{home}/.rustup"), format!("{home}/.cargo/bin"), "/home/nexus/.cargo/registry".to_owned()]
+        );
+        assert_eq!(found.env["RUSTUP_HOME"].value, scene.home().join(".rustup").as_os_str());
+        assert_eq!(found.path[0].value, scene.home().join(".cargo/bin"));
+    }
+
+    #[test]
+    fn with_a_network_the_downloads_are_private() {
+        let mut scene = scene();
+        scene.host.network = true;
+        let found = found_by(&scene, find);
+        assert!(!targets(&found).iter().any(|target| target.ends_with("registry")));
+        assert!(!found.env.contains_key("CARGO_NET_OFFLINE"));
+    }
+
+    #[test]
+    fn the_settings_keep_what_a_build_needs_and_lose_every_secret() {
+        let text = r#"
+[source.crates-io]
+replace-with = "mirror"
+[source.mirror]
+registry = "sparse+https://crates.example/index/"
+[source.private]
+registry = "https://me:secret1@crates.example/"
+[registries.corp]
+index = "sparse+https://corp.example/"
+token = "secret2"
+credential-provider = ["/bin/secret3"]
+[registry]
+token = "secret4"
+default = "corp"
+[build]
+rustc-wrapper = "/home/me/secret5"
+jobs = 2
+[env]
+API_KEY = "secret6"
+[alias]
+x = "run --release"
+[target.x86_64-unknown-linux-gnu]
+runner = "secret7"
+rustflags = ["-Cdebuginfo=0"]
+[http]
+proxy = "http://me:secret8@proxy"
+"#;
+        let kept = without_secrets(text).unwrap();
+        assert!(!kept.contains("secret"), "{kept}");
+        for needed in [
+            "replace-with = \"mirror\"",
+            "crates.example/index",
+            "corp.example",
+            "default = \"corp\"",
+            "jobs = 2",
+            "debuginfo",
+        ] {
+            assert!(kept.contains(needed), "{needed}: {kept}");
+        }
+        assert_eq!(without_secrets("[env]\nA = \"b\"\n").unwrap(), "");
+        assert!(without_secrets("[").is_err());
+
+        let scene = scene();
+        scene.file(".cargo/config.toml", text);
+        let found = found_by(&scene, find);
+        let made = found.binds.iter().find(|bind| bind.target.ends_with("config.toml")).unwrap();
+        assert!(matches!(&made.source, Source::Made(bytes) if bytes == kept.as_bytes()));
+    }
+}

@@ -1,0 +1,98 @@
+//! `nexus trust` and `nexus untrust`.
+
+use super::library::Shelf;
+use super::workspace_file::{self, WorkspaceFile};
+use super::{chain, granted, trust as store};
+use crate::args::{TrustArgs, UntrustArgs};
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::{run, workspace};
+use nexus_policy::profile::{Origin, narrow};
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Shows what the workspace's file asks for, asks, and pins its content.
+pub fn trust(args: &TrustArgs) -> u8 {
+    done(agree(args))
+}
+
+/// Takes the pin away.
+pub fn untrust(args: &UntrustArgs) -> u8 {
+    let taken = || -> Result<String, Failure> {
+        let (places, workspace) = here(args.workspace.as_deref())?;
+        let name = workspace.display();
+        let was = store::unpin(&places, &workspace)?;
+        Ok(if was { format!("{name} is no longer trusted\n") } else { format!("{name} was not trusted\n") })
+    };
+    done(taken())
+}
+
+fn done(result: Result<String, Failure>) -> u8 {
+    let written = result.and_then(|text| {
+        run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+            .map_err(|error| run::not_written("the answer", &error))
+    });
+    match written {
+        Ok(()) => 0,
+        Err(failure) => run::print_failure(&failure, false),
+    }
+}
+
+fn here(named: Option<&Path>) -> Result<(Places, PathBuf), Failure> {
+    let places = Places::find()?;
+    let workspace = workspace::find(named, &places)?;
+    Ok((places.ensure()?, workspace))
+}
+
+fn agree(args: &TrustArgs) -> Result<String, Failure> {
+    let (places, workspace) = here(args.workspace.as_deref())?;
+    let Some(file) = workspace_file::read(&workspace)? else {
+        let message = format!("there is no {} in {}", workspace_file::NAME, workspace.display());
+        return Err(Failure::refused("trust", message, "a workspace without one needs no trust"));
+    };
+    let text = asked_for(&file, &workspace)?;
+    if args.show {
+        let state = if store::is_trusted(&places, &workspace, &file)? { "trusted" } else { "not trusted" };
+        return Ok(format!("{text}This content is {state} (blake3 {}).\n", file.hash));
+    }
+    if !args.yes && !confirmed(&text)? {
+        return Err(Failure::refused("trust", "nothing was trusted", "nexus trust --show prints it again"));
+    }
+    // The content that was shown, whatever the file holds by now.
+    store::pin(&places, &workspace, &file)?;
+    Ok(format!("{} is trusted as it is now; a change of it is not\n", file.path.display()))
+}
+
+/// What the file asks for beyond the default profile, for people. Its text is hostile: it reaches the terminal escaped.
+fn asked_for(file: &WorkspaceFile, workspace: &Path) -> Result<String, Failure> {
+    let mut shelf = Shelf::new(Some(workspace));
+    let base = granted(&chain(&mut shelf, &[("default".to_owned(), Origin::Standard)])?);
+    // What it extends must exist, so that the question is about something.
+    let extends = &file.loaded.document.extends;
+    let wanted: Vec<_> = extends.iter().map(|(name, place)| (name.clone(), file.loaded.origin(*place))).collect();
+    chain(&mut shelf, &wanted)?;
+    let mut text = format!("{}\n", one_line(&file.path.display().to_string()));
+    match narrow(&base, &file.loaded) {
+        Ok(_) => text.push_str("  only takes away: it needs no trust\n"),
+        Err(wider) => {
+            for one in wider {
+                let line = format!("  line {:>3}: would {}\n", one.place.line, one_line(&one.what));
+                text.push_str(&line);
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn confirmed(text: &str) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let message = "nobody can be asked here whether to trust this file";
+        return Err(Failure::usage("trust", message, "look at nexus trust --show, and then say nexus trust --yes"));
+    }
+    let failed = |error: std::io::Error| Failure::refused("trust", format!("nobody could be asked: {error}"), "");
+    let mut out = std::io::stderr();
+    write!(out, "{text}nexus: trust exactly this content? [y/N] ").and_then(|()| out.flush()).map_err(failed)?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(failed)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}

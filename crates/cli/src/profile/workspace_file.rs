@@ -1,0 +1,107 @@
+//! The workspace's `nexus.yaml`, read as what it is: bytes that a stranger or an earlier run wrote.
+//!
+//! It is opened beneath the workspace's descriptor and through no link, must be a plain file, and is read once, with a
+//! bound; what is hashed for the trust is what is parsed. A command that changes the file during a run changes nothing
+//! for that run.
+
+use crate::failure::Failure;
+use nexus_policy::profile::{Loaded, MAX_BYTES};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Its name in the top folder of a workspace.
+pub const NAME: &str = "nexus.yaml";
+
+/// The file as it was read.
+#[derive(Debug)]
+pub struct WorkspaceFile {
+    /// Its whole path, for people.
+    pub path: PathBuf,
+    /// The hash of its bytes.
+    pub hash: String,
+    /// What it says.
+    pub loaded: Loaded,
+}
+
+/// Reads it; `None` when there is none.
+pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, Failure> {
+    let path = workspace.join(NAME);
+    let refuse = |reason: &str| {
+        let message = format!("{} cannot be used: {reason}", path.display());
+        Failure::refused("workspace_file", message, "make it a plain file that you can read, or move it away")
+    };
+    let file = match open(workspace) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::XDEV) => return Err(refuse("it is a symbolic link")),
+        Err(error) => return Err(refuse(&error.to_string())),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(|error| refuse(&error.to_string()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(refuse("it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| refuse(&error.to_string()))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(refuse(&format!("it has more than {MAX_BYTES} bytes")));
+    }
+    let hash = blake3::hash(&bytes).to_hex().to_string();
+    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8"))?;
+    let loaded = super::library::read("nexus.yaml", path.display().to_string(), &text)?;
+    Ok(Some(WorkspaceFile { path, hash, loaded }))
+}
+
+fn open(workspace: &Path) -> Result<File, Errno> {
+    let folder = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(workspace, folder, Mode::empty())?;
+    // Without NONBLOCK a fifo of that name would stop us for ever.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(folder, NAME, flags, Mode::empty(), resolve).map(File::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = std::fs::canonicalize(dir.path()).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_plain_file_is_read_and_a_missing_one_is_none() {
+        let (_dir, path) = folder();
+        assert!(read(&path).unwrap().is_none());
+        std::fs::write(path.join(NAME), "changes: review\n").unwrap();
+        let first = read(&path).unwrap().unwrap();
+        std::fs::write(path.join(NAME), "changes: review\n\n").unwrap();
+        assert_ne!(first.hash, read(&path).unwrap().unwrap().hash, "every byte counts");
+    }
+
+    #[test]
+    fn links_fifos_folders_and_large_files_are_refused() {
+        let refused = |make: &dyn Fn(&Path)| {
+            let (_dir, path) = folder();
+            make(&path.join(NAME));
+            read(&path).unwrap_err().message
+        };
+        let (_other, outside) = folder();
+        std::fs::write(outside.join("x"), "changes: review\n").unwrap();
+        let link = refused(&|path| std::os::unix::fs::symlink(outside.join("x"), path).unwrap());
+        assert!(link.contains("symbolic link"), "{link}");
+        let fifo = refused(&|path| {
+            rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        });
+        assert!(fifo.contains("no plain file"), "{fifo}");
+        assert!(refused(&|path| std::fs::create_dir(path).unwrap()).contains("no plain file"));
+        let large = refused(&|path| std::fs::write(path, "#".repeat(MAX_BYTES + 1)).unwrap());
+        assert!(large.contains("more than"), "{large}");
+        assert!(refused(&|path| std::fs::write(path, [0xff, 0xfe]).unwrap()).contains("UTF-8"));
+        assert!(refused(&|path| std::fs::write(path, "a: &a [b]\n").unwrap()).contains("nexus.yaml:"));
+    }
+}

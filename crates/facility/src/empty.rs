@@ -1,0 +1,48 @@
+//! The end of a layer that nothing was written to: the way of most runs, and so the shortest one.
+
+use crate::beneath::{Doing as _, IoFailure, is_empty};
+use crate::errors::DiscardError;
+use crate::faults::Step;
+use crate::finish::remove_layer;
+use crate::layer::Layer;
+use crate::spare::Spares;
+use std::os::fd::AsFd as _;
+
+impl Layer {
+    /// Ends the layer if there is nothing in it: the way of most runs. `false` when there is, and then nothing is done;
+    /// after an error, too, the layer may still be committed, parked or discarded. A layer in memory is not looked at.
+    pub fn end_if_empty(&self) -> Result<bool, DiscardError> {
+        let failed = |source| DiscardError { run: self.run.clone(), source };
+        let is_there = self.upper_fd.is_none() && self.is_empty().map_err(failed)?;
+        if is_there {
+            self.remove_empty().map_err(failed)?;
+        }
+        Ok(is_there)
+    }
+
+    fn is_empty(&self) -> Result<bool, IoFailure> {
+        self.faults.check(Step::ReadLayer).doing("read", b"upper")?;
+        let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
+        is_empty(upper.as_fd()).doing("list", b"upper")
+    }
+
+    fn remove_empty(&self) -> Result<(), IoFailure> {
+        if let Some(spares) = &self.spares {
+            self.faults.check(Step::Discard).doing("remove", b"")?;
+            if spares.put(&self.layers, &self.root, &self.run).doing("put away", self.run.as_bytes())? {
+                return Ok(());
+            }
+        }
+        remove_layer(&self.layers, &self.root, &self.run, &self.faults)
+    }
+
+    /// For the time in which a run waits: see [`Spares::tidy`].
+    pub fn tidy_spares(&self, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
+        self.spares.as_ref().map_or(Ok(()), |spares| spares.tidy(self.mode, stop))
+    }
+
+    /// After a failure: see [`Spares::clear`].
+    pub fn clear_spares(&self) -> Result<(), IoFailure> {
+        self.spares.as_ref().map_or(Ok(()), Spares::clear)
+    }
+}

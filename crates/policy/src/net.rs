@@ -1,1 +1,0 @@
-//! Which destinations a sandbox may reach.

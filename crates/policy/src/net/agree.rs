@@ -1,0 +1,95 @@
+//! Whether the parts of one request name the same host.
+//!
+//! A connection that was allowed for one name and then asks the server behind it for another one is domain fronting; a
+//! proxy that decides by the `Host` header while it connects by the request target is fooled by anybody who writes both.
+
+use super::cause::Cause;
+use super::decide::check_name;
+use super::permit::{Attempt, Denial, Moment, Permit};
+use super::policy::{MissingSni, Policy};
+use super::target::{Host, Port, Target};
+
+/// What the first bytes of a connection were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hello<'a> {
+    /// A ClientHello with this outer server name, as its bytes were.
+    Sni(&'a [u8]),
+    /// A ClientHello without a server name.
+    NoSni,
+    /// Something else, or nothing within the time.
+    NotTls,
+}
+
+/// Whether a TLS connection asks for the host that was allowed. Only for permits that expect TLS; others pass.
+///
+/// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist it must be the allowed one; an
+/// address has no server name (RFC 6066) and passes without one only, else it would stand for every name behind it.
+pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment) -> Result<(), Denial> {
+    if !permit.expects_tls() {
+        return Ok(());
+    }
+    let target = permit.target();
+    match (hello, &target.host) {
+        (Hello::Sni(bytes), host) => {
+            let asked = Host::parse_bytes(bytes).map_err(|why| {
+                Denial::new(Cause::OtherSni, format!("the TLS name for {target} cannot be read: {why}"))
+            })?;
+            if asked == *host {
+                return Ok(());
+            }
+            if policy.is_open() {
+                let named = Target { host: asked, port: target.port };
+                let attempt = Attempt { target: named, ..permit.attempt().clone() };
+                return check_name(policy, &attempt, now).map(|_| ());
+            }
+            let why = format!("the connection was allowed for {host}, and TLS asks for {asked}");
+            Err(Denial::new(Cause::OtherSni, why))
+        }
+        (Hello::NoSni, Host::Address(_)) => Ok(()),
+        (Hello::NoSni, Host::Name(_)) => missing(policy, format!("the TLS connection to {target} names no host")),
+        (Hello::NotTls, Host::Address(_) | Host::Name(_)) => {
+            missing(policy, format!("the connection to {target} does not begin with TLS"))
+        }
+    }
+}
+
+fn missing(policy: &Policy, why: String) -> Result<(), Denial> {
+    match policy.missing_sni {
+        MissingSni::Allow => Ok(()),
+        MissingSni::Refuse => Err(Denial::new(Cause::NoSni, why)),
+    }
+}
+
+/// What kind of request carries the `Host` header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// CONNECT: some clients leave the port out of `Host`, which then is the target's.
+    Connect,
+    /// Plain HTTP 1.1: `Host` is required; without a port it is 80.
+    Http11,
+    /// Plain HTTP 1.0: `Host` may be missing.
+    Http10,
+}
+
+/// Whether the `Host` headers of a request (all of them, in order) name the target that was decided about.
+pub fn check_http_host(target: &Target, request: Request, hosts: &[&[u8]]) -> Result<(), Denial> {
+    let refuse = |why: String| Err(Denial::new(Cause::Disagree, why));
+    let header = match (hosts, request) {
+        ([one], Request::Connect | Request::Http11 | Request::Http10) => one,
+        ([], Request::Connect | Request::Http10) => return Ok(()),
+        ([], Request::Http11) => return refuse("the request has no Host header".into()),
+        ([_, _, ..], Request::Connect | Request::Http11 | Request::Http10) => {
+            return refuse("the request has more than one Host header".into());
+        }
+    };
+    let default = match request {
+        Request::Connect => target.port,
+        Request::Http11 | Request::Http10 => Port::HTTP,
+    };
+    let named = std::str::from_utf8(header).ok().and_then(|text| Target::parse_or(text, default).ok());
+    match named {
+        Some(named) if named == *target => Ok(()),
+        Some(named) => refuse(format!("the request is for {target}, and its Host header says {named}")),
+        None => refuse(format!("the request is for {target}, and its Host header cannot be read")),
+    }
+}

@@ -1,0 +1,335 @@
+//! The one decision. CONNECT, absolute-form HTTP, SOCKS5, transparent TCP and DNS all come here.
+//!
+//! ```text
+//!  attempt ─check_name─▶ denied
+//!                 │
+//!                 ├─ an address, or an upstream proxy ──────────────────────▶ Permit
+//!                 └─▶ NameQuery ─(the egress resolves)─check_addrs─▶ denied
+//!                                                           └─────────────▶ Permit ─▶ dial exactly that
+//! ```
+//!
+//! A denied name is never sent to a resolver, since the question alone would carry data out. What was resolved is what
+//! is dialled: a second look-up could give another answer (DNS rebinding). The functions are total, and an error on the
+//! way is a denial, so nothing is allowed by accident.
+//!
+//! An answer that mixes public and private addresses is refused as a whole. Dropping the private ones would be as safe
+//! for this connection; but such an answer is what rebinding looks like, and a refusal is seen where a drop is not.
+
+use super::cause::Cause;
+use super::name::Name;
+use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef};
+use super::policy::Policy;
+use super::ports::Ports;
+use super::ranges::{self, Class};
+use super::rule::{AddressRule, Program, Rule, address_flag};
+use super::target::{Host, Port, Target};
+use nexus_model::capability::NetMode;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+/// Decides what can be decided without an address.
+pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Next, Denial> {
+    in_force(policy, now, &attempt.target)?;
+    match &attempt.target.host {
+        Host::Name(name) => {
+            let basis = name_basis(policy, name, attempt.target.port, attempt.program.as_ref())?;
+            if policy.upstream_proxy {
+                return Ok(Next::Dial(permit(policy, attempt, None, basis)));
+            }
+            Ok(Next::Resolve(NameQuery { attempt: attempt.clone(), name: name.clone() }))
+        }
+        Host::Address(address) => {
+            let basis = literal_basis(policy, *address, &attempt.target)?;
+            let addrs = (!policy.upstream_proxy).then(|| vec![socket(*address, attempt.target.port)]);
+            Ok(Next::Dial(permit(policy, attempt, addrs, basis)))
+        }
+    }
+}
+
+/// Decides about the addresses that the name of `query` resolved to. The name is decided once more, because the policy
+/// may be another one by now.
+pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Moment) -> Result<Permit, Denial> {
+    let NameQuery { attempt, name } = query;
+    in_force(policy, now, &attempt.target)?;
+    let port = attempt.target.port;
+    let basis = name_basis(policy, &name, port, attempt.program.as_ref())?;
+    if addrs.is_empty() {
+        return Err(Denial::new(Cause::NotResolved, format!("the name {name} has no address")));
+    }
+    // In canonical order, so that the order of an answer does not choose the reason that is given.
+    let mut ordered = addrs.to_vec();
+    ordered.sort_unstable();
+    for address in ordered {
+        resolved_address(policy, address, &attempt.target, basis.private)?;
+    }
+    let mut dialled: Vec<SocketAddr> = Vec::new();
+    for address in addrs.iter().map(|address| socket(*address, port)) {
+        if !dialled.contains(&address) {
+            dialled.push(address);
+        }
+    }
+    Ok(permit(policy, &attempt, Some(dialled), basis))
+}
+
+/// Whether a DNS question for `host` may be answered: on some port it could be allowed.
+pub fn check_dns(policy: &Policy, host: &Host, program: Option<&Program>, now: Moment) -> Result<(), Denial> {
+    let target = Target { host: host.clone(), port: Port::HTTPS };
+    in_force(policy, now, &target)?;
+    let Host::Name(name) = host else {
+        return Err(Denial::new(Cause::NameNotAnswered, format!("{host} is an address, not a name")));
+    };
+    let Err(first) = name_basis(policy, name, Port::HTTPS, program) else { return Ok(()) };
+    // Between two edges of the rules every port gets the same answer, so that trying the edges tries all ports.
+    let layers = policy.ceilings.iter().map(|ceiling| &ceiling.allow).chain([&policy.allow, &policy.deny]);
+    let edges: BTreeSet<Port> =
+        layers.flat_map(|rules| rules.matching(name)).flat_map(|rule| rule.ports.edges()).collect();
+    if edges.into_iter().chain([Port::LOWEST]).any(|port| name_basis(policy, name, port, program).is_ok()) {
+        return Ok(());
+    }
+    Err(Denial { cause: Cause::NameNotAnswered, code: Cause::NameNotAnswered.code(), ..first })
+}
+
+/// Whether an open connection may stay under a policy that came after it. If not, it is cut.
+pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Denial> {
+    let attempt = permit.attempt();
+    in_force(policy, now, &attempt.target)?;
+    match &attempt.target.host {
+        Host::Address(address) => literal_basis(policy, *address, &attempt.target).map(|_| ()),
+        Host::Name(name) => {
+            let basis = name_basis(policy, name, attempt.target.port, attempt.program.as_ref())?;
+            for address in permit.addrs.iter().flatten() {
+                resolved_address(policy, address.ip(), &attempt.target, basis.private)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Mode and time, before everything else.
+fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial> {
+    if policy.expires.is_some_and(|end| now >= end) {
+        return Err(Denial::new(Cause::Expired, "the time of the network policy is over"));
+    }
+    if policy.mode == NetMode::None {
+        let denial = Denial::new(Cause::NoNetwork, format!("there is no network, so not {target} either"));
+        return Err(denial.allow_with(flag_for(target)));
+    }
+    if policy.ceilings.iter().any(|ceiling| ceiling.mode == NetMode::None) {
+        return Err(Denial::new(Cause::NoNetwork, "a narrower policy on top has no network"));
+    }
+    Ok(())
+}
+
+/// The flag that would open a target whose addresses are not known yet.
+fn flag_for(target: &Target) -> String {
+    match &target.host {
+        Host::Name(_) => format!("--allow {target}"),
+        Host::Address(_) => format!("--allow-private {target}"),
+    }
+}
+
+/// Whether the rules allow a name on a port.
+fn name_basis(policy: &Policy, name: &Name, port: Port, program: Option<&Program>) -> Result<Basis, Denial> {
+    let shown = || format!("{name}:{port}");
+    // A rule for one program denies every program that is not known to be another one.
+    let denies = |rule: &&Rule| {
+        rule.ports.contains(port) && (rule.program.is_none() || program.is_none() || rule.program.as_ref() == program)
+    };
+    if let Some(rule) = policy.deny.matching(name).filter(denies).min() {
+        let denial = Denial::new(Cause::DeniedByRule, format!("{} is denied by the rule {}", shown(), rule.source));
+        return Err(denial.by(RuleRef::of(rule)));
+    }
+    for ceiling in &policy.ceilings {
+        match ceiling.mode {
+            NetMode::Unrestricted => {}
+            NetMode::None => return Err(narrowed(&shown())),
+            NetMode::Allowlist => {
+                if allowing(ceiling.allow.matching(name), port, program).is_empty() {
+                    return Err(narrowed(&shown()));
+                }
+            }
+        }
+    }
+    let rules = allowing(policy.allow.matching(name), port, program);
+    match policy.mode {
+        NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
+        NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port)),
+        NetMode::Unrestricted | NetMode::Allowlist => Ok(basis(policy, &rules, port)),
+    }
+}
+
+fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, program: Option<&Program>) -> Vec<&'a Rule> {
+    rules
+        .filter(|rule| rule.ports.contains(port))
+        .filter(|rule| rule.program.is_none() || rule.program.as_ref() == program)
+        .collect()
+}
+
+/// What the matching rules say together: the widest about addresses, since each is an allowance; the strictest about TLS.
+fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
+    let by_port = port == Port::HTTPS;
+    let tls = if rules.is_empty() { by_port } else { rules.iter().any(|rule| rule.tls.unwrap_or(by_port)) };
+    Basis {
+        rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
+        private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
+        tls,
+    }
+}
+
+fn narrowed(shown: &str) -> Denial {
+    Denial::new(Cause::Narrowed, format!("{shown} is not in a narrower policy on top"))
+}
+
+fn not_listed(policy: &Policy, name: &Name, port: Port) -> Denial {
+    let same_name = policy.allow.matching(name).filter(|rule| !rule.ports.contains(port)).min();
+    let denial = match same_name {
+        Some(rule) => {
+            let why = format!("{name} is allowed on port {}, not on {port}", rule.ports);
+            Denial::new(Cause::PortNotListed, why).by(RuleRef::of(rule))
+        }
+        None => Denial::new(Cause::NotListed, format!("no rule allows {name}:{port}")),
+    };
+    let denial = denial.allow_with(format!("--allow {name}:{port}"));
+    if policy.ask {
+        let explanation = format!("{}; somebody can be asked", denial.explanation);
+        return Denial { cause: Cause::MayAsk, code: Cause::MayAsk.code(), explanation, ..denial };
+    }
+    denial
+}
+
+/// Whether a target that is an address itself is allowed. Name rules and trusted ranges never open one.
+fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Basis, Denial> {
+    never_open(policy, address, target)?;
+    if policy.ceilings.iter().any(|ceiling| ceiling.mode != NetMode::Unrestricted) {
+        return Err(narrowed(&target.to_string()));
+    }
+    let rule = address_rule(policy, address, target.port);
+    let tls = target.port == Port::HTTPS;
+    if let Some(rule) = rule {
+        admitted_form(policy, address, target, false)?;
+        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls });
+    }
+    if let Some(class) = class_here(policy, address) {
+        return Err(special(class, target, address));
+    }
+    match policy.mode {
+        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls }),
+        NetMode::Allowlist | NetMode::None => {
+            let why = format!("no rule allows the address {target}, and rules for names never do");
+            Err(Denial::new(Cause::LiteralNotAllowed, why).allow_with(format!("--allow-private {target}")))
+        }
+    }
+}
+
+/// Whether an allowed name may lead to `address`.
+fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
+    never_open(policy, address, target)?;
+    let Some(class) = class_here(policy, address) else { return Ok(()) };
+    let trusted = policy.trusted_ranges.iter().any(|range| range.contains(&address)) && !policy.refuse_private;
+    let by_range = trusted || address_rule(policy, address, target.port).is_some();
+    let open = match class {
+        // A wide range or a rule for a name is not meant to give the machine's credentials away: only a rule for
+        // exactly this address is.
+        Class::Metadata => address_rule(policy, address, target.port).is_some(),
+        Class::Loopback
+        | Class::Private
+        | Class::LinkLocal
+        | Class::Cgnat
+        | Class::Documentation
+        | Class::Benchmarking
+        | Class::Reserved
+        | Class::Transition
+        | Class::OwnHost => private || by_range,
+        Class::Unspecified | Class::Multicast | Class::Broadcast => false,
+    };
+    if !open {
+        return Err(special(class, target, address));
+    }
+    admitted_form(policy, address, target, private)
+}
+
+/// What no allowance opens: the egress itself, addresses without an honest peer, and what a rule denies.
+fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), Denial> {
+    let port = target.port;
+    let inner = ranges::embedded(address).into_iter().map(IpAddr::V4);
+    let forms: Vec<IpAddr> = [address, address.to_canonical()].into_iter().chain(inner).collect();
+    for form in &forms {
+        if policy.own_listeners.iter().any(|listener| is_listener(policy, *listener, *form, port)) {
+            return Err(Denial::new(Cause::OwnListener, format!("{target} is where the egress itself listens")));
+        }
+        let denied = |rule: &&AddressRule| rule.net.contains(form) && rule.ports.contains(port);
+        if let Some(rule) = policy.deny_addresses.iter().find(denied) {
+            let why = format!("{} is denied by the rule {}", told(target, *form), rule.source);
+            return Err(Denial::new(Cause::DeniedByRule, why).by(address_ref(rule)));
+        }
+    }
+    let never = forms.iter().filter_map(|form| ranges::classify(*form)).find(|class| class.is_never());
+    never.map_or(Ok(()), |class| Err(special(class, target, address)))
+}
+
+/// A form that carries an IPv4 address and was admitted: what it carries must be open too, for the same target.
+fn admitted_form(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
+    ranges::embedded(address)
+        .into_iter()
+        .try_for_each(|inner| resolved_address(policy, IpAddr::V4(inner), target, private))
+}
+
+/// A listener on the wildcard address is reached through each address of the host.
+fn is_listener(policy: &Policy, listener: SocketAddr, address: IpAddr, port: Port) -> bool {
+    if listener.port() != port.number() {
+        return false;
+    }
+    let anywhere = listener.ip().is_unspecified();
+    let own = policy.own_addresses.contains(&address) || ranges::classify(address) == Some(Class::Loopback);
+    listener.ip().to_canonical() == address || (anywhere && own)
+}
+
+/// The class of an address on this host.
+fn class_here(policy: &Policy, address: IpAddr) -> Option<Class> {
+    let own = policy.own_addresses.contains(&address.to_canonical());
+    ranges::classify(address).or(own.then_some(Class::OwnHost))
+}
+
+/// The allowance for an address on a port. A metadata service needs one for exactly its address.
+fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&AddressRule> {
+    let exact = ranges::classify(address) == Some(Class::Metadata);
+    policy.allow_addresses.iter().filter(|_| !policy.refuse_private).find(|rule| {
+        rule.net.contains(&address) && rule.ports.contains(port) && (!exact || ranges::is_single(&rule.net))
+    })
+}
+
+fn special(class: Class, target: &Target, address: IpAddr) -> Denial {
+    let denial = Denial::new(Cause::Special(class), format!("{}: that is {class}", told(target, address)));
+    match class {
+        // For the first three no flag helps; for the others none should be offered for copying, since it would open
+        // more than it looks like.
+        Class::Unspecified | Class::Multicast | Class::Broadcast | Class::Metadata | Class::Transition => denial,
+        Class::Loopback
+        | Class::Private
+        | Class::LinkLocal
+        | Class::Cgnat
+        | Class::Documentation
+        | Class::Benchmarking
+        | Class::Reserved
+        | Class::OwnHost => denial.allow_with(format!("--allow-private {target}")),
+    }
+}
+
+fn told(target: &Target, address: IpAddr) -> String {
+    match &target.host {
+        Host::Address(_) => target.to_string(),
+        Host::Name(name) => format!("{name} leads to {}", address_flag(address, &Ports::one(target.port))),
+    }
+}
+
+fn address_ref(rule: &AddressRule) -> RuleRef {
+    RuleRef { source: rule.source.clone(), text: format!("{}:{}", rule.net, rule.ports) }
+}
+
+fn socket(address: IpAddr, port: Port) -> SocketAddr {
+    SocketAddr::new(address, port.number())
+}
+
+fn permit(policy: &Policy, attempt: &Attempt, addrs: Option<Vec<SocketAddr>>, basis: Basis) -> Permit {
+    Permit { attempt: attempt.clone(), addrs, basis, generation: policy.generation, expires: policy.expires }
+}

@@ -1,0 +1,97 @@
+//! `nexus net check`: the decision about one target, told in full. It asks the same functions as a connection does.
+
+use super::cause::DenyCode;
+use super::decide::{check_addrs, check_name};
+use super::permit::{Attempt, Denial, Moment, Next, Permit, Route, RuleRef, Way};
+use super::policy::Policy;
+use super::ranges::{Class, classify};
+use super::target::{Host, Target};
+use serde::Serialize;
+use std::net::IpAddr;
+
+/// What would happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// It goes through.
+    Allow,
+    /// It does not.
+    Deny,
+    /// Somebody would be asked.
+    Ask,
+}
+
+/// One address with its class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AddressTold {
+    /// The address.
+    pub address: IpAddr,
+    /// `None` is the public internet.
+    pub class: Option<Class>,
+}
+
+/// The decision and its reasons.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// What would happen.
+    pub decision: Decision,
+    /// `OK`, or why not.
+    pub code: DenyCode,
+    /// The rule that decided.
+    pub rule: Option<RuleRef>,
+    /// The addresses that it was decided with.
+    pub addresses: Vec<AddressTold>,
+    /// One sentence.
+    pub explanation: String,
+    /// The flag that would allow it.
+    pub allow_with: Option<String>,
+}
+
+/// Decides about `target` as if it resolved to `addrs` (ignored for an address and behind an upstream proxy).
+pub fn explain(policy: &Policy, target: &Target, addrs: &[IpAddr], now: Moment) -> Explanation {
+    let attempt = Attempt { target: target.clone(), way: Way::Connect, program: None };
+    let outcome = match check_name(policy, &attempt, now) {
+        Ok(Next::Dial(permit)) => Ok(permit),
+        Ok(Next::Resolve(query)) => check_addrs(policy, query, addrs, now),
+        Err(denial) => Err(denial),
+    };
+    let seen = match (&outcome, &target.host) {
+        (Ok(permit), Host::Name(_) | Host::Address(_)) => dialled(permit),
+        (Err(_), Host::Address(address)) => vec![*address],
+        (Err(_), Host::Name(_)) => addrs.to_vec(),
+    };
+    let addresses = seen.into_iter().map(|address| AddressTold { address, class: classify(address) }).collect();
+    match outcome {
+        Ok(permit) => Explanation {
+            decision: Decision::Allow,
+            code: DenyCode::Ok,
+            rule: permit.rule().cloned(),
+            addresses,
+            explanation: allowed(policy, &permit),
+            allow_with: None,
+        },
+        Err(Denial { cause: _, code, rule, explanation, allow_with }) => {
+            let decision = if code == DenyCode::ApprovalRequired { Decision::Ask } else { Decision::Deny };
+            Explanation { decision, code, rule: rule.map(|rule| *rule), addresses, explanation, allow_with }
+        }
+    }
+}
+
+fn dialled(permit: &Permit) -> Vec<IpAddr> {
+    match permit.route() {
+        Route::Addrs(addrs) => addrs.iter().map(std::net::SocketAddr::ip).collect(),
+        Route::ViaProxy(_) => Vec::new(),
+    }
+}
+
+fn allowed(policy: &Policy, permit: &Permit) -> String {
+    let by = match permit.rule() {
+        Some(rule) => format!("the rule {} allows {}", rule.source, permit.target()),
+        None => format!("the mode {} allows {}", super::mode_name(policy.mode()), permit.target()),
+    };
+    if permit.addresses_checked() {
+        by
+    } else {
+        format!("{by}; the upstream proxy resolves it, so addresses are not checked")
+    }
+}

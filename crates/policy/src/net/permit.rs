@@ -1,0 +1,210 @@
+//! Permission as a value: what only the decision can make, and what the dialler asks for.
+
+use super::cause::{Cause, DenyCode};
+use super::rule::{Program, Rule, Source};
+use super::target::{Host, Target};
+use serde::Serialize;
+use std::net::SocketAddr;
+
+/// A point on the caller's monotonic clock, in milliseconds. A wall clock that is set back must not prolong a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// Later by so many milliseconds, at most the end of time.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+}
+
+/// By which way an attempt came in. No decision depends on it; the record does. DNS questions have no port and come in
+/// through [`super::check_dns`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// HTTP CONNECT.
+    Connect,
+    /// HTTP with an absolute request target.
+    HttpAbsolute,
+    /// SOCKS5.
+    Socks5,
+    /// A redirected TCP connection.
+    Transparent,
+}
+
+/// Somebody inside wants to reach something.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Attempt {
+    /// What.
+    pub target: Target,
+    /// How.
+    pub way: Way,
+    /// By which program, where that is known.
+    pub program: Option<Program>,
+}
+
+/// The rule that decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleRef {
+    /// Where it was written.
+    pub source: Source,
+    /// What it says, in canonical form.
+    pub text: String,
+}
+
+impl RuleRef {
+    pub(super) fn of(rule: &Rule) -> Self {
+        Self { source: rule.source.clone(), text: format!("{}:{}", rule.pattern, rule.ports) }
+    }
+}
+
+/// A refusal, with what a person needs: why, which rule, and the flag that would allow it where one may.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{explanation}")]
+pub struct Denial {
+    /// The exact reason.
+    pub cause: Cause,
+    /// Its code.
+    pub code: DenyCode,
+    /// The rule that decided, if one did.
+    pub rule: Option<Box<RuleRef>>,
+    /// One sentence without a full stop.
+    pub explanation: String,
+    /// The flag of `nexus run` that would allow it, such as `--allow example.com:443`.
+    pub allow_with: Option<String>,
+}
+
+impl Denial {
+    pub(super) fn new(cause: Cause, explanation: impl Into<String>) -> Self {
+        Self { cause, code: cause.code(), rule: None, explanation: explanation.into(), allow_with: None }
+    }
+
+    pub(super) fn by(self, rule: RuleRef) -> Self {
+        Self { rule: Some(Box::new(rule)), ..self }
+    }
+
+    pub(super) fn allow_with(self, flag: impl Into<String>) -> Self {
+        Self { allow_with: Some(flag.into()), ..self }
+    }
+
+    /// A request that cannot be read as a destination.
+    pub fn unreadable(why: &impl std::error::Error) -> Self {
+        Self::new(Cause::Unreadable, why.to_string())
+    }
+
+    /// The status for HTTP.
+    pub fn http_status(&self) -> u16 {
+        self.code.http_status()
+    }
+
+    /// The reply for SOCKS5.
+    pub fn socks_reply(&self) -> u8 {
+        self.code.socks_reply()
+    }
+}
+
+/// On what grounds a name or address was let through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Basis {
+    pub(super) rule: Option<RuleRef>,
+    pub(super) private: bool,
+    pub(super) tls: bool,
+}
+
+/// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it was decided.
+#[derive(Debug)]
+pub struct NameQuery {
+    pub(super) attempt: Attempt,
+    pub(super) name: super::name::Name,
+}
+
+impl NameQuery {
+    /// What to ask the resolver for; see [`super::Name::fqdn`].
+    pub fn name(&self) -> &super::name::Name {
+        &self.name
+    }
+
+    /// The attempt.
+    pub fn attempt(&self) -> &Attempt {
+        &self.attempt
+    }
+}
+
+/// What follows a name check that did not deny.
+#[derive(Debug)]
+pub enum Next {
+    /// Resolve it, then ask [`super::check_addrs`].
+    Resolve(NameQuery),
+    /// Nothing is to be resolved: an address, or everything goes through the operator's proxy.
+    Dial(Permit),
+}
+
+/// Where a permit leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// Exactly these, in this order of preference, and nothing else.
+    Addrs(&'a [SocketAddr]),
+    /// The operator's upstream proxy gets the target and resolves it: the addresses were not checked.
+    ViaProxy(&'a Target),
+}
+
+/// Permission to dial. Its fields are private and no function outside of this module's parent makes one.
+#[derive(Debug)]
+pub struct Permit {
+    pub(super) attempt: Attempt,
+    pub(super) addrs: Option<Vec<SocketAddr>>,
+    pub(super) basis: Basis,
+    pub(super) generation: u64,
+    pub(super) expires: Option<Moment>,
+}
+
+impl Permit {
+    /// Where to dial.
+    pub fn route(&self) -> Route<'_> {
+        match &self.addrs {
+            Some(addrs) => Route::Addrs(addrs),
+            None => Route::ViaProxy(&self.attempt.target),
+        }
+    }
+
+    /// The host and port that were allowed.
+    pub fn target(&self) -> &Target {
+        &self.attempt.target
+    }
+
+    /// The host that was allowed.
+    pub fn host(&self) -> &Host {
+        &self.attempt.target.host
+    }
+
+    /// The attempt.
+    pub fn attempt(&self) -> &Attempt {
+        &self.attempt
+    }
+
+    /// The rule that allowed it; `None` where the mode did.
+    pub fn rule(&self) -> Option<&RuleRef> {
+        self.basis.rule.as_ref()
+    }
+
+    /// Whether the first bytes must be a ClientHello, to be given to [`super::check_sni`].
+    pub fn expects_tls(&self) -> bool {
+        self.basis.tls
+    }
+
+    /// Whether the addresses were checked; if not, the record must say so.
+    pub fn addresses_checked(&self) -> bool {
+        self.addrs.is_some()
+    }
+
+    /// The generation of the policy that allowed it.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// When it ends and its connections with it.
+    pub fn expires(&self) -> Option<Moment> {
+        self.expires
+    }
+}

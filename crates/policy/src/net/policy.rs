@@ -1,0 +1,338 @@
+//! A network policy that is ready to decide, and how one is made.
+//!
+//! ```text
+//!  flags, documents, groups ─▶ PolicyInput ─build─▶ Policy ─narrow─▶ Policy (never more)
+//!                              any order,  refuses    ▲ │
+//!                              any source  conflicts  └─┘ approve, own addresses (generation + 1)
+//! ```
+
+use super::budget::Budget;
+use super::permit::Moment;
+use super::rule::{AddressRule, AnyRule, Origin, Rule, Source};
+use super::rule_set::RuleSet;
+use ipnet::IpNet;
+use nexus_model::capability::NetMode;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+/// What a connection without a readable TLS name gets where one is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissingSni {
+    /// It passes: the connection goes to the checked addresses all the same.
+    Allow,
+    /// It is refused.
+    #[default]
+    Refuse,
+}
+
+/// Everything that a policy is made of, in no order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyInput {
+    /// How much; `None` is "as the rules imply": allowlist if there is any allowance, else none.
+    pub mode: Option<NetMode>,
+    /// Allowed names; those with `private` may be private.
+    pub allow: Vec<Rule>,
+    /// Denied names.
+    pub deny: Vec<Rule>,
+    /// Allowed addresses (`--allow-private`).
+    pub allow_addresses: Vec<AddressRule>,
+    /// Denied addresses.
+    pub deny_addresses: Vec<AddressRule>,
+    /// Private ranges into which allowed names may resolve; the operator's alone. They open no literals.
+    pub trusted_ranges: Vec<IpNet>,
+    /// What a missing TLS name means; `None` is "refuse, except in the mode unrestricted".
+    pub missing_sni: Option<MissingSni>,
+    /// Whether everything goes through the operator's proxy, which then resolves.
+    pub upstream_proxy: bool,
+    /// Upper bounds.
+    pub budget: Budget,
+    /// When it ends.
+    pub expires: Option<Moment>,
+    /// Whether what is not listed is a question instead of a denial.
+    pub ask: bool,
+    /// The addresses of this host's interfaces.
+    pub own_addresses: Vec<IpAddr>,
+    /// Where the egress itself listens on the host; no rule opens these.
+    pub own_listeners: Vec<SocketAddr>,
+    /// Its number; a later policy has a higher one.
+    pub generation: u64,
+}
+
+/// Why parts make no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// Rules that the mode would ignore: a grant that silently is none, or a limit that silently is none.
+    #[error("the mode {mode} takes no allow rules, and there is one: {rule}", mode = mode_name(*.mode))]
+    AllowWithoutAllowlist {
+        /// The mode.
+        mode: NetMode,
+        /// The first such rule.
+        rule: Source,
+    },
+    /// A private destination opened by somebody who may not.
+    #[error("{rule} may not open a private destination: only the operator and the user can")]
+    PrivateNotAllowed {
+        /// The rule.
+        rule: Source,
+    },
+}
+
+impl PolicyInput {
+    /// Adds a rule of `--allow-private`.
+    pub fn allow_any(&mut self, rule: AnyRule) {
+        match rule {
+            AnyRule::Name(rule) => self.allow.push(rule),
+            AnyRule::Address(rule) => self.allow_addresses.push(rule),
+        }
+    }
+
+    /// Adds a rule of `--deny`.
+    pub fn deny_any(&mut self, rule: AnyRule) {
+        match rule {
+            AnyRule::Name(rule) => self.deny.push(rule),
+            AnyRule::Address(rule) => self.deny_addresses.push(rule),
+        }
+    }
+}
+
+impl PolicyInput {
+    /// Both together, for a profile under the flags of its user: rules add up, what `nearer` says of itself replaces.
+    #[must_use]
+    pub fn and(mut self, nearer: Self) -> Self {
+        self.allow.extend(nearer.allow);
+        self.deny.extend(nearer.deny);
+        self.allow_addresses.extend(nearer.allow_addresses);
+        self.deny_addresses.extend(nearer.deny_addresses);
+        self.trusted_ranges.extend(nearer.trusted_ranges);
+        self.own_addresses.extend(nearer.own_addresses);
+        self.own_listeners.extend(nearer.own_listeners);
+        Self {
+            mode: nearer.mode.or(self.mode),
+            missing_sni: nearer.missing_sni.or(self.missing_sni),
+            upstream_proxy: nearer.upstream_proxy || self.upstream_proxy,
+            budget: nearer.budget.or(self.budget),
+            expires: nearer.expires.or(self.expires),
+            ask: nearer.ask || self.ask,
+            generation: nearer.generation.max(self.generation),
+            ..self
+        }
+    }
+}
+
+/// The name of a mode as it is written.
+pub fn mode_name(mode: NetMode) -> &'static str {
+    match mode {
+        NetMode::None => "none",
+        NetMode::Allowlist => "allowlist",
+        NetMode::Unrestricted => "unrestricted",
+    }
+}
+
+/// A ceiling on top of a policy: what it does not have is not allowed, whatever the policy says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Narrower {
+    /// The most that is allowed; `None` leaves the mode.
+    pub mode: Option<NetMode>,
+    /// With mode allowlist: the names that stay.
+    pub allow: Vec<Rule>,
+    /// More denied names.
+    pub deny: Vec<Rule>,
+    /// More denied addresses.
+    pub deny_addresses: Vec<AddressRule>,
+    /// Whether every private destination and address is closed.
+    pub refuse_private: bool,
+    /// `Some(Refuse)` makes it stricter; nothing makes it laxer.
+    pub missing_sni: Option<MissingSni>,
+    /// Lower bounds win.
+    pub budget: Budget,
+    /// An earlier end wins.
+    pub expires: Option<Moment>,
+}
+
+/// One ceiling in the form that decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ceiling {
+    pub(super) mode: NetMode,
+    pub(super) allow: RuleSet,
+}
+
+/// A policy that is ready to decide. The default one allows nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    pub(super) mode: NetMode,
+    pub(super) allow: RuleSet,
+    pub(super) deny: RuleSet,
+    pub(super) allow_addresses: Vec<AddressRule>,
+    pub(super) deny_addresses: Vec<AddressRule>,
+    pub(super) trusted_ranges: Vec<IpNet>,
+    pub(super) ceilings: Vec<Ceiling>,
+    pub(super) refuse_private: bool,
+    pub(super) missing_sni: MissingSni,
+    pub(super) upstream_proxy: bool,
+    pub(super) budget: Budget,
+    pub(super) expires: Option<Moment>,
+    pub(super) ask: bool,
+    pub(super) own_addresses: BTreeSet<IpAddr>,
+    pub(super) own_listeners: Vec<SocketAddr>,
+    pub(super) generation: u64,
+}
+
+impl Policy {
+    /// Checks the parts against each other and makes them a policy.
+    pub fn build(input: PolicyInput) -> Result<Self, PolicyError> {
+        let any_allowance = !input.allow.is_empty() || !input.allow_addresses.is_empty();
+        let mode = input.mode.unwrap_or(if any_allowance || input.ask { NetMode::Allowlist } else { NetMode::None });
+        // A private allowance has a meaning beside `unrestricted`, a public one has not.
+        let idle = match mode {
+            NetMode::Allowlist => None,
+            NetMode::Unrestricted => input.allow.iter().find(|rule| !rule.private).map(|rule| &rule.source),
+            NetMode::None => {
+                let named = input.allow.first().map(|rule| &rule.source);
+                named.or(input.allow_addresses.first().map(|rule| &rule.source))
+            }
+        };
+        if let Some(rule) = idle {
+            return Err(PolicyError::AllowWithoutAllowlist { mode, rule: rule.clone() });
+        }
+        for rule in input.allow.iter().filter(|rule| rule.private) {
+            may_open_private(&rule.source)?;
+        }
+        for rule in &input.allow_addresses {
+            may_open_private(&rule.source)?;
+        }
+        Ok(Self {
+            mode,
+            allow: RuleSet::of(input.allow),
+            deny: RuleSet::of(input.deny),
+            allow_addresses: sorted(input.allow_addresses),
+            deny_addresses: sorted(input.deny_addresses),
+            trusted_ranges: sorted(input.trusted_ranges),
+            ceilings: Vec::new(),
+            refuse_private: false,
+            missing_sni: input.missing_sni.unwrap_or(match mode {
+                NetMode::Unrestricted => MissingSni::Allow,
+                NetMode::None | NetMode::Allowlist => MissingSni::Refuse,
+            }),
+            upstream_proxy: input.upstream_proxy,
+            budget: input.budget,
+            expires: input.expires,
+            ask: input.ask,
+            own_addresses: input.own_addresses.into_iter().map(|address| address.to_canonical()).collect(),
+            own_listeners: sorted(input.own_listeners),
+            generation: input.generation,
+        })
+    }
+
+    /// The policy under one more ceiling. Whatever `by` says, the result allows nothing that `self` does not.
+    #[must_use]
+    pub fn narrow(&self, by: &Narrower) -> Self {
+        let mut narrow = self.clone();
+        if let Some(mode) = by.mode {
+            narrow.ceilings.push(Ceiling { mode, allow: RuleSet::of(by.allow.iter().cloned()) });
+        }
+        narrow.deny = RuleSet::of(self.deny.rules().iter().chain(&by.deny).cloned());
+        narrow.deny_addresses = sorted(self.deny_addresses.iter().chain(&by.deny_addresses).cloned());
+        narrow.refuse_private |= by.refuse_private;
+        narrow.missing_sni = self.missing_sni.max(by.missing_sni.unwrap_or(MissingSni::Allow));
+        narrow.budget = self.budget.min(by.budget);
+        narrow.expires = match (self.expires, by.expires) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        narrow
+    }
+
+    /// The policy with one more allowance that somebody gave meanwhile; a new generation.
+    pub fn approve(&self, rule: AnyRule) -> Result<Self, PolicyError> {
+        let mut more = self.clone();
+        more.generation = self.generation.saturating_add(1);
+        let (source, opens_private) = match &rule {
+            AnyRule::Name(rule) => (&rule.source, rule.private),
+            AnyRule::Address(rule) => (&rule.source, true),
+        };
+        if opens_private {
+            may_open_private(source)?;
+        }
+        match (self.mode, &rule) {
+            (NetMode::None, _) | (NetMode::Unrestricted, AnyRule::Name(Rule { private: false, .. })) => {
+                return Err(PolicyError::AllowWithoutAllowlist { mode: self.mode, rule: source.clone() });
+            }
+            (NetMode::Allowlist, _)
+            | (NetMode::Unrestricted, AnyRule::Address(_) | AnyRule::Name(Rule { private: true, .. })) => {}
+        }
+        match rule {
+            AnyRule::Name(rule) => more.allow = RuleSet::of(self.allow.rules().iter().cloned().chain([rule])),
+            AnyRule::Address(rule) => {
+                more.allow_addresses = sorted(self.allow_addresses.iter().cloned().chain([rule]));
+            }
+        }
+        Ok(more)
+    }
+
+    /// The same policy on a host whose addresses changed; a new generation.
+    #[must_use]
+    pub fn on_host(&self, addresses: &[IpAddr], listeners: &[SocketAddr]) -> Self {
+        Self {
+            own_addresses: addresses.iter().map(IpAddr::to_canonical).collect(),
+            own_listeners: sorted(listeners.iter().copied()),
+            generation: self.generation.saturating_add(1),
+            ..self.clone()
+        }
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> NetMode {
+        self.mode
+    }
+
+    /// Whether nothing but denials holds names back, neither here nor in a ceiling.
+    pub fn is_open(&self) -> bool {
+        let ceilings = self.ceilings.iter().map(|ceiling| ceiling.mode);
+        ceilings.chain([self.mode]).all(|mode| mode == NetMode::Unrestricted)
+    }
+
+    /// The upper bounds.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// When it ends.
+    pub fn expires(&self) -> Option<Moment> {
+        self.expires
+    }
+
+    /// Its number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether everything goes through the operator's proxy.
+    pub fn upstream_proxy(&self) -> bool {
+        self.upstream_proxy
+    }
+
+    /// The allowed names, in canonical order.
+    pub fn allowed_names(&self) -> &[Rule] {
+        self.allow.rules()
+    }
+
+    /// The denied names, in canonical order.
+    pub fn denied_names(&self) -> &[Rule] {
+        self.deny.rules()
+    }
+
+    /// The allowed addresses, in canonical order.
+    pub fn allowed_addresses(&self) -> &[AddressRule] {
+        &self.allow_addresses
+    }
+}
+
+fn may_open_private(source: &Source) -> Result<(), PolicyError> {
+    let origin: Origin = source.origin;
+    if origin.may_open_private() { Ok(()) } else { Err(PolicyError::PrivateNotAllowed { rule: source.clone() }) }
+}
+
+fn sorted<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    items.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}

@@ -1,0 +1,296 @@
+//! One rule: which names or addresses, on which ports, for which program, and who said so.
+
+use super::name::HostError;
+use super::pattern::{Pattern, PatternError};
+use super::ports::{Ports, PortsError};
+use super::target::{self, Host, Port, TargetError};
+use ipnet::IpNet;
+use serde::Serialize;
+use std::fmt;
+use std::net::IpAddr;
+
+/// An absolute path of an executable. The egress finds it out from the kernel, never from what a process says of itself.
+///
+/// A rule for one program narrows and helps an audit. It is no boundary: a library that is loaded into the program runs
+/// as that program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Program(pub String);
+
+/// Who may say what: a workspace file and a directive come from others than the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The operator's configuration.
+    Operator,
+    /// The user's own command line.
+    Flag,
+    /// The user's own configuration.
+    User,
+    /// An answer to a question.
+    Approval,
+    /// A group or preset that one of the above named.
+    Group,
+    /// A file of the workspace; it can only narrow.
+    Workspace,
+    /// A directive's request; it can only narrow.
+    Directive,
+}
+
+impl Origin {
+    /// Whether it may open private destinations and addresses.
+    pub fn may_open_private(self) -> bool {
+        match self {
+            Self::Operator | Self::Flag | Self::User | Self::Approval => true,
+            Self::Group | Self::Workspace | Self::Directive => false,
+        }
+    }
+}
+
+/// Where a rule was written, for every message about it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Source {
+    /// Who said it.
+    pub origin: Origin,
+    /// As it was written.
+    pub text: String,
+    /// In which file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// On which line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+impl Source {
+    /// Something from the command line.
+    pub fn flag(text: impl Into<String>) -> Self {
+        Self { origin: Origin::Flag, text: text.into(), file: None, line: None }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.text)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
+            (Some(file), None) => write!(f, " ({file})"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// A rule about names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rule {
+    /// Which names.
+    pub pattern: Pattern,
+    /// On which ports.
+    pub ports: Ports,
+    /// Whether the name may resolve to a private address.
+    pub private: bool,
+    /// Whether the first bytes must be a ClientHello for this name; `None` is yes on port 443 and no elsewhere.
+    pub tls: Option<bool>,
+    /// Only for this program.
+    pub program: Option<Program>,
+    /// Who said so.
+    pub source: Source,
+}
+
+/// A rule about addresses. As an allowance it opens them as literals and, on its ports, as what an allowed name
+/// resolves to; as a denial it closes them in both ways.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AddressRule {
+    /// Which addresses.
+    pub net: IpNet,
+    /// On which ports.
+    pub ports: Ports,
+    /// Who said so.
+    pub source: Source,
+}
+
+/// Either kind, as one text may be either.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AnyRule {
+    /// About names.
+    Name(Rule),
+    /// About addresses.
+    Address(AddressRule),
+}
+
+/// Why a text is no rule; it always holds the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no rule: {why}")]
+pub struct RuleError {
+    /// As written, shortened.
+    pub text: String,
+    /// What is wrong.
+    #[source]
+    pub why: RuleFault,
+}
+
+/// What is wrong with a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleFault {
+    /// The name.
+    #[error("{0}")]
+    Pattern(PatternError),
+    /// The ports.
+    #[error("{0}")]
+    Ports(PortsError),
+    /// How host and port are put together.
+    #[error("{0}")]
+    Target(TargetError),
+    /// An address where only a name can be allowed.
+    #[error("a name rule takes no address; use --allow-private {with}")]
+    Address {
+        /// The value for that flag.
+        with: String,
+    },
+    /// A range with bits set behind its prefix, which people write by mistake.
+    #[error("the range is no network; write {with}")]
+    HostBits {
+        /// The network.
+        with: String,
+    },
+    /// No range.
+    #[error("the range after the slash is wrong")]
+    Range,
+    /// Something that has no meaning for addresses.
+    #[error("tls and binary are for names, not for addresses")]
+    OnlyForNames,
+    /// Behind the host and beside it.
+    #[error("the ports stand twice")]
+    PortsTwice,
+    /// A path of a program that is not absolute.
+    #[error("a program is an absolute path")]
+    Program,
+}
+
+/// `--allow HOST[:PORTS]`, default port 443. Never an address.
+pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
+    fail(text, || {
+        let (host, ports) = host_and_ports(text, Ports::one(Port::HTTPS))?;
+        let pattern = match pattern_or_address(host)? {
+            Which::Pattern(pattern) => pattern,
+            Which::Address(address) => return Err(RuleFault::Address { with: address_flag(address, &ports) }),
+        };
+        Ok(Rule { pattern, ports, private: false, tls: None, program: None, source })
+    })
+}
+
+/// `--deny HOST[:PORTS]`, an address or a range too; without ports every port, so that a deny never falls short.
+pub fn parse_deny(text: &str, source: Source) -> Result<AnyRule, RuleError> {
+    fail(text, || any(text, Ports::all(), false, source))
+}
+
+/// `--allow-private HOST[:PORTS]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
+pub fn parse_allow_private(text: &str, source: Source) -> Result<AnyRule, RuleError> {
+    fail(text, || any(text, Ports::one(Port::HTTPS), true, source))
+}
+
+/// A network: an address, or `ADDRESS/BITS` with no bit set behind the prefix.
+pub fn parse_range(text: &str) -> Result<IpNet, RuleError> {
+    fail(text, || match text.split_once('/') {
+        Some(_) => range(text),
+        None => match Host::parse(text).map_err(|why| RuleFault::Target(why.into()))? {
+            Host::Address(address) => Ok(IpNet::from(address)),
+            Host::Name(_) => Err(RuleFault::Range),
+        },
+    })
+}
+
+fn fail<T>(text: &str, read: impl FnOnce() -> Result<T, RuleFault>) -> Result<T, RuleError> {
+    read().map_err(|why| RuleError { text: text.chars().take(200).collect(), why })
+}
+
+fn any(text: &str, ports: Ports, private: bool, source: Source) -> Result<AnyRule, RuleFault> {
+    if text.contains('/') && !text.contains("://") {
+        let (net, ports) = range_and_ports(text, ports)?;
+        return Ok(AnyRule::Address(AddressRule { net, ports, source }));
+    }
+    let (host, ports) = host_and_ports(text, ports)?;
+    Ok(match pattern_or_address(host)? {
+        Which::Address(address) => AnyRule::Address(AddressRule { net: IpNet::from(address), ports, source }),
+        Which::Pattern(pattern) => AnyRule::Name(Rule { pattern, ports, private, tls: None, program: None, source }),
+    })
+}
+
+/// The host as written and the ports. A bare IPv6 address without brackets and port is taken as such.
+fn host_and_ports(text: &str, default: Ports) -> Result<(&str, Ports), RuleFault> {
+    if text.contains('/') {
+        return Err(RuleFault::Pattern(PatternError::Url));
+    }
+    if let Some(rest) = text.strip_prefix('[') {
+        let (inner, after) = rest.split_once(']').ok_or(RuleFault::Target(TargetError::Brackets))?;
+        if !inner.contains(':') {
+            return Err(RuleFault::Target(TargetError::Brackets));
+        }
+        return match after.strip_prefix(':') {
+            Some(ports) => Ok((inner, Ports::parse(ports).map_err(RuleFault::Ports)?)),
+            None if after.is_empty() => Ok((inner, default)),
+            None => Err(RuleFault::Target(TargetError::Brackets)),
+        };
+    }
+    match text.split_once(':') {
+        None => Ok((text, default)),
+        Some((_, rest)) if rest.contains(':') => Ok((text, default)),
+        Some((host, ports)) => Ok((host, Ports::parse(ports).map_err(RuleFault::Ports)?)),
+    }
+}
+
+enum Which {
+    Pattern(Pattern),
+    Address(IpAddr),
+}
+
+fn pattern_or_address(host: &str) -> Result<Which, RuleFault> {
+    if host.contains(':') {
+        let parsed = target::Host::parse(host).map_err(|why| RuleFault::Target(why.into()))?;
+        if let Host::Address(address) = parsed {
+            return Ok(Which::Address(address));
+        }
+    }
+    match Pattern::parse(host) {
+        Ok(pattern) => Ok(Which::Pattern(pattern)),
+        Err(PatternError::Host(HostError::Address)) => match Host::parse(host) {
+            Ok(Host::Address(address)) => Ok(Which::Address(address)),
+            // `*.127.0.0.1` and the like.
+            Ok(Host::Name(_)) | Err(_) => Err(RuleFault::Pattern(PatternError::Star)),
+        },
+        Err(why) => Err(RuleFault::Pattern(why)),
+    }
+}
+
+/// `10.0.0.0/8`, `10.0.0.0/8:5432`, `fd00::/8`, `[fd00::/8]:5432`.
+fn range_and_ports(text: &str, default: Ports) -> Result<(IpNet, Ports), RuleFault> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (inner, after) = rest.split_once(']').ok_or(RuleFault::Target(TargetError::Brackets))?;
+        let ports = match after.strip_prefix(':') {
+            Some(ports) => Ports::parse(ports).map_err(RuleFault::Ports)?,
+            None if after.is_empty() => default,
+            None => return Err(RuleFault::Target(TargetError::Brackets)),
+        };
+        return Ok((range(inner)?, ports));
+    }
+    let (before, bits) = text.split_once('/').ok_or(RuleFault::Range)?;
+    match bits.split_once(':') {
+        Some((bits, ports)) if !before.contains(':') => {
+            Ok((range(&format!("{before}/{bits}"))?, Ports::parse(ports).map_err(RuleFault::Ports)?))
+        }
+        Some(_) => Err(RuleFault::Target(TargetError::NeedsBrackets)),
+        None => Ok((range(text)?, default)),
+    }
+}
+
+fn range(text: &str) -> Result<IpNet, RuleFault> {
+    let net: IpNet = text.parse().map_err(|_| RuleFault::Range)?;
+    if net.trunc() == net { Ok(net) } else { Err(RuleFault::HostBits { with: net.trunc().to_string() }) }
+}
+
+/// The value of `--allow-private` for an address.
+pub(super) fn address_flag(address: IpAddr, ports: &Ports) -> String {
+    match address {
+        IpAddr::V4(address) => format!("{address}:{ports}"),
+        IpAddr::V6(address) => format!("[{address}]:{ports}"),
+    }
+}

@@ -1,0 +1,203 @@
+//! How documents combine. What comes later adds to lists and replaces single values:
+//!
+//! | part | a later document |
+//! |---|---|
+//! | `toolchains`, `fs.ro`, `fs.rw`, `fs.hide`, `etc`, `env.pass`, `net.allow`, `net.deny`, `net.groups` | adds |
+//! | `path` | goes in front of the earlier ones |
+//! | `env.set` | replaces the value of the same name |
+//! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
+//! | each of `limits`, `changes`, `net.mode` | replaces |
+//!
+//! The same path in `ro` and `rw` counts as the later one said.
+
+use super::chain::Loaded;
+use super::document::{At, BindRule, ChangesMode, NetMode, NetPart, Toolchain};
+use super::limits::LimitValues;
+use super::origin::{Origin, Sourced};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a run may do, and who said so.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Grants {
+    /// The documents, in the order in which they counted: name and source.
+    pub profiles: Vec<ProfileName>,
+    /// Tools that must work.
+    pub toolchains: Vec<Sourced<Toolchain>>,
+    /// Host paths, read-only.
+    pub ro: Vec<Sourced<BindRule>>,
+    /// Host paths, written straight through.
+    pub rw: Vec<Sourced<BindRule>>,
+    /// Patterns that cannot be read inside.
+    pub hide: Vec<Sourced<String>>,
+    /// Names beneath `/etc`.
+    pub etc: Vec<Sourced<String>>,
+    /// Variables of the caller that are passed on.
+    pub env_pass: BTreeMap<String, Origin>,
+    /// Variables with a value.
+    pub env_set: BTreeMap<String, Sourced<String>>,
+    /// Variables that are taken away again.
+    pub env_drop: BTreeMap<String, Origin>,
+    /// Folders in front of PATH.
+    pub path: Vec<Sourced<String>>,
+    /// Network.
+    pub net: NetGrants,
+    /// Limits.
+    pub limits: LimitValues,
+    /// What becomes of changes.
+    pub changes: Option<Sourced<ChangesMode>>,
+}
+
+/// A document that counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProfileName {
+    /// Its name.
+    pub name: String,
+    /// Its path, or `built-in profile NAME`.
+    pub source: String,
+}
+
+/// What may be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NetGrants {
+    /// None said means none.
+    pub mode: Option<Sourced<NetMode>>,
+    /// Destinations, as written.
+    pub allow: Vec<Sourced<String>>,
+    /// Destinations that stay closed.
+    pub deny: Vec<Sourced<String>>,
+    /// Named groups.
+    pub groups: Vec<Sourced<String>>,
+}
+
+impl NetGrants {
+    /// The mode that holds.
+    #[must_use]
+    pub fn effective_mode(&self) -> NetMode {
+        self.mode.as_ref().map_or(NetMode::None, |mode| mode.value)
+    }
+
+    fn add(&mut self, part: &NetPart, loaded: &Loaded) {
+        add_all(&mut self.allow, &part.allow, loaded);
+        add_all(&mut self.deny, &part.deny, loaded);
+        add_all(&mut self.groups, &part.groups, loaded);
+        let implied = part.allow.first().or(part.groups.first()).map(|(_, place)| (NetMode::Allowlist, *place));
+        let closed = self.effective_mode() == NetMode::None;
+        if let Some((mode, place)) = part.mode.or(implied.filter(|_| closed)) {
+            self.mode = Some(Sourced::new(mode, loaded.origin(place)));
+        }
+    }
+}
+
+impl Grants {
+    /// Adds a document to what came before it.
+    pub fn add(&mut self, loaded: &Loaded) {
+        let document = &loaded.document;
+        self.profiles.push(ProfileName { name: loaded.name.clone(), source: loaded.source.clone() });
+        add_all(&mut self.toolchains, &document.toolchains, loaded);
+        for (rule, _) in &document.fs.rw {
+            self.ro.retain(|known| known.value != *rule);
+        }
+        for (rule, _) in &document.fs.ro {
+            self.rw.retain(|known| known.value != *rule);
+        }
+        add_all(&mut self.ro, &document.fs.ro, loaded);
+        add_all(&mut self.rw, &document.fs.rw, loaded);
+        add_all(&mut self.hide, &document.fs.hide, loaded);
+        add_all(&mut self.etc, &document.etc, loaded);
+        for (name, place) in &document.env.drop {
+            self.drop_variable(name, loaded.origin(*place));
+        }
+        for (name, place) in &document.env.pass {
+            self.env_drop.remove(name);
+            self.env_pass.entry(name.clone()).or_insert_with(|| loaded.origin(*place));
+        }
+        for ((name, place), (value, _)) in &document.env.set {
+            self.env_drop.remove(name);
+            self.env_set.insert(name.clone(), Sourced::new(value.clone(), loaded.origin(*place)));
+        }
+        let mut path = Vec::new();
+        add_all(&mut path, &document.path, loaded);
+        self.path.retain(|old| !path.iter().any(|new| new.value == old.value));
+        path.append(&mut self.path);
+        self.path = path;
+        self.net.add(&document.net, loaded);
+        for (kind, (value, place)) in &document.limits {
+            self.limits.insert(*kind, Sourced::new(*value, loaded.origin(*place)));
+        }
+        if let Some((mode, place)) = document.changes {
+            self.changes = Some(Sourced::new(mode, loaded.origin(place)));
+        }
+    }
+
+    /// Neither passes nor sets this variable.
+    pub fn drop_variable(&mut self, name: &str, from: Origin) {
+        self.env_pass.remove(name);
+        self.env_set.remove(name);
+        self.env_drop.insert(name.to_owned(), from);
+    }
+}
+
+fn add_all<T: Clone + PartialEq>(to: &mut Vec<Sourced<T>>, from: &[At<T>], loaded: &Loaded) {
+    for (value, place) in from {
+        if !to.iter().any(|known| known.value == *value) {
+            to.push(Sourced::new(value.clone(), loaded.origin(*place)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::LimitKind;
+    use super::super::read::parse;
+    use super::*;
+
+    pub(crate) fn loaded(name: &str, text: &str) -> Loaded {
+        Loaded { name: name.to_owned(), source: format!("{name}.yaml"), document: parse(text).unwrap() }
+    }
+
+    fn merged(texts: &[&str]) -> Grants {
+        let mut grants = Grants::default();
+        for (at, text) in texts.iter().enumerate() {
+            grants.add(&loaded(&format!("p{at}"), text));
+        }
+        grants
+    }
+
+    fn values<T: Clone>(list: &[Sourced<T>]) -> Vec<T> {
+        list.iter().map(|entry| entry.value.clone()).collect()
+    }
+
+    #[test]
+    fn lists_add_up_and_single_values_are_replaced() {
+        let grants = merged(&[
+            "fs: {hide: [a], ro: [/x]}\npath: [/p]\nlimits: {memory: 1G, pids: 5}\nchanges: review\nenv: {set: {A: x}}",
+            "fs: {hide: [b, a]}\npath: [/q]\nlimits: {memory: 2G}\nchanges: commit\nenv: {set: {A: y}}",
+        ]);
+        assert_eq!(values(&grants.hide), ["a", "b"]);
+        assert_eq!(values(&grants.path), ["/q", "/p"]);
+        assert_eq!(grants.limits[&LimitKind::Memory].value, 2 << 30);
+        assert_eq!(grants.limits[&LimitKind::Memory].from.to_string(), "p1.yaml:3:18");
+        assert_eq!(grants.limits[&LimitKind::Pids].value, 5);
+        assert_eq!(grants.changes.unwrap().value, ChangesMode::Commit);
+        assert_eq!(grants.env_set["A"].value, "y");
+    }
+
+    #[test]
+    fn the_later_of_ro_and_rw_counts_and_a_dropped_variable_can_come_back() {
+        let grants =
+            merged(&["fs: {rw: [/x]}\nenv: {pass: [A, B]}", "fs: {ro: [/x]}\nenv: {drop: [A, B]}", "env: {pass: [B]}"]);
+        assert_eq!((grants.ro.len(), grants.rw.len()), (1, 0));
+        assert_eq!(grants.env_pass.keys().collect::<Vec<_>>(), ["B"]);
+        assert_eq!(grants.env_drop.keys().collect::<Vec<_>>(), ["A"]);
+    }
+
+    #[test]
+    fn a_destination_implies_the_allowlist_and_a_mode_wins_over_that() {
+        assert_eq!(merged(&["net: {allow: [a.example]}"]).net.effective_mode(), NetMode::Allowlist);
+        assert_eq!(merged(&["net: {mode: none, allow: [a.example]}"]).net.effective_mode(), NetMode::None);
+        let wide = merged(&["net: {mode: unrestricted}", "net: {allow: [a.example]}"]);
+        assert_eq!(wide.net.effective_mode(), NetMode::Unrestricted);
+        assert_eq!(merged(&["net: {allow: [a.example]}", "net: none"]).net.effective_mode(), NetMode::None);
+    }
+}

@@ -1,0 +1,160 @@
+//! What a workspace's `nexus.yaml` may do before somebody trusted it: take away.
+//!
+//! The file comes with the code, so whoever wrote the code wrote it, and a command that runs inside may have changed it
+//! in an earlier run. It may hide more, lower limits, choose a stricter way with changes, close the network and drop
+//! variables. Everything else is a [`Widening`]: the run is refused and the line is named, rather than passed over, so
+//! that nobody believes that a permission holds which does not.
+//!
+//! A flag is the user's last word for one run: where a limit or mode of the file is wider than a *flag*, the smaller
+//! one counts and nothing is refused.
+
+use super::chain::Loaded;
+use super::document::{At, ChangesMode, NetMode};
+use super::grants::{Grants, NetGrants};
+use super::origin::{Place, Sourced};
+
+/// What the file may not do by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Widening {
+    /// Where it says so.
+    pub place: Place,
+    /// What it would allow, for people.
+    pub what: String,
+}
+
+/// The grants after narrowing, or everything that would have widened them, in the order of the text.
+pub type Narrowed = Result<Grants, Vec<Widening>>;
+
+/// Applies an untrusted document to what the user's own profiles and flags allow.
+pub fn narrow(base: &Grants, file: &Loaded) -> Narrowed {
+    let mut walk = Walk { base, file, out: base.clone(), wider: Vec::new() };
+    walk.run();
+    walk.wider.sort_by_key(|widening| widening.place);
+    if walk.wider.is_empty() { Ok(walk.out) } else { Err(walk.wider) }
+}
+
+struct Walk<'a> {
+    base: &'a Grants,
+    file: &'a Loaded,
+    out: Grants,
+    wider: Vec<Widening>,
+}
+
+impl Walk<'_> {
+    fn refuse(&mut self, place: Place, what: String) {
+        self.wider.push(Widening { place, what });
+    }
+
+    /// Refuses what the base does not have already.
+    fn only_known<T: PartialEq>(&mut self, asked: &[At<T>], known: &[Sourced<T>], what: impl Fn(&T) -> String) {
+        for (value, place) in asked {
+            if !known.iter().any(|entry| entry.value == *value) {
+                self.refuse(*place, what(value));
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        let (base, document) = (self.base, &self.file.document);
+        for (name, place) in &document.extends {
+            if !base.profiles.iter().any(|profile| profile.name == *name) {
+                self.refuse(*place, format!("use the profile {name}"));
+            }
+        }
+        self.only_known(&document.toolchains, &base.toolchains, |tool| format!("show the toolchain {}", tool.word()));
+        self.only_known(&document.fs.ro, &base.ro, |rule| format!("show {}", rule.src));
+        self.only_known(&document.fs.rw, &base.rw, |rule| format!("write {}", rule.src));
+        self.only_known(&document.etc, &base.etc, |name| format!("show /etc/{name}"));
+        self.only_known(&document.path, &base.path, |folder| format!("run programs from {folder}"));
+        for (pattern, place) in &document.fs.hide {
+            if !base.hide.iter().any(|known| known.value == *pattern) {
+                self.out.hide.push(Sourced::new(pattern.clone(), self.file.origin(*place)));
+            }
+        }
+        self.environment();
+        self.network();
+        self.limits();
+        self.changes();
+    }
+
+    fn environment(&mut self) {
+        let (base, env) = (self.base, &self.file.document.env);
+        for (name, place) in &env.pass {
+            if !base.env_pass.contains_key(name) {
+                self.refuse(*place, format!("pass on the variable {name}"));
+            }
+        }
+        for ((name, place), (value, _)) in &env.set {
+            if base.env_set.get(name).is_none_or(|known| known.value != *value) {
+                self.refuse(*place, format!("set the variable {name}"));
+            }
+        }
+        for (name, place) in &env.drop {
+            self.out.drop_variable(name, self.file.origin(*place));
+        }
+    }
+
+    fn network(&mut self) {
+        let (base, part) = (&self.base.net, &self.file.document.net);
+        let has = base.effective_mode();
+        if has != NetMode::Unrestricted {
+            let open = if has == NetMode::Allowlist { base } else { &NetGrants::default() };
+            self.only_known(&part.allow, &open.allow, |rule| format!("reach {rule}"));
+            self.only_known(&part.groups, &open.groups, |group| format!("reach the group {group}"));
+        }
+        for (rule, place) in &part.deny {
+            if !base.deny.iter().any(|known| known.value == *rule) {
+                self.out.net.deny.push(Sourced::new(rule.clone(), self.file.origin(*place)));
+            }
+        }
+        let lists = part.allow.first().or(part.groups.first()).map(|(_, place)| (NetMode::Allowlist, *place));
+        let Some((wanted, place)) = part.mode.or(lists) else { return };
+        if wanted > has {
+            let by_flag = base.mode.as_ref().is_some_and(|mode| mode.from.is_flag());
+            if !by_flag {
+                self.refuse(place, format!("open the network ({})", wanted.word()));
+            }
+            return;
+        }
+        if wanted < has {
+            self.out.net.mode = Some(Sourced::new(wanted, self.file.origin(place)));
+        }
+        if wanted == NetMode::Allowlist && (lists.is_some() || has == NetMode::Unrestricted) {
+            let only = |asked: &[At<String>]| -> Vec<Sourced<String>> {
+                asked.iter().map(|(rule, place)| Sourced::new(rule.clone(), self.file.origin(*place))).collect()
+            };
+            (self.out.net.allow, self.out.net.groups) = (only(&part.allow), only(&part.groups));
+        }
+    }
+
+    fn limits(&mut self) {
+        for (kind, (value, place)) in &self.file.document.limits {
+            match self.base.limits.get(kind) {
+                Some(known) if *value > known.value && !known.from.is_flag() => {
+                    self.refuse(*place, format!("raise the limit {}", kind.key()));
+                }
+                Some(known) if *value >= known.value => {}
+                Some(_) | None => {
+                    self.out.limits.insert(*kind, Sourced::new(*value, self.file.origin(*place)));
+                }
+            }
+        }
+    }
+
+    fn changes(&mut self) {
+        let Some((wanted, place)) = self.file.document.changes else { return };
+        let has = self.base.changes.as_ref();
+        let mode = has.map_or(ChangesMode::Ask, |mode| mode.value);
+        if wanted < mode {
+            if !has.is_some_and(|mode| mode.from.is_flag()) {
+                self.refuse(place, format!("let changes go with less care ({})", wanted.word()));
+            }
+        } else if wanted > mode || has.is_none() {
+            self.out.changes = Some(Sourced::new(wanted, self.file.origin(place)));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "narrow_tests.rs"]
+mod tests;

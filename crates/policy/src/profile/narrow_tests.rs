@@ -1,0 +1,207 @@
+//! Narrowing only narrows: examples, and random profiles with random workspace files.
+
+use super::super::document::{BindRule, Document, Toolchain};
+use super::super::limits::LimitKind;
+use super::super::origin::Origin;
+use super::super::read::parse;
+use super::*;
+use proptest::prelude::*;
+
+fn load(name: &str, document: Document) -> Loaded {
+    Loaded { name: name.to_owned(), source: format!("{name}.yaml"), document }
+}
+
+fn base(text: &str) -> Grants {
+    let mut grants = Grants::default();
+    grants.add(&load("base", parse(text).unwrap()));
+    grants
+}
+
+fn narrowed(by: &str, what: &Grants) -> Narrowed {
+    narrow(what, &load("nexus", parse(by).unwrap()))
+}
+
+#[test]
+fn everything_that_widens_is_refused_with_its_line() {
+    let profile = base("limits: {memory: 1G}\nchanges: review\nnet: {allow: [a.example]}\nenv: {set: {A: x}}");
+    for (text, place, what) in [
+        ("fs: {ro: [/opt]}", "1:11", "show /opt"),
+        ("fs:\n  rw: [/opt]", "2:8", "write /opt"),
+        ("env: {pass: [AWS_SECRET]}", "1:14", "pass on the variable AWS_SECRET"),
+        ("env: {set: {A: y}}", "1:13", "set the variable A"),
+        ("env: {set: {LD_PRELOAD: /x}}", "1:13", "set the variable LD_PRELOAD"),
+        ("net: {allow: [b.example]}", "1:15", "reach b.example"),
+        ("net: {groups: [\"pkg:pip\"]}", "1:16", "reach the group pkg:pip"),
+        ("net: unrestricted", "1:6", "open the network (unrestricted)"),
+        ("limits: {memory: 2G}", "1:18", "raise the limit memory"),
+        ("changes: commit", "1:10", "let changes go with less care (commit)"),
+        ("extends: [python]", "1:11", "use the profile python"),
+        ("toolchains: [rust]", "1:14", "show the toolchain rust"),
+        ("etc: [apt]", "1:7", "show /etc/apt"),
+        ("path: [/opt/bin]", "1:8", "run programs from /opt/bin"),
+    ] {
+        let found = narrowed(text, &profile).unwrap_err();
+        let told: Vec<_> = found.iter().map(|wider| (wider.place.to_string(), wider.what.as_str())).collect();
+        assert_eq!(told, [(place.to_owned(), what)], "{text}");
+    }
+}
+
+#[test]
+fn everything_that_narrows_holds() {
+    let profile = base(
+        "limits: {memory: 1G}\nnet: {allow: [a.example, b.example]}\nenv: {set: {A: x}, pass: [TZ]}\nfs: {ro: [/opt]}",
+    );
+    let text = "extends: [base]\nfs: {hide: [\"*.key\"], ro: [/opt]}\nlimits: {memory: 512M, timeout: 5s}\n\
+                changes: review\nnet: {allow: [a.example], deny: [c.example]}\nenv: {drop: [A, TZ], set: {A: x}}";
+    let out = narrowed(text, &profile).unwrap();
+    assert_eq!(out.hide[0].value, "*.key");
+    assert_eq!(out.limits[&LimitKind::Memory].value, 512 << 20);
+    assert_eq!(out.limits[&LimitKind::Timeout].value, 5000);
+    assert_eq!(out.changes.as_ref().unwrap().value, ChangesMode::Review);
+    assert_eq!(out.net.allow.iter().map(|rule| rule.value.as_str()).collect::<Vec<_>>(), ["a.example"]);
+    assert_eq!(out.net.deny.len(), 1);
+    assert!(out.env_set.is_empty() && out.env_pass.is_empty());
+    assert_eq!(narrowed("net: none", &profile).unwrap().net.effective_mode(), NetMode::None);
+    assert_eq!(out.limits[&LimitKind::Memory].from.to_string(), "nexus.yaml:3:18");
+}
+
+#[test]
+fn a_flag_that_is_smaller_than_the_file_counts_and_refuses_nothing() {
+    let mut profile = base("");
+    let flag = |value| Sourced::new(value, Origin::Flag("--memory".to_owned()));
+    profile.limits.insert(LimitKind::Memory, flag(1 << 20));
+    assert_eq!(narrowed("limits: {memory: 2M}", &profile).unwrap().limits[&LimitKind::Memory].value, 1 << 20);
+    assert_eq!(narrowed("limits: {memory: 512K}", &profile).unwrap().limits[&LimitKind::Memory].value, 512 << 10);
+    profile.changes = Some(Sourced::new(ChangesMode::Discard, Origin::Flag("--changes".to_owned())));
+    assert_eq!(narrowed("changes: commit", &profile).unwrap().changes.unwrap().value, ChangesMode::Discard);
+}
+
+#[test]
+fn nobody_said_what_becomes_of_changes_and_the_file_may_not_commit() {
+    assert!(narrowed("changes: commit", &base("")).is_err());
+    assert_eq!(narrowed("changes: ask", &base("")).unwrap().changes.unwrap().value, ChangesMode::Ask);
+}
+
+/// Whether nothing is allowed by `inner` that `outer` does not allow. Written apart from `narrow`, field by field.
+fn within(inner: &Grants, outer: &Grants) -> bool {
+    fn all_in<T: PartialEq>(inner: &[Sourced<T>], outer: &[Sourced<T>]) -> bool {
+        inner.iter().all(|one| outer.iter().any(|other| other.value == one.value))
+    }
+    let limits =
+        outer.limits.iter().all(|(kind, most)| inner.limits.get(kind).is_some_and(|has| has.value <= most.value));
+    let changes = |grants: &Grants| grants.changes.as_ref().map_or(ChangesMode::Ask, |mode| mode.value);
+    let (narrow, wide) = (inner.net.effective_mode(), outer.net.effective_mode());
+    let lists = wide == NetMode::Unrestricted
+        || narrow == NetMode::None
+        || (all_in(&inner.net.allow, &outer.net.allow) && all_in(&inner.net.groups, &outer.net.groups));
+    all_in(&inner.toolchains, &outer.toolchains)
+        && all_in(&inner.ro, &outer.ro)
+        && all_in(&inner.rw, &outer.rw)
+        && all_in(&inner.etc, &outer.etc)
+        && all_in(&inner.path, &outer.path)
+        && all_in(&outer.hide, &inner.hide)
+        && all_in(&outer.net.deny, &inner.net.deny)
+        && inner.env_pass.keys().all(|name| outer.env_pass.contains_key(name))
+        && inner.env_set.iter().all(|(name, set)| outer.env_set.get(name).is_some_and(|has| has.value == set.value))
+        && limits
+        && changes(inner) >= changes(outer)
+        && narrow <= wide
+        && lists
+}
+
+const NOWHERE: Place = Place { line: 1, column: 1 };
+
+fn some<T: Clone + std::fmt::Debug + 'static>(from: Vec<T>) -> impl Strategy<Value = Vec<At<T>>> {
+    let most = from.len();
+    proptest::sample::subsequence(from, 0..=most)
+        .prop_shuffle()
+        .prop_map(|list| list.into_iter().map(|one| (one, NOWHERE)).collect())
+}
+
+fn words(letters: &[&str]) -> impl Strategy<Value = Vec<At<String>>> + use<> {
+    some(letters.iter().map(|text| (*text).to_owned()).collect())
+}
+
+fn rules() -> impl Strategy<Value = Vec<At<BindRule>>> {
+    some(["/a", "/b", "/c"].map(|src| BindRule { src: src.to_owned(), dst: None }).to_vec())
+}
+
+fn documents() -> impl Strategy<Value = Document> {
+    let modes = proptest::option::of(proptest::sample::select(vec![
+        (NetMode::None, NOWHERE),
+        (NetMode::Allowlist, NOWHERE),
+        (NetMode::Unrestricted, NOWHERE),
+    ]));
+    let changes = proptest::option::of(proptest::sample::select(vec![
+        (ChangesMode::Commit, NOWHERE),
+        (ChangesMode::Ask, NOWHERE),
+        (ChangesMode::Review, NOWHERE),
+        (ChangesMode::Discard, NOWHERE),
+    ]));
+    let limits = some(LimitKind::ALL.to_vec()).prop_flat_map(|kinds| {
+        let count = kinds.len();
+        proptest::collection::vec(1u64..4, count).prop_map(move |values| {
+            kinds.iter().zip(values).map(|((kind, _), value)| (*kind, (value, NOWHERE))).collect::<Vec<_>>()
+        })
+    });
+    let sets = proptest::collection::vec((0usize..3, 0usize..2), 0..3).prop_map(|pairs| {
+        let pair = |(name, value): (usize, usize)| {
+            ((["A", "B", "C"][name].to_owned(), NOWHERE), (["x", "y"][value].to_owned(), NOWHERE))
+        };
+        pairs.into_iter().map(pair).collect::<Vec<_>>()
+    });
+    let fs = (rules(), rules(), words(&["k", "l", "m"]), words(&["apt", "maven"]), words(&["/p", "/q"]));
+    let env = (words(&["A", "B", "C"]), sets, words(&["A", "B", "C"]));
+    let net = (modes, words(&["a", "b", "c"]), words(&["a", "b", "d"]), words(&["g", "h"]));
+    let tools = some(vec![Toolchain::Python, Toolchain::Rust]);
+    (fs, env, net, limits, changes, tools).prop_map(|(fs, env, net, limits, changes, toolchains)| {
+        let mut document = Document { toolchains, limits, changes, ..Document::default() };
+        (document.fs.ro, document.fs.rw, document.fs.hide, document.etc, document.path) = fs;
+        (document.env.pass, document.env.set, document.env.drop) = env;
+        (document.net.mode, document.net.allow, document.net.deny, document.net.groups) = net;
+        document
+    })
+}
+
+/// The parts of a document that can only take away.
+fn harmless(mut document: Document) -> Document {
+    document.toolchains.clear();
+    (document.fs.ro, document.fs.rw) = Default::default();
+    (document.etc, document.path) = Default::default();
+    (document.env.pass, document.env.set) = Default::default();
+    (document.net.allow, document.net.groups) = Default::default();
+    document.net.mode = document.net.mode.map(|(_, place)| (NetMode::None, place));
+    document.limits = document.limits.into_iter().map(|(kind, (_, place))| (kind, (1, place))).collect();
+    document.changes = document.changes.map(|(_, place)| (ChangesMode::Discard, place));
+    document
+}
+
+proptest! {
+    #[test]
+    fn what_a_workspace_file_leaves_is_never_more_than_the_profiles_allow(p in documents(), w in documents()) {
+        let mut outer = Grants::default();
+        outer.add(&load("p", p));
+        if let Ok(inner) = narrow(&outer, &load("w", w.clone())) {
+            prop_assert!(within(&inner, &outer), "{inner:?}\n{outer:?}");
+        }
+        // The other way round: what can only take away is never refused.
+        let taken = narrow(&outer, &load("w", harmless(w)));
+        prop_assert!(taken.as_ref().is_ok_and(|inner| within(inner, &outer)), "{taken:?}");
+    }
+
+    #[test]
+    fn the_order_of_hidden_and_denied_names_is_irrelevant(p in documents(), q in documents()) {
+        let names = |list: &[Sourced<String>]| {
+            let mut names: Vec<_> = list.iter().map(|entry| entry.value.clone()).collect();
+            names.sort();
+            names
+        };
+        let both = |first: &Document, second: &Document| {
+            let mut grants = Grants::default();
+            grants.add(&load("p", first.clone()));
+            grants.add(&load("q", second.clone()));
+            (names(&grants.hide), names(&grants.net.deny))
+        };
+        prop_assert_eq!(both(&p, &q), both(&q, &p));
+    }
+}

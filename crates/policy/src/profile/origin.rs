@@ -1,0 +1,83 @@
+//! Who said something: the file and line, or the flag.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// A place in a text; both count from 1. The line 0 means that nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Place {
+    /// Line.
+    pub line: u64,
+    /// Column, in characters.
+    pub column: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Who granted or narrowed something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// What every sandbox has.
+    Standard,
+    /// A flag of the command line, as it is spelt there.
+    Flag(String),
+    /// A profile, the workspace's file or the operator's settings: its name for people, and where in it.
+    File {
+        /// A path, or `built-in profile NAME`.
+        name: String,
+        /// Where in it.
+        place: Place,
+    },
+    /// Found for a toolchain that somebody asked for.
+    Toolchain {
+        /// Its name.
+        name: &'static str,
+        /// Who asked for it.
+        asked: Box<Origin>,
+    },
+}
+
+impl Origin {
+    /// Whether the user typed it for this run.
+    #[must_use]
+    pub fn is_flag(&self) -> bool {
+        matches!(self, Self::Flag(_))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standard => f.write_str("always"),
+            Self::Flag(flag) => f.write_str(flag),
+            Self::File { name, place } => write!(f, "{name}:{place}"),
+            Self::Toolchain { name, asked } => write!(f, "toolchain {name}, {asked}"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A value and who said it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Sourced<T> {
+    /// The value.
+    pub value: T,
+    /// Who said it.
+    pub from: Origin,
+}
+
+impl<T> Sourced<T> {
+    /// Puts both together.
+    pub fn new(value: T, from: Origin) -> Self {
+        Self { value, from }
+    }
+}

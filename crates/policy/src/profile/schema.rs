@@ -1,0 +1,10 @@
+//! The format as a JSON Schema, for editors and other programs. A test holds it and the reader together over documents
+//! that both must take and documents that both must refuse.
+
+/// The schema's text.
+pub const SCHEMA: &str = include_str!("../../schema/profile.schema.json");
+
+/// The schema.
+pub fn schema() -> Result<serde_json::Value, serde_json::Error> {
+    serde_json::from_str(SCHEMA)
+}

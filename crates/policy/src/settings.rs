@@ -1,0 +1,299 @@
+//! `config.toml`: what the operator of a machine decides for everybody, apart from profiles, workspaces and flags.
+//!
+//! The operator's file counts whole. A user's own file may only lower `[limits]`: it is read by the same process that
+//! the user started, so it can bind nobody but the user.
+
+use crate::profile::{DocumentError, LimitKind, LimitValues, Origin, Place, Sourced, closest};
+use std::net::IpAddr;
+use toml::{Spanned, Table, Value};
+
+/// The settings of one file, or of both after [`Settings::with_own`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// Most that any run may have.
+    pub ceilings: LimitValues,
+    /// First host uid of sandboxes that root starts.
+    pub uid_base: Option<Sourced<u32>>,
+    /// Order in which drivers are tried.
+    pub drivers: Vec<Sourced<String>>,
+    /// The network's.
+    pub egress: EgressSettings,
+    /// The audit log's.
+    pub audit: Table,
+}
+
+/// `[egress]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EgressSettings {
+    /// Private ranges that may be reached all the same, as `ADDRESS/BITS`.
+    pub trusted_ranges: Vec<Sourced<String>>,
+    /// Another proxy that every connection goes through.
+    pub upstream_proxy: Option<Sourced<String>>,
+    /// Whether TLS without a server name is let through.
+    pub allow_missing_sni: Option<Sourced<bool>>,
+}
+
+/// Reads a file; `name` is its path for people.
+pub fn parse(text: &str, name: &str) -> Result<Settings, DocumentError> {
+    let reader = Reader { text, name };
+    let root: toml::de::DeTable<'_> = match toml::de::DeTable::parse(text) {
+        Ok(root) => root.into_inner(),
+        Err(error) => {
+            let place = error.span().map(|span| reader.place(span.start)).unwrap_or_default();
+            return Err(DocumentError { place, message: error.message().trim().replace('\n', ", ") });
+        }
+    };
+    reader.settings(root)
+}
+
+impl Settings {
+    /// Adds a user's own file: its limits count where they are lower, and it may say nothing else.
+    pub fn with_own(mut self, own: Self) -> Result<Self, DocumentError> {
+        let refused = own.uid_base.as_ref().map(|base| ("sandbox.uid_base", &base.from));
+        let refused = refused.or_else(|| own.drivers.first().map(|driver| ("sandbox.drivers", &driver.from)));
+        let egress = &own.egress;
+        let refused = refused
+            .or_else(|| egress.trusted_ranges.first().map(|range| ("egress.trusted_ranges", &range.from)))
+            .or_else(|| egress.upstream_proxy.as_ref().map(|proxy| ("egress.upstream_proxy", &proxy.from)))
+            .or_else(|| egress.allow_missing_sni.as_ref().map(|sni| ("egress.missing_sni", &sni.from)));
+        if let Some((key, from)) = refused {
+            let place = if let Origin::File { place, .. } = from { *place } else { Place::default() };
+            let message = format!("{key} belongs to the operator: write it to /etc/nexus/config.toml");
+            return Err(DocumentError { place, message });
+        }
+        for (kind, own) in own.ceilings {
+            let higher = self.ceilings.get(&kind).is_some_and(|operators| operators.value <= own.value);
+            if !higher {
+                self.ceilings.insert(kind, own);
+            }
+        }
+        Ok(self)
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    name: &'t str,
+}
+
+type Entry<'t> = Spanned<toml::de::DeValue<'t>>;
+
+impl Reader<'_> {
+    fn place(&self, offset: usize) -> Place {
+        let before = &self.text[..offset.min(self.text.len())];
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
+        Place { line, column }
+    }
+
+    fn sourced<T>(&self, value: T, offset: usize) -> Sourced<T> {
+        Sourced::new(value, Origin::File { name: self.name.to_owned(), place: self.place(offset) })
+    }
+
+    fn refuse<T>(&self, offset: usize, message: impl Into<String>) -> Result<T, DocumentError> {
+        Err(DocumentError { place: self.place(offset), message: message.into() })
+    }
+
+    fn settings(&self, root: toml::de::DeTable<'_>) -> Result<Settings, DocumentError> {
+        let mut settings = Settings::default();
+        for (section, node) in root {
+            let name = section.get_ref().as_ref();
+            let section = self.known(&section.span(), name, &["limits", "sandbox", "egress", "audit"], "")?;
+            let at = node.span().start;
+            let toml::de::DeValue::Table(table) = node.into_inner() else {
+                return self.refuse(at, format!("{section} must be a section: write [{section}]"));
+            };
+            for (key, node) in table {
+                let (span, name) = (key.span(), key.get_ref().as_ref());
+                match section {
+                    "limits" => self.limit(&mut settings, &span, name, &node)?,
+                    "sandbox" => self.sandbox(&mut settings, &span, name, &node)?,
+                    "egress" => self.egress(&mut settings, &span, name, &node)?,
+                    _ => {
+                        let value = Value::try_from(self.plain(&node)?);
+                        let at = span.start;
+                        match value {
+                            Ok(value) => settings.audit.insert(name.to_owned(), value),
+                            Err(error) => return self.refuse(at, error.to_string()),
+                        };
+                    }
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    fn known<'k>(
+        &self,
+        span: &std::ops::Range<usize>,
+        key: &str,
+        keys: &[&'k str],
+        prefix: &str,
+    ) -> Result<&'k str, DocumentError> {
+        if let Some(known) = keys.iter().find(|known| **known == key) {
+            return Ok(known);
+        }
+        let advice = match closest(key, keys.iter().copied()) {
+            Some(meant) => format!("did you mean {prefix}{meant}?"),
+            None => format!("the keys here are {}", keys.join(", ")),
+        };
+        self.refuse(span.start, format!("unknown key {prefix}{key}: {advice}"))
+    }
+
+    fn limit(
+        &self,
+        to: &mut Settings,
+        span: &std::ops::Range<usize>,
+        key: &str,
+        node: &Entry<'_>,
+    ) -> Result<(), DocumentError> {
+        let keys: Vec<&str> = LimitKind::ALL.into_iter().map(LimitKind::key).collect();
+        let key = self.known(span, key, &keys, "limits.")?;
+        let Some(kind) = LimitKind::by_key(key) else { return Ok(()) };
+        let at = node.span().start;
+        let text = self.plain(node)?;
+        let value = kind.read(&text).or_else(|message| self.refuse(at, message))?;
+        to.ceilings.insert(kind, self.sourced(value, at));
+        Ok(())
+    }
+
+    fn sandbox(
+        &self,
+        to: &mut Settings,
+        span: &std::ops::Range<usize>,
+        key: &str,
+        node: &Entry<'_>,
+    ) -> Result<(), DocumentError> {
+        let at = node.span().start;
+        if self.known(span, key, &["uid_base", "drivers"], "sandbox.")? == "drivers" {
+            to.drivers = self.texts(node)?;
+            return Ok(());
+        }
+        // Below 65536 live the machine's own users, and the highest ids mean "nobody".
+        match self.plain(node)?.parse::<u32>() {
+            Ok(base) if (65_536..u32::MAX - 65_536).contains(&base) => {
+                to.uid_base = Some(self.sourced(base, at));
+                Ok(())
+            }
+            _ => self.refuse(at, "uid_base must be a number from 65536 to 4294901758"),
+        }
+    }
+
+    fn egress(
+        &self,
+        to: &mut Settings,
+        span: &std::ops::Range<usize>,
+        key: &str,
+        node: &Entry<'_>,
+    ) -> Result<(), DocumentError> {
+        let at = node.span().start;
+        match self.known(span, key, &["trusted_ranges", "upstream_proxy", "missing_sni"], "egress.")? {
+            "trusted_ranges" => {
+                let ranges = self.texts(node)?;
+                if let Some(bad) = ranges.iter().find(|range| !is_range(&range.value)) {
+                    let place = if let Origin::File { place, .. } = bad.from { place } else { Place::default() };
+                    let message = format!("{:?} is no range: write for example 10.0.0.0/8", bad.value);
+                    return Err(DocumentError { place, message });
+                }
+                to.egress.trusted_ranges = ranges;
+            }
+            "upstream_proxy" => to.egress.upstream_proxy = Some(self.sourced(self.plain(node)?, at)),
+            _ => {
+                let allow = match self.plain(node)?.as_str() {
+                    "refuse" => false,
+                    "allow" => true,
+                    _ => return self.refuse(at, "missing_sni must be \"refuse\" or \"allow\""),
+                };
+                to.egress.allow_missing_sni = Some(self.sourced(allow, at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Text or a number, as text.
+    fn plain(&self, node: &Entry<'_>) -> Result<String, DocumentError> {
+        use toml::de::DeValue;
+        match node.get_ref() {
+            DeValue::String(text) => Ok(text.to_string()),
+            DeValue::Integer(number) => Ok(number.as_str().replace('_', "")),
+            DeValue::Float(number) => Ok(number.as_str().to_owned()),
+            DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                self.refuse(node.span().start, "here must stand text or a number")
+            }
+        }
+    }
+
+    fn texts(&self, node: &Entry<'_>) -> Result<Vec<Sourced<String>>, DocumentError> {
+        let toml::de::DeValue::Array(items) = node.get_ref() else {
+            return self.refuse(node.span().start, "here must stand a list of texts: [\"…\"]");
+        };
+        items.iter().map(|item| Ok(self.sourced(self.plain(item)?, item.span().start))).collect()
+    }
+}
+
+fn is_range(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let (Ok(address), Ok(bits)) = (address.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    bits <= if address.is_ipv4() { 32 } else { 128 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "[limits]\nmemory = \"8G\"\npids = 2048\n\n[sandbox]\nuid_base = 2_000_000_000\n\n[egress]\n\
+                        trusted_ranges = [\"10.1.0.0/16\"]\nmissing_sni = \"refuse\"\n\n[audit]\nfile = \"/var/log/nexus\"\n";
+
+    #[test]
+    fn every_section_is_read_with_its_lines() {
+        let settings = parse(FILE, "config.toml").unwrap();
+        assert_eq!(settings.ceilings[&LimitKind::Memory].value, 8 << 30);
+        assert_eq!(settings.ceilings[&LimitKind::Pids].from.to_string(), "config.toml:3:8");
+        assert_eq!(settings.uid_base.unwrap().value, 2_000_000_000);
+        assert_eq!(settings.egress.trusted_ranges[0].value, "10.1.0.0/16");
+        assert!(!settings.egress.allow_missing_sni.unwrap().value);
+        assert_eq!(settings.audit["file"].as_str(), Some("/var/log/nexus"));
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place() {
+        for (text, place, said) in [
+            ("[limit]\n", "1:2", "did you mean limits?"),
+            ("[limits]\nmemry = 1\n", "2:1", "did you mean limits.memory?"),
+            ("[limits]\nmemory = \"2GB\"\n", "2:10", "is not a size"),
+            ("[sandbox]\nuid_base = 0\n", "2:12", "from 65536"),
+            ("[sandbox]\nuid_base = -1\n", "2:12", "from 65536"),
+            ("[egress]\ntrusted_ranges = [\"10.0.0.0/33\"]\n", "2:19", "is no range"),
+            ("[egress]\nmissing_sni = true\n", "2:15", "text or a number"),
+            ("limits = 1\n", "1:10", "write [limits]"),
+            ("[limits]\nmemory = \n", "2:10", ""),
+            ("[limits]\npids = 1\npids = 2\n", "3:1", ""),
+        ] {
+            let error = parse(text, "config.toml").unwrap_err();
+            assert_eq!(error.place.to_string(), place, "{text:?}: {error}");
+            assert!(error.message.contains(said) && !error.message.is_empty(), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_users_own_file_only_lowers_limits() {
+        let operator = parse("[limits]\nmemory = \"2G\"\npids = 100\n", "etc").unwrap();
+        let own = parse("[limits]\nmemory = \"4G\"\npids = 50\ntimeout = \"1h\"\n", "own").unwrap();
+        let both = operator.clone().with_own(own).unwrap();
+        let told: Vec<_> =
+            both.ceilings.iter().map(|(kind, most)| (*kind, most.value, most.from.to_string())).collect();
+        assert_eq!(
+            told,
+            [
+                (LimitKind::Memory, 2 << 30, "etc:2:10".to_owned()),
+                (LimitKind::Pids, 50, "own:3:8".to_owned()),
+                (LimitKind::Timeout, 3_600_000, "own:4:11".to_owned())
+            ]
+        );
+        for text in ["[sandbox]\nuid_base = 70000\n", "[egress]\ntrusted_ranges = [\"10.0.0.0/8\"]\n"] {
+            let error = operator.clone().with_own(parse(text, "own").unwrap()).unwrap_err();
+            assert_eq!(error.place.line, 2);
+            assert!(error.message.contains("belongs to the operator"));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! The table of attacks on names and addresses, asked of the decision itself.
+
+use nexus_model::capability::NetMode;
+use nexus_policy::net::vectors::{ADDRESS_RULE, CASES, Case, DEFAULT, Expect, NO_RULE, Rules};
+use nexus_policy::net::{Host, Port, Route, Source, parse_allow, parse_allow_private, parse_deny};
+use std::net::SocketAddr;
+
+fn told(case: &Case) -> String {
+    format!("{} {:?} answers {:?} under {:?}", case.id, case.authority(), case.answers, case.rules)
+}
+
+#[test]
+fn every_case_of_names_and_addresses_is_decided_as_the_table_says() {
+    for case in CASES {
+        let (asked, outcome) = case.decide().unwrap();
+        let seen = match (&outcome, asked) {
+            (Ok(_), _) => Expect::Allow,
+            (Err(denial), false) => Expect::DenyUnasked(denial.code),
+            (Err(denial), true) => Expect::DenyResolved(denial.code),
+        };
+        assert_eq!(seen, case.expect, "{}: {outcome:?}", told(case));
+    }
+}
+
+#[test]
+fn what_is_allowed_is_dialled_at_exactly_the_answered_addresses() {
+    let mut allowed = 0;
+    for case in CASES {
+        let Ok(permit) = case.decide().unwrap().1 else { continue };
+        allowed += 1;
+        let port = Port::parse(case.port).unwrap().number();
+        let wanted: Vec<SocketAddr> = match permit.host() {
+            Host::Address(address) => vec![SocketAddr::new(*address, port)],
+            Host::Name(_) => case.addresses().unwrap().into_iter().map(|ip| SocketAddr::new(ip, port)).collect(),
+        };
+        assert_eq!(permit.route(), Route::Addrs(&wanted), "{}", told(case));
+        assert!(permit.addresses_checked());
+    }
+    assert!(allowed > 20, "a table in which hardly anything is allowed proves little: {allowed}");
+}
+
+#[test]
+fn every_denial_says_why_and_a_flag_that_is_offered_does_help() {
+    for case in CASES {
+        let Err(denial) = case.decide().unwrap().1 else { continue };
+        assert!(denial.explanation.len() > 10 && !denial.explanation.contains('\n'), "{}", told(case));
+        assert!(denial.http_status() >= 400 && denial.socks_reply() != 0, "{}", told(case));
+        let Some(flag) = denial.allow_with.clone() else { continue };
+        let (name, value) = flag.split_once(' ').unwrap();
+        // `--allow` implies an allowlist where there was none.
+        let mode = if case.rules.mode == NetMode::None { NetMode::Allowlist } else { case.rules.mode };
+        let mut input = Rules { mode, ..case.rules }.input().unwrap();
+        match name {
+            "--allow" => input.allow.push(parse_allow(value, Source::flag(value)).unwrap()),
+            "--allow-private" => input.allow_any(parse_allow_private(value, Source::flag(value)).unwrap()),
+            other => panic!("{}: no such flag {other}", told(case)),
+        }
+        let policy = nexus_policy::net::Policy::build(input).unwrap();
+        let target = nexus_policy::net::Target::parse(&case.authority()).unwrap();
+        let told_now =
+            nexus_policy::net::explain(&policy, &target, &case.addresses().unwrap(), nexus_policy::net::Moment(0));
+        assert_ne!(told_now.code, denial.code, "{}: {flag} changes nothing: {told_now:?}", told(case));
+    }
+}
+
+#[test]
+fn texts_that_are_no_rule_are_refused_by_every_flag_and_named() {
+    for text in NO_RULE {
+        let allow = parse_allow(text, Source::flag(*text)).unwrap_err();
+        let deny = parse_deny(text, Source::flag(*text)).unwrap_err();
+        parse_allow_private(text, Source::flag(*text)).unwrap_err();
+        for error in [allow, deny] {
+            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
+        }
+    }
+    assert!(DEFAULT.policy().is_ok());
+}
+
+#[test]
+fn addresses_are_rules_for_deny_and_private_only_and_allow_says_what_to_write() {
+    for text in ADDRESS_RULE {
+        parse_deny(text, Source::flag(*text)).unwrap();
+        parse_allow_private(text, Source::flag(*text)).unwrap();
+        parse_allow(text, Source::flag(*text)).unwrap_err();
+    }
+    let error = parse_allow("0x7f000001:80", Source::flag("x")).unwrap_err();
+    assert!(error.to_string().contains("--allow-private 127.0.0.1:80"), "{error}");
+    let error = parse_deny("10.0.0.1/8", Source::flag("x")).unwrap_err();
+    assert!(error.to_string().contains("10.0.0.0/8"), "{error}");
+}

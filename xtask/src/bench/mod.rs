@@ -1,0 +1,103 @@
+//! `bench`: the figures of the README, each beside every peer that is installed, measured in one run.
+//!
+//! ```text
+//!  options ─▶ quiet machine? ─▶ release build ─▶ one measure after the other ─▶ Report ─▶ text | Markdown | JSON
+//!                                  cold P1 P12 P13 · launches P3 P4 P13 · throughput P5 · idle P6 ·
+//!                                  drain P7 · change_sets P10
+//! ```
+//! Everything inside one measure is taken in turn (A B C A B C …), so that a machine whose speed drifts slows all of
+//! them alike; medians and ratios count. Nothing is dropped and nothing is installed: a peer that is missing or does
+//! not work here is named with the reason. Tests and continuous integration never call this: a time is no test.
+
+mod breakdown;
+mod bundle;
+mod change_sets;
+mod cold;
+mod drain;
+mod idle;
+mod launch_bench;
+mod launches;
+mod machine;
+mod options;
+mod place;
+mod report;
+mod runner;
+mod stats;
+mod throughput;
+mod timer;
+mod tools;
+
+use crate::failure::Failure;
+use crate::workspace::{Workspace, cargo};
+use options::{Options, P};
+use place::Place;
+use report::Report;
+use std::process::Command;
+
+pub use timer::serve as serve_timer;
+
+/// The word by which this program starts itself as a [`timer`].
+pub const TIMER: &str = "bench-timer";
+
+/// All measures that were asked for.
+pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    let options = Options::parse(arguments).map_err(|wrong| Failure::new(wrong, options::USAGE))?;
+    build(workspace, &["static"])?;
+    build(workspace, &["build", "--release", "--package", "nexus-driver", "--example", "launch_bench"])?;
+    // After the build, which is a load of its own.
+    let facts = machine::Facts::look(options.anyway)?;
+    let mut place = Place::make(workspace, &options)?;
+    let mut report = Report::new(facts, options.told.clone());
+    let measured = measure(&options, &mut place, &mut report);
+    let removed = place.remove();
+    // What was measured before a failure is shown too.
+    report.finish();
+    print!("{}", if options.markdown { report.markdown() } else { report.text() });
+    if let Some(file) = &options.json {
+        std::fs::write(file, report.json()).map_err(|error| failed(&format!("{}: {error}", file.display())))?;
+    }
+    measured.and(removed)
+}
+
+fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
+    if options.wants_any(&[P::Cold, P::Version, P::Python]) {
+        cold::measure(options, place, report)?;
+    }
+    if options.wants_any(&[P::Launcher, P::LiveExec, P::Python]) {
+        launches::measure(options, place, report)?;
+    }
+    if options.wants(P::Throughput) {
+        throughput::measure(options, place, report)?;
+    }
+    if options.wants(P::Idle) {
+        idle::measure(options, place, report)?;
+    }
+    if options.wants(P::Drain) {
+        drain::measure(options, place, report)?;
+    }
+    if options.wants(P::ChangeSets) {
+        change_sets::measure(options, place, report)?;
+    }
+    if options.breakdown {
+        breakdown::measure(place, report)?;
+    }
+    Ok(())
+}
+
+fn build(workspace: &Workspace, arguments: &[&str]) -> Result<(), Failure> {
+    let status = Command::new(cargo()).args(arguments).current_dir(&workspace.root).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failed(&format!("the release build ended with {status}"))),
+        Err(error) => Err(failed(&format!("cargo did not start: {error}"))),
+    }
+}
+
+fn failed(what: &str) -> Failure {
+    Failure::new(what, "mend that and run `cargo xtask bench` again")
+}
+
+/// Progress, beside the report and never in it.
+fn say(what: &str) {
+    eprintln!("bench: {what}");
+}

@@ -1,0 +1,59 @@
+//! The folder of one benchmark: copies of the programs, and the identities that run them.
+
+use super::options::Options;
+use super::runner::Runner;
+use super::{failed, say};
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The ordinary user that root plays; needs no account.
+const USER: u32 = 12345;
+
+/// Everything a measure needs.
+pub struct Place {
+    base: PathBuf,
+    /// `nexus`, release build, where every identity can execute it.
+    pub nexus: String,
+    /// The example of the driver crate that times launches.
+    pub launch_bench: PathBuf,
+    /// The caller first; for root then an ordinary user.
+    pub runners: Vec<Runner>,
+}
+
+impl Place {
+    /// Makes it. Not below /tmp, which is private inside a sandbox, nor below the build folder, which may be closed to
+    /// the ordinary user.
+    pub fn make(workspace: &Workspace, _: &Options) -> Result<Self, Failure> {
+        let base = PathBuf::from(format!("/var/tmp/nexus-bench-{}", std::process::id()));
+        let made = std::fs::create_dir(&base)
+            .and_then(|()| std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o755)));
+        made.map_err(|error| failed(&format!("{}: {error}", base.display())))?;
+        let nexus = copy(&workspace.target.join("release/nexus"), &base)?;
+        let timer = copy(&std::env::current_exe().map_err(|error| failed(&format!("xtask: {error}")))?, &base)?;
+        let launch_bench = copy(&workspace.target.join("release/examples/launch_bench"), &base)?;
+        let is_root = rustix::process::geteuid().is_root();
+        let mut runners = vec![Runner::start(if is_root { "root" } else { "caller" }, None, &base, &timer)?];
+        if is_root {
+            runners.push(Runner::start("user", Some(USER), &base, &timer)?);
+        } else {
+            say("not root: only the caller is measured, and peers that need root are not");
+        }
+        Ok(Self { base, nexus: nexus.display().to_string(), launch_bench, runners })
+    }
+
+    /// Ends the timers and removes the folder.
+    pub fn remove(self) -> Result<(), Failure> {
+        let stopped = self.runners.into_iter().map(Runner::stop).fold(Ok(()), Result::and);
+        let removed = std::fs::remove_dir_all(&self.base);
+        stopped.and(removed.map_err(|error| failed(&format!("{}: {error}", self.base.display()))))
+    }
+}
+
+fn copy(program: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+    let name = program.file_name().ok_or_else(|| failed(&format!("{} has no name", program.display())))?;
+    let to = folder.join(name);
+    std::fs::copy(program, &to).map_err(|error| failed(&format!("{}: {error}", program.display())))?;
+    Ok(to)
+}
