@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
-//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
+//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest; --attack: hostile probes inside
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
 //!       ─▶ receipt, log: signed statements about past runs

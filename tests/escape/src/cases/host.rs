@@ -78,4 +78,7 @@ pub const CASES: &[Case] = &[
     scene_good("E12", "not_found", EXACT),
     scene_good("E12", "not_executable", EXACT),
     scene_good("E12", "signals", EXACT),
+    scene_bad("G01", "layered", &["absent"]),
+    scene_bad("G01", "direct", &["absent"]),
+    scene_good("G01", "named_by_the_caller", &["seen"]),
 ];

@@ -241,6 +241,7 @@ pub const VECTORS: &[Vector] = &[
     vector("E11", "flood of output"),
     vector("E12", "forged results"),
     vector("E13", "pseudo-terminals of the host"),
+    vector("G01", "secrets in the caller's environment"),
 ];
 
 /// Whether `id` is the number of a vector.

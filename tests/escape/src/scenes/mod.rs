@@ -4,6 +4,7 @@ mod lifetime;
 mod output;
 mod protected;
 mod refusals;
+mod secrets;
 mod traces;
 
 use crate::answer::Seen;
@@ -35,4 +36,5 @@ pub const ALL: &[(&str, Scene)] = &[
     ("E10", traces::fifty_runs),
     ("E11", output::flood),
     ("E12", output::exit_codes),
+    ("G01", secrets::environment),
 ];
