@@ -7,6 +7,7 @@ pub mod cgroup;
 mod child;
 pub mod clone;
 mod creds;
+mod descriptors;
 mod etc;
 mod identity;
 mod idmap;
@@ -19,6 +20,7 @@ pub mod seccomp;
 pub mod steps;
 mod walls;
 
+pub use descriptors::hand_on_nothing;
 pub use identity::{DEFAULT_UID_BASE, Identity};
 pub use launch::{Launched, Request, host_namespaces, launch};
 pub use steps::{Faults, Step, StepError};
