@@ -42,7 +42,7 @@ pub enum Command {
     /// List past runs, the latest first
     Log(LogArgs),
     /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
-    #[command(hide = true)]
+    #[command(name = "__attack", hide = true)]
     AttackPart {
         /// The part.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

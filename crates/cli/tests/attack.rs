@@ -82,7 +82,7 @@ fn stopped_half_way(bench: &Bench) {
 #[test]
 fn no_hostile_probe_is_played_outside_of_a_sandbox() {
     for bench in benches() {
-        let output = bench.run(["attack-part", "probe", "A08/own_name"]);
+        let output = bench.run(["__attack", "probe", "A08/own_name"]);
         assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{}", bench.who());
         assert!(stderr(&output).contains("inside a sandbox only"), "{}", stderr(&output));
         // Neither with a context that names the host's own namespaces, as the suite writes it.
@@ -91,7 +91,7 @@ fn no_hostile_probe_is_played_outside_of_a_sandbox() {
         let namespaces: BTreeMap<_, _> = ["user", "mnt", "pid"].map(|name| (name, inode(name))).into();
         let context = bench.write("context.json", serde_json::json!({ "namespaces": namespaces }).to_string());
         let context = context.to_str().unwrap();
-        let output = bench.run(["attack-part", "probe", "--context", context, "A08/own_name"]);
+        let output = bench.run(["__attack", "probe", "--context", context, "A08/own_name"]);
         assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{}", bench.who());
     }
 }

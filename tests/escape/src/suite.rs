@@ -106,6 +106,7 @@ pub enum SuiteError {
 /// Plays everything and clears it away.
 pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
     let skips = skips::list()?;
+    let of_kernel = skips::of_this_kernel();
     let stop = plan.stop.clone().unwrap_or_default();
     let mut notes = Vec::new();
     let mut seen = Observations::new();
@@ -146,7 +147,8 @@ pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
     let mut rows = Vec::new();
     for case in wanted(plan) {
         let skip = skips.iter().find(|skip| skip.id == case.id && skip.case == case.name);
-        let verdict = report::judge(case, &seen, &asked, skip);
+        let by_kernel = of_kernel.iter().find(|skip| skip.id == case.id && skip.case == case.name);
+        let verdict = report::judge(case, &seen, &asked, skip.or(by_kernel));
         if skip.is_some() && report::skip_is_needless(case, &seen) {
             notes.push(format!("{}/{}: the skip in skips.txt is not needed on this kernel", case.id, case.name));
         }
@@ -199,13 +201,12 @@ fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, SuiteError> {
         seen.extend(after_stage(bench, *stage, plan));
     }
     settle_created(bench, &mut seen);
-    // What a driver does around a command can only be seen with one.
-    if !matches!(bench.driver, Driver::Unsandboxed) {
-        for (id, scene) in scenes::ALL {
-            if plan.only.as_deref().is_none_or(|only| only == *id) {
-                go_on(bench)?;
-                seen.extend(scene(bench, &plan.options)?);
-            }
+    for (id, scene) in scenes::ALL {
+        // Most of what a driver does around a command can only be seen with one.
+        let shows = !matches!(bench.driver, Driver::Unsandboxed) || scenes::WITHOUT_DRIVER.contains(id);
+        if shows && plan.only.as_deref().is_none_or(|only| only == *id) {
+            go_on(bench)?;
+            seen.extend(scene(bench, &plan.options)?);
         }
     }
     go_on(bench)?;

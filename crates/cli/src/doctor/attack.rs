@@ -4,7 +4,7 @@
 //!  trial sandbox stands? ──no──▶ 125
 //!        │ yes
 //!        ▼
-//!  suite: nexus run … -- COPY attack-part probe …   (inside only; nothing is played on the host itself)
+//!  suite: nexus run … -- COPY __attack probe …   (inside only; nothing is played on the host itself)
 //!        │                                             a signal or the end: everything is cleared away
 //!        ▼
 //!  verdict ──▶ 0 all held, 1 something got out or does not work, 125 could not be played
@@ -71,7 +71,7 @@ fn attack(args: &DoctorArgs, report: &ProbeReport) -> Result<Outcome, Failure> {
         eprintln!("nexus: attacking sandboxes on this machine; this takes up to a minute");
     }
     let plan = Plan {
-        attacker: Attacker { program: program.clone(), words: vec!["attack-part".to_owned()] },
+        attacker: Attacker { program: program.clone(), words: vec!["__attack".to_owned()] },
         nexus: Some(program),
         as_self: true,
         as_user: None,

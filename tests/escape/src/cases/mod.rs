@@ -198,7 +198,7 @@ const fn vector(id: &'static str, title: &'static str) -> Vector {
     Vector { id, title }
 }
 
-/// The vectors that must have rows. A10 (TIOCSTI) and B12 (tenants) come with the terminal and the facility.
+/// The vectors that must have rows. B12 (tenants) comes with the facility.
 pub const VECTORS: &[Vector] = &[
     vector("A01", "rights, capabilities, no_new_privs"),
     vector("A02", "namespaces of the host"),
@@ -209,6 +209,7 @@ pub const VECTORS: &[Vector] = &[
     vector("A07", "mounts"),
     vector("A08", "rare system calls"),
     vector("A09", "system calls of foreign ABIs"),
+    vector("A10", "typing into the operator's terminal"),
     vector("A11", "outliving nexus"),
     vector("A12", "abstract sockets of the host"),
     vector("A13", "sockets, agents and environment of the caller"),
@@ -242,6 +243,7 @@ pub const VECTORS: &[Vector] = &[
     vector("E12", "forged results"),
     vector("E13", "pseudo-terminals of the host"),
     vector("G01", "secrets in the caller's environment"),
+    vector("N04", "control sequences on the operator's terminal"),
 ];
 
 /// Whether `id` is the number of a vector.
