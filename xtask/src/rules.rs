@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("egress", &["policy", "model"]),
     ("mothership", &["api", "policy", "model"]),
     ("nexusd", &["api", "driver", "facility", "egress", "policy", "model"]),
-    ("cli", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
+    ("cli", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model", "escape"]),
     ("testkit", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
     ("escape", &["driver", "model"]),
     ("xtask", &[]),

@@ -40,6 +40,14 @@ fn the_control_plane_never_uses_a_driver() {
 }
 
 #[test]
+fn only_the_program_that_people_start_carries_the_attacks() {
+    let cli = package("nexus-cli", &[("nexus-escape", EdgeKind::Shipped)]);
+    let driver = package("nexus-driver", &[("nexus-escape", EdgeKind::Shipped)]);
+    assert!(forbidden_edges(&[cli]).is_empty());
+    assert_eq!(forbidden_edges(&[driver]), ["driver: depends on escape, which it may not"]);
+}
+
+#[test]
 fn the_test_kit_is_for_tests_only() {
     let test = package("nexus-driver", &[("nexus-testkit", EdgeKind::Dev)]);
     let shipped = package("nexus-driver", &[("nexus-testkit", EdgeKind::Shipped)]);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
-//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
+//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest; --attack: hostile probes inside
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
 //!       ─▶ receipt, log: signed statements about past runs
@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),
+        args::Command::AttackPart { words } => doctor::attack::part(&words),
         args::Command::Log(log) => log::command(&log),
         args::Command::Completions { shell } => {
             // Into memory first: the generator panics where its output cannot be written.
