@@ -31,6 +31,7 @@ pub use settle::{INTERRUPTED, chain, read_note};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::net::Service;
 use crate::receipt::Issuer;
 use full_output::FullOutput;
 use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session, Stdio};
@@ -135,26 +136,31 @@ impl Run<'_> {
         };
         let full = file("--full-output", &args.full_output)?;
         let receipt_copy = file("--receipt", &args.receipt)?;
+        let network = order.network.as_ref();
+        let mut service =
+            network.map(|network| Service::prepare(network, &order.places, order.plan.run_id)).transpose()?;
         let prepared = clock.elapsed();
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut sink = sink::Sink::new(args.json, order.max_output, full);
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
-        let outcome = match pumped(args, order, &sandbox, &mut sink, signals, meanwhile) {
+        let outcome = match pumped(args, order, &sandbox, &mut sink, signals, service.as_mut(), meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // What was started must not outlive us, whatever else goes wrong here.
                 let ended = sandbox.keeper.kill().and_then(|()| sandbox.keeper.wait());
                 ended.map_err(|error| internal("ending the sandbox", &error))?;
-                return Err(pump_failure(&error));
+                let no_network = service.as_mut().and_then(Service::failure);
+                return Err(no_network.unwrap_or_else(|| pump_failure(&error)));
             }
         };
         sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
         sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
         let output = sink.tally.output();
         let kept = sink.finish().map_err(|error| pump_failure(&error))?;
-        let facts = report::Facts { output, kept, prepared, clock, receipt_copy };
+        let egress = service.map(|service| service.finish(&order.places));
+        let facts = report::Facts { output, kept, egress, prepared, clock, receipt_copy };
         let report = self.conclude(args, sandbox, outcome, facts)?;
         Ok(match tidied {
             Ok(()) => report,
@@ -225,6 +231,7 @@ fn pumped(
     sandbox: &Sandbox,
     sink: &mut sink::Sink,
     signals: &UnixStream,
+    network: Option<&mut Service>,
     meanwhile: impl FnOnce(),
 ) -> io::Result<Outcome> {
     let (out, out_there) = pump::pipe()?;
@@ -244,7 +251,7 @@ fn pumped(
             Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
         }),
     };
-    pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds)
+    pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds, network)
 }
 
 /// Whether the guest has something to say: then whoever does something else stops.

@@ -11,6 +11,7 @@
 
 use super::output::{HeadTail, Stream};
 use super::sink::Sink;
+use crate::net::Service;
 use nexus_driver::{Ended, Event, NotStarted, Sandbox, Session};
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
@@ -78,9 +79,11 @@ pub fn run(
     sink: &mut Sink,
     signals: &UnixStream,
     bounds: Bounds,
+    network: Option<&mut Service>,
 ) -> io::Result<Outcome> {
     let mut pump = Pump {
         sandbox,
+        network,
         session: Some(session),
         out: Some(pipes.out),
         err: Some(pipes.err),
@@ -115,6 +118,7 @@ pub fn run(
 
 struct Pump<'a> {
     sandbox: &'a Sandbox,
+    network: Option<&'a mut Service>,
     /// Gone when the guest has said its last word.
     session: Option<Session>,
     out: Option<OwnedFd>,
@@ -229,12 +233,17 @@ impl Pump<'_> {
             // But for the first these answer what a run does not ask for; the session refuses them by itself.
             Ok(
                 Event::Up
-                | Event::Listeners(_)
                 | Event::Terminal { .. }
                 | Event::Command { .. }
                 | Event::Forwarded { .. }
                 | Event::ForwardFailed { .. },
             ) => {}
+            Ok(Event::Listeners(listeners)) => {
+                // Without a network nobody serves them: they are closed here.
+                if let Some(network) = &mut self.network {
+                    network.serve(listeners).map_err(io::Error::other)?;
+                }
+            }
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
                 self.outcome.proof = proof;
