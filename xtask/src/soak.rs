@@ -34,6 +34,11 @@ const SOAKS: &[Soak] = &[
         variable: ("NEXUS_SOAK_KILLS", "500"),
         words: &["-p", "nexus-cli", "--features", "nexus-cli/inject", "--test", "leftovers", "killed"],
     },
+    Soak {
+        name: "200 detached sandboxes at once and 1,000 clients killed at random, for root and for a user",
+        variable: ("NEXUS_SOAK_ATTACHES", "1000"),
+        words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],
+    },
 ];
 
 /// Runs all of them, also when one fails.

@@ -29,6 +29,11 @@ pub enum Command {
     Trust(TrustArgs),
     /// Take that back
     Untrust(UntrustArgs),
+    /// Open a shell in a sandbox, on a terminal of its own
+    Shell(Box<RunArgs>),
+    /// Commands about detached sandboxes.
+    #[command(flatten)]
+    Session(crate::session::SessionCommand),
     /// Say what works on this machine, which guarantees can be given, and how to get the rest
     Doctor(DoctorArgs),
     /// Look at changes that wait for a decision
@@ -47,7 +52,7 @@ pub enum Command {
 }
 
 /// `nexus run`.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
 changes could not be committed; 126 not executable; 127 not found; 128+N killed by signal N.
@@ -111,6 +116,21 @@ pub struct RunArgs {
     /// Pass standard input on
     #[arg(long)]
     pub stdin: bool,
+    /// Give the command a terminal of its own, with the caller's as its screen and keys
+    #[arg(short, long, conflicts_with = "json")]
+    pub tty: bool,
+    /// Show control sequences of the command on a terminal as they come
+    #[arg(long)]
+    pub raw: bool,
+    /// Let it run in the background and print its id; see nexus ps, attach, exec, logs, stop, wait, rm
+    #[arg(short, long)]
+    pub detach: bool,
+    /// A name for a detached sandbox
+    #[arg(long, value_name = "NAME", requires = "detach")]
+    pub name: Option<crate::session::Name>,
+    /// Let a port of this machine's 127.0.0.1 lead to one inside; 0:PORT picks a free one; may repeat
+    #[arg(long, value_name = "HOSTPORT:PORT")]
+    pub publish: Vec<crate::run::Publish>,
     /// How strong the wall is
     #[arg(long, value_name = "PROFILE", default_value = "untrusted")]
     pub sandbox: Sandbox,
@@ -135,12 +155,9 @@ pub struct RunArgs {
     /// Run this string with `/bin/sh -c`
     #[arg(long, value_name = "STRING", conflicts_with = "command")]
     pub shell: Option<OsString>,
-    /// What a later version takes.
-    #[command(flatten)]
-    pub later: Later,
     /// The command and its arguments
     // Without `allow_hyphen_values`: a mistyped flag must be an error and not the command's name.
-    #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present = "shell")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -153,26 +170,6 @@ impl RunArgs {
             net: rules.net.clone(),
             ..Self::default()
         }
-    }
-}
-
-/// Flags of later versions: known, so that they are refused by name and not taken for misspelt ones.
-#[derive(Debug, Default, Args)]
-pub struct Later {
-    #[arg(long, hide = true)]
-    publish: Vec<OsString>,
-    #[arg(long, hide = true)]
-    tty: bool,
-}
-
-impl Later {
-    /// The first of them that was given.
-    pub fn given(&self) -> Option<&'static str> {
-        let all = [
-            ("--publish", !self.publish.is_empty()),
-            ("--tty", self.tty),
-        ];
-        all.into_iter().find_map(|(flag, given)| given.then_some(flag))
     }
 }
 

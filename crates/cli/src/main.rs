@@ -24,6 +24,8 @@ mod places;
 mod profile;
 mod receipt;
 mod run;
+mod session;
+mod terminal;
 mod workspace;
 
 use clap::{CommandFactory, Parser};
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         args::Command::Profile(profile) => profile::command(&profile),
         args::Command::Trust(trust) => profile::trust(&trust),
         args::Command::Untrust(untrust) => profile::untrust(&untrust),
+        args::Command::Shell(run) => run::shell(*run),
+        args::Command::Session(command) => session::command(command),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),

@@ -1,105 +1,338 @@
-//! Times launches through a launcher process against posix_spawn(3) of the same program: P3 of the targets.
+//! Times `/bin/true` in a sandbox beside posix_spawn(3) and bubblewrap: P3, P4 and P5 of the targets.
 //!
-//! `launch_bench [RUNS] [HEAP_MIB]` prints one JSON line with medians and 99th percentiles in microseconds. `cargo xtask bench`
-//! runs it and puts the figures beside those of other tools.
+//! * `launch_bench [RUNS] [HEAP_MIB]` prints one JSON line: launches through a launcher process, everything fresh, by a
+//!   user with a heap of that size.
+//! * `launch_bench --rows [RUNS] [SECONDS]` prints a JSON line for each way: `posix_spawn`, `bwrap` (where installed),
+//!   `fresh`, `pooled` (networks used again) and `live` (a further command in a sandbox that stands), first in turn one by
+//!   one with medians and 99th percentiles, then with 1, 2 and 8 workers at once as runs per second.
+//!
+//! `cargo xtask bench` runs it and puts the figures beside those of other tools.
 
-use nexus_driver::namespace::launcher::{Launcher, serve_stdin};
-use nexus_driver::{Driver, Event, Namespace, Session, Stdio};
+use nexus_driver::namespace::launcher::{Keep, Launcher, serve_stdin};
+use nexus_driver::{CommandEvent, Driver, Ended, Event, LEADER, MoreCommand, Namespace, Sandbox, Session};
 use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
-use nexus_model::{Limits, Plan, RunId};
+use nexus_model::{ByteText, ExitStatus, Limits, Plan, RunId};
 use rustix::fd::AsFd;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-type Failure = Box<dyn std::error::Error>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const WARM_UP: usize = 10;
+const PAUSE: Duration = Duration::from_millis(8);
+const BWRAP: &[&str] = &[
+    "--unshare-all",
+    "--ro-bind",
+    "/usr",
+    "/usr",
+    "--symlink",
+    "usr/bin",
+    "/bin",
+    "--symlink",
+    "usr/lib",
+    "/lib",
+    "--symlink",
+    "usr/lib64",
+    "/lib64",
+    "--proc",
+    "/proc",
+    "--dev",
+    "/dev",
+    "--tmpfs",
+    "/tmp",
+    "--die-with-parent",
+];
+const TRUE: &str = "/bin/true";
 
 fn main() -> Result<(), Failure> {
-    let driver = Namespace::with_defaults();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.first().is_some_and(|first| first == "--as-launcher") {
-        return Ok(serve_stdin(&driver)?);
-    }
     let number = |index: usize, default: usize| arguments.get(index).map_or(Ok(default), |text| text.parse());
-    let (runs, heap) = (number(0, 300)?, number(1, 0)?);
-    let mut program = Command::new(std::env::current_exe()?);
-    program.arg("--as-launcher");
-    let launcher = Launcher::start(program)?;
+    match arguments.first().map(String::as_str) {
+        Some("--as-launcher") => Ok(serve_stdin(&Namespace::with_defaults(), keep(&arguments)?)?),
+        Some("--rows") => {
+            let words = arguments.iter().position(|word| word == "--").map(|at| &arguments[at + 1..]);
+            rows(number(1, 200)?, number(2, 2)?, words.unwrap_or_default())
+        }
+        _ => one(number(0, 300)?, number(1, 0)?),
+    }
+}
+
+/// `--as-launcher NETWORKS (reuse)`
+fn keep(arguments: &[String]) -> Result<Keep, Failure> {
+    let networks = arguments.get(1).map_or(Ok(0), |text| text.parse())?;
+    Ok(Keep { networks, reuse: arguments.get(2).is_some_and(|word| word == "reuse") })
+}
+
+/// The launches of a user with a large heap.
+fn one(runs: usize, heap: usize) -> Result<(), Failure> {
+    let bench = Bench::new(&[])?;
     // A daemon's heap; the launcher must not pay for it.
     let ballast = vec![1u8; heap << 20];
-    let folder = tempfile::tempdir_in("/var/tmp")?;
-    let workspace = std::fs::canonicalize(folder.path())?;
     let (mut spawn, mut launch) = (Vec::new(), Vec::new());
-    for turn in 0..runs + 10 {
-        let plain = time_spawn()?;
-        let sandboxed = time_launch(&driver, &launcher, &workspace)?;
-        if turn >= 10 {
+    for turn in 0..runs + WARM_UP {
+        let (plain, sandboxed) = (timed(|| start_plain(&bench.command))?, timed(|| bench.launch(&bench.fresh))?);
+        if turn >= WARM_UP {
             spawn.push(plain);
             launch.push(sandboxed);
         }
     }
-    launcher.stop()?;
     let (spawn, launch) = (summary(spawn), summary(launch));
     println!(
         "{{\"runs\":{runs},\"heap_mib\":{heap},\"spawn_us\":{},\"launch_us\":{},\"launch_p99_us\":{},\"ratio\":{:.3},\"ballast\":{}}}",
-        spawn.0,
-        launch.0,
-        launch.1,
-        launch.0 as f64 / spawn.0 as f64,
+        spawn.median,
+        launch.median,
+        launch.p99,
+        launch.median as f64 / spawn.median as f64,
         ballast.len(),
     );
+    bench.stop()
+}
+
+/// One way to run the command once.
+type Way<'a> = (&'static str, Box<dyn Fn() -> Result<(), Failure> + Sync + 'a>);
+
+fn rows(runs: usize, seconds: usize, words: &[String]) -> Result<(), Failure> {
+    let bench = Bench::new(words)?;
+    let told = if words.is_empty() { String::new() } else { format!(",\"command\":{:?}", words.join(" ")) };
+    {
+        let mut ways: Vec<Way<'_>> = vec![("posix_spawn", Box::new(|| start_plain(&bench.command)))];
+        if find("bwrap").is_some() {
+            ways.push(("bwrap", Box::new(|| run(Command::new("bwrap").args(BWRAP).args(&bench.command)))));
+        }
+        ways.push(("fresh", Box::new(|| bench.launch(&bench.fresh))));
+        ways.push(("pooled", Box::new(|| bench.launch(&bench.pooled))));
+        let mut live = Live::start(&bench)?;
+        in_turn(&ways, &mut live, runs, &told)?;
+        drop(live);
+        for workers in [1, 2, 8].into_iter().filter(|_| seconds > 0) {
+            for (name, way) in &ways {
+                let rate = rate(workers, seconds, || Ok(()), |()| way())?;
+                println!("{{\"mode\":\"{name}\",\"workers\":{workers},\"runs_per_s\":{rate:.0}{told}}}");
+            }
+            let rate = rate(workers, seconds, || Live::start(&bench), Live::run)?;
+            println!("{{\"mode\":\"live\",\"workers\":{workers},\"runs_per_s\":{rate:.0}{told}}}");
+        }
+    }
+    bench.stop()
+}
+
+/// A B C A B C …, so that a machine whose speed drifts slows all of them alike.
+fn in_turn(ways: &[Way<'_>], live: &mut Live, runs: usize, told: &str) -> Result<(), Failure> {
+    let mut times: Vec<Vec<Duration>> = vec![Vec::new(); ways.len() + 1];
+    for turn in 0..runs + WARM_UP {
+        for (index, slot) in times.iter_mut().enumerate() {
+            let taken = match ways.get(index) {
+                Some((_, way)) => timed(way)?,
+                None => timed(|| live.run())?,
+            };
+            if turn >= WARM_UP {
+                slot.push(taken);
+            }
+        }
+    }
+    let names: Vec<&str> = ways.iter().map(|(name, _)| *name).chain(["live"]).collect();
+    let figures: Vec<Summary> = times.into_iter().map(summary).collect();
+    let median_of =
+        |wanted: &str| names.iter().position(|name| *name == wanted).map(|index| figures[index].median as f64);
+    for (name, Summary { p10, median, p99 }) in names.iter().zip(&figures) {
+        let ratio = |to: Option<f64>| to.map_or("null".to_owned(), |to| format!("{:.3}", *median as f64 / to));
+        println!(
+            "{{\"mode\":\"{name}\",\"workers\":1,\"runs\":{runs},\"p10_us\":{p10},\"median_us\":{median},\"p99_us\":{p99},\"x_spawn\":{},\"x_bwrap\":{}{told}}}",
+            ratio(median_of("posix_spawn")),
+            ratio(median_of("bwrap")),
+        );
+    }
     Ok(())
 }
 
-/// Median and 99th percentile in microseconds.
-fn summary(mut times: Vec<Duration>) -> (u128, u128) {
+/// How many runs so many workers do in a second, each with a state of its own.
+fn rate<S>(
+    workers: usize,
+    seconds: usize,
+    state: impl Fn() -> Result<S, Failure> + Sync,
+    way: impl Fn(&mut S) -> Result<(), Failure> + Sync,
+) -> Result<f64, Failure> {
+    let length = Duration::from_secs(seconds as u64);
+    let counts = std::thread::scope(|scope| {
+        let worker = || -> Result<f64, Failure> {
+            let mut state = state()?;
+            let (start, mut count) = (Instant::now(), 0);
+            while start.elapsed() < length {
+                way(&mut state)?;
+                count += 1;
+            }
+            Ok(f64::from(count) / start.elapsed().as_secs_f64())
+        };
+        let all: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        all.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("a worker panicked".into()))).collect::<Vec<_>>()
+    });
+    counts.into_iter().sum()
+}
+
+/// 10th percentile (what the machine can do when nobody disturbs), median and 99th percentile, in microseconds.
+struct Summary {
+    p10: u128,
+    median: u128,
+    p99: u128,
+}
+
+fn summary(mut times: Vec<Duration>) -> Summary {
     times.sort_unstable();
-    (times[times.len() / 2].as_micros(), times[times.len() * 99 / 100].as_micros())
+    let at = |percent: usize| times[times.len() * percent / 100].as_micros();
+    Summary { p10: at(10), median: at(50), p99: at(99) }
 }
 
-fn time_spawn() -> Result<Duration, Failure> {
+/// Starts on a quiet machine: what the last one left to clear up, or a launcher makes in advance, is done by then.
+fn timed(way: impl FnOnce() -> Result<(), Failure>) -> Result<Duration, Failure> {
+    std::thread::sleep(PAUSE);
     let start = Instant::now();
-    let status = Command::new("/bin/true").status()?;
-    let taken = start.elapsed();
-    if status.success() { Ok(taken) } else { Err("/bin/true failed".into()) }
+    way()?;
+    Ok(start.elapsed())
 }
 
-/// From the request to the death of the whole sandbox.
-fn time_launch(driver: &Namespace, launcher: &Launcher, workspace: &Path) -> Result<Duration, Failure> {
-    let plan = Plan::new(PlanDraft {
+fn start_plain(command: &[String]) -> Result<(), Failure> {
+    run(Command::new(&command[0]).args(&command[1..]))
+}
+
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}").into()) }
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Two launchers and a workspace.
+struct Bench {
+    fresh: Mutex<Launcher>,
+    pooled: Mutex<Launcher>,
+    command: Vec<String>,
+    workspace: PathBuf,
+    null: File,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// For these words, or for `true`.
+    fn new(words: &[String]) -> Result<Self, Failure> {
+        let launcher = |arguments: &[&str]| -> Result<Mutex<Launcher>, Failure> {
+            let mut program = Command::new(std::env::current_exe()?);
+            program.arg("--as-launcher").args(arguments);
+            Ok(Mutex::new(Launcher::start(program)?))
+        };
+        let folder = tempfile::tempdir_in("/var/tmp")?;
+        Ok(Self {
+            fresh: launcher(&["4"])?,
+            pooled: launcher(&["16", "reuse"])?,
+            command: if words.is_empty() { vec![TRUE.to_owned()] } else { words.to_vec() },
+            workspace: std::fs::canonicalize(folder.path())?,
+            null: File::options().read(true).write(true).open("/dev/null")?,
+            _folder: folder,
+        })
+    }
+
+    fn stop(self) -> Result<(), Failure> {
+        for launcher in [self.fresh, self.pooled] {
+            launcher.into_inner().map_err(|_| "a worker panicked")?.stop()?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, launcher: &Mutex<Launcher>, command: &[String]) -> Result<(Plan, Sandbox), Failure> {
+        let plan = plan(&self.workspace, command)?;
+        let handle = Namespace::with_defaults().prepare(&plan)?;
+        let launcher = launcher.lock().map_err(|_| "a worker panicked")?;
+        let sandbox = launcher.launch(&plan, &handle)?;
+        Ok((plan, sandbox))
+    }
+
+    /// From the request to the death of the whole sandbox.
+    fn launch(&self, launcher: &Mutex<Launcher>) -> Result<(), Failure> {
+        let (plan, sandbox) = self.start(launcher, &self.command)?;
+        let null = self.null.as_fd();
+        let mut session = Session::start(&sandbox, &plan, nexus_driver::Stdio::Pipes([null, null, null]))?;
+        loop {
+            match session.hear()? {
+                Event::Ended(_) => break,
+                Event::NotStarted(reason) => return Err(reason.into()),
+                _ => {}
+            }
+        }
+        Ok(sandbox.keeper.wait()?)
+    }
+}
+
+/// A sandbox that stands, for further commands.
+struct Live {
+    sandbox: Sandbox,
+    session: Session,
+    plan: Plan,
+    command: Vec<ByteText>,
+    null: File,
+    last: u32,
+}
+
+impl Live {
+    fn start(bench: &Bench) -> Result<Self, Failure> {
+        let (plan, sandbox) = bench.start(&bench.fresh, &["/bin/sleep".to_owned(), "1000".to_owned()])?;
+        let null = bench.null.as_fd();
+        let mut session = Session::start(&sandbox, &plan, nexus_driver::Stdio::Pipes([null, null, null]))?;
+        while !matches!(session.hear()?, Event::Started(_)) {}
+        let command = bench.command.iter().map(|word| word.as_str().into()).collect();
+        Ok(Self { sandbox, session, plan, command, null: bench.null.try_clone()?, last: LEADER })
+    }
+
+    /// One more command.
+    fn run(&mut self) -> Result<(), Failure> {
+        self.last += 1;
+        let command =
+            MoreCommand { argv: self.command.clone(), env: self.plan.env.clone(), cwd: self.plan.cwd.clone() };
+        let null = self.null.as_fd();
+        self.session.exec(self.last, &command, nexus_driver::Stdio::Pipes([null, null, null]))?;
+        loop {
+            match self.session.hear()? {
+                Event::Command { event: CommandEvent::Started(_), .. } => {}
+                Event::Command { event: CommandEvent::Ended(Ended { status: ExitStatus::Code(0), .. }), .. } => {
+                    return Ok(());
+                }
+                other => return Err(format!("{other:?}").into()),
+            }
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Err(error) = self.sandbox.keeper.kill().and_then(|()| self.sandbox.keeper.wait()) {
+            eprintln!("a sandbox could not be ended: {error}");
+        }
+    }
+}
+
+fn plan(workspace: &Path, command: &[String]) -> Result<Plan, Failure> {
+    Ok(Plan::new(PlanDraft {
         run_id: RunId::new(),
         profile: SandboxProfile::Untrusted,
         workspace: WorkspaceMount {
             source: workspace.into(),
-            target: workspace.into(),
+            target: "/workspace".into(),
             writes: Writes::Direct { protected: Vec::new() },
         },
         hidden: Vec::new(),
         binds: Vec::new(),
-        argv: vec!["/bin/true".into()],
-        cwd: workspace.into(),
+        argv: command.iter().map(|word| word.as_str().into()).collect(),
+        cwd: "/workspace".into(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         network: Network::None,
         limits: Limits::defaults(64 << 20),
         required: BTreeSet::new(),
         marker: "/proc/self/task/no-such".into(),
-    })?;
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    let start = Instant::now();
-    let handle = driver.prepare(&plan)?;
-    let sandbox = launcher.launch(&plan, &handle)?;
-    let mut session = Session::start(&sandbox, &plan, Stdio::Pipes([null.as_fd(); 3]))?;
-    loop {
-        match session.hear()? {
-            Event::Ended(_) => break,
-            Event::NotStarted(reason) => return Err(reason.into()),
-            _ => {}
-        }
-    }
-    sandbox.keeper.wait()?;
-    Ok(start.elapsed())
+    })?)
 }

@@ -29,7 +29,9 @@ pub use handle::Handle;
 pub use ledger::Refused;
 pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
-pub use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, landlock_abi, mark};
+pub use nexus_jail::{
+    DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, hand_on_nothing, landlock_abi, mark,
+};
 pub use not_started::NotStarted;
 pub use probe::{Finding, ProbeReport};
 pub use session::{AskError, CommandEvent, Ended, Event, LEADER, Listeners, MoreCommand, Session, Stdio};

@@ -6,11 +6,11 @@
 use nexus_model::frames::ProofPlan;
 use nexus_model::network::Network;
 use nexus_model::proof::ProofItem;
+use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Makes all attempts.
@@ -35,15 +35,29 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     add("uid_map", &plan.uid_map, uid_map());
     add("root_flags", "ro,nosuid,nodev", flags(Path::new("/")));
     add("workspace_flags", "rw,nosuid,nodev", flags(plan.workspace.as_path()));
+    let own = rustix::fs::open(c"/proc/self/ns", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     for (kind, host) in &plan.host_namespaces {
-        let seen = match std::fs::metadata(Path::new("/proc/self/ns").join(kind)) {
-            Ok(meta) if meta.ino() == *host => "the host's".to_owned(),
-            Ok(_) => "own".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        add(&format!("namespace_{kind}"), "own", seen);
+        let seen = own.as_ref().map_err(|errno| *errno).and_then(|folder| namespace(folder, kind));
+        add(&format!("namespace_{kind}"), "own", seen.map_or_else(name, |seen| compared(&seen, kind, *host)));
     }
     items
+}
+
+/// How the link to a namespace reads, `kind:[inode]` (proc_pid_ns(5)): cheaper than to follow it.
+fn namespace(folder: &OwnedFd, kind: &str) -> Result<Vec<u8>, Errno> {
+    Ok(rustix::fs::readlinkat(folder, kind, Vec::with_capacity(64))?.into_bytes())
+}
+
+/// Whether a link of the right form leads elsewhere than to the host's namespace.
+fn compared(link: &[u8], kind: &str, host: u64) -> String {
+    let inode = std::str::from_utf8(link)
+        .ok()
+        .and_then(|link| link.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse::<u64>().ok());
+    match inode {
+        Some(inode) if inode == host => "the host's".to_owned(),
+        Some(_) => "own".to_owned(),
+        None => "a link of another form".to_owned(),
+    }
 }
 
 fn answer(result: Result<(), Errno>) -> String {
@@ -185,7 +199,7 @@ mod tests {
         let plan = ProofPlan {
             marker: "/proc/self/exe".into(),
             uid_map: "1000 1000000000 1".to_owned(),
-            host_namespaces: vec![("net".to_owned(), std::fs::metadata("/proc/self/ns/net").unwrap().ino())],
+            host_namespaces: vec![("net".to_owned(), own_network())],
             workspace: "/".into(),
             network: Network::None,
         };
@@ -212,9 +226,23 @@ mod tests {
             item("uid_map", &plan.uid_map, uid_map()),
             item("workspace_flags", "rw,nosuid,nodev", flags(Path::new("/proc"))),
         ];
-        let own = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
-        let seen = if own == plan.host_namespaces[0].1 { "the host's" } else { "own" };
-        items.push(item("namespace_net", "own", seen.to_owned()));
+        let folder = rustix::fs::open(c"/proc/self/ns", OFlags::PATH, Mode::empty()).unwrap();
+        let seen = compared(&namespace(&folder, "net").unwrap(), "net", plan.host_namespaces[0].1);
+        items.push(item("namespace_net", "own", seen));
         items
+    }
+
+    fn own_network() -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata("/proc/self/ns/net").unwrap().ino()
+    }
+
+    #[test]
+    fn only_another_namespace_of_the_same_kind_is_an_own_one() {
+        assert_eq!(compared(b"net:[42]", "net", 7), "own");
+        assert_eq!(compared(b"net:[42]", "net", 42), "the host's");
+        for odd in [&b"mnt:[42]"[..], b"net:[]", b"net:[42", b"", b"\xff"] {
+            assert_eq!(compared(odd, "net", 7), "a link of another form");
+        }
     }
 }

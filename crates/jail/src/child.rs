@@ -1,28 +1,34 @@
 //! The child's half of a launch: from the first instruction in new namespaces to the guest.
 //!
 //! ```text
-//!  clone3 ─▶ ids ─▶ session, names, loopback ─▶ open host paths ─▶ private root, system, /proc, workspace, binds
-//!        ─▶ pivot, drop the host ─▶ limits ─▶ wipe, close ─▶ no rights ─▶ die with parent ─▶ Landlock ─▶ seccomp ─▶ guest
+//!  clone3 ─▶ session, names, loopback ─▶ ids ─┬─▶ open host paths ─▶ private root with the system ─┬─▶ /proc, workspace, binds
+//!                                            └─▶ (on a template both are done) ───────────────────┘
+//!        ─▶ (pivot, drop the host) ─▶ limits ─▶ close ─▶ no rights ─▶ die with parent ─▶ Landlock ─▶ seccomp ─▶ guest
 //! ```
 //! Any error on the way is told to the host as one frame, and the process ends: there is no "best effort".
 
 use crate::identity::Identity;
-use crate::launch::{Prepared, Request};
+use crate::launch::{Request, Start};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
-use crate::rootfs::{self, show};
+use crate::places::{self, below_root, show};
+use crate::prepare::Prepared;
+use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::{creds, idmap, overlay, walls};
+use crate::{creds, idmap, kept, net, overlay, system, walls};
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Sets the sandbox up and becomes its guest. Returns the code to end with.
-pub fn run(request: &Request<'_>, prepared: Prepared, channel: OwnedFd) -> i32 {
-    match set_up(request, prepared, &channel) {
+pub fn run(request: &Request<'_>, start: Start) -> i32 {
+    let Start { channel, prepared, on_template, own_network, strings, parent_acts } = start;
+    let here = Here { on_template, own_network, strings, parent_acts };
+    match set_up(request, &here, prepared, &channel) {
         Ok(channel_now) => {
             // The descriptor has moved to its place; the old number is closed already.
             std::mem::forget(channel);
@@ -40,27 +46,46 @@ pub fn run(request: &Request<'_>, prepared: Prepared, channel: OwnedFd) -> i32 {
     }
 }
 
-fn set_up(request: &Request<'_>, prepared: Prepared, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+/// Where this child began.
+struct Here {
+    on_template: bool,
+    own_network: bool,
+    strings: [Range<usize>; 2],
+    parent_acts: bool,
+}
+
+fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
     let faults = request.faults;
     let plan = request.plan;
-    take_ids(request, channel)?;
-    names_and_devices(request)?;
-    connect_to_egress(request, channel)?;
+    // The modes of what is made here are not the caller's choice; the command gets the caller's mask back.
+    let mask = rustix::process::umask(Mode::empty());
+    // First what needs no ids: the parent writes them meanwhile. If it fails the parent is still awaited: it would not
+    // get at a child that is gone, and report that instead.
+    let named = names_and_devices(request, here);
+    await_parent(request, here, channel)?;
+    named?;
+    take_ids(request, here)?;
+    connect_to_egress(request, here, channel)?;
 
-    faults.check(Step::PrivateMounts)?;
-    let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
-    rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
-    let system = rootfs::open_system(faults)?;
-    let workspace = open_workspace(request, prepared.workspace)?;
-    let binds = open_binds(request, prepared.binds)?;
-
-    let root = rootfs::build(faults, &system, plan.limits.scratch_bytes, true)?;
-    attach_workspace(request, &root, workspace, channel)?;
-    hide_paths(request, &root)?;
-    attach_binds(request, &root, binds)?;
-    rootfs::enter(faults, &root)?;
-    // Closed here, by their owners: what follows closes every number without asking who owns it.
-    drop((root, system));
+    let root = if here.on_template {
+        let workspace = open_workspace(request, prepared.workspace)?;
+        let binds = open_binds(request, prepared.binds)?;
+        let root = Root::on_template(faults, plan.limits.scratch_bytes)?;
+        furnish(request, root, workspace, binds, channel)
+    } else {
+        faults.check(Step::PrivateMounts)?;
+        let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+        rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
+        let system = system::open(faults)?;
+        let workspace = open_workspace(request, prepared.workspace)?;
+        let binds = open_binds(request, prepared.binds)?;
+        let root = Root::fresh(faults, &system, plan.limits.scratch_bytes)?;
+        // Attached by now. What follows closes every number without asking who owns it.
+        std::mem::forget(system);
+        furnish(request, root, workspace, binds, channel)
+    };
+    root?.enter(faults)?;
+    rustix::process::umask(mask);
 
     creds::limit_resources(faults, plan.limits.pids)?;
     let channel = close_descriptors(faults, channel)?;
@@ -88,22 +113,44 @@ fn set_up(request: &Request<'_>, prepared: Prepared, channel: &OwnedFd) -> Resul
     }
 }
 
-fn take_ids(request: &Request<'_>, channel: &OwnedFd) -> Result<(), StepError> {
+/// Everything of this sandbox alone, in a root that has the system.
+fn furnish(
+    request: &Request<'_>,
+    root: Root,
+    workspace: Workspace,
+    binds: Vec<OwnedFd>,
+    channel: &OwnedFd,
+) -> Result<Root, StepError> {
+    root.dress(request.faults, &kept::targets(request.plan))?;
+    attach_workspace(request, &root, workspace, channel)?;
+    hide_paths(request, &root)?;
+    attach_binds(request, &root, binds)?;
+    Ok(root)
+}
+
+fn await_parent(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
+    if !here.parent_acts {
+        return Ok(());
+    }
+    let mut byte = [0u8; 1];
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)).at(Step::AwaitParent, "channel")?;
+    // Asked after the wait, for the same reason.
+    request.faults.check(Step::AwaitParent)?;
+    if read == 1 { Ok(()) } else { Err(StepError::new(Step::AwaitParent, "the launcher is gone")) }
+}
+
+fn take_ids(request: &Request<'_>, here: &Here) -> Result<(), StepError> {
     let faults = request.faults;
     let identity = &request.identity;
-    if request.parent_acts() {
-        faults.check(Step::AwaitParent)?;
-        let mut byte = [0u8; 1];
-        let read =
-            rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)).at(Step::AwaitParent, "channel")?;
-        if read != 1 {
-            return Err(StepError::new(Step::AwaitParent, "the launcher is gone"));
-        }
-    }
-    if !identity.by_root {
+    if !identity.by_root && !here.on_template {
         faults.check(Step::WriteIdMap)?;
         write_own_maps(identity).at(Step::WriteIdMap, "/proc/self/uid_map")?;
     }
+    faults.check(Step::CgroupNamespace)?;
+    // Not a clone flag: only now is this process where its limits are, and that becomes the visible root.
+    // SAFETY: CLONE_NEWCGROUP changes only what this process sees of the hierarchy.
+    let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) };
+    unshared.at(Step::CgroupNamespace, "unshare")?;
     creds::become_inner(faults, identity)
 }
 
@@ -119,38 +166,39 @@ fn write_own_maps(identity: &Identity) -> io::Result<()> {
     Ok(())
 }
 
-fn names_and_devices(request: &Request<'_>) -> Result<(), StepError> {
+fn names_and_devices(request: &Request<'_>, here: &Here) -> Result<(), StepError> {
     let faults = request.faults;
     faults.check(Step::NewSession)?;
     rustix::process::setsid().at(Step::NewSession, "setsid")?;
-    creds::wipe_environment(faults)?;
-    faults.check(Step::CgroupNamespace)?;
-    // Not a clone flag: only now is this process where its limits are, and that becomes the visible root.
-    // SAFETY: CLONE_NEWCGROUP changes only what this process sees of the hierarchy.
-    let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) };
-    unshared.at(Step::CgroupNamespace, "unshare")?;
+    creds::wipe_strings(faults, &here.strings)?;
     faults.check(Step::HostName)?;
     // The mark by which `inventory` finds the process.
     let mark = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
     rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")?;
     rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
-    faults.check(Step::Loopback)?;
-    crate::net::loopback_up().at(Step::Loopback, "lo")
+    if here.own_network {
+        faults.check(Step::Loopback)?;
+        net::loopback_up().at(Step::Loopback, "lo")?;
+    }
+    Ok(())
 }
 
 /// The way to the egress. The host holds the only copies of the listeners afterwards.
-fn connect_to_egress(request: &Request<'_>, channel: &OwnedFd) -> Result<(), StepError> {
+fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
     match request.plan.network {
         Network::None => return Ok(()),
         Network::Egress => {}
     }
     let faults = request.faults;
+    if !here.own_network {
+        // In one that was made in advance this process has no rights, and another sandbox would inherit the rules.
+        return Err(StepError::new(Step::EgressListeners, "an egress needs a network made for this sandbox"));
+    }
     faults.check(Step::EgressListeners)?;
-    let listeners =
-        crate::net::make().map_err(|error| StepError::os(Step::EgressListeners, error.source, error.what))?;
+    let listeners = net::make().map_err(|error| StepError::os(Step::EgressListeners, error.source, error.what))?;
     faults.check(Step::Redirect)?;
     let ipv6 = listeners.len() == LISTENERS;
-    crate::net::redirect(ipv6).at(Step::Redirect, "routes and nf_tables rules of the sandbox")?;
+    net::redirect(ipv6).at(Step::Redirect, "routes and nf_tables rules of the sandbox")?;
     faults.check(Step::SendListeners)?;
     let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     (request.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
@@ -173,7 +221,7 @@ fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Works
     let source = workspace.source.as_path();
     let at = |error: io::Error| StepError::os(Step::OpenWorkspace, error, show(source));
     match &workspace.writes {
-        Writes::Direct { .. } => rootfs::open_source(source, NOSUID | NODEV).map(Workspace::Mount).map_err(at),
+        Writes::Direct { .. } => places::open_source(source, NOSUID | NODEV).map(Workspace::Mount).map_err(at),
         Writes::MemoryLayer { .. } => Ok(Workspace::Lower(mounts::open_canonical(source).map_err(at)?, None)),
         Writes::Layer { root } => {
             let lower = mounts::open_canonical(source).map_err(at)?;
@@ -184,10 +232,10 @@ fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Works
     }
 }
 
-fn open_binds(request: &Request<'_>, ready: Vec<OwnedFd>) -> Result<Vec<OwnedFd>, StepError> {
+fn open_binds(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result<Vec<OwnedFd>, StepError> {
     request.faults.check(Step::OpenBinds)?;
-    if request.identity.by_root {
-        return Ok(ready);
+    if let Some(binds) = ready {
+        return Ok(binds);
     }
     request
         .plan
@@ -195,7 +243,7 @@ fn open_binds(request: &Request<'_>, ready: Vec<OwnedFd>) -> Result<Vec<OwnedFd>
         .iter()
         .map(|bind| {
             let attributes = bind_attributes(bind.access);
-            rootfs::open_source(bind.source.as_path(), attributes).at(Step::OpenBinds, &show(bind.source.as_path()))
+            places::open_source(bind.source.as_path(), attributes).at(Step::OpenBinds, &show(bind.source.as_path()))
         })
         .collect()
 }
@@ -210,7 +258,7 @@ pub fn bind_attributes(access: Access) -> u64 {
 
 fn attach_workspace(
     request: &Request<'_>,
-    root: &OwnedFd,
+    root: &Root,
     workspace: Workspace,
     channel: &OwnedFd,
 ) -> Result<(), StepError> {
@@ -222,7 +270,7 @@ fn attach_workspace(
         Workspace::Lower(lower, layer) => {
             let (upper, work) = match layer {
                 Some(folders) => folders,
-                None => memory.insert(MemoryLayer::make(request, root)?).folders()?,
+                None => memory.insert(MemoryLayer::make(request, root.own())?).folders()?,
             };
             let parts = overlay::Parts { lower: &lower, upper: &upper, work: &work };
             faults.check(Step::MountWorkspace)?;
@@ -237,15 +285,15 @@ fn attach_workspace(
         }
     };
     faults.check(Step::MountWorkspace)?;
-    let place = rootfs::ensure_place(root, below_root(target), true).at(Step::MountWorkspace, &show(target))?;
+    let place = root.place_for(below_root(target), true).at(Step::MountWorkspace, &show(target))?;
     mounts::attach(mount, place).at(Step::MountWorkspace, &show(target))?;
     if let Some(memory) = memory {
-        memory.hide(root)?;
+        memory.hide(root.own())?;
     }
     if let Writes::Direct { protected } = &request.plan.workspace.writes {
         for name in protected {
             faults.check(Step::ProtectNames)?;
-            protect(root, &below_root(target).join(name.as_path()), below_root(target))?;
+            protect(root.tree(), &below_root(target).join(name.as_path()), below_root(target))?;
         }
     }
     Ok(())
@@ -264,7 +312,7 @@ impl MemoryLayer {
         };
         let make = || -> io::Result<OwnedFd> {
             let mount = memory_filesystem(*bytes)?;
-            mounts::attach(&mount, rootfs::ensure_place(root, Path::new(LAYER_PLACE), true)?)?;
+            mounts::attach(&mount, places::ensure_place(root, Path::new(LAYER_PLACE), true)?)?;
             for name in ["upper", "work"] {
                 rustix::fs::mkdirat(&mount, name, Mode::from_raw_mode(0o755))?;
             }
@@ -319,7 +367,7 @@ fn protect(root: &OwnedFd, path: &Path, workspace: &Path) -> Result<(), StepErro
 
 /// Covers paths of the workspace with an empty file or folder that nobody may open. The cover is read-only, so that
 /// its owner, who is the user inside, cannot give himself the right.
-fn hide_paths(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
+fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     let hidden = &request.plan.hidden;
     if hidden.is_empty() {
         return Ok(());
@@ -328,8 +376,9 @@ fn hide_paths(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
     let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
     for (name, is_dir) in COVERS {
         let name = Path::new(name);
-        rootfs::ensure_place(root, name, is_dir).map_err(|error| at(error, name))?;
-        rustix::fs::chmodat(root, name, Mode::empty(), AtFlags::empty()).map_err(|error| at(error.into(), name))?;
+        places::ensure_place(root.own(), name, is_dir).map_err(|error| at(error, name))?;
+        rustix::fs::chmodat(root.own(), name, Mode::empty(), AtFlags::empty())
+            .map_err(|error| at(error.into(), name))?;
     }
     for path in hidden {
         let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
@@ -338,7 +387,7 @@ fn hide_paths(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
     // The covers stay where they are attached; their names would only raise questions.
     for (name, is_dir) in COVERS {
         let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        rustix::fs::unlinkat(root, name, flags).map_err(|error| at(error.into(), Path::new(name)))?;
+        rustix::fs::unlinkat(root.own(), name, flags).map_err(|error| at(error.into(), Path::new(name)))?;
     }
     Ok(())
 }
@@ -346,15 +395,15 @@ fn hide_paths(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
 /// An empty file and an empty folder, as they are called while they are attached.
 const COVERS: [(&str, bool); 2] = [("hidden-file", false), ("hidden-folder", true)];
 
-fn cover(root: &OwnedFd, target: &Path) -> io::Result<()> {
-    let place = mounts::place(root, target)?;
-    let (name, _) = COVERS[usize::from(rootfs::is_dir(&place)?)];
-    let copy = mounts::open_tree_at(root, Path::new(name))?;
+fn cover(root: &Root, target: &Path) -> io::Result<()> {
+    let place = mounts::place(root.tree(), target)?;
+    let (name, _) = COVERS[usize::from(places::is_dir(&place)?)];
+    let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
     mounts::set_attributes(&copy, RDONLY | NOSUID | NODEV, Depth::One)?;
     mounts::attach(copy, place)
 }
 
-fn attach_binds(request: &Request<'_>, root: &OwnedFd, binds: Vec<OwnedFd>) -> Result<(), StepError> {
+fn attach_binds(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<(), StepError> {
     request.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
     let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();
@@ -367,9 +416,9 @@ fn attach_binds(request: &Request<'_>, root: &OwnedFd, binds: Vec<OwnedFd>) -> R
         let inside_another = done.iter().any(|other| target.starts_with(other));
         let place = if inside_another {
             // Never make a mount point in a folder of the user.
-            mounts::place(root, below_root(target))
+            mounts::place(root.tree(), below_root(target))
         } else {
-            rootfs::ensure_place(root, below_root(target), rootfs::is_dir(&mount).at(Step::MountBinds, &name)?)
+            root.place_for(below_root(target), places::is_dir(&mount).at(Step::MountBinds, &name)?)
         };
         mounts::attach(mount, place.at(Step::MountBinds, &name)?).at(Step::MountBinds, &name)?;
         done.push(target);
@@ -381,10 +430,6 @@ fn writable_places(request: &Request<'_>) -> Vec<PathBuf> {
     let plan = request.plan;
     let binds = plan.binds.iter().filter(|bind| bind.access == Access::ReadWrite).map(|bind| &bind.target);
     std::iter::once(&plan.workspace.target).chain(binds).map(|path| path.as_path().to_owned()).collect()
-}
-
-fn below_root(path: &Path) -> &Path {
-    path.strip_prefix("/").unwrap_or(path)
 }
 
 /// The guest's channel becomes descriptor 3 and is the only one but 0 to 2, which lead nowhere.

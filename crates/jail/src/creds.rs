@@ -6,6 +6,7 @@ use nexus_model::plan::INNER_ID;
 use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use std::io;
+use std::ops::Range;
 
 /// Takes uid and gid 1000 and no other group. The user namespace has no uid 0, so the kernel's fix-up for leaving
 /// uid 0 does not happen and the capabilities for the set-up stay.
@@ -78,24 +79,32 @@ pub fn die_with_parent(faults: Faults) -> Result<(), StepError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::ParentDeath, "PR_SET_PDEATHSIG")
 }
 
-/// Overwrites what this process holds of its caller's arguments and environment. They lie at the top of the stack,
-/// were copied by the fork, and would be readable by anything that managed to read PID 1 (vector G01).
-pub fn wipe_environment(faults: Faults) -> Result<(), StepError> {
-    faults.check(Step::WipeEnvironment)?;
+/// Where the kernel put the arguments and the environment of this program at exec (proc(5), fields 48 to 51 of
+/// `/proc/PID/stat`). A fork has them at the same place.
+pub fn find_strings() -> Result<[Range<usize>; 2], StepError> {
     let stat = std::fs::read_to_string("/proc/self/stat").at(Step::WipeEnvironment, "/proc/self/stat")?;
     let error = || StepError::new(Step::WipeEnvironment, "/proc/self/stat has another form than proc(5) says");
     // Field 2 is a name in parentheses that may hold anything; fields are counted from after it, with number 3.
     let (_, rest) = stat.rsplit_once(") ").ok_or_else(error)?;
     let fields: Vec<usize> = rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-    for (start, end) in [(48, 49), (50, 51)] {
-        let (Some(&start), Some(&end)) = (fields.get(start - 3), fields.get(end - 3)) else { return Err(error()) };
-        if start == 0 || end < start || end - start > 64 << 20 {
-            return Err(error());
+    let range = |start: usize, end: usize| -> Result<Range<usize>, StepError> {
+        match (fields.get(start - 3), fields.get(end - 3)) {
+            (Some(&start), Some(&end)) if start != 0 && start <= end && end - start <= 64 << 20 => Ok(start..end),
+            _ => Err(error()),
         }
-        // SAFETY: the kernel placed the strings of argv and environ there at exec (proc(5), fields 48 to 51); the
-        // pages are private and writable, and this process, a fork with one thread, holds no reference into them:
-        // its own copies of arguments and environment were made before.
-        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, end - start) };
+    };
+    Ok([range(48, 49)?, range(50, 51)?])
+}
+
+/// Overwrites what this process holds of its caller's arguments and environment. They lie at the top of the stack,
+/// were copied by the fork, and would be readable by anything that managed to read PID 1 (vector G01).
+pub fn wipe_strings(faults: Faults, strings: &[Range<usize>; 2]) -> Result<(), StepError> {
+    faults.check(Step::WipeEnvironment)?;
+    for range in strings {
+        // SAFETY: `find_strings` read this range in the process that this one is a fork of, with one thread, so the
+        // kernel's strings of argv and environ lie there here too; the pages are private and writable, and this process
+        // holds no reference into them: its own copies of arguments and environment were made before.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(range.start).write_bytes(0, range.len()) };
     }
     Ok(())
 }

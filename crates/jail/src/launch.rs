@@ -1,7 +1,8 @@
 //! The launcher's half: everything before the clone, and what only a parent may do after it.
 //!
 //! ```text
-//!  check one thread ─▶ own keyring ─▶ (root: idmapped mounts, overlay) ─▶ cgroup ─▶ clone3 ─▶ (root: id maps; v1: enter) ─▶ go
+//!  check one thread ─▶ own keyring ─▶ (root or workshop: workspace, binds) ─▶ cgroup ─▶ (workshop: into the template)
+//!      ─▶ clone3 ─▶ (workshop: back home) ─▶ (id maps; v1: enter) ─▶ go
 //! ```
 //! Mounts made here are never attached to the host: they are descriptors, and vanish with this process.
 
@@ -9,18 +10,17 @@ use crate::cgroup::Group;
 use crate::child;
 use crate::clone::{Child, Cloned, clone_process, exit_now};
 use crate::identity::Identity;
-use crate::mounts::{self, Depth, NODEV, NOSUID};
-use crate::rootfs::show;
+use crate::kept::{Inside, Kept};
+use crate::netpool::Network;
+use crate::prepare::{self, Prepared};
 use crate::seccomp;
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::{idmap, overlay};
 use nexus_model::Plan;
 use nexus_model::frames::GuestFrame;
-use nexus_model::plan::{Access, Writes};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -44,22 +44,6 @@ pub struct Request<'a> {
     pub report: fn(&OwnedFd, &GuestFrame, &[BorrowedFd<'_>]) -> io::Result<()>,
 }
 
-impl Request<'_> {
-    /// Whether the child has to wait for something that only its parent may do.
-    pub(crate) fn parent_acts(&self) -> bool {
-        self.identity.by_root || self.group.is_some()
-    }
-}
-
-/// Mounts that only root can make, made before the clone.
-#[derive(Default)]
-pub struct Prepared {
-    pub(crate) workspace: Option<OwnedFd>,
-    pub(crate) binds: Vec<OwnedFd>,
-    /// The upper folder of a layer in memory.
-    upper: Option<OwnedFd>,
-}
-
 /// A sandbox that is coming up. What comes next on the channel says whether it did.
 #[derive(Debug)]
 pub struct Launched {
@@ -69,58 +53,98 @@ pub struct Launched {
     pub channel: OwnedFd,
     /// The upper folder of a layer in memory, when the launcher made it.
     pub upper: Option<OwnedFd>,
+    /// The pooled network that it has; for [`Kept::give_back`] once its first process was waited for.
+    pub network: Option<Network>,
+    /// To be closed when nobody waits: mounts of which the kernel waits for all processors then.
+    pub spent: Vec<OwnedFd>,
 }
 
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS) as u64;
+const NAMESPACES: u64 =
+    (libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) as u64;
 
 /// Starts a sandbox. On an error nothing of it is left but the control group, which the caller removes by its name.
-pub fn launch(request: &Request<'_>) -> Result<Launched, StepError> {
+pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepError> {
     let faults = request.faults;
     check_single_thread(faults)?;
-    join_keyring(faults)?;
+    join_keyring(faults, kept)?;
     faults.check(Step::MakeChannel)?;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .at(Step::MakeChannel, "socketpair")?;
-    let mut prepared = if request.identity.by_root { prepare_as_root(request)? } else { Prepared::default() };
-    let upper = prepared.upper.take();
+    let mut prepared = prepare::prepare(request, kept)?;
+    let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
     let mut target = None;
     if let Some(group) = request.group {
         group.make(&request.plan.limits, faults)?;
         target = group.clone_target(faults)?;
     }
     faults.check(Step::Clone)?;
-    let child = match clone_process(NAMESPACES, target.as_ref()).at(Step::Clone, "clone3 with new namespaces")? {
-        Cloned::Child => {
-            drop(ours);
-            // A panic must not run on in a copy of the caller.
-            let run = std::panic::AssertUnwindSafe(|| child::run(request, prepared, theirs));
-            exit_now(std::panic::catch_unwind(run).unwrap_or(101));
-        }
-        Cloned::Parent(child) => child,
+    let strings = kept.strings()?;
+    let maps = prepared.workspace.is_some();
+    let parent_acts = maps || request.group.is_some();
+    let cloned = kept.enter(request.plan, faults).and_then(|inside| {
+        let Inside { on_template, network } = inside;
+        let own_network = network.is_none();
+        let start = Start { on_template, own_network, prepared, channel: theirs, strings, parent_acts };
+        clone_inside(request, start, &ours, target.as_ref()).map(|child| (child, network))
+    });
+    let (child, network) = match cloned {
+        Ok(cloned) => cloned,
+        Err(error) => return kept.leave().and(Err(error)),
     };
-    drop(theirs);
-    if let Err(error) = finish_as_parent(request, &child, &ours) {
+    let back = kept.leave();
+    let finished =
+        back.and_then(|()| if parent_acts { finish_as_parent(request, &child, &ours, maps) } else { Ok(()) });
+    if let Err(error) = finished {
         child.kill().at(Step::Clone, "ending a child that could not be finished")?;
         child.wait().at(Step::Clone, "ending a child that could not be finished")?;
         return Err(error);
     }
-    Ok(Launched { child, channel: ours, upper })
+    Ok(Launched { child, channel: ours, upper, network, spent })
 }
 
-fn finish_as_parent(request: &Request<'_>, child: &Child, channel: &OwnedFd) -> Result<(), StepError> {
-    if !request.parent_acts() {
-        return Ok(());
+/// What the child takes along.
+pub(crate) struct Start {
+    /// Whether it begins on a template.
+    pub on_template: bool,
+    /// Whether its network is its own, and still down.
+    pub own_network: bool,
+    /// What of the host is open already.
+    pub prepared: Prepared,
+    /// The guest's end.
+    pub channel: OwnedFd,
+    /// Arguments and environment in its memory.
+    pub strings: [Range<usize>; 2],
+    /// Whether it has to wait for something that only its parent may do.
+    pub parent_acts: bool,
+}
+
+fn clone_inside(
+    request: &Request<'_>,
+    start: Start,
+    ours: &OwnedFd,
+    cgroup: Option<&OwnedFd>,
+) -> Result<Child, StepError> {
+    let network = if start.own_network { libc::CLONE_NEWNET as u64 } else { 0 };
+    match clone_process(NAMESPACES | network, cgroup).at(Step::Clone, "clone3 with new namespaces")? {
+        Cloned::Child => {
+            // The host's end; the one who owns it in this copy never runs again.
+            // SAFETY: a plain close of a descriptor that nothing in this process uses from here on.
+            unsafe { libc::close(ours.as_raw_fd()) };
+            // A panic must not run on in a copy of the caller.
+            let run = std::panic::AssertUnwindSafe(|| child::run(request, start));
+            exit_now(std::panic::catch_unwind(run).unwrap_or(101));
+        }
+        Cloned::Parent(child) => Ok(child),
     }
+}
+
+/// The child waits for this: it is in its group, and has its ids.
+fn finish_as_parent(request: &Request<'_>, child: &Child, channel: &OwnedFd, maps: bool) -> Result<(), StepError> {
     let pid = child.pid.as_raw_nonzero().get();
     if let Some(group) = request.group {
         group.enter(pid, request.faults)?;
     }
-    if request.identity.by_root {
+    if maps {
         request.faults.check(Step::WriteIdMap)?;
         child::write_maps(pid, &request.identity).at(Step::WriteIdMap, "uid_map of the child")?;
     }
@@ -144,117 +168,21 @@ fn check_single_thread(faults: Faults) -> Result<(), StepError> {
 
 /// Leaves the caller's session keyring for one that all sandboxes of this user share and that stays empty: the
 /// keyctl family is refused inside. One for each sandbox would hit the quota of 200 keys (keyrings(7)).
-fn join_keyring(faults: Faults) -> Result<(), StepError> {
+fn join_keyring(faults: Faults, kept: &mut Kept) -> Result<(), StepError> {
     faults.check(Step::JoinKeyring)?;
+    if kept.has_keyring {
+        return Ok(());
+    }
     const JOIN_SESSION_KEYRING: libc::c_int = 1;
     // SAFETY: the name is a C string; the call only changes which session keyring this process has.
     let result = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, c"nexus-sandboxes".as_ptr()) };
     let error = io::Error::last_os_error();
     // A kernel without keyrings has none to leak.
     if result >= 0 || error.raw_os_error() == Some(libc::ENOSYS) {
+        kept.has_keyring = true;
         Ok(())
     } else {
         Err(StepError::os(Step::JoinKeyring, error, "an empty session keyring"))
-    }
-}
-
-fn prepare_as_root(request: &Request<'_>) -> Result<Prepared, StepError> {
-    let faults = request.faults;
-    let mut maps = IdMaps { known: Vec::new(), identity: request.identity, faults };
-    let workspace = &request.plan.workspace;
-    let source = workspace.source.as_path();
-    faults.check(Step::IdMappedMounts)?;
-    let lower = maps.mount(source, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
-    let (mount, upper) = match &workspace.writes {
-        Writes::Direct { .. } => (lower, None),
-        Writes::Layer { root } => {
-            let root = root.as_path();
-            let layer = maps.mount_for(root, source, NOSUID | NODEV).at(Step::IdMappedMounts, &show(root))?;
-            (root_overlay(request, &lower, &layer)?, None)
-        }
-        Writes::MemoryLayer { bytes } => {
-            faults.check(Step::MountLayer)?;
-            let (layer, upper) = memory_layer(&mut maps, *bytes, source).at(Step::MountLayer, "a layer in memory")?;
-            (root_overlay(request, &lower, &layer)?, Some(upper))
-        }
-    };
-    let mut binds = Vec::with_capacity(request.plan.binds.len());
-    for bind in &request.plan.binds {
-        let attributes = child::bind_attributes(bind.access);
-        let path = bind.source.as_path();
-        let mount = match maps.mount(path, attributes) {
-            // A file system that cannot map owners may still be looked at.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && bind.access == Access::ReadOnly => {
-                crate::rootfs::open_source(path, attributes)
-            }
-            other => other,
-        };
-        binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
-    }
-    Ok(Prepared { workspace: Some(mount), binds, upper })
-}
-
-fn root_overlay(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd) -> Result<OwnedFd, StepError> {
-    request.faults.check(Step::RootOverlay)?;
-    let open = |name: &str| mounts::place(layer, Path::new(name)).at(Step::RootOverlay, name);
-    let (upper, work) = (open("upper")?, open("work")?);
-    let parts = overlay::Parts { lower, upper: &upper, work: &work };
-    overlay::as_root(&parts, &request.identity).at(Step::RootOverlay, "the overlay of the workspace")
-}
-
-fn memory_layer(maps: &mut IdMaps, bytes: u64, workspace: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
-    let plain = child::memory_filesystem(bytes)?;
-    let owner = std::fs::metadata(workspace)?;
-    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.uid()), rustix::fs::Gid::from_raw(owner.gid()));
-    for name in ["upper", "work"] {
-        rustix::fs::mkdirat(&plain, name, Mode::from_raw_mode(0o755))?;
-        rustix::fs::chownat(&plain, name, Some(uid), Some(gid), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let upper = rustix::fs::openat(&plain, c"upper", flags, Mode::empty())?;
-    let userns = maps.namespace(owner.uid(), owner.gid())?;
-    // A mount that has an opened folder cannot get a map: this one is new, and the map comes before any use.
-    let mapped = mounts::open_tree_fd(&plain, Depth::One)?;
-    mounts::set_idmap(&mapped, userns, NOSUID | NODEV, Depth::One)?;
-    Ok((mapped, upper))
-}
-
-/// One user namespace for each owner among the host paths of a sandbox.
-struct IdMaps {
-    known: Vec<((u32, u32), OwnedFd)>,
-    identity: Identity,
-    faults: Faults,
-}
-
-impl IdMaps {
-    fn namespace(&mut self, uid: u32, gid: u32) -> io::Result<&OwnedFd> {
-        let found = self.known.iter().position(|(owner, _)| *owner == (uid, gid));
-        let index = if let Some(index) = found {
-            index
-        } else {
-            let to = (self.identity.outer_uid, self.identity.outer_gid);
-            let made = self.faults.check(Step::IdMapNamespace).and_then(|()| {
-                idmap::namespace(uid, gid, to).at(Step::IdMapNamespace, "a user namespace that maps file owners")
-            });
-            // Travels inside the io::Error, so that `at` of the caller keeps the step that really failed.
-            self.known.push(((uid, gid), made.map_err(io::Error::other)?));
-            self.known.len() - 1
-        };
-        Ok(&self.known[index].1)
-    }
-
-    /// A host path with its owner shown as the sandbox's user.
-    fn mount(&mut self, path: &Path, attributes: u64) -> io::Result<OwnedFd> {
-        self.mount_for(path, path, attributes)
-    }
-
-    /// The same, with the owner of another path.
-    fn mount_for(&mut self, path: &Path, owner: &Path, attributes: u64) -> io::Result<OwnedFd> {
-        let owner = rustix::fs::fstat(mounts::open_canonical(owner)?)?;
-        let mount = mounts::open_tree_fd(mounts::open_canonical(path)?, Depth::Recursive)?;
-        let userns = self.namespace(owner.st_uid, owner.st_gid)?;
-        mounts::set_idmap(&mount, userns.as_fd(), attributes, Depth::Recursive)?;
-        Ok(mount)
     }
 }
 

@@ -3,24 +3,35 @@
 //! Start with [`launch()`] (the parent's half) and `child` (the half inside the new namespaces); [`steps`] lists
 //! every step by name. `unsafe` is allowed here for the few system calls that no library offers.
 
+mod apart;
 pub mod cgroup;
 mod child;
 pub mod clone;
 mod creds;
+mod descriptors;
 mod etc;
 mod identity;
 mod idmap;
+mod kept;
 pub mod launch;
 mod mounts;
 mod net;
+mod netpool;
 mod overlay;
+mod places;
+mod prepare;
 mod rootfs;
 pub mod seccomp;
 pub mod steps;
+mod system;
+mod template;
 mod walls;
 
+pub use descriptors::hand_on_nothing;
 pub use identity::{DEFAULT_UID_BASE, Identity};
+pub use kept::Kept;
 pub use launch::{Launched, Request, host_namespaces, launch};
+pub use netpool::{Keep, Network};
 pub use steps::{Faults, Step, StepError};
 pub use walls::{LEAST_ABI, landlock_abi};
 

@@ -46,8 +46,14 @@ steps! {
     IdMappedMounts = "idmapped_mounts",
     /// The workspace's overlay, made by root.
     RootOverlay = "root_overlay",
+    /// Layers that are attached nowhere. A kernel that refuses them gets attached ones, so no launch fails here.
+    DetachedLayers = "detached_layers",
     /// Control groups for the limits.
     MakeCgroup = "make_cgroup",
+    /// The system view that a launcher builds once (launcher only).
+    Template = "template",
+    /// A network namespace that is used again (launcher only).
+    NetworkPool = "network_pool",
     /// The process with its namespaces.
     Clone = "clone",
     /// The child enters its control groups.

@@ -55,8 +55,9 @@ fn restrict(abi: ABI, writable: &[PathBuf]) -> Result<(), String> {
     }
     let mut created = ruleset.create().map_err(|error| text(&error))?;
     created = created.add_rule(rule(Path::new("/"), look)?).map_err(|error| text(&error))?;
-    for place in rootfs::scratch_places().chain(writable.iter().cloned()) {
-        let rights = if place.is_dir() { all } else { all & AccessFs::from_file(abi) };
+    let scratch = rootfs::scratch_places().map(|place| (place, true));
+    for (place, is_dir) in scratch.chain(writable.iter().map(|place| (place.clone(), place.is_dir()))) {
+        let rights = if is_dir { all } else { all & AccessFs::from_file(abi) };
         created = created.add_rule(rule(&place, rights)?).map_err(|error| format!("{}: {error}", place.display()))?;
     }
     let status = created.restrict_self().map_err(|error| text(&error))?;

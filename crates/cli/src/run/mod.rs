@@ -7,51 +7,130 @@
 
 mod alone;
 mod ask;
+mod caller;
 mod disk;
 mod folder;
+mod foreground;
 mod full_output;
+mod inside;
 mod nowait;
 mod order;
 mod output;
+mod ports;
 mod pump;
 mod record;
 pub mod recover;
+mod relay;
 mod report;
 mod settle;
+mod signals;
 mod sink;
 mod tally;
 
 pub use alone::lock;
+pub use caller::{Caller, Heard, Watched};
 pub use folder::FolderId;
-pub use order::{changes as changes_of, check_patterns, refuse_what_is_not_here};
-pub use pump::write_unless_closed;
+pub use full_output::FullOutput;
+pub use inside::Inside;
+pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
+pub use output::Stream;
+pub use ports::{PortToken, Ports, Publish};
+pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
-pub use report::{not_written, print_failure};
+pub use report::{Report, failure_document, not_written, print_failure};
 pub use settle::{INTERRUPTED, chain, read_note};
+pub use signals::Signals;
+pub use sink::{Kept, Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::net::Service;
 use crate::receipt::Issuer;
-use full_output::FullOutput;
+use crate::terminal::Mode;
+use crate::terminal::raw::{self, Raw, USUAL_SIZE};
+use foreground::Foreground;
 use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session, Stdio};
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
-use order::Order;
-use pump::{Bounds, Outcome, Pipes};
+use pump::{Bounds, Ends, Outcome};
 use rustix::fd::{AsFd, OwnedFd};
 use std::fs::File;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
-    match execute(args) {
-        Ok(report) => report.print(args),
-        Err(failure) => report::print_failure(&failure, args.json),
+    if args.detach {
+        return crate::session::detach(args);
     }
+    match in_foreground(args) {
+        Ok(report) => report.print(args),
+        Err(failure) => print_failure(&failure, args.json),
+    }
+}
+
+/// `nexus shell`: a shell on a terminal of its own, unless a command is given.
+pub fn shell(mut args: RunArgs) -> u8 {
+    args.tty = true;
+    if args.detach {
+        let message = "a detached shell has nobody to talk to";
+        let hint = "nexus run --detach --tty -- bash starts one, and nexus attach talks to it";
+        return print_failure(&Failure::usage("shell", message, hint), args.json);
+    }
+    if args.command.is_empty() && args.shell.is_none() {
+        let usable = |path: &std::path::Path| path.starts_with("/bin") || path.starts_with("/usr/bin");
+        let wanted = std::env::var_os("SHELL").filter(|shell| usable(shell.as_ref()));
+        let all = wanted.into_iter().chain(["/bin/bash".into()]);
+        let found = all.into_iter().find(|shell| std::path::Path::new(shell).exists());
+        args.command = vec![found.unwrap_or_else(|| "/bin/sh".into())];
+    }
+    command(&args)
+}
+
+fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
+    let clock = Instant::now();
+    // Before anything is made: a signal must find somebody who clears up.
+    let mut signals = Signals::catch().map_err(|error| internal("signals", &error))?;
+    if args.tty {
+        if !rustix::termios::isatty(rustix::stdio::stdin()) {
+            let message = "--tty needs a terminal, and standard input is none";
+            return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
+        }
+        signals.and_terminal().map_err(|error| internal("signals", &error))?;
+    }
+    let args = &with_term(args);
+    let open = |order: &Order, full: Option<FullOutput>| {
+        let ports = Ports::listen(&args.publish)?;
+        for (host, inside) in
+            ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
+        {
+            eprintln_line(&format!("127.0.0.1:{host} leads to port {inside} inside"));
+        }
+        let show = match (args.raw, args.tty) {
+            (true, _) => Show::Raw,
+            (false, true) => Show::Filtered(Mode::Interactive),
+            (false, false) => Show::Filtered(Mode::Plain),
+        };
+        let sink = Sink::new(args.json, order.max_output, full, show);
+        let raw = if args.tty { Some(Raw::enter().map_err(|error| internal("the terminal", &error))?) } else { None };
+        Ok(Foreground::new(sink, args.stdin || args.tty, raw, ports))
+    };
+    execute(args, &signals, clock, open).0
+}
+
+/// With the caller's TERM for a command that has a terminal, unless a flag says otherwise.
+pub fn with_term(args: &RunArgs) -> RunArgs {
+    let mut args = args.clone();
+    if args.tty {
+        args.env.insert(0, "TERM".into());
+    }
+    args
+}
+
+fn eprintln_line(text: &str) {
+    // Where this cannot be written, nobody wants to know it.
+    write_unless_closed(&mut io::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
 }
 
 /// The driver for this process's user with the standard ids.
@@ -73,10 +152,25 @@ fn driver_with(uid_base: u32) -> Namespace {
     driver
 }
 
-fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
-    let clock = Instant::now();
-    // Before anything is made: a signal must find somebody who clears up.
-    let signals = catch_signals().map_err(|error| internal("signals", &error))?;
+/// Runs for whoever `open` makes, who is returned when the run came that far.
+pub fn execute<C: Caller>(
+    args: &RunArgs,
+    signals: &Signals,
+    clock: Instant,
+    open: impl FnOnce(&Order, Option<FullOutput>) -> Result<C, Failure>,
+) -> (Result<Report, Failure>, Option<C>) {
+    let mut caller = None;
+    let done = recorded(args, signals, clock, open, &mut caller);
+    (done, caller)
+}
+
+fn recorded<C: Caller>(
+    args: &RunArgs,
+    signals: &Signals,
+    clock: Instant,
+    open: impl FnOnce(&Order, Option<FullOutput>) -> Result<C, Failure>,
+    caller: &mut Option<C>,
+) -> Result<Report, Failure> {
     let order = Order::read(args)?;
     let driver = driver_with(order.uid_base);
     recover::all(&order.places, &driver, Some(order.plan.workspace.source.as_path()))?;
@@ -93,7 +187,7 @@ fn execute(args: &RunArgs) -> Result<report::Report, Failure> {
         Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
     })?;
     let mut run = Run { order: &order, driver: &driver, handle, layer: None, issuer: Some(issuer) };
-    let done = run.go(args, &signals, clock);
+    let done = run.go(args, signals, clock, open, caller);
     let left = match done {
         Ok(_) => Ok(()),
         Err(_) => run.undo(),
@@ -125,7 +219,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn go(&mut self, args: &RunArgs, signals: &UnixStream, clock: Instant) -> Result<report::Report, Failure> {
+    fn go<C: Caller>(
+        &mut self,
+        args: &RunArgs,
+        signals: &Signals,
+        clock: Instant,
+        open: impl FnOnce(&Order, Option<FullOutput>) -> Result<C, Failure>,
+        caller: &mut Option<C>,
+    ) -> Result<Report, Failure> {
         let order = self.order;
         if !matches!(order.plan.workspace.writes, Writes::Direct { .. }) {
             self.layer = Some(make_layer(order)?);
@@ -140,12 +241,12 @@ impl Run<'_> {
         let mut service =
             network.map(|network| Service::prepare(network, &order.places, order.plan.run_id)).transpose()?;
         let prepared = clock.elapsed();
+        let caller = caller.insert(open(order, full)?);
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
-        let mut sink = sink::Sink::new(args.json, order.max_output, full);
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
-        let outcome = match pumped(args, order, &sandbox, &mut sink, signals, service.as_mut(), meanwhile) {
+        let outcome = match pumped(args, order, &sandbox, caller, signals, service.as_mut(), meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // What was started must not outlive us, whatever else goes wrong here.
@@ -157,10 +258,9 @@ impl Run<'_> {
         };
         sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
         sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
-        let output = sink.tally.output();
-        let kept = sink.finish().map_err(|error| pump_failure(&error))?;
+        let kept = caller.finish().map_err(|error| pump_failure(&error))?;
         let egress = service.map(|service| service.finish(&order.places));
-        let facts = report::Facts { output, kept, egress, prepared, clock, receipt_copy };
+        let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };
         let report = self.conclude(args, sandbox, outcome, facts)?;
         Ok(match tidied {
             Ok(()) => report,
@@ -177,7 +277,7 @@ impl Run<'_> {
         sandbox: Sandbox,
         mut outcome: Outcome,
         facts: report::Facts,
-    ) -> Result<report::Report, Failure> {
+    ) -> Result<Report, Failure> {
         if let Some(reason) = &outcome.not_started {
             if reason.exit_code().is_none() {
                 return Err(order::not_started_failure(reason));
@@ -195,7 +295,7 @@ impl Run<'_> {
         // The command ran, whatever became of its changes: it gets its receipt.
         let failure = settled.as_ref().err().cloned();
         let settled = settled.unwrap_or_else(settle::Settled::failed);
-        let report = report::Report::new(self.order, &self.handle, outcome, settled, facts, self.issuer.take());
+        let report = Report::new(self.order, &self.handle, outcome, settled, facts, self.issuer.take());
         match failure {
             None => Ok(report),
             Some(failure) => Err(report.into_failure(failure)),
@@ -225,24 +325,15 @@ fn make_layer(order: &Order) -> Result<Layer, Failure> {
     })
 }
 
-fn pumped(
+fn pumped<C: Caller>(
     args: &RunArgs,
     order: &Order,
     sandbox: &Sandbox,
-    sink: &mut sink::Sink,
-    signals: &UnixStream,
+    caller: &mut C,
+    signals: &Signals,
     network: Option<&mut Service>,
     meanwhile: impl FnOnce(),
 ) -> io::Result<Outcome> {
-    let (out, out_there) = pump::pipe()?;
-    let (err, err_there) = pump::pipe()?;
-    let (stdin, stdin_there) = stdin_source(args.stdin)?;
-    let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
-    let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
-    // The command's ends are its own: held here, the pipes would never end.
-    drop((stdin_there, out_there, err_there));
-    // The sandbox needs some time to come up.
-    meanwhile();
     let bounds = Bounds {
         timeout: order.timeout,
         grace: order.grace,
@@ -251,7 +342,22 @@ fn pumped(
             Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
         }),
     };
-    pump::run(sandbox, session, Pipes { out, err, stdin }, sink, signals, bounds, network)
+    let (session, ends) = if args.tty {
+        let size = if args.detach { USUAL_SIZE } else { raw::size() };
+        let session = Session::start(sandbox, &order.plan, Stdio::Terminal(size)).map_err(io::Error::other)?;
+        (session, Ends { out: None, err: None, input: None, terminal: true })
+    } else {
+        let (out, out_there) = pump::pipe()?;
+        let (err, err_there) = pump::pipe()?;
+        let (input, stdin_there) = stdin_pair(args.stdin)?;
+        let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
+        // The command's ends are its own: held here, the pipes would never end.
+        let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
+        (session, Ends { out: Some(out), err: Some(err), input, terminal: false })
+    };
+    // The sandbox needs some time to come up.
+    meanwhile();
+    pump::run(sandbox, session, ends, caller, signals, bounds, network)
 }
 
 /// Whether the guest has something to say: then whoever does something else stops.
@@ -261,32 +367,14 @@ fn has_spoken(sandbox: &Sandbox) -> bool {
     poll(&mut channel, Some(&Timespec::default())) != Ok(0)
 }
 
-/// Where stdin comes from: `/dev/null`, or a pipe that we fill.
-fn stdin_source(pass: bool) -> io::Result<(Option<(OwnedFd, OwnedFd)>, OwnedFd)> {
+/// Our end and the command's end of its stdin: a pipe that we fill, or `/dev/null`.
+pub fn stdin_pair(pass: bool) -> io::Result<(Option<OwnedFd>, OwnedFd)> {
     if !pass {
         return Ok((None, File::open("/dev/null")?.into()));
     }
     let (there, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
-    let from = rustix::io::dup(rustix::stdio::stdin())?;
-    rustix::io::fcntl_setfd(&from, rustix::io::FdFlags::CLOEXEC)?;
-    Ok((Some((from, ours)), there))
-}
-
-/// Signals that end `nexus` by default arrive as bytes on a socket.
-fn catch_signals() -> io::Result<UnixStream> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-    let (read, write) = UnixStream::pair()?;
-    read.set_nonblocking(true)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        let to = write.try_clone()?;
-        register(signal, to)?;
-    }
-    Ok(read)
-}
-
-fn register(signal: i32, to: UnixStream) -> io::Result<()> {
-    signal_hook::low_level::pipe::register(signal, to).map(drop)
+    Ok((Some(ours), there))
 }
 
 fn internal(what: &str, error: &io::Error) -> Failure {

@@ -132,9 +132,6 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         Sandbox::Trusted => return refuse("containers are not in this version", "use --sandbox untrusted"),
         Sandbox::Host => return refuse("running without isolation is not in this version", "use --sandbox untrusted"),
     }
-    if let Some(flag) = args.later.given() {
-        return refuse(&format!("{flag} is not in this version"), &format!("leave {flag} out"));
-    }
     if args.changes == Some(Changes::Ask) && (args.json || args.stdin || !ask::is_possible()) {
         let message = "--changes ask needs a terminal to ask on, and standard input for itself";
         return Err(Failure::usage("ask", message, "use --changes review and decide with nexus changes"));

@@ -5,21 +5,23 @@
 //!  starting ──┤                  │ time limit, signal of the caller: SIGTERM ─grace─▶ SIGKILL
 //!             └── NotStarted ────┴─▶ closing
 //! ```
-//! The command never holds a descriptor of the caller: always pipes, since `/proc/self/fd/1` of a host file can be
-//! opened again with other rights, and a terminal takes ioctls. Reading from the command never waits for the caller's
-//! clock or signals: writes to the caller are made only when it can take them.
+//! The command never holds a descriptor of the caller: always pipes or a terminal of its own, since `/proc/self/fd/1` of
+//! a host file can be opened again with other rights, and a terminal takes ioctls. Who gets the output and what else is
+//! waited for is the [`Caller`]'s; nothing waits for a caller that takes nothing.
 
+use super::caller::{Caller, Heard};
+use super::inside::{Inside, Wish};
 use super::output::{HeadTail, Stream};
-use super::sink::Sink;
+use super::signals::Signals;
+use super::tally::Tally;
 use crate::net::Service;
-use nexus_driver::{Ended, Event, NotStarted, Sandbox, Session};
+use nexus_driver::{Ended, Event, LEADER, NotStarted, Sandbox, Session};
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// How the run is bounded.
@@ -34,14 +36,16 @@ pub struct Bounds {
     pub over_disk: Option<Box<dyn FnMut() -> io::Result<bool>>>,
 }
 
-/// Both ends on our side.
-pub struct Pipes {
-    /// The command's stdout.
-    pub out: OwnedFd,
-    /// The command's stderr.
-    pub err: OwnedFd,
-    /// Where its stdin comes from and goes to.
-    pub stdin: Option<(OwnedFd, OwnedFd)>,
+/// Our ends of what the command has.
+pub struct Ends {
+    /// Its stdout; the master of its terminal comes later.
+    pub out: Option<OwnedFd>,
+    /// Its stderr.
+    pub err: Option<OwnedFd>,
+    /// Its stdin.
+    pub input: Option<OwnedFd>,
+    /// Whether it has a terminal.
+    pub terminal: bool,
 }
 
 /// What happened.
@@ -61,39 +65,43 @@ pub struct Outcome {
     pub spawned: Option<Instant>,
     /// When its first output came.
     pub first_output: Option<Instant>,
-    /// Bytes on stdout and stderr.
-    pub bytes: [u64; 2],
+    /// All that came on stdout and stderr, whatever was passed on of it.
+    pub output: Tally,
 }
 
+const SIGHUP: u8 = 1;
+const SIGTERM: u8 = 15;
 const BUFFER: usize = 256 * 1024;
 /// How often a layer on disk is measured.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often the kernel is asked whether it killed for memory: one small file.
 const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(10);
 
+/// How often a terminal is looked at that no process inside holds open: one may open it again.
+const LOOK_AT_TERMINAL_EVERY: Duration = Duration::from_millis(20);
+
 /// Runs until nothing of the sandbox lives and all its output is where it belongs.
-pub fn run(
+pub fn run<C: Caller>(
     sandbox: &Sandbox,
     session: Session,
-    pipes: Pipes,
-    sink: &mut Sink,
-    signals: &UnixStream,
+    ends: Ends,
+    caller: &mut C,
+    signals: &Signals,
     bounds: Bounds,
     network: Option<&mut Service>,
 ) -> io::Result<Outcome> {
     let mut pump = Pump {
         sandbox,
         network,
-        session: Some(session),
-        out: Some(pipes.out),
-        err: Some(pipes.err),
-        stdin: pipes.stdin,
-        stdin_pending: Vec::new(),
-        sink,
+        inside: Inside::new(session, ends.input, ends.terminal),
+        out: ends.out,
+        err: ends.err,
+        caller,
         bounds,
         started: Instant::now(),
         kill_at: None,
         look_at: Instant::now() + LOOK_AT_MEMORY_EVERY,
+        hung_up_until: None,
         asked: 0,
         dead: false,
         buffer: vec![0; BUFFER],
@@ -105,31 +113,28 @@ pub fn run(
             layer: None,
             spawned: None,
             first_output: None,
-            bytes: [0; 2],
+            output: Tally::default(),
         },
     };
-    // The guest's last words count even when everything else is over already.
-    while !(pump.session.is_none() && pump.dead && pump.out.is_none() && pump.err.is_none() && pump.sink.is_drained()) {
+    while !pump.is_over() {
         pump.turn(signals)?;
     }
     pump.last_look()?;
     Ok(pump.outcome)
 }
 
-struct Pump<'a> {
+struct Pump<'a, C: Caller> {
     sandbox: &'a Sandbox,
     network: Option<&'a mut Service>,
-    /// Gone when the guest has said its last word.
-    session: Option<Session>,
+    inside: Inside,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
-    stdin: Option<(OwnedFd, OwnedFd)>,
-    stdin_pending: Vec<u8>,
-    sink: &'a mut Sink,
+    caller: &'a mut C,
     bounds: Bounds,
     started: Instant,
     kill_at: Option<Instant>,
     look_at: Instant,
+    hung_up_until: Option<Instant>,
     asked: u32,
     dead: bool,
     buffer: Vec<u8>,
@@ -138,46 +143,56 @@ struct Pump<'a> {
 
 /// What a polled descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum Source<T> {
     Guest,
     Dead,
     Signals,
     Output(Stream),
-    Caller(Stream),
-    StdinFrom,
-    StdinTo,
+    Input,
+    Caller(T),
 }
 
-impl Pump<'_> {
-    fn turn(&mut self, signals: &UnixStream) -> io::Result<()> {
-        let ready = self.wait(signals)?;
-        for source in ready {
-            match source {
-                Source::Guest => self.hear()?,
-                Source::Dead => self.dead = true,
-                Source::Signals => self.caller_signal(signals)?,
-                Source::Output(stream) => self.read(stream)?,
-                Source::Caller(stream) => {
-                    if self.sink.flush(stream)? {
-                        self.close_output(stream);
-                    }
-                }
-                Source::StdinFrom => self.read_stdin()?,
-                Source::StdinTo => self.write_stdin()?,
-            }
-        }
-        self.clock()
+impl<C: Caller> Pump<'_, C> {
+    /// The guest's last words count even when everything else is over already.
+    fn is_over(&self) -> bool {
+        let silent = self.out.is_none() && self.err.is_none();
+        self.inside.session.is_none() && self.dead && silent && self.caller.is_done()
     }
 
-    fn wait(&self, signals: &UnixStream) -> io::Result<Vec<Source>> {
+    fn turn(&mut self, signals: &Signals) -> io::Result<()> {
+        let ready = self.wait(signals)?;
+        for (source, found) in ready {
+            match source {
+                Source::Guest => self.hear()?,
+                Source::Dead => {
+                    self.dead = true;
+                    self.hung_up_until = None;
+                    self.caller.sandbox_is_dead();
+                }
+                Source::Signals => {
+                    for number in signals.take()? {
+                        self.caller.signal(number, &mut self.inside)?;
+                    }
+                }
+                Source::Output(stream) => self.read(stream)?,
+                Source::Input => self.inside.write_input()?,
+                Source::Caller(token) => self.caller.ready(token, found, &mut self.inside)?,
+            }
+        }
+        self.clock()?;
+        self.caller.tick(Instant::now(), &mut self.inside)?;
+        self.fulfil()
+    }
+
+    fn wait(&self, signals: &Signals) -> io::Result<Vec<(Source<C::Token>, PollFlags)>> {
         let mut sources = Vec::with_capacity(8);
         let mut list = Vec::with_capacity(8);
         let mut add = |source, fd, flags| {
             sources.push(source);
             list.push(PollFd::from_borrowed_fd(fd, flags));
         };
-        if self.session.is_some() {
-            add(Source::Guest, self.sandbox.channel.as_fd(), PollFlags::IN);
+        if let Some(session) = &self.inside.session {
+            add(Source::Guest, session.as_fd(), PollFlags::IN);
         }
         if !self.dead
             && let Some(fd) = self.sandbox.keeper.ended()
@@ -186,19 +201,23 @@ impl Pump<'_> {
         }
         add(Source::Signals, signals.as_fd(), PollFlags::IN);
         for (stream, fd) in [(Stream::Out, &self.out), (Stream::Err, &self.err)] {
-            if let Some(waiting) = self.sink.waiting_for(stream) {
-                // Nothing more is read until the caller took what is there.
-                add(Source::Caller(stream), waiting, PollFlags::OUT);
-            } else if let Some(fd) = fd {
+            // Nothing more is read until the caller took what is there.
+            if let Some(fd) = fd
+                && self.caller.takes(stream)
+                && self.hung_up_until.is_none()
+            {
                 add(Source::Output(stream), fd.as_fd(), PollFlags::IN);
             }
         }
-        if let Some((from, to)) = &self.stdin {
-            if self.stdin_pending.is_empty() {
-                add(Source::StdinFrom, from.as_fd(), PollFlags::IN);
-            } else {
-                add(Source::StdinTo, to.as_fd(), PollFlags::OUT);
-            }
+        if let Some(fd) = self.inside.waiting_input()
+            && self.hung_up_until.is_none()
+        {
+            add(Source::Input, fd, PollFlags::OUT);
+        }
+        let mut watched = Vec::new();
+        self.caller.watch(&self.inside, &mut watched);
+        for (token, fd, flags) in watched {
+            add(Source::Caller(token), fd, flags);
         }
         let timeout = self.next_event().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.map(|d| Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) });
@@ -207,19 +226,15 @@ impl Pump<'_> {
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         }
-        Ok(sources
-            .into_iter()
-            .zip(&list)
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(source, _)| source)
-            .collect())
+        let found = sources.into_iter().zip(list.iter().map(PollFd::revents));
+        Ok(found.filter(|(_, found)| !found.is_empty()).collect())
     }
 
     fn next_event(&self) -> Option<Instant> {
         let timeout = if self.asked == 0 { self.deadline() } else { None };
         let looks = self.bounds.watch_memory || self.bounds.over_disk.is_some();
         let look = (looks && !self.dead).then_some(self.look_at);
-        [timeout, self.kill_at, look].into_iter().flatten().min()
+        [timeout, self.kill_at, look, self.hung_up_until, self.caller.next_event()].into_iter().flatten().min()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -227,17 +242,20 @@ impl Pump<'_> {
     }
 
     fn hear(&mut self) -> io::Result<()> {
-        let Some(session) = &mut self.session else { return Ok(()) };
+        let Some(session) = &mut self.inside.session else { return Ok(()) };
         let Some(heard) = session.hear_ready().transpose() else { return Ok(()) };
         match heard {
-            // But for the first these answer what a run does not ask for; the session refuses them by itself.
+            Ok(Event::Up) => {}
+            Ok(Event::Terminal { exec: LEADER, master }) => {
+                self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
+                self.out = Some(master);
+            }
             Ok(
-                Event::Up
-                | Event::Terminal { .. }
+                event @ (Event::Terminal { .. }
                 | Event::Command { .. }
                 | Event::Forwarded { .. }
-                | Event::ForwardFailed { .. },
-            ) => {}
+                | Event::ForwardFailed { .. }),
+            ) => self.caller.heard(Heard::Other(event), &mut self.inside)?,
             Ok(Event::Listeners(listeners)) => {
                 // Without a network nobody serves them: they are closed here.
                 if let Some(network) = &mut self.network {
@@ -250,10 +268,11 @@ impl Pump<'_> {
                 let now = Instant::now();
                 self.outcome.spawned = Some(now);
                 self.started = now;
+                self.caller.heard(Heard::Started, &mut self.inside)?;
             }
             Ok(Event::Ended(ended)) => {
                 self.outcome.ended = Some(ended);
-                self.session = None;
+                self.inside.session = None;
             }
             Ok(Event::NotStarted(reason)) => {
                 if self.outcome.reason == ExitReason::Exit {
@@ -278,13 +297,13 @@ impl Pump<'_> {
     }
 
     fn end_now(&mut self) -> io::Result<()> {
-        self.session = None;
+        self.inside.session = None;
         self.kill_at = None;
         self.sandbox.keeper.kill()
     }
 
     /// SIGTERM for everything inside, SIGKILL after the grace.
-    fn ask_to_end(&mut self, reason: ExitReason, signal: u8, everything: bool) -> io::Result<()> {
+    fn ask_to_end(&mut self, reason: ExitReason, signal: u8, grace: Duration, everything: bool) -> io::Result<()> {
         if self.outcome.ended.is_some() {
             return Ok(());
         }
@@ -292,8 +311,8 @@ impl Pump<'_> {
             self.outcome.reason = reason;
         }
         self.asked += 1;
-        self.kill_at = Some(Instant::now() + self.bounds.grace);
-        let sent = match &self.session {
+        self.kill_at = Some(Instant::now() + grace);
+        let sent = match &self.inside.session {
             Some(session) if everything => session.signal_all(signal),
             Some(session) => session.signal_leader(signal),
             None => return Ok(()),
@@ -302,14 +321,26 @@ impl Pump<'_> {
         if sent.is_err() { self.end_now() } else { Ok(()) }
     }
 
-    fn caller_signal(&mut self, mut signals: &UnixStream) -> io::Result<()> {
-        let mut numbers = [0u8; 16];
-        let count = io::Read::read(&mut signals, &mut numbers)?;
-        for number in &numbers[..count] {
-            if self.asked > 0 && self.outcome.reason == ExitReason::Canceled {
-                return self.end_now();
+    /// What the caller wants.
+    fn fulfil(&mut self) -> io::Result<()> {
+        for wish in std::mem::take(&mut self.inside.wishes) {
+            match wish {
+                Wish::Close(stream) => self.close_output(stream),
+                Wish::Broken => self.end_now()?,
+                // Who asks a second time is in a hurry.
+                Wish::End { .. } if self.asked > 0 && self.outcome.reason == ExitReason::Canceled => self.end_now()?,
+                Wish::End { signal, grace } => {
+                    let grace = grace.unwrap_or(self.bounds.grace);
+                    self.ask_to_end(ExitReason::Canceled, signal, grace, false)?;
+                    // An interactive shell ends when its terminal is gone, and for no SIGTERM.
+                    if self.inside.has_terminal()
+                        && let Some(session) = &self.inside.session
+                        && session.signal_leader(SIGHUP).is_err()
+                    {
+                        self.end_now()?;
+                    }
+                }
             }
-            self.ask_to_end(ExitReason::Canceled, *number, false)?;
         }
         Ok(())
     }
@@ -321,8 +352,10 @@ impl Pump<'_> {
             self.sandbox.keeper.kill()?;
         }
         if self.asked == 0 && self.deadline().is_some_and(|at| now >= at) && self.outcome.ended.is_none() {
-            const SIGTERM: u8 = 15;
-            self.ask_to_end(ExitReason::Timeout, SIGTERM, true)?;
+            self.ask_to_end(ExitReason::Timeout, SIGTERM, self.bounds.grace, true)?;
+        }
+        if self.hung_up_until.is_some_and(|at| now >= at) {
+            self.hung_up_until = None;
         }
         if now >= self.look_at && !self.dead {
             self.look()?;
@@ -369,9 +402,17 @@ impl Pump<'_> {
                 if self.outcome.first_output.is_none() {
                     self.outcome.first_output = Some(Instant::now());
                 }
-                self.outcome.bytes[stream as usize] += count as u64;
-                if self.sink.take(stream, &self.buffer[..count])? {
+                self.outcome.output.take(stream, &self.buffer[..count]);
+                if self.caller.take(stream, &self.buffer[..count])? {
                     self.close_output(stream);
+                }
+            }
+            // Nobody inside holds the terminal open; while somebody lives there, that may change.
+            Err(Errno::IO) if self.inside.has_terminal() => {
+                if self.dead {
+                    self.close_output(stream);
+                } else {
+                    self.hung_up_until = Some(Instant::now() + LOOK_AT_TERMINAL_EVERY);
                 }
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
@@ -386,33 +427,6 @@ impl Pump<'_> {
             Stream::Out => self.out = None,
             Stream::Err => self.err = None,
         }
-    }
-
-    fn read_stdin(&mut self) -> io::Result<()> {
-        let Some((from, _)) = &self.stdin else { return Ok(()) };
-        let mut buffer = [0u8; 16384];
-        match rustix::io::read(from, &mut buffer) {
-            // A terminal that went away is an end, too.
-            Ok(0) | Err(Errno::IO) => self.stdin = None,
-            Ok(count) => self.stdin_pending.extend_from_slice(&buffer[..count]),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    fn write_stdin(&mut self) -> io::Result<()> {
-        let Some((_, to)) = &self.stdin else { return Ok(()) };
-        match rustix::io::write(to, &self.stdin_pending) {
-            Ok(count) => drop(self.stdin_pending.drain(..count)),
-            Err(Errno::PIPE) => {
-                self.stdin = None;
-                self.stdin_pending.clear();
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
     }
 }
 

@@ -49,9 +49,7 @@ pub struct Report {
 
 /// What is known of a run beside its outcome.
 pub struct Facts {
-    /// What was printed, by length and hash.
-    pub output: Output,
-    /// What was kept of it, and how many bytes were dropped.
+    /// What was kept of the output, and how many bytes were dropped.
     pub kept: (Option<[Vec<u8>; 2]>, u64),
     /// The network, where there was one.
     pub egress: Option<Ended>,
@@ -73,7 +71,8 @@ impl Report {
         facts: Facts,
         issuer: Option<Issuer>,
     ) -> Self {
-        let Facts { output: tally, kept: (output, dropped), egress, prepared, clock, receipt_copy } = facts;
+        let Facts { kept: (output, dropped), egress, prepared, clock, receipt_copy } = facts;
+        let printed = outcome.output.output();
         let status = outcome.ended.map(|ended| ended.status);
         let exit = match &outcome.not_started {
             Some(reason) => reason.exit_code().unwrap_or(REFUSED),
@@ -99,7 +98,7 @@ impl Report {
                 .map(|(at, from)| at.saturating_duration_since(from)),
             duration: clock.elapsed(),
             usage: outcome.ended.map_or((0, 0), |ended| (ended.cpu_us / 1000, ended.max_rss_bytes)),
-            bytes: outcome.bytes,
+            bytes: [printed.stdout.bytes, printed.stderr.bytes],
             output,
             dropped,
             settled,
@@ -109,7 +108,7 @@ impl Report {
             receipt: None,
             egress,
         };
-        report.receipt = issuer.map(|issuer| report.issue(&issuer, order, tally, receipt_copy));
+        report.receipt = issuer.map(|issuer| report.issue(&issuer, order, printed, receipt_copy));
         if report.exit == 0 && matches!(report.receipt, Some(Err(_))) {
             // As with changes: what was asked for includes the receipt.
             report.exit = REFUSED;
@@ -195,7 +194,8 @@ impl Report {
             text.push('\n');
             super::pump::write_unless_closed(&mut io::stdout(), text.as_bytes())
         } else {
-            self.lines(args.verbose || io::stderr().is_terminal())
+            let text = self.text(args.verbose || io::stderr().is_terminal());
+            super::pump::write_unless_closed(&mut io::stderr(), text.as_bytes())
         };
         // The run itself is over and settled; only its description could not be delivered.
         match printed {
@@ -204,7 +204,18 @@ impl Report {
         }
     }
 
-    fn lines(&self, summary: bool) -> io::Result<()> {
+    /// The exit code.
+    pub fn exit_code(&self) -> u8 {
+        self.exit
+    }
+
+    /// Why the run ended.
+    pub fn reason(&self) -> ExitReason {
+        self.reason
+    }
+
+    /// What there is to say about it.
+    pub fn text(&self, summary: bool) -> String {
         let mut lines = Lines::default();
         if let Some(reason) = &self.not_started {
             lines.add(reason);
@@ -242,7 +253,7 @@ impl Report {
         if summary {
             self.summary(&mut lines);
         }
-        super::pump::write_unless_closed(&mut io::stderr(), lines.0.as_bytes())
+        lines.0
     }
 
     fn summary(&self, lines: &mut Lines) {
@@ -275,7 +286,8 @@ impl Report {
         }
     }
 
-    fn json(&self, args: &RunArgs) -> serde_json::Value {
+    /// The document of `--json`.
+    pub fn json(&self, args: &RunArgs) -> serde_json::Value {
         let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
         let (added, modified, deleted) = self.settled.changes.counts();
         let [out, err] = self.output.clone().unwrap_or_default();
@@ -425,6 +437,17 @@ pub fn not_written(what: &str, error: &io::Error) -> Failure {
     Failure::refused("output", format!("{what} could not be written: {error}"), hint)
 }
 
+/// The document of `--json` for a run that there was not.
+pub fn failure_document(failure: &Failure) -> String {
+    let refusal = Refusal {
+        schema: "nexus.run/1",
+        exit_code: failure.exit,
+        reason: (failure.exit != USAGE).then_some(ExitReason::DriverFailed),
+        error: failure,
+    };
+    serde_json::to_string(&refusal).unwrap_or_default()
+}
+
 /// Prints why there was no run, and returns the exit code.
 pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     let mut text = failure.to_string();
@@ -432,13 +455,7 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     // Where even this cannot be written, the exit code still tells.
     let told = io::stderr().write_all(text.as_bytes());
     if as_json {
-        let refusal = Refusal {
-            schema: "nexus.run/1",
-            exit_code: failure.exit,
-            reason: (failure.exit != USAGE).then_some(ExitReason::DriverFailed),
-            error: failure,
-        };
-        let json = serde_json::to_string(&refusal).unwrap_or_default();
+        let json = failure_document(failure);
         let printed = super::pump::write_unless_closed(&mut io::stdout(), format!("{json}\n").as_bytes());
         if printed.is_err() || told.is_err() {
             return failure.exit;

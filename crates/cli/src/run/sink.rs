@@ -2,8 +2,9 @@
 
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
-use super::tally::Tally;
-use rustix::fd::{AsFd, BorrowedFd};
+use crate::terminal::{Filter, Mode};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -33,42 +34,68 @@ impl Pending {
     }
 }
 
+/// What was kept of the output, and how many bytes of it were dropped.
+pub type Kept = (Option<[Vec<u8>; 2]>, u64);
+
+/// One way out to the caller.
+struct Outlet {
+    /// What the caller has not taken yet.
+    pending: Pending,
+    /// Whether a whole buffer may be written at once.
+    regular: bool,
+}
+
 /// The sink of both streams.
 pub struct Sink {
     /// Kept for `--json`; `None` passes on.
     kept: Option<[Vec<u8>; 2]>,
     limit: Option<HeadTail>,
-    /// What the caller has not taken yet.
-    pending: [Pending; 2],
-    /// Whether a whole buffer may be written at once.
-    regular: [bool; 2],
+    outlets: [Outlet; 2],
+    /// Which outlet a stream uses. Two streams on one terminal share one: a sequence of the first that is cut where the
+    /// second goes on would be another sequence, which no filter has seen.
+    routes: [usize; 2],
+    /// For terminals.
+    filters: [Option<Filter>; 2],
     full: Option<FullOutput>,
-    /// Everything that came, whatever is passed on of it.
-    pub tally: Tally,
+}
+
+/// What a terminal of the caller shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Show {
+    /// Everything, as it comes.
+    Raw,
+    /// What the mode lets through.
+    Filtered(Mode),
 }
 
 impl Sink {
     /// A sink that keeps (for `--json`) or passes on, with an optional limit and an optional file for everything.
-    pub fn new(keep: bool, limit: Option<u64>, full: Option<FullOutput>) -> Self {
-        let regular = |fd: BorrowedFd<'_>| {
-            rustix::fs::fstat(fd).is_ok_and(|stat| {
+    pub fn new(keep: bool, limit: Option<u64>, full: Option<FullOutput>, show: Show) -> Self {
+        let streams = [Stream::Out, Stream::Err];
+        let outlet = |stream| {
+            let regular = rustix::fs::fstat(caller(stream)).is_ok_and(|stat| {
                 let kind = FileType::from_raw_mode(stat.st_mode);
                 kind == FileType::RegularFile || kind == FileType::BlockDevice
-            })
+            });
+            Outlet { pending: Pending::default(), regular }
+        };
+        let terminals = streams.map(|stream| !keep && rustix::termios::isatty(caller(stream)));
+        let filter = |is_terminal| match show {
+            Show::Filtered(mode) if is_terminal => Some(Filter::new(mode)),
+            _ => None,
         };
         Self {
             kept: keep.then(Default::default),
             limit: limit.map(HeadTail::new),
-            pending: Default::default(),
-            regular: [regular(io::stdout().as_fd()), regular(io::stderr().as_fd())],
+            outlets: streams.map(outlet),
+            routes: if terminals == [true, true] && is_one_terminal() { [0, 0] } else { [0, 1] },
+            filters: terminals.map(filter),
             full,
-            tally: Tally::default(),
         }
     }
 
     /// Takes output. `true` means that nobody reads this stream any more.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
-        self.tally.take(stream, bytes);
         if let Some(full) = &mut self.full {
             full.file.write_all(bytes)?;
         }
@@ -80,28 +107,42 @@ impl Sink {
             kept[stream as usize].extend_from_slice(now);
             return Ok(false);
         }
-        self.pending[stream as usize].bytes.extend_from_slice(now);
+        let outlet = &mut self.outlets[self.routes[stream as usize]];
+        match &mut self.filters[stream as usize] {
+            Some(filter) => filter.push(now, &mut outlet.pending.bytes),
+            None => outlet.pending.bytes.extend_from_slice(now),
+        }
         // Mostly the caller takes it at once; asking first whether it can would cost a call more.
-        if self.regular[stream as usize] { self.flush(stream) } else { Ok(false) }
+        if outlet.regular { self.flush(stream) } else { Ok(false) }
+    }
+
+    /// Whether there is room for more of this stream.
+    pub fn takes(&self, stream: Stream) -> bool {
+        self.outlets[self.routes[stream as usize]].pending.rest().is_empty()
     }
 
     /// The caller's descriptor, while something waits to be written there.
     pub fn waiting_for(&self, stream: Stream) -> Option<BorrowedFd<'static>> {
-        (!self.pending[stream as usize].rest().is_empty()).then(|| caller(stream))
+        (!self.outlets[stream as usize].pending.rest().is_empty()).then(|| caller(stream))
     }
 
     /// Whether everything has been written.
     pub fn is_drained(&self) -> bool {
-        self.pending.iter().all(|pending| pending.rest().is_empty())
+        self.outlets.iter().all(|outlet| outlet.pending.rest().is_empty())
+    }
+
+    /// The streams that go to where this one goes.
+    pub fn on(&self, stream: Stream) -> impl Iterator<Item = Stream> {
+        let routes = self.routes;
+        [Stream::Out, Stream::Err].into_iter().filter(move |other| routes[*other as usize] == stream as usize)
     }
 
     /// Writes as much as goes without waiting. `true` means that nobody reads any more.
     pub fn flush(&mut self, stream: Stream) -> io::Result<bool> {
-        let regular = self.regular[stream as usize];
-        let pending = &mut self.pending[stream as usize];
+        let Outlet { pending, regular } = &mut self.outlets[stream as usize];
         let rest = pending.rest();
         let to = caller(stream);
-        match if regular { rustix::io::write(to, rest) } else { super::nowait::write(to, rest) } {
+        match if *regular { rustix::io::write(to, rest) } else { super::nowait::write(to, rest) } {
             Ok(count) => {
                 pending.advance(count);
                 Ok(false)
@@ -118,27 +159,83 @@ impl Sink {
         }
     }
 
+    /// Something is missing here: a sequence that has begun does not go on after it.
+    pub fn skip(&mut self) {
+        self.filters.iter_mut().flatten().for_each(Filter::interrupt);
+    }
+
+    /// Writes everything, however long the caller takes. `true` means that nobody reads any more.
+    pub fn drain(&mut self) -> io::Result<bool> {
+        for stream in [Stream::Out, Stream::Err] {
+            while let Some(fd) = self.waiting_for(stream) {
+                match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if self.flush(stream)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// What was kept for the end of a limited run: shown, or added to what `--json` returns. Returns the kept output
     /// and the number of bytes that were dropped.
-    pub fn finish(mut self) -> io::Result<(Option<[Vec<u8>; 2]>, u64)> {
+    pub fn finish(&mut self) -> io::Result<Kept> {
         let mut dropped = 0;
         if let Some(mut limit) = self.limit.take() {
-            let kept = &mut self.kept;
-            super::pump::write_tail(&mut limit, |stream, piece| match kept {
-                Some(kept) => {
+            // A sequence that the cut went through must not swallow what follows.
+            self.filters.iter_mut().flatten().for_each(Filter::interrupt);
+            super::pump::write_tail(&mut limit, |stream, piece| {
+                if let Some(kept) = &mut self.kept {
                     kept[stream as usize].extend_from_slice(piece);
-                    Ok(())
+                    return Ok(());
                 }
-                None if stream == Stream::Out => super::pump::write_unless_closed(&mut io::stdout(), piece),
-                None => super::pump::write_unless_closed(&mut io::stderr(), piece),
+                let mut shown = Vec::new();
+                match &mut self.filters[stream as usize] {
+                    Some(filter) => filter.push(piece, &mut shown),
+                    None => shown.extend_from_slice(piece),
+                }
+                if stream == Stream::Out {
+                    super::pump::write_unless_closed(&mut io::stdout(), &shown)
+                } else {
+                    super::pump::write_unless_closed(&mut io::stderr(), &shown)
+                }
             })?;
             dropped = limit.dropped();
         }
         if let Some(full) = self.full.take() {
             full.finish()?;
         }
-        Ok((self.kept, dropped))
+        Ok((self.kept.take(), dropped))
     }
+
+    /// Gives the terminals back what the command switched on them. Once; a second time there is nothing left.
+    pub fn put_back(&mut self) {
+        for stream in [Stream::Out, Stream::Err] {
+            let bytes = self.filters[stream as usize].take().map(|filter| filter.put_back()).unwrap_or_default();
+            if !bytes.is_empty() {
+                let mut to: Box<dyn Write> =
+                    if stream == Stream::Out { Box::new(io::stdout()) } else { Box::new(io::stderr()) };
+                // A terminal that is gone needs nothing back.
+                to.write_all(&bytes).and_then(|()| to.flush()).ok();
+            }
+        }
+    }
+}
+
+impl Drop for Sink {
+    /// Whatever way the run ended.
+    fn drop(&mut self) {
+        self.put_back();
+    }
+}
+
+/// Whether stdout and stderr are the same terminal.
+fn is_one_terminal() -> bool {
+    let device = |stream| rustix::fs::fstat(caller(stream)).map(|stat| stat.st_rdev).ok();
+    device(Stream::Out) == device(Stream::Err)
 }
 
 fn caller(stream: Stream) -> BorrowedFd<'static> {

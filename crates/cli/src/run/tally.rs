@@ -4,12 +4,12 @@ use super::output::Stream;
 use nexus_policy::receipt::{Digest, Output, StreamDigest};
 
 /// Of both streams.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Tally {
     streams: [Count; 2],
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Count {
     bytes: u64,
     hasher: blake3::Hasher,

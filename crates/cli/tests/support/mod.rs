@@ -5,6 +5,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::must_use_candidate, reason = "a test stops at the first surprise")]
 
+pub mod screen;
+pub mod session;
 pub mod traces;
 pub mod tree;
 pub mod twin;
@@ -177,4 +179,10 @@ pub fn processes_with(needle: &str) -> Vec<u32> {
             .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(needle))
     })
     .collect()
+}
+
+/// Another number at every call.
+pub fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(Instant::now())
 }

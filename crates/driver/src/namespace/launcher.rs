@@ -11,13 +11,15 @@ use super::{NAME, Namespace, local_keeper};
 use crate::error::StartError;
 use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
 use nexus_jail::clone::Child;
-use nexus_jail::{Step, StepError};
+use nexus_jail::{Network, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Pid, WaitId, WaitIdOptions};
+use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -43,8 +45,40 @@ enum Answer {
     },
 }
 
-/// Serves one user over a connected socket until that user is gone.
-pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
+pub use nexus_jail::Keep;
+
+/// How long nothing must have come before work is done in advance: a sandbox that was just started is left the processor
+/// until its command runs.
+const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
+
+/// What is held for sandboxes.
+#[derive(Default)]
+struct Lent {
+    /// Pooled networks, by the first process of the sandbox that has them.
+    networks: BTreeMap<i32, Network>,
+    /// Mount namespaces, so that the kernel takes them apart when nobody waits, and not before it tells the end.
+    mounts: BTreeMap<i32, File>,
+    /// Those of dead sandboxes, and other mounts that are done with.
+    dead: Vec<OwnedFd>,
+}
+
+impl Lent {
+    /// Most mount namespaces that are held. Beyond, the launcher is busy, and whoever dies clears up by itself.
+    const MOST: usize = 32;
+
+    fn hold(&mut self, pid: i32, network: Option<Network>, spent: Vec<OwnedFd>) {
+        self.networks.extend(network.map(|network| (pid, network)));
+        if self.mounts.len() + self.dead.len() < Self::MOST {
+            self.dead.extend(spent);
+            // Where it cannot be opened the end is only slower.
+            self.mounts.extend(File::open(format!("/proc/{pid}/ns/mnt")).ok().map(|mounts| (pid, mounts)));
+        }
+    }
+}
+
+/// Serves one user over a connected socket until that user is gone. This process does nothing else any more: to launch
+/// faster it moves between namespaces of its own.
+pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> {
     let user = rustix::net::sockopt::socket_peercred(&socket)?;
     if user.uid != rustix::process::geteuid() && !user.uid.is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the launcher serves only its own user"));
@@ -52,21 +86,22 @@ pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
     let (mut child_ends, to) = UnixStream::pair()?;
     child_ends.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
+    driver.become_workshop(keep).map_err(io::Error::other)?;
     let channel = Channel::new(socket);
+    let mut lent = Lent::default();
     loop {
+        let has_work = !lent.dead.is_empty() || driver.kept.borrow().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
-        match poll(&mut wait, None) {
+        match poll(&mut wait, has_work.then_some(&QUIET)) {
+            // Nobody has come for a while: time for what somebody would else wait for.
+            Ok(0) if has_work => {
+                lent.dead.clear();
+                driver.kept.borrow_mut().work(driver.faults);
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let (asked, ended) = (!wait[0].revents().is_empty(), !wait[1].revents().is_empty());
-        if asked {
-            match channel.receive::<Request>() {
-                Ok((request, _)) => answer(driver, &channel, &request).map_err(io::Error::other)?,
-                Err(ChannelError::Closed) => return Ok(()),
-                Err(error) => return Err(io::Error::other(error)),
-            }
-        }
         if ended {
             let mut bytes = [0u8; 64];
             match child_ends.read(&mut bytes) {
@@ -74,23 +109,42 @@ pub fn serve(driver: &Namespace, socket: OwnedFd) -> io::Result<()> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            reap()?;
+        }
+        if asked || ended {
+            // First, so that a network that has just become free is there for who asks. Who asks may have heard of the
+            // end before the signal came.
+            reap(driver, &mut lent)?;
+        }
+        if asked {
+            match channel.receive::<Request>() {
+                Ok((request, _)) => answer(driver, &channel, &request, &mut lent).map_err(io::Error::other)?,
+                Err(ChannelError::Closed) => return Ok(()),
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
     }
 }
 
-/// Collects every ended sandbox, so that none stays as a zombie.
-fn reap() -> io::Result<()> {
+/// Collects every ended sandbox, so that none stays as a zombie, and takes its network back: when its first process can
+/// be waited for, every other one is dead.
+fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
     loop {
-        match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
-            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, _))) => {
+                let pid = pid.as_raw_nonzero().get();
+                lent.dead.extend(lent.mounts.remove(&pid).map(OwnedFd::from));
+                if let Some(network) = lent.networks.remove(&pid) {
+                    driver.kept.borrow_mut().give_back(network)?;
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
             Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn answer(driver: &Namespace, channel: &Channel, request: &Request) -> Result<(), ChannelError> {
+fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut Lent) -> Result<(), ChannelError> {
     let started = match serde_json::from_str::<Handle>(&request.handle) {
         Ok(handle) => driver.launch(&request.plan, &handle),
         Err(error) => Err(StepError::new(Step::MakeChannel, format!("the handle cannot be read: {error}")).into()),
@@ -100,7 +154,9 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request) -> Result<()
             let pid = launched.child.pid.as_raw_nonzero().get();
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
-            channel.send(&Answer::Started { pid, proof }, &descriptors)
+            let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
+            lent.hold(pid, launched.network, launched.spent);
+            sent
         }
         Err(StartError::Step(error)) => {
             let step = error.step.name().to_owned();
@@ -147,10 +203,16 @@ impl Launcher {
                 let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
                     return Err(failed("the launcher sent no descriptors".to_owned()));
                 };
-                let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone());
+                let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone(), Vec::new());
                 Ok(Sandbox { channel: Channel::new(channel), upper: descriptors.next(), proof, keeper })
             }
         }
+    }
+
+    /// The launcher's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Ends the launcher and waits for it.
@@ -162,9 +224,9 @@ impl Launcher {
 }
 
 /// For a program that was started by [`Launcher::start`].
-pub fn serve_stdin(driver: &Namespace) -> io::Result<()> {
+pub fn serve_stdin(driver: &Namespace, keep: Keep) -> io::Result<()> {
     let socket = rustix::io::dup(rustix::stdio::stdin())?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     debug_assert_eq!(driver.name(), NAME, "the launcher is the namespace driver's");
-    serve(driver, socket)
+    serve(driver, socket, keep)
 }

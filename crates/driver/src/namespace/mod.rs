@@ -10,11 +10,12 @@ use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
 use nexus_jail::cgroup::{Group, Hierarchies, Wanted};
 use nexus_jail::clone::Child;
 use nexus_jail::seccomp::{Permissions, Program};
-use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, Step, StepError};
+use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, ProofPlan};
 use nexus_model::spec::SandboxProfile;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::{OnceCell, RefCell};
 use std::io;
 
 /// The driver's name.
@@ -27,6 +28,8 @@ pub struct Namespace {
     identity: Result<Identity, StepError>,
     landlock_abi: i32,
     filter: Program,
+    kept: RefCell<Kept>,
+    host_namespaces: OnceCell<Vec<(String, u64)>>,
     /// Which step a test wants to fail.
     pub faults: Faults,
 }
@@ -41,6 +44,8 @@ impl Namespace {
             identity: Identity::choose(uid, gid, uid_base, tenant),
             landlock_abi: nexus_jail::landlock_abi(),
             filter: Program::builtin(Permissions { debug: false }),
+            kept: RefCell::default(),
+            host_namespaces: OnceCell::new(),
             faults: Faults::default(),
         }
     }
@@ -51,6 +56,24 @@ impl Namespace {
         Self::new(DEFAULT_UID_BASE, 0)
     }
 
+    /// Makes this process one that does nothing but launch (see [`Kept::workshop`]). `probe` and `prepare` belong to the
+    /// user of the launcher: from here on this process may see other namespaces than its user.
+    fn become_workshop(&self, keep: Keep) -> Result<(), StepError> {
+        // The proof compares with the host's, not with those that the launcher is about to have.
+        self.host_namespaces()?;
+        *self.kept.borrow_mut() = Kept::workshop(keep)?;
+        Ok(())
+    }
+
+    fn host_namespaces(&self) -> Result<&[(String, u64)], StepError> {
+        if self.host_namespaces.get().is_none() {
+            let found = nexus_jail::host_namespaces()
+                .map_err(|error| StepError::os(Step::HostNamespaces, error, "/proc/self/ns"))?;
+            return Ok(self.host_namespaces.get_or_init(|| found));
+        }
+        Ok(self.host_namespaces.get_or_init(Vec::new))
+    }
+
     /// Clones a sandbox from this process, which must have one thread.
     fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, ProofPlan), StartError> {
         if handle.driver != NAME || handle.version != HANDLE_VERSION {
@@ -58,9 +81,8 @@ impl Namespace {
         }
         let identity = self.identity.clone()?;
         self.faults.check(Step::HostNamespaces)?;
-        let host_namespaces = nexus_jail::host_namespaces()
-            .map_err(|error| StepError::os(Step::HostNamespaces, error, "/proc/self/ns"))?;
-        let launched = nexus_jail::launch(&nexus_jail::Request {
+        let host_namespaces = self.host_namespaces()?.to_vec();
+        let request = nexus_jail::Request {
             plan,
             identity,
             filter: &self.filter,
@@ -69,7 +91,8 @@ impl Namespace {
             faults: self.faults,
             guest: nexus_guest::run,
             report: report_frame,
-        })?;
+        };
+        let launched = nexus_jail::launch(&request, &mut self.kept.borrow_mut())?;
         let proof = ProofPlan {
             marker: plan.marker.clone(),
             uid_map: identity.uid_map(),
@@ -130,7 +153,7 @@ impl Driver for Namespace {
             channel: Channel::new(launched.channel),
             upper: launched.upper,
             proof,
-            keeper: local_keeper(launched.child, handle.group.clone()),
+            keeper: local_keeper(launched.child, handle.group.clone(), launched.spent),
         })
     }
 
@@ -153,13 +176,15 @@ fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<
     nexus_guest::channel::send(socket, frame, descriptors).map_err(io::Error::other)
 }
 
-fn local_keeper(child: Child, group: Option<Group>) -> Box<dyn Keeper> {
-    Box::new(NamespaceKeeper { child, group })
+fn local_keeper(child: Child, group: Option<Group>, spent: Vec<OwnedFd>) -> Box<dyn Keeper> {
+    Box::new(NamespaceKeeper { child, group, _spent: spent })
 }
 
 struct NamespaceKeeper {
     child: Child,
     group: Option<Group>,
+    /// Closed after the end: the kernel waits for all processors then, and the command would wait with it.
+    _spent: Vec<OwnedFd>,
 }
 
 impl Keeper for NamespaceKeeper {

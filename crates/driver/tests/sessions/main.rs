@@ -9,7 +9,7 @@ mod support;
 mod terminals;
 
 use nexus_driver::Namespace;
-use nexus_driver::namespace::launcher::serve_stdin;
+use nexus_driver::namespace::launcher::{Keep, serve_stdin};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     if has("--as-launcher") {
-        let served = serve_stdin(&Namespace::with_defaults());
+        let served = serve_stdin(&Namespace::with_defaults(), Keep::default());
         return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));

@@ -1,0 +1,157 @@
+//! `nexus run` in the foreground: the caller's own stdin, stdout, stderr and terminal.
+
+use super::caller::{Caller, Heard, Watched};
+use super::inside::Inside;
+use super::output::Stream;
+use super::ports::{PortToken, Ports};
+use super::sink::{Kept, Sink};
+use crate::terminal::raw::{self, Raw};
+use nexus_driver::Event;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::process::{Signal, getpid, kill_process};
+use std::io;
+use std::time::Instant;
+
+const SIGHUP: u8 = 1;
+const SIGCONT: u8 = 18;
+const SIGTSTP: u8 = 20;
+const SIGWINCH: u8 = 28;
+
+/// The caller of a run in the foreground.
+pub struct Foreground {
+    sink: Sink,
+    /// Whether standard input is passed on, and has not ended.
+    input: bool,
+    raw: Option<Raw>,
+    ports: Ports,
+}
+
+/// Its descriptors.
+#[derive(Debug, Clone, Copy)]
+pub enum Token {
+    Output(Stream),
+    Input,
+    Port(PortToken),
+}
+
+impl Foreground {
+    /// With standard input if it is to be passed on, and the terminal in raw mode if the command has one of its own.
+    pub fn new(sink: Sink, input: bool, raw: Option<Raw>, ports: Ports) -> Self {
+        Self { sink, input, raw, ports }
+    }
+
+    fn read_input(&mut self, inside: &mut Inside) -> io::Result<()> {
+        let mut buffer = [0u8; 16384];
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            // A terminal that went away is an end, too.
+            Ok(0) | Err(Errno::IO) => {
+                self.input = false;
+                inside.end_input();
+                if self.raw.is_some() {
+                    inside.end(SIGHUP, None);
+                }
+            }
+            Ok(count) => inside.input(&buffer[..count]),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Caller for Foreground {
+    type Token = Token;
+
+    fn takes(&self, stream: Stream) -> bool {
+        self.sink.takes(stream)
+    }
+
+    fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
+        self.sink.take(stream, bytes)
+    }
+
+    fn watch<'a>(&'a self, inside: &Inside, watched: &mut Watched<'a, Token>) {
+        for stream in [Stream::Out, Stream::Err] {
+            if let Some(fd) = self.sink.waiting_for(stream) {
+                watched.push((Token::Output(stream), fd, PollFlags::OUT));
+            }
+        }
+        if self.input && inside.takes_input() {
+            watched.push((Token::Input, rustix::stdio::stdin(), PollFlags::IN));
+        }
+        self.ports.watch(|token, fd, flags| watched.push((Token::Port(token), fd, flags)));
+    }
+
+    fn ready(&mut self, token: Token, found: PollFlags, inside: &mut Inside) -> io::Result<()> {
+        match token {
+            Token::Output(stream) => {
+                if self.sink.flush(stream)? {
+                    self.sink.on(stream).for_each(|stream| inside.close(stream));
+                    if self.raw.is_some() {
+                        inside.end(SIGHUP, None);
+                    }
+                }
+                Ok(())
+            }
+            Token::Input => self.read_input(inside),
+            Token::Port(token) => {
+                self.ports.ready(token, found, inside);
+                Ok(())
+            }
+        }
+    }
+
+    fn signal(&mut self, number: u8, inside: &mut Inside) -> io::Result<()> {
+        match (number, &self.raw) {
+            (SIGWINCH, Some(_)) => inside.resize(None, raw::size()),
+            (SIGTSTP, Some(terminal)) => {
+                terminal.pause()?;
+                kill_process(getpid(), Signal::STOP)?;
+            }
+            (SIGCONT, Some(terminal)) => {
+                terminal.again()?;
+                inside.resize(None, raw::size());
+            }
+            (SIGWINCH | SIGTSTP | SIGCONT, None) => {}
+            (number, _) => inside.end(number, None),
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, event: Heard, inside: &mut Inside) -> io::Result<()> {
+        match event {
+            // It may have changed while the sandbox was being made.
+            Heard::Started if self.raw.is_some() => inside.resize(None, raw::size()),
+            Heard::Other(Event::Forwarded { forward, socket }) => self.ports.forwarded(forward, socket),
+            Heard::Other(Event::ForwardFailed { forward, .. }) => self.ports.failed(forward),
+            Heard::Started | Heard::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.ports.next_event()
+    }
+
+    fn tick(&mut self, now: Instant, _inside: &mut Inside) -> io::Result<()> {
+        self.ports.tick(now);
+        Ok(())
+    }
+
+    fn sandbox_is_dead(&mut self) {
+        self.ports.close();
+    }
+
+    fn is_done(&self) -> bool {
+        self.sink.is_drained() && self.ports.is_done()
+    }
+
+    fn finish(&mut self) -> io::Result<Kept> {
+        let kept = self.sink.finish();
+        // The screen first, while what a terminal might answer is still thrown away.
+        self.sink.put_back();
+        self.raw = None;
+        kept
+    }
+}

@@ -1,0 +1,230 @@
+//! `--publish`: ports of the host's loopback that lead into a sandbox.
+//!
+//! ```text
+//!  listener on 127.0.0.1 ─accept─▶ asked (the guest connects inside) ─▶ relay ─▶ both directions ended, or one is gone
+//!                                      └─ nothing listens there ─▶ closed
+//! ```
+//! The host connects to the inside, never the other way round, and only on loopback: a sandbox gets no way out by it.
+
+use super::inside::Inside;
+use super::relay::Relay;
+use crate::failure::Failure;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Most connections at once; further ones wait to be accepted.
+const MOST_RELAYS: usize = 256;
+/// Most that wait for the guest's answer.
+const MOST_ASKED: usize = 16;
+/// How long connections may go on after the end of the sandbox: what was said before is still passed on.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long nothing is accepted when there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// `--publish HOSTPORT:PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Publish {
+    host: u16,
+    inside: u16,
+}
+
+/// What is no pair of ports.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} is not HOSTPORT:PORT or PORT; 0:PORT picks a free port of this machine")]
+pub struct ParsePublishError {
+    text: String,
+}
+
+impl Publish {
+    /// Whether the host's port is still to be picked.
+    pub fn picks(self) -> bool {
+        self.host == 0
+    }
+}
+
+impl FromStr for Publish {
+    type Err = ParsePublishError;
+    fn from_str(text: &str) -> Result<Self, ParsePublishError> {
+        let (host, inside) = text.split_once(':').unwrap_or((text, text));
+        let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        match (number(host), number(inside)) {
+            (Some(host), Some(inside)) if inside != 0 => Ok(Self { host, inside }),
+            _ => Err(ParsePublishError { text: text.to_owned() }),
+        }
+    }
+}
+
+struct Listener {
+    socket: TcpListener,
+    host: u16,
+    inside: u16,
+}
+
+/// Published ports and the connections through them.
+#[derive(Default)]
+pub struct Ports {
+    listeners: Vec<Listener>,
+    relays: BTreeMap<u32, Relay>,
+    next: u32,
+    asked: usize,
+    paused_until: Option<Instant>,
+    closing: Option<Instant>,
+    scratch: Vec<u8>,
+}
+
+/// Its descriptors.
+#[derive(Debug, Clone, Copy)]
+pub enum PortToken {
+    Listener(usize),
+    Host(u32),
+    Inside(u32),
+}
+
+impl Ports {
+    /// Takes the ports of the host before anything is started.
+    pub fn listen(wanted: &[Publish]) -> Result<Self, Failure> {
+        let listeners = wanted.iter().map(|publish| {
+            let failed = |error: std::io::Error| {
+                let message = format!("port {} of 127.0.0.1 cannot be published: {error}", publish.host);
+                let hint = match error.kind() {
+                    ErrorKind::AddrInUse => format!("another program has it; --publish 0:{} picks one", publish.inside),
+                    _ => format!("--publish 0:{} picks another one", publish.inside),
+                };
+                Failure::refused("publish", message, hint)
+            };
+            let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, publish.host)).map_err(failed)?;
+            socket.set_nonblocking(true).map_err(failed)?;
+            let host = socket.local_addr().map_err(failed)?.port();
+            Ok(Listener { socket, host, inside: publish.inside })
+        });
+        Ok(Self { listeners: listeners.collect::<Result<_, _>>()?, ..Self::default() })
+    }
+
+    /// Pairs of host port and port inside.
+    pub fn published(&self) -> Vec<(u16, u16)> {
+        self.listeners.iter().map(|listener| (listener.host, listener.inside)).collect()
+    }
+
+    /// Says what to wait for.
+    pub fn watch<'a>(&'a self, mut add: impl FnMut(PortToken, BorrowedFd<'a>, PollFlags)) {
+        if self.relays.len() < MOST_RELAYS && self.asked < MOST_ASKED && self.paused_until.is_none() {
+            for (at, listener) in self.listeners.iter().enumerate() {
+                add(PortToken::Listener(at), listener.socket.as_fd(), PollFlags::IN);
+            }
+        }
+        for (number, relay) in &self.relays {
+            if let Some((fd, flags)) = relay.host() {
+                add(PortToken::Host(*number), fd, flags);
+            }
+            if let Some((fd, flags)) = relay.inside() {
+                add(PortToken::Inside(*number), fd, flags);
+            }
+        }
+    }
+
+    /// One of them is ready.
+    pub fn ready(&mut self, token: PortToken, found: PollFlags, inside: &mut Inside) {
+        match token {
+            PortToken::Listener(at) => self.accept(at, inside),
+            PortToken::Host(number) | PortToken::Inside(number) => {
+                let Some(relay) = self.relays.get_mut(&number) else { return };
+                self.scratch.resize(64 * 1024, 0);
+                let gone = relay.step(&mut self.scratch).is_err() || found.contains(PollFlags::ERR);
+                if gone || relay.is_over() {
+                    self.relays.remove(&number);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize, inside: &mut Inside) {
+        let Some(listener) = self.listeners.get(at) else { return };
+        match listener.socket.accept() {
+            Ok((socket, _)) if socket.set_nonblocking(true).is_ok() => {
+                let number = self.next;
+                self.next = self.next.wrapping_add(1);
+                // If the guest cannot be asked, the connection is closed, as by a port on which nobody listens.
+                if inside.forward(number, listener.inside).is_ok() {
+                    self.asked += 1;
+                    self.relays.insert(number, Relay::new(socket));
+                }
+            }
+            Ok(_) => {}
+            // Whoever connected has left again.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+            // No descriptors, or no memory: later there may be some.
+            Err(_) => self.paused_until = Some(Instant::now() + PAUSE),
+        }
+    }
+
+    /// The guest connected, or is about to.
+    pub fn forwarded(&mut self, number: u32, socket: OwnedFd) {
+        self.asked = self.asked.saturating_sub(1);
+        if let Some(relay) = self.relays.get_mut(&number) {
+            relay.join(socket);
+        }
+    }
+
+    /// Nobody listens inside.
+    pub fn failed(&mut self, number: u32) {
+        self.asked = self.asked.saturating_sub(1);
+        self.relays.remove(&number);
+    }
+
+    /// When [`Ports::tick`] has something to do.
+    pub fn next_event(&self) -> Option<Instant> {
+        let closing = if self.relays.is_empty() { None } else { self.closing };
+        [self.paused_until, closing].into_iter().flatten().min()
+    }
+
+    /// Looks at the clock.
+    pub fn tick(&mut self, now: Instant) {
+        if self.paused_until.is_some_and(|at| now >= at) {
+            self.paused_until = None;
+        }
+        if let Some(end) = self.closing {
+            self.relays.retain(|_, relay| now < end && relay.is_joined() && !relay.said_all());
+        }
+    }
+
+    /// The sandbox has ended: nothing new is taken, and what it said last is passed on.
+    pub fn close(&mut self) {
+        self.listeners.clear();
+        self.closing = Some(Instant::now() + LAST_WORDS);
+    }
+
+    /// Whether no connection is left.
+    pub fn is_done(&self) -> bool {
+        self.relays.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_of_ports_or_one_for_both() {
+        assert_eq!("8080:80".parse(), Ok(Publish { host: 8080, inside: 80 }));
+        assert_eq!("80".parse(), Ok(Publish { host: 80, inside: 80 }));
+        assert_eq!("0:80".parse(), Ok(Publish { host: 0, inside: 80 }));
+        for bad in ["", "0", "80:0", "x:80", "70000:1", "1:2:3", "+1:2", "127.0.0.1:80:80", ":80", "80:"] {
+            assert!(bad.parse::<Publish>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_refused_by_name() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let host = taken.local_addr().unwrap().port();
+        let failure = Ports::listen(&[Publish { host, inside: 80 }]).err().unwrap();
+        assert!(failure.message.contains(&host.to_string()) && failure.hint.contains("0:80"), "{failure}");
+        let ports = Ports::listen(&[Publish { host: 0, inside: 80 }]).unwrap();
+        assert!(matches!(ports.published()[..], [(host, 80)] if host != 0));
+    }
+}

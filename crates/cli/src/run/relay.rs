@@ -1,0 +1,133 @@
+//! Bytes between a connection on the host and one inside, both ways, with what each side says of its end.
+//!
+//! ```text
+//!  host ──read──▶ buffer ──write──▶ inside        end of the one side's stream ─▶ buffer empty ─▶ shutdown of the other's
+//!       ◀──write── buffer ◀──read──
+//! ```
+
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use std::net::TcpStream;
+
+/// Bytes on their way in one direction.
+const ROOM: usize = 64 * 1024;
+
+/// One direction.
+#[derive(Default)]
+struct Flow {
+    buffer: Vec<u8>,
+    /// The reader said that nothing more comes.
+    ended: bool,
+    /// The writer was told.
+    told: bool,
+}
+
+impl Flow {
+    fn wants_to_read(&self) -> bool {
+        !self.ended && self.buffer.len() < ROOM
+    }
+
+    fn step(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, scratch: &mut [u8]) -> rustix::io::Result<()> {
+        if self.wants_to_read() {
+            let room = scratch.len().min(ROOM - self.buffer.len());
+            match rustix::io::read(from, &mut scratch[..room]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.buffer.extend_from_slice(&scratch[..count]),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.buffer.is_empty() {
+            match rustix::net::send(to, &self.buffer, rustix::net::SendFlags::NOSIGNAL) {
+                Ok(count) => drop(self.buffer.drain(..count)),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.ended && self.buffer.is_empty() && !self.told {
+            self.told = true;
+            rustix::net::shutdown(to, Shutdown::Write)?;
+        }
+        Ok(())
+    }
+}
+
+/// A pair of connections.
+pub struct Relay {
+    host: TcpStream,
+    inside: Option<OwnedFd>,
+    connected: bool,
+    inward: Flow,
+    outward: Flow,
+}
+
+impl Relay {
+    /// A connection whose other half was asked for.
+    pub fn new(host: TcpStream) -> Self {
+        Self { host, inside: None, connected: false, inward: Flow::default(), outward: Flow::default() }
+    }
+
+    /// The other half, which may still be connecting.
+    pub fn join(&mut self, inside: OwnedFd) {
+        self.inside = Some(inside);
+    }
+
+    /// Whether the other half is there.
+    pub fn is_joined(&self) -> bool {
+        self.inside.is_some()
+    }
+
+    /// What to wait for on the host's side; `None` when it has nothing more to say or hear.
+    pub fn host(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        self.inside.as_ref()?;
+        let reads = self.connected && self.inward.wants_to_read();
+        let writes = !self.outward.buffer.is_empty();
+        let over = self.inward.ended && self.outward.told;
+        (!over).then(|| (self.host.as_fd(), flags(reads, writes)))
+    }
+
+    /// What to wait for inside.
+    pub fn inside(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let inside = self.inside.as_ref()?;
+        if !self.connected {
+            return Some((inside.as_fd(), PollFlags::OUT));
+        }
+        let over = self.outward.ended && self.inward.told;
+        (!over).then(|| (inside.as_fd(), flags(self.outward.wants_to_read(), !self.inward.buffer.is_empty())))
+    }
+
+    /// Moves what can be moved. `Err` when one side is gone.
+    pub fn step(&mut self, scratch: &mut [u8]) -> rustix::io::Result<()> {
+        let Some(inside) = &self.inside else { return Ok(()) };
+        if !self.connected {
+            rustix::net::sockopt::socket_error(inside)??;
+            // Not yet, or it is: then there is a peer.
+            match rustix::net::getpeername(inside) {
+                Ok(_) => self.connected = true,
+                Err(Errno::NOTCONN) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.inward.step(self.host.as_fd(), inside.as_fd(), scratch)?;
+        self.outward.step(inside.as_fd(), self.host.as_fd(), scratch)
+    }
+
+    /// Whether both directions have ended.
+    pub fn is_over(&self) -> bool {
+        self.inward.told && self.outward.told
+    }
+
+    /// Whether everything that was said inside has been passed on.
+    pub fn said_all(&self) -> bool {
+        self.outward.told
+    }
+}
+
+fn flags(reads: bool, writes: bool) -> PollFlags {
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, reads);
+    flags.set(PollFlags::OUT, writes);
+    flags
+}

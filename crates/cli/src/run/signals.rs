@@ -1,0 +1,66 @@
+//! Signals as something to wait for.
+//!
+//! A byte on a socket wakes whoever waits, and a flag for each signal says which it was: a handler may do no more.
+
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Signals that end `nexus` by default.
+const ENDING: &[i32] = &[SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+/// Signals about the terminal.
+const TERMINAL: &[i32] = &[SIGWINCH, SIGTSTP, SIGCONT];
+
+/// Signals that were caught.
+pub struct Signals {
+    wake: UnixStream,
+    ours: UnixStream,
+    flags: Vec<(i32, Arc<AtomicBool>)>,
+}
+
+impl Signals {
+    /// Catches those that end the process.
+    pub fn catch() -> io::Result<Self> {
+        let (wake, ours) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        ours.set_nonblocking(true)?;
+        let mut signals = Self { wake, ours, flags: Vec::new() };
+        ENDING.iter().try_for_each(|signal| signals.add(*signal))?;
+        Ok(signals)
+    }
+
+    /// Catches those about the terminal, too.
+    pub fn and_terminal(&mut self) -> io::Result<()> {
+        TERMINAL.iter().try_for_each(|signal| self.add(*signal))
+    }
+
+    fn add(&mut self, signal: i32) -> io::Result<()> {
+        let flag = Arc::new(AtomicBool::new(false));
+        // The flag first: handlers run in the order in which they were registered.
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        signal_hook::low_level::pipe::register(signal, self.ours.try_clone()?)?;
+        self.flags.push((signal, flag));
+        Ok(())
+    }
+
+    /// The signals since the last call.
+    pub fn take(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = [0u8; 64];
+        match (&self.wake).read(&mut bytes) {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+        let came = self.flags.iter().filter(|(_, flag)| flag.swap(false, Ordering::SeqCst));
+        Ok(came.map(|(signal, _)| *signal as u8).collect())
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

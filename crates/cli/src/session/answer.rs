@@ -1,0 +1,244 @@
+//! What a client of a supervisor asks for, and what it is told.
+//!
+//! ```text
+//!  New ─Hello─▶ Greeted ─┬─ Attach, Logs ─▶ Viewer ──────┐
+//!                        ├─ Exec ─────────▶ Commander ───┼─ everything told ─▶ Leaving
+//!                        └─ Stop, Wait ───▶ Waiter ──────┘
+//! ```
+//! Anything that does not belong to its role drops the client, and nobody else notices.
+
+use super::client::{Client, Role};
+use super::command::Command;
+use super::hub::Hub;
+use super::ring::Ring;
+use super::store::Ending;
+use super::wire::{Ask, Tell, VERSION};
+use crate::run::{Inside, Stream, pipe, stdin_pair};
+use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
+use nexus_model::ByteText;
+use nexus_model::exit::REFUSED;
+use nexus_model::frames::TerminalSize;
+use rustix::fd::AsFd;
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+/// Bytes of output in one frame.
+const FRAME: usize = 32 * 1024;
+const SIGKILL: u8 = 9;
+const SIGTERM: u8 = 15;
+
+impl Hub {
+    /// Does what a client asks for, as far as it goes now.
+    pub fn obey(&mut self, number: u32, inside: &mut Inside) {
+        loop {
+            let Some(client) = self.clients.get(&number) else { return };
+            if !self.takes_typing(client, inside) {
+                return;
+            }
+            let Some(client) = self.clients.get_mut(&number) else { return };
+            match client.reader.next::<Ask>() {
+                Ok(Some(ask)) => {
+                    if !self.answer(number, ask, inside) {
+                        return self.drop_client(number, inside);
+                    }
+                }
+                Ok(None) => return,
+                // Not our protocol.
+                Err(_) => return self.drop_client(number, inside),
+            }
+        }
+    }
+
+    /// `false` when what it asks does not belong here.
+    fn answer(&mut self, number: u32, ask: Ask, inside: &mut Inside) -> bool {
+        let over = self.ending.is_some();
+        let end = self.ring.end();
+        let terminal = self.own.about.terminal;
+        let Some(client) = self.clients.get_mut(&number) else { return false };
+        let viewer = |follow, input| Role::Viewer { position: 0, live_at: Some(end), follow, input };
+        match (client.role, ask) {
+            (Role::New, Ask::Hello { version }) => {
+                client.tell(&Tell::Hello { version: VERSION, terminal });
+                client.role = Role::Greeted;
+                if version != VERSION {
+                    refuse(
+                        client,
+                        REFUSED,
+                        format!("this sandbox was started by another version of nexus ({VERSION})"),
+                    );
+                }
+            }
+            (Role::Greeted, Ask::Attach { input, size }) => {
+                client.role = viewer(true, input);
+                client.size = size;
+                self.resize(number, true, inside);
+            }
+            (Role::Greeted, Ask::Logs { follow }) => client.role = viewer(follow, false),
+            (Role::Greeted, Ask::Wait) => client.role = Role::Waiter,
+            (Role::Greeted, Ask::Stop { signal: signal @ (SIGTERM | SIGKILL), grace_ms }) => {
+                client.role = Role::Waiter;
+                if !over {
+                    inside.end(signal, grace_ms.map(Duration::from_millis));
+                }
+            }
+            (Role::Greeted, Ask::Exec { argv, env, cwd, terminal, input }) if !over => {
+                let command = self.more_command(argv, env, cwd);
+                if let Err(why) = self.exec(number, &command, terminal, input, inside)
+                    && let Some(client) = self.clients.get_mut(&number)
+                {
+                    refuse(client, REFUSED, why);
+                }
+            }
+            (Role::Greeted, Ask::Exec { .. }) => refuse(client, REFUSED, "the sandbox has just ended".to_owned()),
+            (Role::Viewer { input: true, .. }, Ask::Input(bytes)) => {
+                self.resize(number, false, inside);
+                inside.input(&bytes.0);
+            }
+            (Role::Viewer { input: true, .. }, Ask::EndInput) => inside.end_input(),
+            (Role::Viewer { .. }, Ask::Resize(size)) => {
+                client.size = Some(size);
+                self.resize(number, false, inside);
+            }
+            (Role::Viewer { .. }, Ask::Signal(signal)) => inside.signal(LEADER, signal),
+            (Role::Commander { exec }, ask) => match (ask, self.commands.get_mut(&exec)) {
+                (Ask::Input(bytes), Some(command)) => command.input(&bytes.0),
+                (Ask::EndInput, Some(command)) => command.end_input(),
+                (Ask::Resize(size), Some(_)) => inside.resize(Some(exec), size),
+                (Ask::Signal(signal), Some(_)) => inside.signal(exec, signal),
+                (_, None) => {}
+                _ => return false,
+            },
+            // It does not know yet that it was told everything.
+            (Role::Leaving, _) => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// The size of the latest client that does something is the terminal's. A program that is already there draws
+    /// itself anew for one that has just come, even if the size stays: so it is told of a change.
+    fn resize(&mut self, number: u32, anew: bool, inside: &mut Inside) {
+        let Some(size) = self.clients.get(&number).and_then(|client| client.size) else { return };
+        if !self.own.about.terminal {
+            return;
+        }
+        if anew && self.size == Some(size) {
+            inside.resize(None, TerminalSize { rows: size.rows.saturating_add(1), ..size });
+        }
+        if anew || self.size != Some(size) {
+            self.size = Some(size);
+            inside.resize(None, size);
+        }
+    }
+
+    fn more_command(
+        &self,
+        argv: Vec<ByteText>,
+        changes: Vec<(ByteText, ByteText)>,
+        cwd: Option<ByteText>,
+    ) -> MoreCommand {
+        let mut env: BTreeMap<ByteText, ByteText> = self.env.iter().cloned().collect();
+        env.extend(changes);
+        MoreCommand { argv, env: env.into_iter().collect(), cwd: cwd.unwrap_or_else(|| self.cwd.clone()) }
+    }
+
+    fn exec(
+        &mut self,
+        number: u32,
+        command: &MoreCommand,
+        terminal: Option<TerminalSize>,
+        input: bool,
+        inside: &mut Inside,
+    ) -> Result<(), String> {
+        let exec = self.next_exec;
+        let made = if let Some(size) = terminal {
+            inside.exec(exec, command, Stdio::Terminal(size)).map_err(|error| error.to_string())?;
+            Command::new(number, true, [None, None], None)
+        } else {
+            let pipes = || -> io::Result<_> { Ok((pipe()?, pipe()?, stdin_pair(input)?)) };
+            let ((out, out_there), (err, err_there), (to, from)) = pipes().map_err(|error| error.to_string())?;
+            for fd in [&out, &err] {
+                // What a command left in the background may hold its output open without writing.
+                rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK).map_err(|error| error.to_string())?;
+            }
+            let stdio = Stdio::Pipes([from.as_fd(), out_there.as_fd(), err_there.as_fd()]);
+            inside.exec(exec, command, stdio).map_err(|error: AskError| error.to_string())?;
+            Command::new(number, false, [Some(out), Some(err)], to)
+        };
+        self.next_exec += 1;
+        self.commands.insert(exec, made);
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.role = Role::Commander { exec };
+        }
+        Ok(())
+    }
+
+    /// Gives every client what there is for it.
+    pub fn serve(&mut self) {
+        for client in self.clients.values_mut() {
+            while client.has_room() && feed(client, &self.ring, self.ending.as_ref()) {}
+        }
+    }
+}
+
+/// Tells a client that it does not get what it asked for.
+pub fn refuse(client: &mut Client, exit: u8, message: String) {
+    client.tell(&Tell::Refused { exit, message });
+    client.role = Role::Leaving;
+}
+
+/// The next frame of a ring for a reader at this position, which is moved.
+pub fn next_output(ring: &Ring, position: &mut u64) -> Option<Tell> {
+    let missed = match ring.read(*position, FRAME) {
+        None => ring.missed_at_end(*position),
+        Some(read) if read.missed > 0 => read.missed,
+        Some(read) => {
+            *position += read.bytes.len() as u64;
+            return Some(Tell::Output { err: read.stream == Stream::Err, bytes: ByteText(read.bytes.to_vec()) });
+        }
+    };
+    *position += missed;
+    (missed > 0).then_some(Tell::Behind { bytes: missed })
+}
+
+/// Tells a client one thing more; `false` when there is nothing.
+fn feed(client: &mut Client, ring: &Ring, ending: Option<&Ending>) -> bool {
+    let ended = |ending: &Ending| Tell::Ended { exit: ending.exit, message: ending.message.clone() };
+    match client.role {
+        Role::Viewer { mut position, live_at, follow, input } => {
+            if let Some(at) = live_at
+                && position >= at
+            {
+                client.role = Role::Viewer { position, live_at: None, follow, input };
+                client.tell(&Tell::Live);
+                if !follow {
+                    client.tell(&ending.map_or(Tell::Done, ended));
+                    client.role = Role::Leaving;
+                }
+                return true;
+            }
+            match (next_output(ring, &mut position), ending) {
+                (Some(frame), _) => {
+                    client.role = Role::Viewer { position, live_at, follow, input };
+                    client.tell(&frame);
+                }
+                (None, Some(ending)) => {
+                    client.tell(&ended(ending));
+                    client.role = Role::Leaving;
+                }
+                (None, None) => return false,
+            }
+            true
+        }
+        Role::Waiter => match ending {
+            Some(ending) => {
+                client.tell(&ended(ending));
+                client.role = Role::Leaving;
+                true
+            }
+            None => false,
+        },
+        Role::New | Role::Greeted | Role::Commander { .. } | Role::Leaving => false,
+    }
+}

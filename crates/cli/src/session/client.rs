@@ -1,0 +1,121 @@
+//! One client of a supervisor: what came from it, what is on its way to it, and what it wants.
+
+use super::wire::{Reader, Tell, put};
+use nexus_model::frames::TerminalSize;
+use rustix::io::Errno;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// Bytes on their way to a client, above which nothing is added for it.
+pub const MOST_WAITING: usize = 256 * 1024;
+
+/// What it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It has said nothing.
+    New,
+    /// It has said its version.
+    Greeted,
+    /// It reads the output of the sandbox.
+    Viewer {
+        /// Where it is.
+        position: u64,
+        /// Where what is new begins, until it was told.
+        live_at: Option<u64>,
+        /// Whether it wants what is new.
+        follow: bool,
+        /// Whether it types.
+        input: bool,
+    },
+    /// It has a command of its own.
+    Commander {
+        /// Which.
+        exec: u32,
+    },
+    /// It waits for the end.
+    Waiter,
+    /// Everything was said; the rest is to be delivered.
+    Leaving,
+}
+
+/// A connection.
+pub struct Client {
+    /// The socket.
+    pub socket: UnixStream,
+    /// What it wants.
+    pub role: Role,
+    /// Since when it has said nothing.
+    pub since: Instant,
+    /// The size of its terminal.
+    pub size: Option<TerminalSize>,
+    /// What came.
+    pub reader: Reader,
+    out: Vec<u8>,
+    sent: usize,
+}
+
+impl Client {
+    /// One that has just connected.
+    pub fn new(socket: UnixStream, now: Instant) -> Self {
+        let reader = Reader::default();
+        Self { socket, role: Role::New, since: now, size: None, reader, out: Vec::new(), sent: 0 }
+    }
+
+    /// Tells it something. What is told is made by us and short.
+    pub fn tell(&mut self, tell: &Tell) {
+        if put(&mut self.out, tell).is_err() {
+            self.role = Role::Leaving;
+        }
+    }
+
+    /// Bytes that it has not taken yet.
+    pub fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Whether more may be told to it.
+    pub fn has_room(&self) -> bool {
+        self.waiting() < MOST_WAITING
+    }
+
+    /// Reads what came. `false` when it is gone.
+    pub fn read(&mut self) -> bool {
+        let mut buffer = [0u8; 16 * 1024];
+        match rustix::io::read(&self.socket, &mut buffer) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.reader.push(&buffer[..count]);
+                true
+            }
+            Err(Errno::INTR | Errno::AGAIN) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Writes what it takes. `false` when it is gone.
+    pub fn write(&mut self) -> bool {
+        match rustix::net::send(&self.socket, &self.out[self.sent..], rustix::net::SendFlags::NOSIGNAL) {
+            Ok(count) => {
+                self.sent += count;
+                if self.sent == self.out.len() {
+                    self.out.clear();
+                    self.sent = 0;
+                }
+                true
+            }
+            Err(Errno::INTR | Errno::AGAIN) => true,
+            Err(_) => false,
+        }
+    }
+}
+
+/// Takes a connection of the same user, as the kernel tells it (SO_PEERCRED), and of nobody else.
+pub fn accept(listener: &std::os::unix::net::UnixListener) -> io::Result<Option<UnixStream>> {
+    let (socket, _) = listener.accept()?;
+    if rustix::net::sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+        return Ok(None);
+    }
+    socket.set_nonblocking(true)?;
+    Ok(Some(socket))
+}

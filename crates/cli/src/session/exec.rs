@@ -1,0 +1,145 @@
+//! `nexus attach` and `nexus exec`.
+
+use super::args::{AttachArgs, ExecArgs};
+use super::link::{Found, Link, broken, is_gone};
+use super::store::{Condition, Entry};
+use super::view::{Outcome, View};
+use super::wire::Ask;
+use super::{find, lost};
+use crate::failure::Failure;
+use crate::run::{Show, Signals, Sink, write_unless_closed};
+use crate::terminal::Mode;
+use crate::terminal::keys::Watch;
+use crate::terminal::raw::{self, Raw};
+use nexus_model::ByteText;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+/// `nexus attach`.
+pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
+    let (_, entry) = find(&args.session)?;
+    let mut signals = Signals::catch().map_err(|error| terminal_failure(&error))?;
+    let is_terminal = rustix::termios::isatty(rustix::stdio::stdin());
+    let keys = entry.about.terminal && is_terminal;
+    let size = keys.then(raw::size);
+    let mut link = match Link::open(&entry, &Ask::Attach { input: !args.no_stdin, size })? {
+        Found::Live(link) => link,
+        Found::Over(entry) => {
+            let message = format!("the sandbox {} has ended", entry.about.id);
+            return Err(Failure::refused(
+                "ended",
+                message,
+                format!("nexus logs {} shows what it printed", entry.about.id),
+            ));
+        }
+    };
+    let raw = if keys && !args.no_stdin { Some(enter(&mut signals)?) } else { None };
+    let watch = raw.as_ref().map(|_| Watch::new(args.detach_keys));
+    let passes_signals = !entry.about.terminal && !args.no_stdin;
+    let sink = Sink::new(false, None, None, show(args.raw, entry.about.terminal));
+    let view = View::new(sink, !args.no_stdin, raw, watch, passes_signals);
+    let outcome = view.talk(&mut link, &signals);
+    conclude(&entry, outcome, true)
+}
+
+/// `nexus exec`.
+pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
+    let (_, entry) = find(&args.session)?;
+    let mut signals = Signals::catch().map_err(|error| terminal_failure(&error))?;
+    if args.tty && !rustix::termios::isatty(rustix::stdio::stdin()) {
+        let message = "--tty needs a terminal, and standard input is none";
+        return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
+    }
+    let input = args.stdin || args.tty;
+    let ask = Ask::Exec {
+        argv: args.command.iter().cloned().map(ByteText::from).collect(),
+        env: environment(args)?,
+        cwd: args.cwd.clone().map(ByteText::from),
+        terminal: args.tty.then(raw::size),
+        input,
+    };
+    let mut link = match Link::open(&entry, &ask)? {
+        Found::Live(link) => link,
+        Found::Over(entry) => {
+            let message = format!("the sandbox {} has ended", entry.about.id);
+            return Err(Failure::refused("ended", message, "start another with nexus run --detach"));
+        }
+    };
+    let raw = if args.tty { Some(enter(&mut signals)?) } else { None };
+    let sink = Sink::new(false, None, None, show(args.raw, args.tty));
+    let outcome = View::new(sink, input, raw, None, true).talk(&mut link, &signals);
+    conclude(&entry, outcome, false)
+}
+
+fn enter(signals: &mut Signals) -> Result<Raw, Failure> {
+    signals.and_terminal().and_then(|()| Raw::enter()).map_err(|error| terminal_failure(&error))
+}
+
+/// How output is shown on a terminal.
+pub fn show(raw: bool, interactive: bool) -> Show {
+    match (raw, interactive) {
+        (true, _) => Show::Raw,
+        (false, true) => Show::Filtered(Mode::Interactive),
+        (false, false) => Show::Filtered(Mode::Plain),
+    }
+}
+
+/// What the flags say about the environment; the caller's TERM with a terminal.
+fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
+    let mut all = Vec::new();
+    let term = args.tty.then(|| OsString::from("TERM"));
+    for flag in term.iter().chain(&args.env) {
+        let bytes = flag.as_bytes();
+        let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&bytes[..at], Some(bytes[at + 1..].to_vec())),
+            None => (bytes, std::env::var_os(flag).map(|value| value.as_bytes().to_vec())),
+        };
+        if name.is_empty() {
+            let message = format!("--env {} has no name", flag.display());
+            let hint = "write --env NAME=VALUE, or --env NAME to pass the caller's value on";
+            return Err(Failure::usage("env", message, hint));
+        }
+        // A variable that the caller does not have is not set inside either.
+        all.extend(value.map(|value| (ByteText(name.to_vec()), ByteText(value))));
+    }
+    Ok(all)
+}
+
+/// The exit code of a talk, after what there is to say about it.
+pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool) -> Result<u8, Failure> {
+    match outcome {
+        Ok(Outcome::Ended { exit, message }) => {
+            tell(&message);
+            Ok(exit)
+        }
+        Ok(Outcome::Refused { exit, message }) => {
+            tell(&format!("nexus: {}\n", crate::failure::one_line(&message)));
+            Ok(exit)
+        }
+        Ok(Outcome::Done) => Ok(0),
+        Ok(Outcome::Left) => {
+            if can_come_back {
+                tell(&format!("nexus: left; nexus attach {} comes back\n", entry.about.id));
+            }
+            Ok(0)
+        }
+        Err(error) if is_gone(&error) => match entry.again()?.map(|entry| entry.condition) {
+            Some(Condition::Ended(ending)) if can_come_back => {
+                tell(&ending.message);
+                Ok(ending.exit)
+            }
+            _ => Err(lost(entry)),
+        },
+        Err(error) => Err(broken(entry, &error)),
+    }
+}
+
+/// For a person; where it cannot be written nobody wants to know it.
+pub fn tell(message: &str) {
+    write_unless_closed(&mut io::stderr(), message.as_bytes()).ok();
+}
+
+fn terminal_failure(error: &io::Error) -> Failure {
+    Failure::refused("terminal", format!("the terminal cannot be used: {error}"), "is it still there?")
+}

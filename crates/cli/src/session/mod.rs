@@ -1,0 +1,72 @@
+//! Detached sandboxes: `nexus run --detach`, and the commands about them.
+//!
+//! ```text
+//!  nexus run --detach ─exec─▶ supervisor ──▶ sandbox        the supervisor is the `nexus run` of this sandbox: it owns the
+//!        ◀── started, or why not ──┘ │ ring, socket         record, the layer and the sandbox, and settles the changes
+//!  attach, exec, logs, stop, wait ───┘
+//!  ps, rm ─▶ the folder on disk (store)
+//! ```
+//! A supervisor that ends takes everything inside along, whatever ended it; what it kept of changes is recovered by the
+//! next command, as after any run that was killed.
+
+mod answer;
+mod args;
+mod client;
+mod command;
+mod exec;
+mod hub;
+mod link;
+mod logs;
+mod name;
+mod over;
+mod ps;
+mod ring;
+mod store;
+mod supervisor;
+mod view;
+mod wire;
+
+pub use args::SessionCommand;
+pub use name::Name;
+pub use supervisor::detach;
+
+use crate::failure::Failure;
+use crate::places::Places;
+use crate::run;
+use store::{Entry, Store};
+
+/// Runs one of the commands and returns the exit code.
+pub fn command(command: SessionCommand) -> u8 {
+    let done = match command {
+        SessionCommand::Supervise(args) => return supervisor::supervise(*args),
+        SessionCommand::Ps(args) => ps::command(&args),
+        SessionCommand::Attach(args) => exec::attach(args),
+        SessionCommand::Exec(args) => exec::exec(&args),
+        SessionCommand::Logs(args) => logs::command(&args),
+        SessionCommand::Stop(args) => over::stop(&args),
+        SessionCommand::Wait { session } => over::wait(&session),
+        SessionCommand::Rm(args) => over::rm(&args),
+    };
+    done.unwrap_or_else(|failure| run::print_failure(&failure, false))
+}
+
+/// The store, after whatever was killed has been cleared up.
+fn store() -> Result<Store, Failure> {
+    let places = Places::find()?.ensure()?;
+    run::recover::all(&places, &run::driver(), None)?;
+    let store = Store::open(&places)?;
+    store.clean()?;
+    Ok(store)
+}
+
+fn find(text: &str) -> Result<(Store, Entry), Failure> {
+    let store = Store::open(&Places::find()?.ensure()?)?;
+    let entry = store.find(text)?;
+    Ok((store, entry))
+}
+
+/// Its supervisor was killed; nobody knows how its command ended.
+fn lost(entry: &Entry) -> Failure {
+    let message = format!("the supervisor of the sandbox {} was killed, and everything inside with it", entry.about.id);
+    Failure::refused("lost", message, format!("nexus rm {} clears up", entry.about.id))
+}

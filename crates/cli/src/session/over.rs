@@ -1,0 +1,104 @@
+//! `nexus stop`, `nexus wait` and `nexus rm`.
+
+use super::args::{RmArgs, StopArgs};
+use super::exec::tell;
+use super::link::{Found, Link, broken, is_gone};
+use super::store::{Condition, Ending, Entry};
+use super::wire::{Ask, Tell};
+use super::{find, lost, store};
+use crate::failure::Failure;
+use crate::run::{not_written, print_failure, write_unless_closed};
+use std::io;
+
+const SIGKILL: u8 = 9;
+const SIGTERM: u8 = 15;
+
+/// Ends sandboxes and prints which.
+pub fn stop(args: &StopArgs) -> Result<u8, Failure> {
+    each(&args.sessions, |text| {
+        let (_, entry) = find(text)?;
+        until_ended(&entry, &Ask::Stop { signal: SIGTERM, grace_ms: args.grace }).map(drop)
+    })
+}
+
+/// Waits for the end, prints the exit code and returns it.
+pub fn wait(text: &str) -> Result<u8, Failure> {
+    let (_, entry) = find(text)?;
+    let ended = until_ended(&entry, &Ask::Wait)?;
+    tell(&ended.1);
+    print(&ended.0.to_string())?;
+    Ok(ended.0)
+}
+
+/// Removes what is kept.
+pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
+    // What a supervisor that was killed left is cleared up here, too.
+    let store = store()?;
+    each(&args.sessions, |text| {
+        let mut entry = store.find(text)?;
+        if entry.condition.is_live() {
+            if !args.force {
+                let message = format!("the sandbox {text} still runs");
+                return Err(Failure::refused(
+                    "running",
+                    message,
+                    format!("nexus stop {text} first, or use nexus rm -f"),
+                ));
+            }
+            match until_ended(&entry, &Ask::Stop { signal: SIGKILL, grace_ms: Some(0) }) {
+                Ok(_) => {}
+                Err(failure) if matches!(failure.code, "lost" | "no_session") => {}
+                Err(failure) => return Err(failure),
+            }
+            match entry.again()? {
+                Some(now) => entry = now,
+                None => return Ok(()),
+            }
+        }
+        store.remove(&entry)
+    })
+}
+
+/// Does it to each; a failure is told and the others are done all the same.
+fn each(sessions: &[String], mut one: impl FnMut(&str) -> Result<(), Failure>) -> Result<u8, Failure> {
+    let mut code = 0;
+    for text in sessions {
+        match one(text) {
+            Ok(()) => print(text)?,
+            Err(failure) => code = print_failure(&failure, false),
+        }
+    }
+    Ok(code)
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    write_unless_closed(&mut io::stdout(), format!("{text}\n").as_bytes())
+        .map_err(|error| not_written("the answer", &error))
+}
+
+/// The exit code and what there is to say about it, when it has ended.
+fn until_ended(entry: &Entry, ask: &Ask) -> Result<(u8, String), Failure> {
+    let known = |ending: &Ending| (ending.exit, ending.message.clone());
+    let mut link = match Link::open(entry, ask)? {
+        Found::Live(link) => link,
+        Found::Over(entry) => match &entry.condition {
+            Condition::Ended(ending) => return Ok(known(ending)),
+            _ => return Err(lost(&entry)),
+        },
+    };
+    loop {
+        match link.wait_for_next() {
+            Ok(Tell::Ended { exit, message }) => return Ok((exit, message)),
+            Ok(Tell::Refused { message, .. }) => return Err(broken(entry, &io::Error::other(message))),
+            Ok(_) => {}
+            // It may have been too late to tell us, and has written it down.
+            Err(error) if is_gone(&error) => {
+                return match entry.again()?.map(|entry| entry.condition) {
+                    Some(Condition::Ended(ending)) => Ok(known(&ending)),
+                    _ => Err(lost(entry)),
+                };
+            }
+            Err(error) => return Err(broken(entry, &error)),
+        }
+    }
+}

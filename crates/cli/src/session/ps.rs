@@ -1,0 +1,101 @@
+//! `nexus ps`.
+
+use super::args::PsArgs;
+use super::store::{Condition, Entry, now_ms};
+use crate::failure::{Failure, one_line};
+use crate::run::{not_written, write_unless_closed};
+use serde_json::json;
+use std::io;
+
+/// Longest command in a line.
+const MOST_COMMAND: usize = 40;
+
+/// Lists sandboxes: those that live, or all.
+pub fn command(args: &PsArgs) -> Result<u8, Failure> {
+    let mut entries = super::store()?.list()?;
+    entries.retain(|entry| args.all || entry.condition.is_live());
+    let text = if args.json { document(&entries) } else { table(&entries) };
+    write_unless_closed(&mut io::stdout(), text.as_bytes()).map_err(|error| not_written("the list", &error))?;
+    Ok(0)
+}
+
+fn document(entries: &[Entry]) -> String {
+    let sessions: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let about = &entry.about;
+            let ending = match &entry.condition {
+                Condition::Ended(ending) => Some(ending),
+                _ => None,
+            };
+            json!({
+                "id": about.id,
+                "name": about.name,
+                "state": entry.condition.word(),
+                "command": about.command,
+                "workspace": about.workspace,
+                "terminal": about.terminal,
+                "published": about.published.iter().map(|(host, inside)| json!({"host": host, "inside": inside})).collect::<Vec<_>>(),
+                "pid": entry.condition.is_live().then_some(about.pid),
+                "created_ms": about.created_ms,
+                "started_ms": about.started_ms,
+                "ended_ms": ending.map(|ending| ending.ended_ms),
+                "exit_code": ending.map(|ending| ending.exit),
+                "reason": ending.and_then(|ending| ending.reason),
+                "run": ending.map(|ending| &ending.report),
+            })
+        })
+        .collect();
+    json!({ "schema": "nexus.ps/1", "sessions": sessions }).to_string() + "\n"
+}
+
+fn table(entries: &[Entry]) -> String {
+    let mut rows = vec![["ID", "NAME", "STATE", "AGE", "PORTS", "COMMAND"].map(str::to_owned)];
+    rows.extend(entries.iter().map(row));
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn row(entry: &Entry) -> [String; 6] {
+    let about = &entry.about;
+    let state = match &entry.condition {
+        Condition::Ended(ending) => format!("ended ({})", ending.exit),
+        other => other.word().to_owned(),
+    };
+    let ports: Vec<_> = about.published.iter().map(|(host, inside)| format!("{host}:{inside}")).collect();
+    let words: Vec<_> = about.command.iter().map(|word| word.as_os_str().to_string_lossy()).collect();
+    let mut command = one_line(&words.join(" "));
+    if command.chars().count() > MOST_COMMAND {
+        command = command.chars().take(MOST_COMMAND - 1).chain(['…']).collect();
+    }
+    [
+        about.id.to_string(),
+        about.name.as_ref().map(ToString::to_string).unwrap_or_default(),
+        state,
+        age(now_ms().saturating_sub(about.created_ms)),
+        ports.join(","),
+        command,
+    ]
+}
+
+/// In the largest unit of which there is one.
+fn age(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

@@ -1,0 +1,372 @@
+//! What is on disk of detached sandboxes, one folder each.
+//!
+//! ```text
+//!  .new-ID ──rename, when its name is free──▶ ID ──ending.json──▶ ended ──rm: rename──▶ .gone-ID ──▶ nothing
+//!     about.json, lock (held), socket          └─ lock free and no ending.json: lost
+//! ```
+//! Alive is whose lock is held: a record lock of fcntl(2), which belongs to the supervisor's process alone and goes with
+//! it, however it ends. A process id could be somebody else's by now.
+
+use super::name::Name;
+use crate::failure::Failure;
+use crate::places::Places;
+use nexus_model::{ByteText, ExitReason, RunId};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+const ABOUT: &str = "about.json";
+const ENDING: &str = "ending.json";
+const LOCK: &str = "lock";
+const SOCKET: &str = "socket";
+/// The last output, as frames.
+const OUTPUT: &str = "output";
+
+/// What is known of a sandbox from its start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Which form this is.
+    pub version: u32,
+    /// The run.
+    pub id: RunId,
+    /// Its name, if it has one.
+    pub name: Option<Name>,
+    /// The command.
+    pub command: Vec<ByteText>,
+    /// The workspace.
+    pub workspace: ByteText,
+    /// Whether the command has a terminal.
+    pub terminal: bool,
+    /// Pairs of host port and port inside.
+    pub published: Vec<(u16, u16)>,
+    /// The supervisor.
+    pub pid: u32,
+    /// Milliseconds since 1970.
+    pub created_ms: u64,
+    /// The same; none before the command has started.
+    pub started_ms: Option<u64>,
+}
+
+/// The form of [`About`] and [`Ending`] that this code writes.
+pub const FORM: u32 = 1;
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Exit code of `nexus run`.
+    pub exit: u8,
+    /// Why.
+    pub reason: Option<ExitReason>,
+    /// Milliseconds since 1970.
+    pub ended_ms: u64,
+    /// What there is to say about it: limits, changes that wait.
+    pub message: String,
+    /// The document of the run, as `nexus run --json` prints it.
+    pub report: serde_json::Value,
+}
+
+/// How a sandbox is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// It is being made.
+    Starting,
+    /// Its command runs.
+    Running,
+    /// It is over.
+    Ended(Box<Ending>),
+    /// Its supervisor was killed.
+    Lost,
+}
+
+impl Condition {
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Ended(_) => "ended",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Whether there is somebody to talk to.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+}
+
+/// One sandbox of the store.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    folder: PathBuf,
+    /// What is known of it.
+    pub about: About,
+    /// How it is.
+    pub condition: Condition,
+}
+
+/// All of them.
+pub struct Store {
+    root: PathBuf,
+}
+
+/// The folder of a sandbox that this process supervises.
+pub struct Own {
+    root: PathBuf,
+    folder: PathBuf,
+    /// Never opened again by this process: closing any descriptor of it would give the lock up (fcntl(2)).
+    _lock: File,
+    /// Where clients come.
+    pub listener: UnixListener,
+    /// What is known.
+    pub about: About,
+}
+
+impl Store {
+    /// Finds it, and makes its folder.
+    pub fn open(places: &Places) -> Result<Self, Failure> {
+        let root = places.state.join("sessions");
+        let made = match DirBuilder::new().mode(0o700).create(&root) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        };
+        let meta = made.and_then(|()| std::fs::symlink_metadata(&root)).map_err(|error| failed(&root, &error))?;
+        if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+            let message = format!("{} is not a folder that only you can open", root.display());
+            return Err(Failure::refused(
+                "state_dir",
+                message,
+                "chmod 700 it, or set NEXUS_STATE_DIR to another folder",
+            ));
+        }
+        Ok(Self { root })
+    }
+
+    /// Every sandbox, the oldest first.
+    pub fn list(&self) -> Result<Vec<Entry>, Failure> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, &error))? {
+            let entry = entry.map_err(|error| failed(&self.root, &error))?;
+            if entry.file_name().to_str().is_some_and(|name| name.parse::<RunId>().is_ok()) {
+                match read_entry(&entry.path()) {
+                    Ok(entry) => found.extend(entry),
+                    // One that nobody can read does not hide the others.
+                    Err(error) => drop(crate::run::print_failure(&failed(&entry.path(), &error), false)),
+                }
+            }
+        }
+        found.sort_by_key(|entry: &Entry| entry.about.id);
+        Ok(found)
+    }
+
+    /// Removes what processes that were killed left half made or half removed.
+    pub fn clean(&self) -> Result<(), Failure> {
+        for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, &error))? {
+            let path = entry.map_err(|error| failed(&self.root, &error))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let half = name.starts_with(".gone-") || (name.starts_with(".new-") && is_old(&path));
+            if half && !is_held(&path).unwrap_or(true) {
+                remove(&path).map_err(|error| failed(&path, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The one that is meant by an id, a name or the start of an id.
+    pub fn find(&self, text: &str) -> Result<Entry, Failure> {
+        let mut all = self.list()?;
+        let exact = |entry: &Entry| {
+            entry.about.id.to_string() == text || entry.about.name.as_ref().is_some_and(|name| name.as_ref() == text)
+        };
+        if let Some(at) = all.iter().position(exact) {
+            return Ok(all.swap_remove(at));
+        }
+        all.retain(|entry| !text.is_empty() && entry.about.id.to_string().starts_with(text));
+        if all.len() > 1 {
+            let message = format!("{} sandboxes have ids that start with {text}", all.len());
+            return Err(Failure::refused("ambiguous", message, "write more of the id; nexus ps --all shows them"));
+        }
+        all.pop().ok_or_else(|| {
+            let message = format!("there is no sandbox {text}");
+            Failure::refused("no_session", message, "nexus ps --all shows those that there are")
+        })
+    }
+
+    /// Makes the folder of a new sandbox, if its name is free.
+    pub fn create(&self, about: About) -> Result<Own, Failure> {
+        let hidden = self.root.join(format!(".new-{}", about.id));
+        let folder = self.root.join(about.id.to_string());
+        let make = || -> io::Result<(File, UnixListener)> {
+            DirBuilder::new().mode(0o700).create(&hidden)?;
+            let lock = File::options().write(true).create_new(true).mode(0o600).open(hidden.join(LOCK))?;
+            fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            write(&hidden, ABOUT, &serde_json::to_vec(&about).map_err(io::Error::other)?)?;
+            let listener = UnixListener::bind(in_folder(&File::open(&hidden)?, SOCKET))?;
+            listener.set_nonblocking(true)?;
+            Ok((lock, listener))
+        };
+        let (lock, listener) = make().map_err(|error| failed(&hidden, &error))?;
+        if let Err(failure) = self.show(&hidden, &folder, &about) {
+            remove(&hidden).map_err(|error| failed(&hidden, &error))?;
+            return Err(failure);
+        }
+        Ok(Own { root: self.root.clone(), folder, _lock: lock, listener, about })
+    }
+
+    /// Gives the folder its name. One at a time, so that two sandboxes cannot get one name.
+    fn show(&self, hidden: &Path, folder: &Path, about: &About) -> Result<(), Failure> {
+        let alone = File::open(&self.root).map_err(|error| failed(&self.root, &error))?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&alone, FlockOperation::LockExclusive))
+            .map_err(|error| failed(&self.root, &error.into()))?;
+        if let Some(name) = &about.name
+            && let Some(other) = self.list()?.into_iter().find(|entry| entry.about.name.as_ref() == Some(name))
+        {
+            let message = format!("the name {name} is that of the sandbox {}", other.about.id);
+            return Err(Failure::refused("name", message, format!("take another, or nexus rm {name} first")));
+        }
+        std::fs::rename(hidden, folder).map_err(|error| failed(folder, &error))
+    }
+
+    /// Removes everything that is kept of a sandbox that is over.
+    pub fn remove(&self, entry: &Entry) -> Result<(), Failure> {
+        let gone = self.root.join(format!(".gone-{}", entry.about.id));
+        match std::fs::rename(&entry.folder, &gone) {
+            // Somebody else removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.and_then(|()| remove(&gone)),
+        }
+        .map_err(|error| failed(&entry.folder, &error))
+    }
+}
+
+impl Own {
+    /// The command has started.
+    pub fn started(&mut self) -> io::Result<()> {
+        self.about.started_ms = Some(now_ms());
+        write(&self.folder, ABOUT, &serde_json::to_vec(&self.about).map_err(io::Error::other)?)
+    }
+
+    /// It is over: what was printed last, and then how it ended, which is what counts.
+    pub fn ended(&self, ending: &Ending, output: &[u8]) -> io::Result<()> {
+        write(&self.folder, OUTPUT, output)?;
+        write(&self.folder, ENDING, &serde_json::to_vec(ending).map_err(io::Error::other)?)
+    }
+
+    /// Nobody can connect any more. The folder may be gone already.
+    pub fn close(&self) -> io::Result<()> {
+        match std::fs::remove_file(self.folder.join(SOCKET)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The command never started: nothing of it is kept.
+    pub fn forget(self) -> io::Result<()> {
+        let gone = self.root.join(format!(".gone-{}", self.about.id));
+        std::fs::rename(&self.folder, &gone)?;
+        remove(&gone)
+    }
+}
+
+impl Entry {
+    /// Talks to its supervisor, which must be the same user.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let socket = UnixStream::connect(in_folder(&File::open(&self.folder)?, SOCKET))?;
+        if rustix::net::sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the supervisor is another user's"));
+        }
+        Ok(socket)
+    }
+
+    /// What it printed last, as frames.
+    pub fn output(&self) -> io::Result<Vec<u8>> {
+        std::fs::read(self.folder.join(OUTPUT))
+    }
+
+    /// As it is now; `None` when it was removed.
+    pub fn again(&self) -> Result<Option<Entry>, Failure> {
+        read_entry(&self.folder).map_err(|error| failed(&self.folder, &error))
+    }
+}
+
+fn read_entry(folder: &Path) -> io::Result<Option<Entry>> {
+    // The lock before the ending: who gives the lock up has written the ending before.
+    let held = match is_held(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let Some(about) = read_json::<About>(&folder.join(ABOUT))? else { return Ok(None) };
+    let condition = match read_json::<Ending>(&folder.join(ENDING))? {
+        Some(ending) => Condition::Ended(Box::new(ending)),
+        None if !held => Condition::Lost,
+        None if about.started_ms.is_some() => Condition::Running,
+        None => Condition::Starting,
+    };
+    Ok(Some(Entry { folder: folder.to_owned(), about, condition }))
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a supervisor lives. Asked for with a shared lock, so that those who ask do not see each other.
+fn is_held(folder: &Path) -> io::Result<bool> {
+    let lock = File::open(folder.join(LOCK))?;
+    match fcntl_lock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(Errno::ACCESS | Errno::AGAIN) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_old(path: &Path) -> bool {
+    let age = path.metadata().and_then(|meta| meta.modified()).map(|at| at.elapsed());
+    matches!(age, Ok(Ok(age)) if age.as_secs() > 60)
+}
+
+/// Written whole or not at all.
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let half = folder.join(format!(".{name}"));
+    match std::fs::remove_file(&half) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => other?,
+    }
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&half)?;
+    io::Write::write_all(&mut file, bytes)?;
+    // After a power cut a file of this name has its content.
+    file.sync_data()?;
+    std::fs::rename(half, folder.join(name))
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// A path for a socket, which may have 108 bytes at most (unix(7)): a state directory may be longer.
+fn in_folder(folder: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as u64)
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("{} cannot be used: {error}", path.display());
+    Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
+}

@@ -1,0 +1,242 @@
+//! `nexus run --detach`: two processes of one program.
+//!
+//! ```text
+//!  nexus run --detach                          nexus __supervise   (/proc/self/exe; same arguments)
+//!    socketpair, nothing handed on ──start──▶    socket taken from stdin, /dev/null in its place
+//!    waits                                       own session, so that no terminal's end is its own
+//!                                                order (in the caller's folder) ─▶ chdir / ─▶ sandbox
+//!    prints the id ◀──────────────Started────    command runs
+//!    prints why not ◀─────────────Refused────    … or does not
+//!                                                end: changes settled ─▶ ending.json ─▶ clients told ─▶ exit
+//! ```
+
+use super::hub::Hub;
+use super::store::{About, Ending, FORM, Store, now_ms};
+use super::wire::{Launched, Reader, put};
+use crate::args::{Changes, RunArgs};
+use crate::failure::Failure;
+use crate::run::{self, Caller, FullOutput, Inside, Order, Ports, Report, Signals};
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use serde_json::json;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long clients may take for the last output, while they take any.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Starts a detached sandbox and prints its id.
+pub fn detach(args: &RunArgs) -> u8 {
+    if args.changes == Some(Changes::Ask) {
+        note("--changes ask is review here: nobody can be asked when a detached sandbox ends");
+    }
+    match launch() {
+        Ok(Launched::Started { id, published }) => {
+            for (host, inside) in published.iter().filter(|_| args.publish.iter().any(|publish| publish.picks())) {
+                note(&format!("127.0.0.1:{host} leads to port {inside} inside"));
+            }
+            let name = args.name.as_ref().map(AsRef::as_ref);
+            let text = if args.json {
+                json!({ "schema": "nexus.session/1", "id": id, "name": name, "published": published }).to_string()
+            } else {
+                name.map_or_else(|| id.clone(), str::to_owned)
+            };
+            match run::write_unless_closed(&mut io::stdout(), format!("{text}\n").as_bytes()) {
+                Ok(()) => 0,
+                Err(error) => run::print_failure(&run::not_written("the id of the sandbox", &error), false),
+            }
+        }
+        Ok(Launched::Refused { exit, text, json }) => {
+            let told = run::write_unless_closed(&mut io::stderr(), text.as_bytes());
+            let printed = json.map(|json| run::write_unless_closed(&mut io::stdout(), json.as_bytes()));
+            // Where even this cannot be written, the exit code still tells.
+            if told.is_err() || printed.is_some_and(|printed| printed.is_err()) { exit.max(1) } else { exit }
+        }
+        Err(error) => {
+            let message = format!("the supervisor of the sandbox could not be started: {error}");
+            let hint = "nothing was run; nexus doctor shows what works here";
+            run::print_failure(&Failure::refused("supervisor", message, hint), args.json)
+        }
+    }
+}
+
+fn note(text: &str) {
+    // Where this cannot be written, nobody wants to know it.
+    run::write_unless_closed(&mut io::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
+}
+
+/// Starts the supervisor and waits for its word.
+fn launch() -> io::Result<Launched> {
+    nexus_driver::hand_on_nothing()?;
+    let (mut ours, theirs) = UnixStream::pair()?;
+    // The first word is `run`; the rest is what it was.
+    let child = Command::new("/proc/self/exe")
+        .arg("__supervise")
+        .args(std::env::args_os().skip(2))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    // It outlives us; whoever adopts it waits for it.
+    drop(child);
+    let (mut reader, mut buffer) = (Reader::default(), [0u8; 4096]);
+    loop {
+        if let Some(launched) = reader.next::<Launched>().map_err(io::Error::other)? {
+            return Ok(launched);
+        }
+        match ours.read(&mut buffer) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word")),
+            Ok(count) => reader.push(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The supervisor, from its first step to its last.
+pub fn supervise(mut args: RunArgs) -> u8 {
+    let clock = Instant::now();
+    args.detach = true;
+    if args.changes == Some(Changes::Ask) {
+        args.changes = Some(Changes::Review);
+    }
+    let args = run::with_term(&args);
+    let (launcher, signals) = match become_supervisor() {
+        Ok(both) => both,
+        Err(error) => {
+            let message = format!("nexus run --detach starts this by itself: {error}");
+            return run::print_failure(&Failure::usage("usage", message, "use nexus run --detach"), false);
+        }
+    };
+    let mut spare = Some(launcher);
+    let spare_there = &mut spare;
+    let open = |order: &Order, full: Option<FullOutput>| open(&args, order, full, spare_there);
+    let (done, hub) = run::execute(&args, &signals, clock, open);
+    let Some(mut hub) = hub else { return refused(&args, done, spare) };
+    match hub.launcher() {
+        // Nobody was told that it started: so it did not.
+        Some(launcher) => {
+            let code = refused(&args, done, Some(launcher));
+            if hub.own.forget().is_err() { code.max(1) } else { code }
+        }
+        None => ended(&args, done, hub, &signals),
+    }
+}
+
+/// A process that no terminal and no caller can reach by accident. What the caller gave as stdin is the way back to it.
+fn become_supervisor() -> io::Result<(UnixStream, Signals)> {
+    let launcher = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    // Not a socket: somebody typed this command.
+    rustix::net::sockopt::socket_type(&launcher)?;
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    // Fails only for the first of a process group, which a process that was just started is not.
+    rustix::process::setsid()?;
+    Ok((launcher.into(), Signals::catch()?))
+}
+
+/// Makes the folder of the sandbox, when it is clear what will be run and before anything is started.
+fn open(
+    args: &RunArgs,
+    order: &Order,
+    full: Option<FullOutput>,
+    launcher: &mut Option<UnixStream>,
+) -> Result<Hub, Failure> {
+    let ports = Ports::listen(&args.publish)?;
+    let about = About {
+        version: FORM,
+        id: order.plan.run_id,
+        name: args.name.clone(),
+        command: order.plan.argv.clone(),
+        workspace: order.plan.workspace.source.clone(),
+        terminal: args.tty,
+        published: ports.published(),
+        pid: std::process::id(),
+        created_ms: now_ms(),
+        started_ms: None,
+    };
+    let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
+    // Every path is whole by now; here, no folder of the caller's is held.
+    std::env::set_current_dir("/").map_err(|error| internal(format!("the folder / cannot be entered: {error}")))?;
+    let own = Store::open(&order.places)?.create(about)?;
+    let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
+    Ok(Hub::new(own, order, launcher, full, ports))
+}
+
+/// It did not start: whoever wanted it is told, as `nexus run` would tell it.
+fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixStream>) -> u8 {
+    let (exit, text, json) = match done {
+        Ok(report) => (report.exit_code(), report.text(false), report.json(args).to_string()),
+        Err(failure) => (failure.exit, format!("{failure}\n"), run::failure_document(&failure)),
+    };
+    let json = args.json.then(|| json + "\n");
+    let mut bytes = Vec::new();
+    let made = put(&mut bytes, &Launched::Refused { exit, text, json });
+    // Whoever started it may have left: then nobody wants to know.
+    match launcher.map(|mut launcher| launcher.write_all(&bytes)) {
+        Some(Ok(())) if made.is_ok() => 0,
+        _ => exit,
+    }
+}
+
+/// It has run: what is known of its end is written down, and then told.
+fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &Signals) -> u8 {
+    let ending = match done {
+        Ok(report) => Ending {
+            exit: report.exit_code(),
+            reason: Some(report.reason()),
+            ended_ms: now_ms(),
+            message: report.text(false),
+            report: report.json(args),
+        },
+        Err(failure) => Ending {
+            exit: failure.exit,
+            reason: None,
+            ended_ms: now_ms(),
+            message: format!("{failure}\n"),
+            report: serde_json::from_str(&run::failure_document(&failure)).unwrap_or_default(),
+        },
+    };
+    // On a full disk the exit code counts more than the output.
+    let written = hub.own.ended(&ending, &hub.output()).or_else(|_| hub.own.ended(&ending, &[]));
+    hub.end(ending);
+    let told = farewell(&mut hub, signals);
+    let closed = hub.own.close();
+    u8::from(written.is_err() || told.is_err() || closed.is_err())
+}
+
+/// Tells every client how it ended. One that takes nothing is left behind.
+fn farewell(hub: &mut Hub, signals: &Signals) -> io::Result<()> {
+    let mut inside = Inside::over();
+    let mut progress = hub.progress();
+    let mut until = Instant::now() + FAREWELL;
+    loop {
+        hub.tick(Instant::now(), &mut inside)?;
+        if hub.progress() != progress {
+            progress = hub.progress();
+            until = Instant::now() + FAREWELL;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        // Whoever is about to connect finds the socket until the very end.
+        let left = if hub.is_deserted() { Duration::ZERO } else { left };
+        let mut watched = Vec::new();
+        hub.watch(&inside, &mut watched);
+        let mut list: Vec<_> = watched.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let found = match poll(&mut list, Some(&timeout)) {
+            Ok(found) => found,
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let ready: Vec<_> = watched.iter().zip(&list).map(|((token, ..), fd)| (*token, fd.revents())).collect();
+        if found == 0 || !signals.take()?.is_empty() {
+            return Ok(());
+        }
+        for (token, found) in ready.into_iter().filter(|(_, found)| !found.is_empty()) {
+            hub.ready(token, found, &mut inside)?;
+        }
+    }
+}

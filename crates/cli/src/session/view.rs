@@ -1,0 +1,218 @@
+//! A client that shows output and types: `attach`, `exec` and `logs --follow`.
+//!
+//! ```text
+//!  supervisor ─Output─▶ sink ─▶ stdout, stderr (filtered for a terminal)
+//!             ◀─Input── detach keys? ◀─ stdin        signals ─▶ Resize | Signal | leave
+//! ```
+
+use super::link::Link;
+use super::wire::{Ask, Tell};
+use crate::run::{Signals, Sink, Stream, write_unless_closed};
+use crate::terminal::keys::Watch;
+use crate::terminal::raw::{self, Raw};
+use nexus_model::ByteText;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::process::{Signal, getpid, kill_process};
+use std::io;
+
+/// Bytes that may wait for the supervisor to take them.
+const MOST_TYPED: usize = 1 << 20;
+const SIGINT: u8 = 2;
+const SIGQUIT: u8 = 3;
+const SIGTERM: u8 = 15;
+const SIGCONT: u8 = 18;
+const SIGTSTP: u8 = 20;
+const SIGWINCH: u8 = 28;
+
+/// How a talk ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The command ended.
+    Ended {
+        /// Its exit code.
+        exit: u8,
+        /// What there is to say.
+        message: String,
+    },
+    /// It cannot be.
+    Refused {
+        /// The exit code.
+        exit: u8,
+        /// Why.
+        message: String,
+    },
+    /// All was shown that was asked for.
+    Done,
+    /// The caller left.
+    Left,
+}
+
+/// The caller's side of a talk.
+pub struct View {
+    sink: Sink,
+    /// Whether standard input is passed on, and has not ended.
+    input: bool,
+    raw: Option<Raw>,
+    keys: Option<Watch>,
+    /// Signals that go to the command; the caller that sends one twice leaves.
+    passes_signals: bool,
+    signalled: bool,
+}
+
+/// What the loop waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Link,
+    Input,
+    Signals,
+    Output(Stream),
+}
+
+impl View {
+    /// With standard input if it is to be passed on, in raw mode if the command has a terminal.
+    pub fn new(sink: Sink, input: bool, raw: Option<Raw>, keys: Option<Watch>, passes_signals: bool) -> Self {
+        Self { sink, input, raw, keys, passes_signals, signalled: false }
+    }
+
+    /// Talks until there is an outcome. The terminal is as it was then.
+    pub fn talk(mut self, link: &mut Link, signals: &Signals) -> io::Result<Outcome> {
+        let outcome = self.until_the_end(link, signals);
+        self.sink.put_back();
+        self.raw = None;
+        outcome
+    }
+
+    fn until_the_end(&mut self, link: &mut Link, signals: &Signals) -> io::Result<Outcome> {
+        loop {
+            while self.takes()
+                && let Some(tell) = link.next()?
+            {
+                if let Some(outcome) = self.hear(tell)? {
+                    self.sink.drain()?;
+                    return Ok(outcome);
+                }
+            }
+            for (source, found) in self.wait(link, signals)? {
+                let outcome = match source {
+                    Source::Link => {
+                        if found.contains(PollFlags::OUT) {
+                            link.write()?;
+                        }
+                        if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && self.takes() {
+                            link.read()?;
+                        }
+                        None
+                    }
+                    Source::Input => self.read_input(link)?,
+                    Source::Signals => self.signals(signals.take()?, link)?,
+                    Source::Output(stream) => self.sink.flush(stream)?.then_some(Outcome::Left),
+                };
+                if let Some(outcome) = outcome {
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+
+    fn takes(&self) -> bool {
+        self.sink.takes(Stream::Out) && self.sink.takes(Stream::Err)
+    }
+
+    fn hear(&mut self, tell: Tell) -> io::Result<Option<Outcome>> {
+        Ok(match tell {
+            Tell::Output { err, bytes } => {
+                let stream = if err { Stream::Err } else { Stream::Out };
+                self.sink.take(stream, &bytes.0)?.then_some(Outcome::Left)
+            }
+            Tell::Behind { bytes } => {
+                self.sink.skip();
+                self.sink.drain()?;
+                let end = if self.raw.is_some() { "\r\n" } else { "\n" };
+                let text = format!("[... {bytes} bytes are not there any more ...]{end}");
+                write_unless_closed(&mut io::stderr(), text.as_bytes())?;
+                None
+            }
+            Tell::Hello { .. } | Tell::Live => None,
+            Tell::Done => Some(Outcome::Done),
+            Tell::Refused { exit, message } => Some(Outcome::Refused { exit, message }),
+            Tell::Ended { exit, message } => Some(Outcome::Ended { exit, message }),
+        })
+    }
+
+    fn wait(&self, link: &Link, signals: &Signals) -> io::Result<Vec<(Source, PollFlags)>> {
+        let mut sources = vec![Source::Signals, Source::Link];
+        let mut list = vec![
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(link.as_fd(), link.flags(self.takes())),
+        ];
+        // Keys are always read: there may be those that leave among them.
+        if self.input && (self.keys.is_some() || link.waiting() < MOST_TYPED) {
+            sources.push(Source::Input);
+            list.push(PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN));
+        }
+        for stream in [Stream::Out, Stream::Err] {
+            if let Some(fd) = self.sink.waiting_for(stream) {
+                sources.push(Source::Output(stream));
+                list.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
+            }
+        }
+        match poll(&mut list, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+        let found = sources.into_iter().zip(list.iter().map(PollFd::revents));
+        Ok(found.filter(|(_, found)| !found.is_empty()).collect())
+    }
+
+    fn read_input(&mut self, link: &mut Link) -> io::Result<Option<Outcome>> {
+        let mut buffer = [0u8; 16384];
+        let typed = match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            Ok(0) | Err(Errno::IO) => {
+                self.input = false;
+                if self.raw.is_some() {
+                    return Ok(Some(Outcome::Left));
+                }
+                link.say(&Ask::EndInput)?;
+                return Ok(None);
+            }
+            Ok(count) => &buffer[..count],
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let (bytes, leave) = match &mut self.keys {
+            Some(keys) => keys.push(typed),
+            None => (typed.to_vec(), false),
+        };
+        // What nobody reads for so long is lost, as on any terminal.
+        if !bytes.is_empty() && link.waiting() < MOST_TYPED {
+            link.say(&Ask::Input(ByteText(bytes)))?;
+        }
+        Ok(leave.then_some(Outcome::Left))
+    }
+
+    fn signals(&mut self, numbers: Vec<u8>, link: &mut Link) -> io::Result<Option<Outcome>> {
+        for number in numbers {
+            match (number, &self.raw) {
+                (SIGWINCH, Some(_)) => link.say(&Ask::Resize(raw::size()))?,
+                (SIGTSTP, Some(terminal)) => {
+                    terminal.pause()?;
+                    kill_process(getpid(), Signal::STOP)?;
+                }
+                (SIGCONT, Some(terminal)) => {
+                    terminal.again()?;
+                    link.say(&Ask::Resize(raw::size()))?;
+                }
+                (SIGWINCH | SIGTSTP | SIGCONT, None) => {}
+                (SIGINT | SIGQUIT | SIGTERM, _) if self.passes_signals && !self.signalled => {
+                    self.signalled = true;
+                    link.say(&Ask::Signal(number))?;
+                }
+                _ => return Ok(Some(Outcome::Left)),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,214 @@
+//! What a client and the supervisor of a sandbox say to each other, over a Unix socket.
+//!
+//! ```text
+//!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind)* ─▶ Ended | Done | Refused
+//!         ─Input, Resize, Signal─▶
+//! ```
+//! Frames are those of the guest channel: a length, then postcard. Both sides are the same user, but not of the same
+//! version: the first frame says which, and lengths are bounded before anything is kept.
+
+use nexus_model::ByteText;
+use nexus_model::frames::{self, FrameError, HEADER, TerminalSize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version that this code speaks.
+pub const VERSION: u16 = 1;
+/// Longest frame: the arguments and the environment of a command (Linux takes 2 MiB of them by default).
+pub const MOST_FRAME: usize = 3 << 20;
+
+/// Client to supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// First frame.
+    Hello {
+        /// The client's version.
+        version: u16,
+    },
+    /// What was printed so far, and then what comes.
+    Attach {
+        /// Whether this client types.
+        input: bool,
+        /// How large its terminal is.
+        size: Option<TerminalSize>,
+    },
+    /// What was printed so far; and then what comes, if asked.
+    Logs {
+        /// Whether to go on.
+        follow: bool,
+    },
+    /// A further command, whose input and output are this client's.
+    Exec {
+        /// The command and its arguments.
+        argv: Vec<ByteText>,
+        /// Changes to the environment of the sandbox's own command.
+        env: Vec<(ByteText, ByteText)>,
+        /// Working directory inside; that of the sandbox's own command if there is none.
+        cwd: Option<ByteText>,
+        /// A terminal of this size.
+        terminal: Option<TerminalSize>,
+        /// Whether this client types.
+        input: bool,
+    },
+    /// End the sandbox, and tell when it has ended.
+    Stop {
+        /// SIGTERM or SIGKILL.
+        signal: u8,
+        /// Milliseconds until SIGKILL.
+        grace_ms: Option<u64>,
+    },
+    /// Tell when it has ended.
+    Wait,
+    /// Typed by this client.
+    Input(ByteText),
+    /// Nothing more will be typed.
+    EndInput,
+    /// The client's terminal has another size.
+    Resize(TerminalSize),
+    /// A signal for the command.
+    Signal(u8),
+}
+
+/// Supervisor to client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tell {
+    /// First frame.
+    Hello {
+        /// The supervisor's version.
+        version: u16,
+        /// Whether the command has a terminal.
+        terminal: bool,
+    },
+    /// Output of the command.
+    Output {
+        /// stderr, and not stdout.
+        err: bool,
+        /// The bytes.
+        bytes: ByteText,
+    },
+    /// This client was too slow, or came too late: so many bytes are not there any more.
+    Behind {
+        /// How many.
+        bytes: u64,
+    },
+    /// From here on it is new.
+    Live,
+    /// Everything was told that was asked for, and the sandbox lives.
+    Done,
+    /// What was asked for cannot be had.
+    Refused {
+        /// Exit code.
+        exit: u8,
+        /// Why.
+        message: String,
+    },
+    /// The sandbox, or the client's own command, has ended.
+    Ended {
+        /// Exit code.
+        exit: u8,
+        /// What there is to say about it.
+        message: String,
+    },
+}
+
+/// What the supervisor tells the command that started it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Launched {
+    /// The command runs.
+    Started {
+        /// The id.
+        id: String,
+        /// Pairs of host port and port inside.
+        published: Vec<(u16, u16)>,
+    },
+    /// It does not.
+    Refused {
+        /// Exit code.
+        exit: u8,
+        /// For stderr.
+        text: String,
+        /// For stdout, with `--json`.
+        json: Option<String>,
+    },
+}
+
+/// Puts frames together from bytes as they come.
+#[derive(Debug, Default)]
+pub struct Reader {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Reader {
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next frame, when all of it has come.
+    pub fn next<F: DeserializeOwned>(&mut self) -> Result<Option<F>, FrameError> {
+        let rest = &self.bytes[self.used..];
+        let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let length = frames::payload_len(*header)?;
+        if length > MOST_FRAME {
+            return Err(FrameError::TooLong { bytes: length });
+        }
+        let Some(payload) = rest.get(..length) else { return Ok(None) };
+        let frame = frames::decode(payload)?;
+        self.used += HEADER + length;
+        Ok(Some(frame))
+    }
+}
+
+/// Adds a frame to bytes that are to be sent. One that is too long is refused.
+pub fn put<F: Serialize>(out: &mut Vec<u8>, frame: &F) -> Result<(), FrameError> {
+    let bytes = frames::encode(frame)?;
+    if bytes.len() > HEADER + MOST_FRAME {
+        return Err(FrameError::TooLong { bytes: bytes.len() });
+    }
+    out.extend_from_slice(&bytes);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn frames_come_out_whole_however_they_are_cut() {
+        let frames = [Ask::Hello { version: 1 }, Ask::Input(ByteText(vec![7; 300])), Ask::Wait, Ask::EndInput];
+        let mut bytes = Vec::new();
+        for frame in &frames {
+            put(&mut bytes, frame).unwrap();
+        }
+        for size in [1, 2, 3, 7, 1000] {
+            let (mut reader, mut found) = (Reader::default(), Vec::new());
+            for piece in bytes.chunks(size) {
+                reader.push(piece);
+                while let Some(frame) = reader.next::<Ask>().unwrap() {
+                    found.push(frame);
+                }
+            }
+            assert_eq!(found, frames, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_length_is_refused_before_anything_is_kept() {
+        let mut reader = Reader::default();
+        reader.push(&(MOST_FRAME as u32 + 1).to_le_bytes());
+        assert!(matches!(reader.next::<Ask>(), Err(FrameError::TooLong { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut reader = Reader::default();
+            reader.push(&bytes);
+            while let Ok(Some(_)) = reader.next::<Ask>() {}
+        }
+    }
+}

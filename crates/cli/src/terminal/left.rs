@@ -1,0 +1,86 @@
+//! What a sandbox switched on a terminal and did not switch back.
+
+use super::allow::write_all;
+use std::collections::{BTreeMap, BTreeSet};
+use vte::Params;
+
+/// The state that a filter let through, as far as it differs from a fresh terminal's.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Private modes, and what a fresh terminal has.
+    modes: BTreeMap<u16, bool>,
+    coloured: bool,
+    /// Whether new characters push old ones.
+    pub insert: bool,
+    /// Whether lines scroll in a part of the screen only.
+    pub region: bool,
+    /// Whether the keypad sends its own sequences.
+    pub keypad: bool,
+    /// Whether the cursor has another form.
+    pub cursor_style: bool,
+    /// Character sets other than US, by their designator.
+    sets: BTreeSet<u8>,
+    /// Whether the second set is in use.
+    shifted: bool,
+}
+
+/// Modes that show another screen: they come last, so that the others are switched where they were set.
+const SCREENS: &[u16] = &[47, 1047, 1049];
+
+impl Left {
+    /// A private mode was switched.
+    pub fn mode(&mut self, number: u16, on: bool, fresh: bool) {
+        // Saving and restoring the cursor leaves nothing.
+        if number == 1048 || on == fresh {
+            self.modes.remove(&number);
+        } else {
+            self.modes.insert(number, fresh);
+        }
+    }
+
+    /// Colours and such were chosen; a sequence of nothing but 0 gives them back.
+    pub fn graphics(&mut self, params: &Params) {
+        self.coloured = params.iter().any(|param| param != [0]);
+    }
+
+    /// A character set was chosen.
+    pub fn charset(&mut self, set: u8, last: u8) {
+        if last == b'B' {
+            self.sets.remove(&set);
+        } else {
+            self.sets.insert(set);
+        }
+    }
+
+    /// SO and SI.
+    pub fn shift(&mut self, byte: u8) {
+        match byte {
+            0x0e => self.shifted = true,
+            0x0f => self.shifted = false,
+            _ => {}
+        }
+    }
+
+    /// What puts a terminal back. Nothing for one that is as it was: some of it would move the cursor.
+    pub fn put_back(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let (screens, others): (Vec<_>, Vec<_>) = self.modes.iter().partition(|(mode, _)| SCREENS.contains(mode));
+        for (mode, fresh) in others.into_iter().chain(screens) {
+            write_all(&mut out, format_args!("\x1b[?{mode}{}", if *fresh { 'h' } else { 'l' }));
+        }
+        let rest: [(bool, &[u8]); 6] = [
+            // Setting the region moves the cursor home.
+            (self.region, b"\x1b7\x1b[r\x1b8"),
+            (self.insert, b"\x1b[4l"),
+            (self.keypad, b"\x1b>"),
+            (self.cursor_style, b"\x1b[0 q"),
+            (self.shifted, b"\x0f"),
+            (self.coloured, b"\x1b[0m"),
+        ];
+        for set in &self.sets {
+            out.extend_from_slice(&[0x1b, *set, b'B']);
+        }
+        rest.iter().filter(|(changed, _)| *changed).for_each(|(_, bytes)| out.extend_from_slice(bytes));
+        out
+    }
+}

@@ -1,0 +1,18 @@
+//! A launcher process on its standard input: `launcher NETWORKS REUSE [STEP]`. Tests attack what it starts; with the
+//! feature `inject` the step fails.
+
+use nexus_driver::Namespace;
+use nexus_driver::namespace::launcher::{Keep, serve_stdin};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let word = |index: usize| arguments.get(index).map_or("", String::as_str);
+    #[allow(unused_mut, reason = "changed only with the feature inject")]
+    let mut driver = Namespace::with_defaults();
+    #[cfg(feature = "inject")]
+    if let Some(step) = nexus_driver::Step::by_name(word(2)) {
+        driver.faults = nexus_driver::Faults::failing(step);
+    }
+    serve_stdin(&driver, Keep { networks: word(0).parse()?, reuse: word(1).parse()? })?;
+    Ok(())
+}

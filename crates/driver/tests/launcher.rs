@@ -1,0 +1,216 @@
+//! What a launcher process keeps from one launch to the next may not show: a sandbox on its template is like one that
+//! was built from nothing, follows the host, and finds nothing of another sandbox in its network.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_driver::namespace::launcher::Launcher;
+use nexus_model::plan::Writes;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use support::{Bench, launcher, launcher_program};
+
+/// What a command can see of its root.
+const LOOK: &str = "cd /; ls -1Ap / /dev /etc /var /home /proc/self/fd | grep -v -E '^[0-9]+$'; cat /etc/passwd /etc/hosts; umask; id; \
+    stat -c '%n %a' /tmp /var/tmp /home/nexus /run /dev/shm; readlink /bin /var/run /etc/mtab /dev/fd; \
+    for f in / /usr /etc/passwd /proc/sys/kernel/core_pattern /home /var; do (: > $f/x) 2>/dev/null && echo wrote $f; done; \
+    for f in /tmp /var/tmp /home/nexus /run /dev/shm; do : > $f/x && echo wrote $f; done; \
+    for f in keys kallsyms timer_list; do wc -c < /proc/$f; done; tty; cat /proc/self/uid_map; echo pids /proc/[0-9]*";
+
+/// Where a mount is, and what may not be done with it.
+const MOUNTS: &str = "while read -r id parent dev root place options rest; do [[ $root = / || $place = /usr || $place = /etc/* ]] && \
+    echo $place ${options%%,relatime*} ${rest##* - }; done < /proc/self/mountinfo | cut -d' ' -f1-3";
+
+fn sorted(text: &str) -> BTreeSet<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn a_sandbox_on_a_template_is_like_one_built_from_nothing() {
+    let bench = Bench::new();
+    // Places in the root, in private folders, and in a folder that only this sandbox has.
+    for target in ["/workspace", "/srv/project/deep", "/tmp/project", "/home/somebody/project", "/var/lib/project"] {
+        let target = Path::new(target);
+        let plan = |script: &str| {
+            let mut draft = bench.draft(target, script);
+            draft.binds = vec![bench.bind("/opt/tool/x"), bench.bind("/bound")];
+            draft.hidden = vec!["file".into()];
+            draft
+        };
+        let script = format!("{LOOK}; cat file; ls -1A /opt/tool /bound {}", target.parent().unwrap().display());
+        let remote = launcher(&["2", "true"]);
+        let expected = in_own_process(&bench, plan(&format!("({script}); true")));
+        // The caller's mask, although the set-up has its own.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap().trim();
+        assert!(expected.lines().any(|line| line == mask), "{mask}: {expected}");
+        for _ in 0..2 {
+            let seen = bench.output(Some(&remote), plan(&format!("({script}); true")));
+            assert_eq!(seen, expected, "{}", target.display());
+        }
+        remote.stop().unwrap();
+    }
+}
+
+/// Built by the launcher too, but without a template: a bind below `/etc` does not fit on one.
+fn in_own_process(bench: &Bench, mut draft: nexus_model::plan::PlanDraft) -> String {
+    let remote = launcher(&["0", "false"]);
+    draft.binds.push(bench.bind("/etc/without-template"));
+    let text = bench.output(Some(&remote), draft);
+    remote.stop().unwrap();
+    text.replace("without-template/\n", "")
+}
+
+#[test]
+fn a_sandbox_on_a_template_has_no_mount_that_one_built_from_nothing_has_not() {
+    let bench = Bench::new();
+    let remote = launcher(&["1", "true"]);
+    let seen = bench.output(Some(&remote), bench.draft(Path::new("/workspace"), MOUNTS));
+    let expected = in_own_process(&bench, bench.draft(Path::new("/workspace"), MOUNTS));
+    remote.stop().unwrap();
+    let mut difference: BTreeSet<&str> = sorted(&seen).difference(&sorted(&expected)).copied().collect();
+    // Below the own /proc lies the one of nobody that the kernel wants to see, and below /dev/shm the file system of
+    // which it and the other private folders are parts.
+    difference.retain(|line| !line.starts_with("/proc ") && *line != "/dev/shm rw,nosuid,nodev -");
+    assert!(difference.is_empty(), "{difference:?}\nbeside\n{expected}");
+    assert!(seen.contains("/usr ro,nosuid,nodev"), "{seen}");
+}
+
+#[test]
+fn layers_on_disk_and_in_memory_work_on_a_template() {
+    let bench = Bench::new();
+    let remote = launcher(&["1", "true"]);
+    let script = "echo new > file && mkdir -p d && mv d e && cat file";
+    let text = bench.output(Some(&remote), bench.layered(Path::new("/workspace"), script));
+    assert_eq!(text, "new\n");
+    assert_eq!(std::fs::read_to_string(bench.path("workspace/file")).unwrap(), "old\n");
+    assert_eq!(std::fs::read_to_string(bench.path("layer/upper/file")).unwrap(), "new\n");
+    let mut draft = bench.draft(Path::new("/workspace"), "echo new > file; head -c 2M /dev/zero > big; cat file");
+    draft.workspace.writes = Writes::MemoryLayer { bytes: 1 << 20 };
+    let text = bench.output(Some(&remote), draft);
+    assert!(text.contains("No space left") && text.ends_with("new\n"), "{text}");
+    remote.stop().unwrap();
+}
+
+#[test]
+fn a_network_serves_again_only_when_nothing_was_left_in_it() {
+    let bench = Bench::new();
+    let network = |remote: &Launcher, script: &str| {
+        let script = format!("readlink /proc/self/ns/net; {script}");
+        bench.output(Some(remote), bench.draft(Path::new("/workspace"), &script))
+    };
+    let remote = launcher(&["2", "true"]);
+    let first = network(&remote, "true");
+    assert_eq!(network(&remote, "true"), first, "a network that nothing touched is used again");
+    // Refused, and yet a packet has crossed the loopback device.
+    assert_eq!(network(&remote, "(: > /dev/tcp/127.0.0.1/9) 2>/dev/null; true"), first);
+    assert_ne!(network(&remote, "true"), first, "a network that moved packets is not");
+    remote.stop().unwrap();
+    // Without reuse none serves twice. (A number may come again, but the next one was made already.)
+    let remote = launcher(&["2", "false"]);
+    let all: Vec<String> = (0..4).map(|_| network(&remote, "true")).collect();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+    remote.stop().unwrap();
+}
+
+/// In a mount namespace of the launcher's own, so that the machine keeps its mounts.
+#[test]
+fn the_next_sandbox_sees_what_changed_on_the_host() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let mut program = Command::new("unshare");
+    program.args(["--mount", "--propagation", "private"]).arg(launcher_program()).args(["1", "true"]);
+    let remote = Launcher::start(program).unwrap();
+    let pid = remote.pid().to_string();
+    // Not before it has its own mounts: what follows is not meant for the machine.
+    let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "true"));
+    assert_ne!(mounts(&pid), mounts("self"));
+    let on_host = |script: &str| {
+        let status = Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-ec", script]).status().unwrap();
+        assert!(status.success(), "{script}");
+    };
+    let look = || {
+        bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "ls -1A /usr/local; cat /etc/ssl/openssl.cnf"))
+    };
+    on_host("mount -t tmpfs none /etc/ssl; echo first > /etc/ssl/openssl.cnf");
+    assert!(look().ends_with("first\n"));
+    on_host("mount -t tmpfs none /usr/local; touch /usr/local/mounted-later");
+    assert!(look().starts_with("mounted-later\n"), "a mount is noticed");
+    on_host("echo second > /etc/ssl/new; mv /etc/ssl/new /etc/ssl/openssl.cnf");
+    assert!(look().ends_with("second\n"), "a file put in the place of another is noticed");
+    on_host("umount /usr/local");
+    assert!(!look().contains("mounted-later"), "an unmount is noticed");
+    remote.stop().unwrap();
+}
+
+#[test]
+fn no_sandbox_sees_the_places_or_processes_of_another() {
+    let bench = Bench::new();
+    let remote = launcher(&["1", "true"]);
+    let first = bench.draft(Path::new("/srv/secret-name/project"), "touch /tmp/mine; sleep 0.01");
+    bench.output(Some(&remote), first);
+    let look = "find / -xdev -name 'secret-name' 2>/dev/null; ls -A /srv /tmp; ls -d /proc/[0-9]* | wc -l";
+    let seen = bench.output(Some(&remote), bench.draft(Path::new("/workspace"), look));
+    assert!(!seen.contains("secret-name") && !seen.contains("mine"), "{seen}");
+    remote.stop().unwrap();
+}
+
+/// As if the kernel were an old one.
+#[cfg(feature = "inject")]
+#[test]
+fn where_detached_layers_are_refused_attached_ones_serve() {
+    let bench = Bench::new();
+    let remote = launcher(&["0", "false", "detached_layers"]);
+    let script = "echo new > file && mkdir d && mv d e && cat file";
+    assert_eq!(bench.output(Some(&remote), bench.layered(Path::new("/workspace"), script)), "new\n");
+    assert_eq!(std::fs::read_to_string(bench.path("workspace/file")).unwrap(), "old\n");
+    assert_eq!(std::fs::read_to_string(bench.path("layer/upper/file")).unwrap(), "new\n");
+    let mut draft = bench.draft(Path::new("/workspace"), "echo new > file; cat file");
+    draft.workspace.writes = Writes::MemoryLayer { bytes: 1 << 20 };
+    assert_eq!(bench.output(Some(&remote), draft), "new\n");
+    remote.stop().unwrap();
+}
+
+/// Each step fails in turn in a launcher: it is named, and the command never starts.
+#[cfg(feature = "inject")]
+#[test]
+fn a_step_that_fails_in_a_launcher_is_named_and_nothing_starts() {
+    use nexus_driver::Step;
+    use nexus_model::ExitStatus;
+    let bench = Bench::new();
+    let marker = bench.path("workspace/marker");
+    let mut reached = BTreeSet::new();
+    for step in Step::ALL {
+        let remote = launcher(&["0", "false", step.name()]);
+        let pooled = launcher(&["1", "true", step.name()]);
+        for (launcher, layered) in [(&remote, false), (&remote, true), (&pooled, false)] {
+            let target = Path::new("/workspace");
+            let script = "echo STARTED; touch marker";
+            let draft = if layered { bench.layered(target, script) } else { bench.draft(target, script) };
+            match bench.run(Some(launcher), draft) {
+                Ok((text, status)) => {
+                    assert_eq!((text.as_str(), status), ("STARTED\n", ExitStatus::Code(0)), "{}", step.name());
+                    if !layered {
+                        std::fs::remove_file(&marker).unwrap();
+                    }
+                }
+                Err(reason) => {
+                    assert!(reason.contains(step.name()), "{}: {reason}", step.name());
+                    assert!(!marker.exists(), "{}", step.name());
+                    assert!(!layered || !bench.path("layer/upper/marker").exists(), "{}", step.name());
+                    reached.insert(step.name());
+                }
+            }
+        }
+        drop((remote, pooled));
+    }
+    for step in [Step::Template, Step::NetworkPool, Step::Loopback, Step::PivotRoot, Step::ReadOnlyRoot, Step::Seccomp]
+    {
+        assert!(reached.contains(step.name()), "no launch came to {}", step.name());
+    }
+}

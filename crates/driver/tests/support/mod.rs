@@ -1,0 +1,125 @@
+//! A launcher process and commands that it starts in sandboxes.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use nexus_driver::namespace::launcher::Launcher;
+use nexus_driver::{Driver, Event, Namespace, Session};
+use nexus_model::plan::{Access, Bind, PlanDraft, WorkspaceMount, Writes};
+use nexus_model::spec::SandboxProfile;
+use nexus_model::{ExitStatus, Limits, Plan, RunId};
+use rustix::fd::AsFd;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The example program of that name; `cargo test` builds examples, `cargo test --test NAME` does not.
+pub fn launcher_program() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let program = own.parent().and_then(Path::parent).unwrap().join("examples/launcher");
+    assert!(program.exists(), "{} is missing: cargo build -p nexus-driver --example launcher", program.display());
+    program
+}
+
+pub fn launcher(arguments: &[&str]) -> Launcher {
+    let mut program = Command::new(launcher_program());
+    program.args(arguments);
+    Launcher::start(program).unwrap()
+}
+
+/// A workspace of the user who runs the test, and what goes around it.
+pub struct Bench {
+    folder: tempfile::TempDir,
+    pub driver: Namespace,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        for name in ["workspace", "bound"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("workspace/file"), "old\n").unwrap();
+        Self { folder, driver: Namespace::with_defaults() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.folder.path()).unwrap().join(name)
+    }
+
+    /// A shell script in this workspace, which appears inside at `target`.
+    pub fn draft(&self, target: &Path, script: &str) -> PlanDraft {
+        PlanDraft {
+            run_id: RunId::new(),
+            profile: SandboxProfile::Untrusted,
+            workspace: WorkspaceMount {
+                source: self.path("workspace").as_path().into(),
+                target: target.into(),
+                writes: Writes::Direct { protected: Vec::new() },
+            },
+            hidden: Vec::new(),
+            binds: Vec::new(),
+            argv: vec!["/bin/bash".into(), "-c".into(), script.into()],
+            cwd: target.into(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            network: nexus_model::network::Network::None,
+            limits: Limits::defaults(16 << 20),
+            required: BTreeSet::new(),
+            marker: "/proc/self/task/no-such".into(),
+        }
+    }
+
+    /// With a new layer, `layer/upper`.
+    pub fn layered(&self, target: &Path, script: &str) -> PlanDraft {
+        let mut draft = self.draft(target, script);
+        if self.path("layer").exists() {
+            fs::rename(self.path("layer"), self.path(&format!("layer-{}", draft.run_id))).unwrap();
+        }
+        for name in ["layer", "layer/upper", "layer/work"] {
+            fs::create_dir(self.path(name)).unwrap();
+        }
+        draft.workspace.writes = Writes::Layer { root: self.path("layer").as_path().into() };
+        draft
+    }
+
+    pub fn bind(&self, target: &str) -> Bind {
+        Bind { source: self.path("bound").as_path().into(), target: target.into(), access: Access::ReadOnly }
+    }
+
+    /// What the command wrote and how it ended, or why it did not start.
+    pub fn run(&self, launcher: Option<&Launcher>, draft: PlanDraft) -> Result<(String, ExitStatus), String> {
+        let plan = Plan::new(draft).unwrap();
+        let handle = self.driver.prepare(&plan).unwrap();
+        let started = match launcher {
+            Some(launcher) => launcher.launch(&plan, &handle),
+            None => self.driver.start(&plan, &handle),
+        };
+        let sandbox = started.map_err(|error| error.to_string())?;
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let mut session =
+            Session::start(&sandbox, &plan, nexus_driver::Stdio::Pipes([null.as_fd(), writer.as_fd(), writer.as_fd()]))
+                .unwrap();
+        drop(writer);
+        let end = loop {
+            match session.hear() {
+                Ok(Event::Ended(ended)) => break Ok(ended.status),
+                Ok(Event::NotStarted(reason)) => break Err(reason.to_string()),
+                Ok(_) => {}
+                Err(error) => break Err(error.to_string()),
+            }
+        };
+        sandbox.keeper.wait().unwrap();
+        let mut text = String::new();
+        File::from(reader).read_to_string(&mut text).unwrap();
+        end.map(|status| (text, status))
+    }
+
+    /// The same of a command that must succeed.
+    pub fn output(&self, launcher: Option<&Launcher>, draft: PlanDraft) -> String {
+        let (text, status) = self.run(launcher, draft).unwrap();
+        assert_eq!(status, ExitStatus::Code(0), "{text}");
+        text
+    }
+}

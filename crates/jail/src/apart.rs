@@ -1,0 +1,74 @@
+//! An overlay on kernels that take only attached mounts as layers (seen on Linux 6.1; 6.18 takes detached ones).
+//!
+//! ```text
+//!  launcher ──clone3(new mount namespace)──▶ child: private ─▶ attach the layers where they come from ─▶ overlay
+//!           ◀──────────── the overlay, detached, as a descriptor ──────────────┘ ends, its namespace with it
+//! ```
+//! Nothing is attached on the host; the overlay keeps its own references to the layers.
+
+use crate::clone::{Cloned, clone_process, exit_now};
+use crate::mounts;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+/// Attaches each mount over a place in a namespace that passes, runs `mount` there, and returns what it made.
+pub fn mount_apart(layers: &[(&OwnedFd, &Path)], mount: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let child = match clone_process(libc::CLONE_NEWNS as u64, None)? {
+        Cloned::Child => {
+            drop(ours);
+            let work = std::panic::AssertUnwindSafe(|| answer(&theirs, &attached(layers).and_then(|()| mount())));
+            exit_now(std::panic::catch_unwind(work).map_or(101, |told| i32::from(told.is_err())));
+        }
+        Cloned::Parent(child) => child,
+    };
+    drop(theirs);
+    let received = receive(&ours);
+    child.wait()?;
+    received
+}
+
+fn attached(layers: &[(&OwnedFd, &Path)]) -> io::Result<()> {
+    let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+    rustix::mount::mount_change(c"/", private)?;
+    // Opened here: a place of the launcher's namespace is none of this one.
+    layers.iter().try_for_each(|(mount, place)| mounts::attach(mount, mounts::open_canonical(place)?))
+}
+
+/// The mount with errno 0, or the errno.
+fn answer(socket: &OwnedFd, made: &io::Result<OwnedFd>) -> io::Result<()> {
+    let errno = made.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors: Vec<_> = made.as_ref().ok().map(AsFd::as_fd).into_iter().collect();
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(&errno.to_le_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut errno = [0u8; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut errno)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut made = control.drain().filter_map(|item| match item {
+        RecvAncillaryMessage::ScmRights(list) => Some(list),
+        _ => None,
+    });
+    match (message.bytes, i32::from_le_bytes(errno)) {
+        (4, 0) => made.find_map(|mut list| list.next()).ok_or_else(|| io::Error::other("no mount came")),
+        (4, errno) => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(io::Error::other("the process that mounts ended without an answer")),
+    }
+}

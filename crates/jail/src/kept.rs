@@ -1,0 +1,170 @@
+//! What a launcher keeps from one launch to the next, and how it moves a clone into it.
+//!
+//! ```text
+//!  Kept::default()  nothing but id maps: each sandbox is built from the host's view by its own child (nexus run)
+//!  Kept::workshop() a launcher process: the system view is a template, networks may be pooled
+//!
+//!  home ──enter──▶ template, pooled network ──clone3──▶ ──leave──▶ home      not back home: no launch ever again
+//! ```
+
+use crate::idmap::Maps;
+use crate::netpool::{Keep, Network, Pool};
+use crate::steps::{AtStep, Faults, Step, StepError};
+use crate::template::{self, Template};
+use nexus_model::Plan;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+/// What a launcher keeps.
+#[derive(Debug, Default)]
+pub struct Kept {
+    pub(crate) maps: Maps,
+    pub(crate) has_keyring: bool,
+    /// Where the kernel put the arguments and the environment of this program.
+    strings: Option<[Range<usize>; 2]>,
+    workshop: Option<Workshop>,
+}
+
+#[derive(Debug)]
+struct Workshop {
+    home: OwnedFd,
+    template: Option<Template>,
+    networks: Option<Pool>,
+    /// Could not go back: nothing may be launched from wherever this process is.
+    is_lost: bool,
+}
+
+/// What a clone comes from.
+pub(crate) struct Inside {
+    /// On a template; else the child builds its root.
+    pub on_template: bool,
+    /// The network it was cloned into.
+    pub network: Option<Network>,
+}
+
+impl Kept {
+    /// For a process that does nothing but launch: it changes namespaces while it does. An ordinary user's moves for good
+    /// into a user namespace of its own, where it has the rights that this takes; its own network is then an empty one.
+    pub fn workshop(keep: Keep) -> Result<Self, StepError> {
+        if !rustix::process::geteuid().is_root() {
+            own_user_namespace().at(Step::Template, "a user namespace for the launcher")?;
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let home =
+            rustix::fs::open("/proc/self/ns/mnt", flags, Mode::empty()).at(Step::Template, "/proc/self/ns/mnt")?;
+        let networks = if keep.networks > 0 { Some(Pool::new(keep)?) } else { None };
+        let workshop = Workshop { home, template: None, networks, is_lost: false };
+        Ok(Self { workshop: Some(workshop), ..Self::default() })
+    }
+
+    /// Takes back the network of a sandbox whose first process was waited for.
+    pub fn give_back(&mut self, network: Network) -> io::Result<()> {
+        match self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) {
+            Some(pool) => pool.give_back(network),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether something can be made now that the next launch would else wait for.
+    pub fn has_work(&self) -> bool {
+        let pool = self.workshop.as_ref().and_then(|workshop| workshop.networks.as_ref());
+        pool.is_some_and(Pool::wants_more)
+    }
+
+    /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
+    pub fn work(&mut self, faults: Faults) {
+        let Some(pool) = self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) else { return };
+        if pool.wants_more() && pool.refill(faults).is_err() {
+            // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so
+            // the error is told then.
+            if self.leave().is_err() {
+                debug_assert!(self.workshop.as_ref().is_some_and(|workshop| workshop.is_lost), "remembered");
+            }
+        }
+    }
+
+    /// Whether this launch is made on a template, and so everything of the host is opened by the parent.
+    pub(crate) fn serves(&self, plan: &Plan) -> bool {
+        self.workshop.is_some() && targets(plan).iter().all(|target| template::fits(target))
+    }
+
+    /// Where the child finds the strings that it has to wipe; they lie at the same place in its copy of the memory.
+    pub(crate) fn strings(&mut self) -> Result<[Range<usize>; 2], StepError> {
+        if self.strings.is_none() {
+            self.strings = Some(crate::creds::find_strings()?);
+        }
+        self.strings.clone().ok_or_else(|| StepError::new(Step::WipeEnvironment, "the strings were not found"))
+    }
+
+    /// Moves this process to where the clone shall begin. Whatever comes of it, `leave` must be called.
+    pub(crate) fn enter(&mut self, plan: &Plan, faults: Faults) -> Result<Inside, StepError> {
+        let serves = self.serves(plan);
+        let Some(workshop) = &mut self.workshop else { return Ok(Inside { on_template: false, network: None }) };
+        if workshop.is_lost {
+            return Err(StepError::new(Step::Template, "the launcher could not go back to the host's mounts"));
+        }
+        // The way to an egress is made by the sandbox itself, with rights that it has only in a network of its own.
+        let pool = match plan.network {
+            nexus_model::network::Network::None => workshop.networks.as_mut(),
+            nexus_model::network::Network::Egress => None,
+        };
+        let network = pool.map(|pool| pool.take(faults)).transpose()?;
+        if let Some(network) = &network {
+            Pool::enter(network)?;
+        }
+        if serves {
+            workshop.template(faults)?.enter(&targets(plan))?;
+        }
+        Ok(Inside { on_template: serves, network })
+    }
+
+    /// Moves this process back.
+    pub(crate) fn leave(&mut self) -> Result<(), StepError> {
+        let Some(workshop) = &mut self.workshop else { return Ok(()) };
+        let mounts = move_into_link_name_space(workshop.home.as_fd(), Some(LinkNameSpaceType::Mount))
+            .at(Step::Template, "leaving the template");
+        let back = mounts.and_then(|()| workshop.networks.as_ref().map_or(Ok(()), Pool::leave));
+        workshop.is_lost |= back.is_err();
+        back
+    }
+}
+
+impl Workshop {
+    fn template(&mut self, faults: Faults) -> Result<&mut Template, StepError> {
+        let current = match &self.template {
+            Some(template) => template.is_current().at(Step::Template, "looking at the host")?,
+            None => false,
+        };
+        if !current {
+            // The old one first: it would hold mounts of the host while the new one is built.
+            self.template = None;
+        }
+        match &mut self.template {
+            Some(template) => Ok(template),
+            none => Ok(none.insert(Template::build(faults)?)),
+        }
+    }
+}
+
+/// The places inside that a plan asks for.
+pub(crate) fn targets(plan: &Plan) -> Vec<&Path> {
+    std::iter::once(&plan.workspace.target)
+        .chain(plan.binds.iter().map(|bind| &bind.target))
+        .map(nexus_model::ByteText::as_path)
+        .collect()
+}
+
+/// Maps this user to itself, so that files and sandboxes see no difference.
+fn own_user_namespace() -> io::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWNET;
+    // SAFETY: changes only namespaces of this process, which has one thread (a launch checks it).
+    unsafe { rustix::thread::unshare_unsafe(flags) }?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}

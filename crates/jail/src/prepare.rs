@@ -1,0 +1,154 @@
+//! What of the host a sandbox gets, opened by the launcher before the clone: the workspace with its layer, the binds.
+//!
+//! Root does it because only root can map file owners and have the full overlay; a workshop, because its children never
+//! see the host. Else the child does it by itself. All of it is detached mounts: descriptors, attached nowhere.
+
+use crate::child;
+use crate::idmap::Maps;
+use crate::kept::Kept;
+use crate::launch::Request;
+use crate::mounts::{self, Depth, NODEV, NOSUID};
+use crate::overlay;
+use crate::places::{open_source, show};
+use crate::steps::{AtStep, Step, StepError};
+use nexus_model::plan::{Access, Writes};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use std::io;
+use std::path::Path;
+
+/// Mounts made before the clone.
+#[derive(Default)]
+pub struct Prepared {
+    pub(crate) workspace: Option<OwnedFd>,
+    pub(crate) binds: Option<Vec<OwnedFd>>,
+    /// The upper folder of a layer in memory.
+    pub(crate) upper: Option<OwnedFd>,
+    /// Mounts that have done their part. The kernel waits for all processors when one is closed for good.
+    pub(crate) spent: Vec<OwnedFd>,
+}
+
+/// Opens what this launcher opens.
+pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepError> {
+    if !request.identity.by_root && !kept.serves(request.plan) {
+        return Ok(Prepared::default());
+    }
+    let faults = request.faults;
+    let mut host = Host { maps: &mut kept.maps, request };
+    let workspace = &request.plan.workspace;
+    let source = workspace.source.as_path();
+    host.check(Step::IdMappedMounts)?;
+    let (lower, owner) = host.mount(source, None, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
+    let (mount, upper, spent) = match &workspace.writes {
+        Writes::Direct { .. } => (lower, None, Vec::new()),
+        Writes::Layer { root } => {
+            let root = root.as_path();
+            let (layer, _) = host.mount(root, Some(owner), NOSUID | NODEV).at(Step::IdMappedMounts, &show(root))?;
+            (overlaid(request, &lower, &layer, root)?, None, vec![lower, layer])
+        }
+        Writes::MemoryLayer { bytes } => {
+            faults.check(Step::MountLayer)?;
+            let (layer, upper) = host.memory_layer(*bytes, owner).at(Step::MountLayer, "a layer in memory")?;
+            // Any folder but the workspace's will do as the place of a file system that has none.
+            (overlaid(request, &lower, &layer, Path::new("/dev"))?, Some(upper), vec![lower, layer])
+        }
+    };
+    let mut binds = Vec::with_capacity(request.plan.binds.len());
+    for bind in &request.plan.binds {
+        let attributes = child::bind_attributes(bind.access);
+        let path = bind.source.as_path();
+        let mount = match host.mount(path, None, attributes) {
+            // A file system that cannot map owners may still be looked at.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && bind.access == Access::ReadOnly => {
+                open_source(path, attributes)
+            }
+            other => other.map(|(mount, _)| mount),
+        };
+        binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
+    }
+    Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper, spent })
+}
+
+fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {
+    request.faults.check(Step::RootOverlay)?;
+    let open = |name: &str| mounts::place(layer, Path::new(name)).at(Step::RootOverlay, name);
+    let (upper, work) = (open("upper")?, open("work")?);
+    let parts = overlay::Parts { lower, upper: &upper, work: &work };
+    let mount = || {
+        if request.identity.by_root {
+            overlay::as_root(&parts, &request.identity)
+        } else {
+            overlay::in_user_namespace(&parts)
+        }
+    };
+    let refused = || io::Error::from_raw_os_error(libc::EINVAL);
+    let detached = request.faults.check(Step::DetachedLayers).map_err(|_| refused()).and_then(|()| mount());
+    let mounted = match detached {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let places = [(lower, request.plan.workspace.source.as_path()), (layer, layer_place)];
+            crate::apart::mount_apart(&places, mount)
+        }
+        other => other,
+    };
+    mounted.at(Step::RootOverlay, "the overlay of the workspace")
+}
+
+/// The host's side of a launch.
+struct Host<'a> {
+    maps: &'a mut Maps,
+    request: &'a Request<'a>,
+}
+
+/// uid and gid of a file.
+type Owner = (u32, u32);
+
+impl Host<'_> {
+    fn check(&self, step: Step) -> Result<(), StepError> {
+        self.request.faults.check(step)
+    }
+
+    /// A host path with its owner, or another given one, shown as the sandbox's user. Also tells who owns the path.
+    fn mount(&mut self, path: &Path, shown: Option<Owner>, attributes: u64) -> io::Result<(OwnedFd, Owner)> {
+        let place = mounts::open_canonical(path)?;
+        let stat = rustix::fs::fstat(&place)?;
+        let owner = (stat.st_uid, stat.st_gid);
+        let mount = mounts::open_tree_fd(place, Depth::Recursive)?;
+        if self.request.identity.by_root {
+            let userns = self.namespace(shown.unwrap_or(owner))?;
+            mounts::set_idmap(&mount, userns.as_fd(), attributes, Depth::Recursive)?;
+        } else {
+            mounts::set_attributes(&mount, attributes, Depth::Recursive)?;
+        }
+        Ok((mount, owner))
+    }
+
+    fn namespace(&mut self, owner: Owner) -> io::Result<&OwnedFd> {
+        let identity = &self.request.identity;
+        // Travels inside the io::Error, so that `at` of the caller keeps the step that really failed.
+        self.request.faults.check(Step::IdMapNamespace).map_err(io::Error::other)?;
+        let to = (identity.outer_uid, identity.outer_gid);
+        let made = self.maps.namespace(owner, to);
+        made.at(Step::IdMapNamespace, "a user namespace that maps file owners").map_err(io::Error::other)
+    }
+
+    fn memory_layer(&mut self, bytes: u64, owner: Owner) -> io::Result<(OwnedFd, OwnedFd)> {
+        let plain = child::memory_filesystem(bytes)?;
+        let by_root = self.request.identity.by_root;
+        for name in ["upper", "work"] {
+            rustix::fs::mkdirat(&plain, name, Mode::from_raw_mode(0o755))?;
+            if by_root {
+                let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+                rustix::fs::chownat(&plain, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let upper = rustix::fs::openat(&plain, c"upper", flags, Mode::empty())?;
+        if !by_root {
+            return Ok((plain, upper));
+        }
+        // A mount that has an opened folder cannot get a map: this one is new, and the map comes before any use.
+        let mapped = mounts::open_tree_fd(&plain, Depth::One)?;
+        mounts::set_idmap(&mapped, self.namespace(owner)?, NOSUID | NODEV, Depth::One)?;
+        Ok((mapped, upper))
+    }
+}

@@ -1,0 +1,216 @@
+//! The system view of all sandboxes of a launcher, built once in a mount namespace of its own.
+//!
+//! ```text
+//!  build: child in new mount and pid namespaces ─▶ system, /proc of nobody ─▶ leaves the host's root ─▶ only its mount
+//!         namespace stays, as a descriptor
+//!  launch: launcher enters it ─▶ clone3 (copies its few mounts, not the host's) ─▶ launcher goes back
+//! ```
+//! A sandbox cloned from here never had the host's root in its mount namespace. What it inherits belongs to another
+//! user namespace and is locked: not even its PID 1 could unmount or uncover it (mount_namespaces(7)).
+//!
+//! The `/proc` in the template is there because the kernel lets a user namespace mount its own only where it can see
+//! one; it is of the builder's pid namespace, which has ended, so it shows no process at all.
+//!
+//! A template must not outlive the host that it shows. What changes in files and folders is seen through the mounts. What
+//! is not, makes it stale, and is looked at before every launch: another mount anywhere (mountinfo reports that through
+//! poll(2), proc(5)), or another entry in a folder of which single entries are shown (its times).
+
+use crate::clone::{Cloned, clone_process, exit_now};
+use crate::mounts;
+use crate::places::show;
+use crate::rootfs::{self, Root};
+use crate::steps::{AtStep, Faults, Step, StepError};
+use crate::system;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Folders of the host of which the template shows single entries.
+const WATCHED: &[&str] = &["/", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/etc/pki/ca-trust"];
+/// Times of a file system are coarse: a change this shortly after another may leave the same time behind.
+const COARSE: Duration = Duration::from_millis(100);
+/// For the synthesised files and the folders.
+const BYTES: u64 = 16 << 20;
+
+/// A system view, ready to be cloned from.
+#[derive(Debug)]
+pub struct Template {
+    namespace: OwnedFd,
+    mountinfo: OwnedFd,
+    seen: Vec<Option<Times>>,
+    /// Too young to tell the next change from the last one.
+    is_young: bool,
+    tops: BTreeSet<PathBuf>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Times {
+    inode: (u64, u64),
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Template {
+    /// Builds one from the host as it is now.
+    pub fn build(faults: Faults) -> Result<Self, StepError> {
+        faults.check(Step::Template)?;
+        // Looked at before anything is built, so that what changes meanwhile counts as changed.
+        let mountinfo = open_readable("/proc/self/mountinfo").at(Step::Template, "/proc/self/mountinfo")?;
+        let (seen, is_young) = look().at(Step::Template, "folders of the host")?;
+        let namespace = build_apart(faults)?;
+        Ok(Self { namespace, mountinfo, seen, is_young, tops: BTreeSet::new() })
+    }
+
+    /// Whether it still shows the host.
+    pub fn is_current(&self) -> io::Result<bool> {
+        if self.is_young || mounts_changed(&self.mountinfo)? {
+            return Ok(false);
+        }
+        Ok(look()?.0 == self.seen)
+    }
+
+    /// Moves this process into it and makes the top folders that a plan's places need: those are the only traces that
+    /// one sandbox leaves for the next ones, and they are names of top folders of the host.
+    pub fn enter(&mut self, targets: &[&Path]) -> Result<(), StepError> {
+        move_into_link_name_space(rustix::fd::AsFd::as_fd(&self.namespace), Some(LinkNameSpaceType::Mount))
+            .at(Step::Template, "entering the template")?;
+        for target in targets {
+            let top = crate::places::top(crate::places::below_root(target));
+            if self.tops.contains(top) {
+                continue;
+            }
+            let place = Path::new("/").join(top);
+            match rustix::fs::mkdir(&place, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(StepError::os(Step::Template, error, show(&place))),
+            }
+            self.tops.insert(top.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a place can be had on a template: a place that would have to be made in a folder that all sandboxes share
+/// cannot.
+pub fn fits(target: &Path) -> bool {
+    !crate::places::below_root(target).starts_with("etc")
+}
+
+fn open_readable(path: &str) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn mounts_changed(mountinfo: &OwnedFd) -> io::Result<bool> {
+    let mut wait = [PollFd::new(mountinfo, PollFlags::PRI)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::io::retry_on_intr(|| poll(&mut wait, Some(&now)))?;
+    Ok(wait[0].revents().intersects(PollFlags::PRI | PollFlags::ERR))
+}
+
+fn look() -> io::Result<(Vec<Option<Times>>, bool)> {
+    let since = SystemTime::now().checked_sub(COARSE).unwrap_or(SystemTime::UNIX_EPOCH);
+    let mut is_young = false;
+    let mut seen = Vec::with_capacity(WATCHED.len());
+    for folder in WATCHED {
+        seen.push(match std::fs::metadata(folder) {
+            Ok(meta) => {
+                is_young |= meta.modified()? > since;
+                Some(Times {
+                    inode: (meta.dev(), meta.ino()),
+                    modified: (meta.mtime(), meta.mtime_nsec()),
+                    changed: (meta.ctime(), meta.ctime_nsec()),
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        });
+    }
+    Ok((seen, is_young))
+}
+
+/// The builder is a process of its own: the pid namespace of the template's `/proc` ends with it.
+fn build_apart(faults: Faults) -> Result<OwnedFd, StepError> {
+    let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Template, "pipe");
+    let ((outcome, tell), (stay, held)) = (pipe()?, pipe()?);
+    let namespaces = (libc::CLONE_NEWNS | libc::CLONE_NEWPID) as u64;
+    let child = match clone_process(namespaces, None).at(Step::Template, "clone3")? {
+        Cloned::Child => {
+            drop((outcome, held));
+            let build = std::panic::AssertUnwindSafe(|| builder(faults, tell, &stay));
+            exit_now(std::panic::catch_unwind(build).unwrap_or(101));
+        }
+        Cloned::Parent(child) => child,
+    };
+    drop((tell, stay));
+    let mut text = String::new();
+    let read = File::from(outcome).read_to_string(&mut text).at(Step::Template, "the builder's answer");
+    let built = read.and_then(|_| match text.as_str() {
+        "" => Err(StepError::new(Step::Template, "the builder ended without an answer")),
+        BUILT => {
+            let path = format!("/proc/{}/ns/mnt", child.pid.as_raw_nonzero());
+            open_readable(&path).at(Step::Template, &path)
+        }
+        other => Err(parse(other)),
+    });
+    drop(held);
+    child.wait().at(Step::Template, "the builder's end")?;
+    built
+}
+
+const BUILT: &str = "built";
+
+fn builder(faults: Faults, tell: OwnedFd, stay: &OwnedFd) -> i32 {
+    let answer = match build_here(faults) {
+        Ok(()) => BUILT.to_owned(),
+        Err(error) => format!("{}\n{}\n{}", error.step.name(), error.errno, error.detail),
+    };
+    let told = File::from(tell).write_all(answer.as_bytes());
+    let mut byte = [0u8; 1];
+    // Until the launcher has taken the namespace: it closes its end.
+    let ended = rustix::io::retry_on_intr(|| rustix::io::read(stay, &mut byte));
+    i32::from(told.is_err() || ended.is_err())
+}
+
+fn parse(text: &str) -> StepError {
+    let mut lines = text.splitn(3, '\n');
+    let step = lines.next().and_then(Step::by_name).unwrap_or(Step::Template);
+    let errno = lines.next().and_then(|errno| errno.parse().ok()).unwrap_or(0);
+    StepError { step, errno, detail: lines.next().unwrap_or_default().to_owned() }
+}
+
+fn build_here(faults: Faults) -> Result<(), StepError> {
+    rustix::process::umask(Mode::empty());
+    faults.check(Step::PrivateMounts)?;
+    let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+    rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
+    let system = system::open(faults)?;
+    let root = Root::fresh(faults, &system, BYTES)?;
+    let proc = rootfs::new_proc().at(Step::Template, "/proc")?;
+    mounts::attach_at(proc, root.tree(), Path::new("proc")).at(Step::Template, "/proc")?;
+    rootfs::leave_host(faults, root.tree())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_the_builder_arrives_whole() {
+        let error = StepError { step: Step::MountSystem, errno: 13, detail: "usr\nand more".to_owned() };
+        assert_eq!(parse("mount_system\n13\nusr\nand more"), error);
+        assert_eq!(parse("nonsense").step, Step::Template);
+    }
+
+    #[test]
+    fn places_in_shared_folders_do_not_fit() {
+        assert!(fits(Path::new("/srv/project")) && fits(Path::new("/etcetera/x")));
+        assert!(!fits(Path::new("/etc/project")));
+    }
+}
