@@ -96,6 +96,8 @@ pub struct Limits {
     pub connect_stagger: Duration,
     /// A tunnel or exchange without a byte in either direction.
     pub idle: Duration,
+    /// The same after one direction has ended. A client that is gone looks like one that only has nothing more to say.
+    pub half_closed: Duration,
 }
 
 impl Default for Limits {
@@ -112,6 +114,7 @@ impl Default for Limits {
             connect_time: Duration::from_secs(20),
             connect_stagger: Duration::from_millis(250),
             idle: Duration::from_secs(30 * 60),
+            half_closed: Duration::from_secs(5 * 60),
         }
     }
 }

@@ -105,8 +105,8 @@ impl Egress {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("nexus-egress".into()).spawn(move || {
             // An error is a sender that was dropped without a word: the end as well.
-            if let Err(error) = runtime.block_on(stopped) {
-                drop(error);
+            match runtime.block_on(stopped) {
+                Ok(()) | Err(_) => {}
             }
             // Drops every task, and with it every listener and connection.
             drop(runtime);
@@ -157,8 +157,8 @@ impl Egress {
 impl Drop for Egress {
     fn drop(&mut self) {
         // Whoever wants to know calls `stop`; here it is closed in either case.
-        if let Err(error) = self.end() {
-            drop(error);
+        match self.end() {
+            Ok(()) | Err(StopError::Panicked) => {}
         }
     }
 }

@@ -5,7 +5,9 @@
 //! every Chromium hello carries one, real or not, and the outer name is what routes and is what was allowed.
 
 /// A handshake message of more bytes is no honest ClientHello; with post-quantum keys they have about 2 KiB.
-pub(crate) const MOST: usize = 32 * 1024;
+const MOST: usize = 16 * 1024;
+/// The same with its records. Each read looks at all of them again, so a hello in thousands of tiny records is refused.
+const MOST_WIRE: usize = MOST + 4 * 1024;
 
 /// What the bytes so far are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,7 @@ pub fn read(bytes: &[u8]) -> Seen {
 
 /// The first handshake message, put together from its records (RFC 8446, 5.1), without its header.
 fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
+    let total = bytes.len();
     let mut message: Vec<u8> = Vec::new();
     loop {
         let length = match message.as_slice() {
@@ -57,7 +60,7 @@ fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
             }
             [kind, major, ..] => (*kind, *major, None),
             [kind] => (*kind, 3, None),
-            [] => return Err(Seen::More),
+            [] => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
         };
         if kind != 22 || major != 3 {
             return Err(Seen::NotTls);
@@ -67,7 +70,7 @@ fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
                 message.extend_from_slice(payload);
                 bytes = rest;
             }
-            None => return Err(Seen::More),
+            None => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
         }
     }
 }

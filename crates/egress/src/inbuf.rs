@@ -1,5 +1,6 @@
 //! Bytes that were read and not used yet.
 
+use crate::config::Limits;
 use std::io;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
@@ -17,6 +18,17 @@ pub(crate) struct InBuf {
 impl InBuf {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.data.get(self.start..).unwrap_or_default()
+    }
+
+    /// Whether reading a head once more can give something new, after there were `before` bytes: a line ended, or it is
+    /// the first time, or a bound was passed. A client that sends single bytes must not have all read for each of them.
+    pub(crate) fn worth_reading(&self, before: usize, limits: &Limits) -> bool {
+        let bytes = self.bytes();
+        let passed = |bound: usize| before <= bound && bytes.len() > bound;
+        before == 0
+            || bytes.get(before..).is_none_or(|new| new.contains(&b'\n'))
+            || passed(limits.target_bytes + 64)
+            || passed(limits.head_bytes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

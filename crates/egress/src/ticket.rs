@@ -5,7 +5,7 @@ use crate::registry::Entry;
 use crate::shared::Shared;
 use nexus_policy::net::{Charge, Denial, Moment, Permit, Policy};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Which way bytes go.
@@ -26,12 +26,22 @@ pub(crate) struct Ticket {
     up: AtomicU64,
     down: AtomicU64,
     last: AtomicU64,
+    half_closed: AtomicBool,
 }
 
 impl Ticket {
     pub(crate) fn new(shared: Arc<Shared>, entry: Arc<Entry>, id: u64) -> Self {
         let begun = shared.clock.now();
-        Self { shared, entry, id, begun, up: AtomicU64::new(0), down: AtomicU64::new(0), last: AtomicU64::new(begun.0) }
+        Self {
+            shared,
+            entry,
+            id,
+            begun,
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            last: AtomicU64::new(begun.0),
+            half_closed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn permit(&self) -> &Permit {
@@ -56,10 +66,17 @@ impl Ticket {
         Ok(())
     }
 
+    /// One direction has ended.
+    pub(crate) fn half_close(&self) {
+        self.half_closed.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until the connection was silent for too long (`None`) or the policy's time is over.
     pub(crate) async fn until_over(&self) -> Option<Denial> {
-        let idle = u64::try_from(self.shared.limits.idle.as_millis()).unwrap_or(u64::MAX);
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (whole, half) = (ms(self.shared.limits.idle), ms(self.shared.limits.half_closed));
         loop {
+            let idle = if self.half_closed.load(Ordering::Relaxed) { half.min(whole) } else { whole };
             let now = self.shared.clock.now();
             let expires = self.permit().expires();
             if expires.is_some_and(|end| now >= end) {
@@ -71,7 +88,8 @@ impl Ticket {
             if now >= silent {
                 return None;
             }
-            let wake = expires.map_or(silent, |end| end.min(silent));
+            // It may be half-closed meanwhile, so it is looked at that often.
+            let wake = expires.map_or(silent, |end| end.min(silent)).min(now.plus_ms(half));
             tokio::time::sleep(self.shared.clock.until(wake).max(Duration::from_millis(1))).await;
         }
     }

@@ -148,6 +148,7 @@ async fn one_way(
         let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
         if count == 0 {
             to.shutdown().await?;
+            ticket.half_close();
             return Ok(());
         }
         ticket.count(flow, count)?;

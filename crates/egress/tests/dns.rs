@@ -140,7 +140,7 @@ fn redirect(world: &World) {
          add rule ip t out ip daddr {{ 198.18.0.0/15, 11.22.33.44 }} tcp dport 1-65535 redirect to :{}",
         world.transparent.port()
     );
-    let status = Command::new("nft").arg(rules).status().expect("nft (nftables) is needed");
+    let status = Command::new("nft").arg(rules).status().unwrap();
     assert!(status.success());
 }
 
@@ -172,7 +172,16 @@ fn a_redirected_connection_is_decided_by_the_name_behind_its_address() {
     let codes: Vec<DenyCode> =
         world.events.all().iter().filter(|event| event.event == EventKind::Deny).map(|event| event.code).collect();
     assert_eq!(codes, [DenyCode::PortNotAllowed, DenyCode::NotInAllowlist, DenyCode::InvalidDestination]);
-    // Without the kernel's word nothing is assumed: this connection was not redirected.
+    // A connection to the listener itself was going to the listener: a loopback address like any other.
     assert!(refused(world.transparent));
+    assert_eq!(world.events.all().last().unwrap().code, DenyCode::PrivateDestination);
+}
+
+#[test]
+fn without_the_kernels_word_a_redirected_connection_goes_nowhere() {
+    let world = World::of(input(&["allowed.test"]));
+    let refused = try_connect(world.transparent).map_or(true, |mut stream| support::read_all(&mut stream).is_none());
+    assert!(refused);
+    support::eventually("the denial", || world.events.has(EventKind::Deny));
     assert_eq!(world.events.all().last().unwrap().code, DenyCode::InternalError);
 }

@@ -190,7 +190,7 @@ fn proxy_of(upstream: SocketAddr) -> SocketAddr {
         if !known || field(&head, "proxy-authorization") != Some("Basic dTpw") {
             return stream.write_all(b"HTTP/1.1 407 Nope\r\n\r\n").unwrap();
         }
-        let mut server = TcpStream::connect(upstream).unwrap();
+        let mut server = connect(upstream);
         // Together with the first bytes of the tunnel, which must not get lost.
         stream.write_all(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nearly").unwrap();
         let (mut a, mut b) = (stream.try_clone().unwrap(), server.try_clone().unwrap());

@@ -38,7 +38,7 @@ fn upstream() -> SocketAddr {
 fn world(missing_sni: MissingSni) -> World {
     let limits = Limits { hello_time: Duration::from_millis(300), ..Limits::default() };
     let world = World::with(PolicyInput { missing_sni, ..input(&["+web.test", "+127.0.0.1:443"]) }, |config| {
-        config.limits = limits
+        config.limits = limits;
     });
     world.resolver.set("web.test", &[upstream_ip()]);
     world

@@ -110,11 +110,15 @@ pub(crate) fn break_off(client: &TcpStream, opened: &Opened) {
 }
 
 async fn response(down: &mut Way<'_, '_>, order: &Forward, answered: &AtomicBool) -> Result<Outcome, CopyError> {
+    let mut before = 0;
     loop {
         let limits = &down.ticket.shared.limits;
-        let response = match parse_response(down.held.bytes(), limits) {
+        let parsed =
+            if down.held.worth_reading(before, limits) { parse_response(down.held.bytes(), limits) } else { Ok(None) };
+        let response = match parsed {
             Ok(Some(response)) => response,
             Ok(None) => {
+                before = down.held.bytes().len();
                 if down.more().await.is_err() {
                     let nothing = down.held.is_empty() && !answered.load(Ordering::Relaxed);
                     return if nothing {
@@ -133,6 +137,7 @@ async fn response(down: &mut Way<'_, '_>, order: &Forward, answered: &AtomicBool
         };
         let length = response.length;
         down.held.consume(length);
+        before = 0;
         if let Some(head) = &plan.head {
             answered.store(true, Ordering::Relaxed);
             down.write(head).await?;

@@ -68,12 +68,16 @@ impl Client {
         }
         let limits = self.shared.limits.clone();
         let read = async {
+            let mut before = 0;
             loop {
-                match parse_request(self.held.bytes(), &limits) {
-                    Ok(Some(request)) => return Some((order(&request), request.length)),
-                    Ok(None) => {}
-                    Err(error) => return Some((Err(Refused::head(error)), 0)),
+                if self.held.worth_reading(before, &limits) {
+                    match parse_request(self.held.bytes(), &limits) {
+                        Ok(Some(request)) => return Some((order(&request), request.length)),
+                        Ok(None) => {}
+                        Err(error) => return Some((Err(Refused::head(error)), 0)),
+                    }
                 }
+                before = self.held.bytes().len();
                 let (mut from, _) = self.stream.split();
                 match self.held.fill(&mut from).await {
                     Ok(0) | Err(_) => return None,

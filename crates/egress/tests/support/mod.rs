@@ -4,6 +4,7 @@
 //! local: a packet to anywhere ends at the test's own servers, and none ever leaves.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test stops at the first surprise")]
 #![allow(clippy::disallowed_methods, reason = "tests are clients, and clients connect")]
 
 use nexus_egress::{AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, Scripted, Sink};
