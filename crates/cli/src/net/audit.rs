@@ -55,7 +55,8 @@ pub fn runs(places: &Places) -> io::Result<Vec<RunId>> {
     let mut found = Vec::new();
     for entry in entries {
         let name = entry?.file_name();
-        let run = name.to_str().and_then(|name| name.strip_suffix(".jsonl")).and_then(|name| name.parse::<RunId>().ok());
+        let run =
+            name.to_str().and_then(|name| name.strip_suffix(".jsonl")).and_then(|name| name.parse::<RunId>().ok());
         found.extend(run);
     }
     // The ids begin with their time.

@@ -47,11 +47,7 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
             .as_ref()
             .map(|allow| if allow.value { MissingSni::Allow } else { MissingSni::Refuse }),
         upstream_proxy: settings.upstream_proxy.is_some(),
-        budget: Budget {
-            bytes_total: flags.max_egress_bytes,
-            connections: flags.max_connections,
-            ..Budget::default()
-        },
+        budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
         ask: flags.ask,
         own_addresses,
         own_listeners,

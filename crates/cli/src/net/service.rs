@@ -102,9 +102,8 @@ fn start(config: Config, handed: Handed) -> Result<Egress, Failure> {
         dns_udp: Some(UdpSocket::from(handed.dns_udp)),
         dns_tcp: tcp(handed.dns_tcp),
     };
-    Egress::start(config, listeners).map_err(|error| {
-        Failure::refused("net", format!("the network cannot be served: {error}"), "nothing was run")
-    })
+    Egress::start(config, listeners)
+        .map_err(|error| Failure::refused("net", format!("the network cannot be served: {error}"), "nothing was run"))
 }
 
 /// Every tunnel needs two. The sandbox exists already, so that its commands keep the caller's limit.
