@@ -5,10 +5,10 @@ use super::{clients, environment, host, rules};
 use crate::failure::Failure;
 use crate::profile::Found;
 use nexus_egress::UpstreamProxy;
-use nexus_policy::net::{Policy, RuleError, builtin_groups};
+use nexus_policy::net::{Groups, Policy, RuleError, builtin_groups};
 use nexus_policy::profile::{Grants, NetMode, Origin};
 use nexus_policy::settings::EgressSettings;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +23,10 @@ pub struct Network {
     pub upstream: Option<UpstreamProxy>,
     /// How long a question waits, when questions are asked.
     pub ask: Option<Duration>,
+    /// What the user should know at the end.
+    pub notes: Vec<String>,
+    /// The groups that are in use, with their rules.
+    pub groups: Groups,
 }
 
 impl Network {
@@ -40,38 +44,33 @@ impl Network {
         }
         let from = grants.net.mode.as_ref().map_or(Origin::Standard, |mode| mode.from.clone());
         environment::add(&mut found.env, &from);
-        let network = Self::read(grants, flags, settings, workspace, found, &[], 1)?;
-        Ok(Some(network))
-    }
-
-    /// The same for an egress that listens on this host, under a number of its own.
-    pub fn read(
-        grants: &Grants,
-        flags: &NetFlags,
-        settings: &EgressSettings,
-        workspace: &Path,
-        found: &mut Found,
-        listeners: &[SocketAddr],
-        generation: u64,
-    ) -> Result<Self, Failure> {
+        let mut notes = Vec::new();
         let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
-        clients::read(&grants.net.groups, workspace, &mut groups, found)?;
-        let own_addresses = host::addresses().map_err(|error| {
-            let message = format!("the addresses of this host cannot be read: {error}");
-            Failure::refused("net", message, "without them the host could not be kept out of reach; mount /proc")
-        })?;
+        clients::read(&grants.net.groups, workspace, &mut groups, found, &mut notes)?;
         let policy = rules::policy(rules::Sources {
             grants: &grants.net,
             flags,
             settings,
             groups: &groups,
-            own_addresses,
-            own_listeners: listeners.to_vec(),
-            generation,
+            own_addresses: own_addresses()?,
         })?;
+        groups.retain(|name, _| grants.net.groups.iter().any(|group| group.value == *name));
         let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
-        Ok(Self { policy, upstream: rules::upstream(settings)?, ask })
+        Ok(Some(Self { policy, upstream: rules::upstream(settings)?, ask, notes, groups }))
     }
+
+    /// The same for an egress that listens on this host, under a number of its own.
+    pub fn on_this_host(self, listeners: &[SocketAddr], generation: u64) -> Result<Self, Failure> {
+        let policy = self.policy.on_host(&own_addresses()?, listeners).numbered(generation);
+        Ok(Self { policy, ..self })
+    }
+}
+
+fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
+    host::addresses().map_err(|error| {
+        let message = format!("the addresses of this host cannot be read: {error}");
+        Failure::refused("net", message, "without them the host could not be kept out of reach; mount /proc")
+    })
 }
 
 /// A limit or rule that nobody will look at is a mistake that its author should hear of.

@@ -16,7 +16,7 @@ use nexus_policy::net::{
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// What the rules are read from.
 pub struct Sources<'a> {
@@ -30,15 +30,11 @@ pub struct Sources<'a> {
     pub groups: &'a Groups,
     /// The addresses of this host.
     pub own_addresses: Vec<IpAddr>,
-    /// Where the egress listens on the host.
-    pub own_listeners: Vec<SocketAddr>,
-    /// The number of the policy.
-    pub generation: u64,
 }
 
 /// Reads everything and checks it against each other.
 pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
-    let Sources { grants, flags, settings, groups, own_addresses, own_listeners, generation } = from;
+    let Sources { grants, flags, settings, groups, own_addresses } = from;
     let mode = mode(grants.effective_mode());
     let mut input = PolicyInput {
         mode: Some(mode),
@@ -50,8 +46,7 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
         budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
         ask: flags.ask,
         own_addresses,
-        own_listeners,
-        generation,
+        generation: 1,
         ..PolicyInput::default()
     };
     // What a profile lists is in an open network anyway; a list beside the flag that opens it is a contradiction.
