@@ -1,5 +1,6 @@
 //! The command line, as pinned in the user guide.
 
+use crate::net::{NetArgs, NetFlags, RuleArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nexus_model::Guarantee;
 use nexus_model::units;
@@ -39,6 +40,8 @@ pub enum Command {
     Changes(ChangesArgs),
     /// Verify and show receipts: signed statements of what runs were and did
     Receipt(ReceiptArgs),
+    /// Decide about destinations, show what was reached, or run the egress alone
+    Net(NetArgs),
     /// List past runs, the latest first
     Log(LogArgs),
     /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
@@ -56,7 +59,7 @@ pub enum Command {
 }
 
 /// `nexus run`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
 changes could not be committed; 126 not executable; 127 not found; 128+N killed by signal N.
@@ -141,9 +144,9 @@ pub struct RunArgs {
     /// Refuse to run unless this guarantee can be given; may repeat
     #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
     pub require: Vec<Guarantee>,
-    /// Network of the command [default: what the profiles say, else none]
-    #[arg(long, value_name = "MODE")]
-    pub net: Option<Net>,
+    /// What it may reach.
+    #[command(flatten)]
+    pub net: NetFlags,
     /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
@@ -159,38 +162,21 @@ pub struct RunArgs {
     /// Run this string with `/bin/sh -c`
     #[arg(long, value_name = "STRING", conflicts_with = "command")]
     pub shell: Option<OsString>,
-    /// What a later version takes.
-    #[command(flatten)]
-    pub later: Later,
     /// The command and its arguments
     // Without `allow_hyphen_values`: a mistyped flag must be an error and not the command's name.
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
-/// Flags of later versions: known, so that they are refused by name and not taken for misspelt ones.
-#[derive(Debug, Clone, Args)]
-pub struct Later {
-    #[arg(long, hide = true)]
-    allow: Vec<OsString>,
-    #[arg(long, hide = true)]
-    deny: Vec<OsString>,
-    #[arg(long, hide = true)]
-    allow_group: Vec<OsString>,
-    #[arg(long, hide = true)]
-    allow_private: Vec<OsString>,
-}
-
-impl Later {
-    /// The first of them that was given.
-    pub fn given(&self) -> Option<&'static str> {
-        let all = [
-            ("--allow", !self.allow.is_empty()),
-            ("--deny", !self.deny.is_empty()),
-            ("--allow-group", !self.allow_group.is_empty()),
-            ("--allow-private", !self.allow_private.is_empty()),
-        ];
-        all.into_iter().find_map(|(flag, given)| given.then_some(flag))
+impl RunArgs {
+    /// A command line of which only the rules matter, for what decides without running.
+    pub fn of_rules(rules: &RuleArgs) -> Self {
+        Self {
+            profile: rules.profile.clone(),
+            workspace: rules.workspace.clone(),
+            net: rules.net.clone(),
+            ..Self::default()
+        }
     }
 }
 
@@ -216,25 +202,15 @@ fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::Unkn
 }
 
 /// `--sandbox`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Sandbox {
+    #[default]
     /// Namespaces, Landlock, seccomp; nothing of the host but the workspace and a read-only system
     Untrusted,
     /// A container (not in this version)
     Trusted,
     /// No isolation (not in this version)
     Host,
-}
-
-/// `--net`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Net {
-    /// The sandbox's own loopback
-    None,
-    /// Named destinations (not in this version)
-    Allowlist,
-    /// Any public destination (not in this version)
-    Unrestricted,
 }
 
 /// `--changes`.

@@ -5,6 +5,7 @@
 //!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest; --attack: hostile probes inside
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
+//!       ─▶ net: what may be reached, what was, and the egress alone
 //!       ─▶ receipt, log: signed statements about past runs
 //! ```
 
@@ -18,6 +19,7 @@ mod environment;
 mod failure;
 mod hide;
 mod log;
+mod net;
 mod places;
 mod profile;
 mod receipt;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),
         args::Command::AttackPart { words } => doctor::attack::part(&words),
+        args::Command::Net(net) => net::command(&net),
         args::Command::Log(log) => log::command(&log),
         args::Command::Completions { shell } => {
             // Into memory first: the generator panics where its output cannot be written.

@@ -630,22 +630,6 @@ fn a_completion_script_that_cannot_be_written_is_a_failure_and_no_panic() {
 }
 
 #[test]
-fn flags_of_later_versions_are_refused_by_name() {
-    let cases: &[&[&str]] = &[
-        &["--allow", "example.org:443"],
-        &["--deny", "example.org"],
-        &["--allow-group", "packages"],
-        &["--allow-private", "10.0.0.0/8"],
-    ];
-    for bench in lone_benches() {
-        for flags in cases {
-            refuses(&bench, &words(flags), 125, &format!("{} is not in this version", flags[0]));
-        }
-        assert!(!stdout(&bench.run(["run", "--help"])).contains("--allow"), "what cannot be used is not offered");
-    }
-}
-
-#[test]
 fn wrong_use_with_json_prints_a_document_too() {
     let cases: &[(&[&str], u8, &str)] = &[
         (&["--json", "--memory", "x"], 2, "usage"),

@@ -233,8 +233,8 @@ fn mistakes_in_profiles_are_refused_with_file_line_and_column() {
             ("e", "fs: {ro: [/no/such/path]}\n", "e.yaml:1:11 /no/such/path"),
             (
                 "f",
-                "net: {allow: [\"example.com\"]}\n",
-                "f.yaml:1:15 wants the network allowlist, which is not in this version",
+                "net: {allow: [\"https://example.com/\"]}\n",
+                "f.yaml:1:15: \"https://example.com/\" is no rule: a rule is a host name, not a URL or a path",
             ),
         ] {
             profile(&bench, name, text);

@@ -238,7 +238,7 @@ fn a_disk_limit_ends_the_run_and_commits_nothing() {
 #[test]
 fn what_is_not_in_this_version_is_refused_clearly() {
     for bench in benches() {
-        for flags in [["--net", "allowlist"], ["--sandbox", "host"], ["--sandbox", "trusted"]] {
+        for flags in [["--sandbox", "host"], ["--sandbox", "trusted"]] {
             let output = bench.nexus(["run"]).args(flags).args(["--", "true"]).output().unwrap();
             assert_eq!(output.status.code(), Some(125), "{flags:?}");
             assert!(stderr(&output).contains("not in this version"), "{}", stderr(&output));

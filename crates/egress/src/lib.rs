@@ -1,3 +1,69 @@
 //! The only code that dials out for a sandbox.
+//!
+//! ```text
+//!  HTTP proxy ──┐                 ┌─ check_name ─ resolve ─ check_addrs ─┐
+//!  SOCKS5 ──────┤                 │        (nexus_policy::net)           │
+//!  redirected ──┼─▶ attempt ─▶ Shared::open ─▶ audit ─▶ register ─▶ dial(Permit) ─▶ tunnel or exchange
+//!  DNS stub ────┘     │                                     │                          │
+//!   (names only)      └─▶ denied: answered at once          └─ reload and expiry cut ──┘
+//! ```
+//!
+//! The listeners are made inside the sandbox's network namespace and handed out, so nothing stands between the sandbox
+//! and this code, and nothing is left to accept when it ends. [`Egress::start`] takes them; its [`Egress`] reloads,
+//! sums up and stops.
+//!
+//! Every attempt is decided by `nexus_policy::net`, is written to the audit before it is dialled, and is dialled by
+//! `dial` alone, which takes nothing but a `Permit`.
 
 #![forbid(unsafe_code)]
+
+mod accept;
+mod approve;
+mod audit;
+mod buffers;
+mod clock;
+mod config;
+mod denials;
+mod dial;
+mod dns;
+mod egress;
+mod file_sink;
+mod hello;
+mod http;
+mod inbuf;
+mod programs;
+mod registry;
+mod resolve;
+mod shared;
+mod socks;
+mod summary;
+mod synthetic;
+mod ticket;
+mod transparent;
+mod tunnel;
+mod upstream;
+
+pub use approve::{Answer, Approver, Asked};
+pub use audit::{AuditError, Event, EventKind, Sink};
+pub use clock::Clock;
+pub use config::{Config, Limits, Listeners};
+pub use egress::{Egress, ReloadError, StartError, StopError};
+pub use file_sink::FileSink;
+pub use programs::{Programs, Unknown};
+pub use resolve::{Lookup, ResolveError, Resolved, Resolver, Scripted, System};
+pub use summary::{Allowed, Denied, Summary};
+pub use synthetic::{SYNTHETIC_V4, SYNTHETIC_V6};
+pub use transparent::{Destinations, Kernel};
+pub use upstream::{UpstreamError, UpstreamProxy};
+
+#[doc(hidden)]
+pub mod pure {
+    //! What parses hostile bytes, open to the tests of this crate.
+    pub use crate::dns::answer::{Question, answer, question};
+    pub use crate::hello::{Seen, read as read_hello};
+    pub use crate::http::fields::{Forwarded, request_fields, response_fields};
+    pub use crate::http::framing::{Body, ChunkEvent, Chunks, request_body, response_body};
+    pub use crate::http::head::{Field, HeadError, Request, Response, parse_request, parse_response};
+    pub use crate::socks::frame::{Command, Greeting, Step, greeting, request};
+    pub use crate::synthetic::Synthetic;
+}

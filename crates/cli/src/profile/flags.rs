@@ -1,7 +1,8 @@
 //! The flags of `nexus run` as grants. They come after all profiles, so they beat them.
 
-use crate::args::{Changes, Net, RunArgs};
-use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, Origin, Sourced};
+use crate::args::{Changes, RunArgs};
+use crate::net::{Net, NetFlags};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetGrants, NetMode, Origin, Sourced};
 
 /// Adds what the flags say, except for paths and variables, which are bytes and stay with their own readers.
 pub fn add(grants: &mut Grants, args: &RunArgs) {
@@ -23,18 +24,48 @@ pub fn add(grants: &mut Grants, args: &RunArgs) {
             grants.hide.push(flagged(pattern.clone(), "--hide"));
         }
     }
-    if let Some(net) = args.net {
-        let mode = match net {
-            Net::None => NetMode::None,
-            Net::Allowlist => NetMode::Allowlist,
-            Net::Unrestricted => NetMode::Unrestricted,
-        };
-        grants.net.mode = Some(flagged(mode, "--net"));
-    }
+    network(&mut grants.net, &args.net);
     if args.direct {
         grants.changes = Some(flagged(ChangesMode::Commit, "--direct"));
     } else if let Some(changes) = args.changes {
         grants.changes = Some(flagged(mode(changes), "--changes"));
+    }
+}
+
+fn network(net: &mut NetGrants, flags: &NetFlags) {
+    let lists = [
+        (&mut net.allow, &flags.allow, "--allow"),
+        (&mut net.deny, &flags.deny, "--deny"),
+        (&mut net.groups, &flags.allow_group, "--allow-group"),
+        (&mut net.allow_private, &flags.allow_private, "--allow-private"),
+    ];
+    for (list, texts, flag) in lists {
+        for text in texts {
+            // A flag after a profile's same rule: the flag is the approval, so it counts.
+            list.retain(|known| known.value != *text);
+            list.push(flagged(text.clone(), flag));
+        }
+    }
+    let has = net.effective_mode();
+    let implied = [
+        // Somebody who lists names means these and no others, whatever a profile opens.
+        ("--allow", !flags.allow.is_empty()),
+        ("--allow-group", !flags.allow_group.is_empty()),
+        ("--ask", flags.ask),
+        // A private destination may stand beside an open network.
+        ("--allow-private", !flags.allow_private.is_empty() && has != NetMode::Unrestricted),
+    ];
+    if let Some(net_flag) = flags.mode {
+        let mode = match net_flag {
+            Net::None => NetMode::None,
+            Net::Allowlist => NetMode::Allowlist,
+            Net::Unrestricted => NetMode::Unrestricted,
+        };
+        net.mode = Some(flagged(mode, "--net"));
+    } else if let Some((flag, _)) = implied.into_iter().find(|(_, given)| *given)
+        && has != NetMode::Allowlist
+    {
+        net.mode = Some(flagged(NetMode::Allowlist, flag));
     }
 }
 

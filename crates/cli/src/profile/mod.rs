@@ -22,18 +22,20 @@ mod workspace_file;
 
 pub use command::command;
 pub use explain::command as explain;
+pub use toolchains::host::{Host, Tool};
 pub use toolchains::{Found, FoundBind, Source};
 pub use trust_command::{trust, untrust};
 
 use crate::args::RunArgs;
 use crate::binds;
 use crate::failure::Failure;
+use crate::net::Network;
 use crate::places::Places;
 use library::Shelf;
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_model::plan::Bind;
 use nexus_policy::profile::{
-    ChainError, Grants, LimitKind, Loaded, NetMode, Origin, Sourced, Widening, format_limit, narrow, resolve,
+    ChainError, Grants, LimitKind, Loaded, Origin, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
 use std::path::Path;
@@ -59,6 +61,8 @@ pub struct Resolution {
     pub settings: Settings,
     /// The workspace's file.
     pub file: FileState,
+    /// What may be reached, where there is a network.
+    pub network: Option<Network>,
 }
 
 impl Resolution {
@@ -98,8 +102,9 @@ impl Resolution {
         };
         ceilings(&mut grants, &settings)?;
         refuse_what_cannot_be_held(&grants, args)?;
-        let found = toolchains::find(&grants, workspace);
-        Ok(Self { grants, found, settings, file: state })
+        let mut found = toolchains::find(&grants, workspace);
+        let network = Network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
+        Ok(Self { grants, found, settings, file: state, network })
     }
 }
 
@@ -199,10 +204,6 @@ fn ceilings(grants: &mut Grants, settings: &Settings) -> Result<(), Failure> {
 }
 
 fn refuse_what_cannot_be_held(grants: &Grants, args: &RunArgs) -> Result<(), Failure> {
-    if let Some(mode) = grants.net.mode.as_ref().filter(|mode| mode.value != NetMode::None) {
-        let message = format!("{} wants the network {}, which is not in this version", mode.from, mode.value.word());
-        return Err(Failure::refused("not_in_this_version", message, "use --net none, or take the line out"));
-    }
     if !args.direct {
         return Ok(());
     }

@@ -44,6 +44,7 @@ pub use sink::{Kept, Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::net::Service;
 use crate::receipt::Issuer;
 use crate::terminal::Mode;
 use crate::terminal::raw::{self, Raw, USUAL_SIZE};
@@ -236,25 +237,30 @@ impl Run<'_> {
         };
         let full = file("--full-output", &args.full_output)?;
         let receipt_copy = file("--receipt", &args.receipt)?;
+        let network = order.network.as_ref();
+        let mut service =
+            network.map(|network| Service::prepare(network, &order.places, order.plan.run_id)).transpose()?;
         let prepared = clock.elapsed();
         let caller = caller.insert(open(order, full)?);
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
-        let outcome = match pumped(args, order, &sandbox, caller, signals, meanwhile) {
+        let outcome = match pumped(args, order, &sandbox, caller, signals, service.as_mut(), meanwhile) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // What was started must not outlive us, whatever else goes wrong here.
                 let ended = sandbox.keeper.kill().and_then(|()| sandbox.keeper.wait());
                 ended.map_err(|error| internal("ending the sandbox", &error))?;
-                return Err(pump_failure(&error));
+                let no_network = service.as_mut().and_then(Service::failure);
+                return Err(no_network.unwrap_or_else(|| pump_failure(&error)));
             }
         };
         sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
         sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
         let kept = caller.finish().map_err(|error| pump_failure(&error))?;
-        let facts = report::Facts { kept, prepared, clock, receipt_copy };
+        let egress = service.map(|service| service.finish(&order.places));
+        let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };
         let report = self.conclude(args, sandbox, outcome, facts)?;
         Ok(match tidied {
             Ok(()) => report,
@@ -325,6 +331,7 @@ fn pumped<C: Caller>(
     sandbox: &Sandbox,
     caller: &mut C,
     signals: &Signals,
+    network: Option<&mut Service>,
     meanwhile: impl FnOnce(),
 ) -> io::Result<Outcome> {
     let bounds = Bounds {
@@ -350,7 +357,7 @@ fn pumped<C: Caller>(
     };
     // The sandbox needs some time to come up.
     meanwhile();
-    pump::run(sandbox, session, ends, caller, signals, bounds)
+    pump::run(sandbox, session, ends, caller, signals, bounds, network)
 }
 
 /// Whether the guest has something to say: then whoever does something else stops.

@@ -5,6 +5,7 @@ use super::disk::Measured;
 use super::folder::FolderId;
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
+use crate::net::Network;
 use crate::places::Places;
 use crate::profile::{Resolution, shown_binds};
 use crate::{environment, hide, workspace};
@@ -12,9 +13,10 @@ use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
 use nexus_facility::Rules;
 use nexus_facility::protected::{Class, DEFAULT_PROTECTED};
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
+use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
-use nexus_model::{ByteText, Limits, Plan, RunId};
+use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -38,6 +40,8 @@ pub struct Order {
     pub changes: Changes,
     /// First host uid of sandboxes that root starts.
     pub uid_base: u32,
+    /// What it may reach, where it has a network.
+    pub network: Option<Network>,
     /// Protected names that a direct run cannot protect, because they do not exist yet.
     pub unprotected: Vec<ByteText>,
 }
@@ -64,6 +68,7 @@ impl Order {
         let resolution = Resolution::of(args, &workspace, &places)?;
         let grants = &resolution.grants;
         let run_id = RunId::new();
+        refuse_what_a_network_breaks(args, &resolution)?;
         let (total, limits) = limits(grants);
         // Only a direct run needs them: a layer holds protected names back by itself.
         let (protected, unprotected) = if args.direct { protected_names(&workspace)? } else { Default::default() };
@@ -90,7 +95,7 @@ impl Order {
             argv,
             cwd: cwd.into(),
             env: env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
-            network: nexus_model::network::Network::None,
+            network: if resolution.network.is_some() { NetworkKind::Egress } else { NetworkKind::None },
             limits,
             required: args.require.iter().copied().collect(),
             marker: marker.into(),
@@ -104,6 +109,7 @@ impl Order {
             max_output: limit(grants, LimitKind::MaxOutput).or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             changes: changes(grants, args),
             uid_base: resolution.settings.uid_base.as_ref().map_or(nexus_driver::DEFAULT_UID_BASE, |base| base.value),
+            network: resolution.network,
             unprotected,
         })
     }
@@ -126,12 +132,19 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         Sandbox::Trusted => return refuse("containers are not in this version", "use --sandbox untrusted"),
         Sandbox::Host => return refuse("running without isolation is not in this version", "use --sandbox untrusted"),
     }
-    if let Some(flag) = args.later.given() {
-        return refuse(&format!("{flag} is not in this version"), &format!("leave {flag} out"));
-    }
     if args.changes == Some(Changes::Ask) && (args.json || args.stdin || !ask::is_possible()) {
         let message = "--changes ask needs a terminal to ask on, and standard input for itself";
         return Err(Failure::usage("ask", message, "use --changes review and decide with nexus changes"));
+    }
+    Ok(())
+}
+
+/// A guarantee that somebody demands must not be given up by another flag in silence.
+fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Result<(), Failure> {
+    if resolution.network.is_some() && args.require.contains(&Guarantee::NetNone) {
+        let opened = resolution.grants.net.mode.as_ref().map_or_else(String::new, |mode| mode.from.to_string());
+        let message = format!("{opened} opens the network, and --require net.none forbids it");
+        return Err(Failure::usage("require", message, "use --net none, or --require net.destination_checked"));
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use super::inside::{Inside, Wish};
 use super::output::{HeadTail, Stream};
 use super::signals::Signals;
 use super::tally::Tally;
+use crate::net::Service;
 use nexus_driver::{Ended, Event, LEADER, NotStarted, Sandbox, Session};
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
@@ -87,9 +88,11 @@ pub fn run<C: Caller>(
     caller: &mut C,
     signals: &Signals,
     bounds: Bounds,
+    network: Option<&mut Service>,
 ) -> io::Result<Outcome> {
     let mut pump = Pump {
         sandbox,
+        network,
         inside: Inside::new(session, ends.input, ends.terminal),
         out: ends.out,
         err: ends.err,
@@ -122,6 +125,7 @@ pub fn run<C: Caller>(
 
 struct Pump<'a, C: Caller> {
     sandbox: &'a Sandbox,
+    network: Option<&'a mut Service>,
     inside: Inside,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
@@ -247,12 +251,17 @@ impl<C: Caller> Pump<'_, C> {
                 self.out = Some(master);
             }
             Ok(
-                event @ (Event::Listeners(_)
-                | Event::Terminal { .. }
+                event @ (Event::Terminal { .. }
                 | Event::Command { .. }
                 | Event::Forwarded { .. }
                 | Event::ForwardFailed { .. }),
             ) => self.caller.heard(Heard::Other(event), &mut self.inside)?,
+            Ok(Event::Listeners(listeners)) => {
+                // Without a network nobody serves them: they are closed here.
+                if let Some(network) = &mut self.network {
+                    network.serve(listeners).map_err(io::Error::other)?;
+                }
+            }
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
                 self.outcome.proof = proof;

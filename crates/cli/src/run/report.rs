@@ -6,10 +6,12 @@ use super::pump::Outcome;
 use super::settle::{Settled, State};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
+use crate::net::Ended;
 use crate::receipt::{self, Finished, Issued, Issuer};
 use nexus_driver::Handle;
 use nexus_facility::{Change, ChangeKind};
 use nexus_model::exit::{REFUSED, USAGE};
+use nexus_model::network::Network;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
@@ -42,12 +44,15 @@ pub struct Report {
     unprotected: Vec<ByteText>,
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
+    egress: Option<Ended>,
 }
 
 /// What is known of a run beside its outcome.
 pub struct Facts {
     /// What was kept of the output, and how many bytes were dropped.
     pub kept: (Option<[Vec<u8>; 2]>, u64),
+    /// The network, where there was one.
+    pub egress: Option<Ended>,
     /// From the beginning until the sandbox was about to be made.
     pub prepared: Duration,
     /// The beginning.
@@ -66,7 +71,7 @@ impl Report {
         facts: Facts,
         issuer: Option<Issuer>,
     ) -> Self {
-        let Facts { kept: (output, dropped), prepared, clock, receipt_copy } = facts;
+        let Facts { kept: (output, dropped), egress, prepared, clock, receipt_copy } = facts;
         let printed = outcome.output.output();
         let status = outcome.ended.map(|ended| ended.status);
         let exit = match &outcome.not_started {
@@ -101,6 +106,7 @@ impl Report {
             unprotected: order.unprotected.clone(),
             note: None,
             receipt: None,
+            egress,
         };
         report.receipt = issuer.map(|issuer| report.issue(&issuer, order, printed, receipt_copy));
         if report.exit == 0 && matches!(report.receipt, Some(Err(_))) {
@@ -121,6 +127,7 @@ impl Report {
             Some(ExitStatus::Signal(signal)) => Some(signal),
             _ => None,
         };
+        let no_hash = || Failure::refused("receipt", "the run has no receipt: its network summary has no hash", "");
         let issued = receipt::issue(
             issuer,
             Finished {
@@ -131,7 +138,7 @@ impl Report {
                 driver: &self.driver,
                 guarantees: &self.guarantees,
                 proof: &self.proof,
-                egress: None,
+                egress: self.egress.as_ref().map(|egress| egress.receipt().ok_or_else(no_hash)).transpose()?,
                 changes: self.changes_for_receipt()?,
                 output,
                 exit: Exit { code: self.exit, signal, reason: word(&self.reason) },
@@ -230,6 +237,9 @@ impl Report {
             let look = format!("nexus changes show --run {}", self.run_id);
             lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
         }
+        for line in self.egress.iter().flat_map(Ended::lines) {
+            lines.add(&line);
+        }
         if let Some(note) = &self.note {
             lines.add(note);
         }
@@ -321,7 +331,7 @@ impl Report {
                 "conflicts": self.settled.conflicts,
                 "unprotected": self.unprotected,
             },
-            "egress": { "allowed": [], "denied": [], "bytes_in": 0, "bytes_out": 0 },
+            "egress": self.egress.as_ref().unwrap_or(&Ended::default()).json(),
             "receipt": self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| json!({
                 "path": ByteText::from(issued.path.as_path()),
                 "hash": issued.sealed.hash,
@@ -388,7 +398,10 @@ fn guarantees(order: &Order) -> Vec<Guarantee> {
     let always = [
         Guarantee::FsWorkspaceOnly,
         Guarantee::FsReadOnlySystem,
-        Guarantee::NetNone,
+        match order.plan.network {
+            Network::None => Guarantee::NetNone,
+            Network::Egress => Guarantee::NetDestinationChecked,
+        },
         Guarantee::LimitsPids,
         Guarantee::KillComplete,
         Guarantee::SeccompFiltered,

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::must_use_candidate, reason = "a test stops at the first surprise")]
 
+pub mod net;
 pub mod screen;
 pub mod session;
 pub mod traces;

@@ -281,6 +281,12 @@ impl Policy {
         }
     }
 
+    /// The same policy under another number, for one whose sources were read again.
+    #[must_use]
+    pub fn numbered(self, generation: u64) -> Self {
+        Self { generation, ..self }
+    }
+
     /// The mode.
     pub fn mode(&self) -> NetMode {
         self.mode

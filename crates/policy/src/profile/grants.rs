@@ -68,6 +68,8 @@ pub struct NetGrants {
     pub deny: Vec<Sourced<String>>,
     /// Named groups.
     pub groups: Vec<Sourced<String>>,
+    /// Private destinations, as written; only flags give them.
+    pub allow_private: Vec<Sourced<String>>,
 }
 
 impl NetGrants {

@@ -124,6 +124,8 @@ impl Walk<'_> {
                 asked.iter().map(|(rule, place)| Sourced::new(rule.clone(), self.file.origin(*place))).collect()
             };
             (self.out.net.allow, self.out.net.groups) = (only(&part.allow), only(&part.groups));
+            // The list is all that stays, and it cannot name a private destination.
+            self.out.net.allow_private.clear();
         }
     }
 

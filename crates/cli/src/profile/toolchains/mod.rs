@@ -11,7 +11,7 @@
 mod git;
 mod git_config;
 mod go;
-mod host;
+pub mod host;
 mod java;
 mod node;
 mod python;

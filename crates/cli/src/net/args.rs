@@ -1,0 +1,111 @@
+//! The flags of `nexus run` and `nexus net` about the network.
+
+use clap::{Args, Subcommand, ValueEnum};
+use nexus_model::{RunId, units};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// `--net`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Net {
+    /// The sandbox's own loopback
+    None,
+    /// Named destinations
+    Allowlist,
+    /// Any public destination
+    Unrestricted,
+}
+
+/// What may be reached.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NetFlags {
+    /// Network of the command [default: what the profiles say, else none]
+    #[arg(long = "net", value_name = "MODE")]
+    pub mode: Option<Net>,
+    /// Let it reach this host; port 443 unless given; *.NAME is every name beneath NAME; may repeat
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub allow: Vec<String>,
+    /// Never let it reach this, whoever allows it; every port unless given; may repeat
+    #[arg(long, value_name = "HOST|CIDR[:PORT]")]
+    pub deny: Vec<String>,
+    /// Let it reach a named group: pkg:pip, pkg:npm, pkg:cargo, pkg:apt, code:…; may repeat
+    #[arg(long, value_name = "NAME")]
+    pub allow_group: Vec<String>,
+    /// Let it reach a private destination: a name that leads to one, an address or a range; may repeat
+    #[arg(long, value_name = "HOST:PORT|CIDR")]
+    pub allow_private: Vec<String>,
+    /// Ask on the terminal about what no rule allows
+    #[arg(long)]
+    pub ask: bool,
+    /// How long a question waits for its answer; then it is no [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms, requires = "ask")]
+    pub ask_timeout: Option<u64>,
+    /// Most bytes over the network, both directions together, for example 100M
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub max_egress_bytes: Option<u64>,
+    /// Most connections, all of them counted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_connections: Option<u64>,
+}
+
+/// `nexus net`.
+#[derive(Debug, Args)]
+pub struct NetArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: NetAction,
+}
+
+/// The commands of `nexus net`.
+#[derive(Debug, Subcommand)]
+pub enum NetAction {
+    /// Say whether a run with these rules could reach a destination, and which rule decides
+    #[command(after_help = "Exit codes: 0 allowed; 1 denied, or somebody would be asked; 2 wrong use.")]
+    Check(Box<CheckArgs>),
+    /// Show what a run tried to reach: every attempt, what was decided and why
+    Log(NetLogArgs),
+}
+
+/// Rules as `nexus run` takes them.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RuleArgs {
+    /// Use this profile; may repeat, later ones add and win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
+    /// The workspace, whose nexus.yaml counts [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// The rules.
+    #[command(flatten)]
+    pub net: NetFlags,
+}
+
+/// `nexus net check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// What to reach
+    #[arg(value_name = "HOST:PORT")]
+    pub target: String,
+    /// The rules.
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    /// Decide as if the name had this address; may repeat [default: ask the resolver that the egress asks]
+    #[arg(long, value_name = "ADDR")]
+    pub resolve: Vec<IpAddr>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nexus net log`.
+#[derive(Debug, Args)]
+pub struct NetLogArgs {
+    /// Which run [default: the latest that had a network]
+    pub run: Option<RunId>,
+    /// Print the lines of the record as they are
+    #[arg(long)]
+    pub json: bool,
+    /// Wait for more until the run has ended
+    #[arg(short, long)]
+    pub follow: bool,
+}

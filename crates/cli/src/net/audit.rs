@@ -1,0 +1,77 @@
+//! The record of every attempt of a run: `net/RUN.jsonl` in the state directory, one line of JSON each.
+//!
+//! It is made before the sandbox, so that a run that could not be recorded does not start, and bounded, so that a
+//! command cannot fill the disk with refusals. When it is full, or the disk is, nothing new is connected.
+
+use crate::failure::Failure;
+use crate::places::Places;
+use nexus_model::RunId;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of one run's record.
+pub const MOST_BYTES: u64 = 64 << 20;
+/// Records that are kept; the oldest go first.
+const KEPT: usize = 500;
+
+/// Where the records are.
+pub fn folder(places: &Places) -> PathBuf {
+    places.state.join("net")
+}
+
+/// Where the record of a run is, or would be.
+pub fn place(places: &Places, run: RunId) -> PathBuf {
+    folder(places).join(format!("{run}.jsonl"))
+}
+
+/// Makes the record of a run.
+pub fn create(places: &Places, run: RunId) -> Result<File, Failure> {
+    let path = place(places, run);
+    let made = open(&path).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder(places)).and_then(|()| open(&path))
+        }
+        _ => Err(error),
+    });
+    made.map_err(|error| {
+        let message = format!("the network cannot be recorded in {}: {error}", path.display());
+        Failure::refused("net_record", message, "make room there, or set NEXUS_STATE_DIR to another folder")
+    })
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
+}
+
+/// The runs with a record, the latest first.
+pub fn runs(places: &Places) -> io::Result<Vec<RunId>> {
+    let entries = match std::fs::read_dir(folder(places)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let run =
+            name.to_str().and_then(|name| name.strip_suffix(".jsonl")).and_then(|name| name.parse::<RunId>().ok());
+        found.extend(run);
+    }
+    // The ids begin with their time.
+    found.sort_unstable_by_key(|run| std::cmp::Reverse(run.to_string()));
+    Ok(found)
+}
+
+/// Removes the oldest records beyond what is kept. Called after a run, when nobody waits for it.
+pub fn prune(places: &Places) -> io::Result<()> {
+    for run in runs(places)?.into_iter().skip(KEPT) {
+        match std::fs::remove_file(place(places, run)) {
+            // Another run was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! `nexus net check`: one destination, decided by the code that decides for a run.
+
+use super::args::{CheckArgs, RuleArgs};
+use super::network::Network;
+use crate::args::RunArgs;
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::profile::Resolution;
+use crate::{run, workspace};
+use nexus_egress::{Clock, Resolver, System};
+use nexus_policy::net::{Attempt, Decision, Explanation, Moment, Next, Policy, Target, Way, check_name, explain};
+use std::net::IpAddr;
+
+/// Decides and prints; 0 is allowed, 1 is not.
+pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
+    let target = Target::parse(&args.target).map_err(|error| {
+        let message = format!("{:?} is no destination: {error}", args.target);
+        Failure::usage("target", message, "write HOST:PORT, for example example.com:443")
+    })?;
+    let policy = resolved(&args.rules)?.map_or_else(Policy::default, |network| network.policy);
+    let now = Clock::start().now();
+    let found = if args.resolve.is_empty() { look_up(&policy, &target, now)? } else { Ok(args.resolve.clone()) };
+    let (addresses, unresolved) = match found {
+        Ok(addresses) => (addresses, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let mut told = explain(&policy, &target, &addresses, now);
+    if let Some(why) = unresolved {
+        told.explanation = why;
+    }
+    let text = if args.json { json(&told)? } else { lines(&told) };
+    run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+        .map_err(|error| run::not_written("the answer", &error))?;
+    Ok(u8::from(told.decision != Decision::Allow))
+}
+
+/// The network that `nexus run` would have with these rules.
+pub fn resolved(rules: &RuleArgs) -> Result<Option<Network>, Failure> {
+    let places = Places::find()?;
+    let workspace = workspace::find(rules.workspace.as_deref(), &places)?;
+    let args = RunArgs::of_rules(rules);
+    Ok(Resolution::of(&args, &workspace, &places)?.network)
+}
+
+/// Asks the resolver of the egress, and only for a name that the rules let through: a question tells others its name.
+fn look_up(policy: &Policy, target: &Target, now: Moment) -> Result<Result<Vec<IpAddr>, String>, Failure> {
+    let attempt = Attempt { target: target.clone(), way: Way::Connect, program: None };
+    let Ok(Next::Resolve(query)) = check_name(policy, &attempt, now) else { return Ok(Ok(Vec::new())) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::refused("net", format!("the resolver cannot be started: {error}"), "give addresses with --resolve")
+    })?;
+    let found = runtime.block_on(System::default().lookup(query.name()));
+    Ok(found.map(|found| found.addrs).map_err(|error| error.to_string()))
+}
+
+fn json(told: &Explanation) -> Result<String, Failure> {
+    let mut text = serde_json::to_string(told)
+        .map_err(|error| Failure::refused("internal", error.to_string(), "this should not happen"))?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn lines(told: &Explanation) -> String {
+    let decision = match told.decision {
+        Decision::Allow => "allowed",
+        Decision::Deny => "denied",
+        Decision::Ask => "somebody would be asked",
+    };
+    let mut text = format!("{decision}: {}\n", one_line(&told.explanation));
+    if told.decision != Decision::Allow {
+        text += &format!("code: {}\n", told.code);
+    }
+    if let Some(rule) = &told.rule {
+        text += &format!("rule: {}\n", one_line(&rule.source.to_string()));
+    }
+    for one in &told.addresses {
+        let class = one.class.map(|class| format!(" ({class})")).unwrap_or_default();
+        text += &format!("address: {}{class}\n", one.address);
+    }
+    if let Some(flag) = &told.allow_with {
+        text += &format!("allow it with: {flag}\n");
+    }
+    text
+}

@@ -1,0 +1,63 @@
+//! Asks a client for what is built into it.
+//!
+//! It runs outside of any sandbox, so it must be the user's own: found on PATH without the workspace's folders, started
+//! in `/`, where no file of the workspace is in its way (`python -c` looks for modules in the current folder), with few
+//! variables (`PYTHONPATH` and `NODE_OPTIONS` name code).
+
+use super::Read;
+use crate::profile::Host;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a client may take; npm on a busy machine needs a second or two.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// More than any answer has.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// What the program prints.
+pub fn answer(host: &Host, name: &str, arguments: &[&str]) -> Read<String> {
+    let tool = host.find(&[name]).ok_or_else(|| format!("{name} was not found on PATH"))?;
+    let outside = host.path.iter().filter(|entry| host.folder(entry).is_some());
+    let path = std::env::join_paths(outside).map_err(|error| format!("PATH: {error}"))?;
+    let mut command = Command::new(&tool.file);
+    command.args(arguments).current_dir("/").env_clear().env("PATH", path).env("LANG", "C.UTF-8");
+    command.envs(host.home.iter().map(|home| ("HOME", home)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| format!("{name} could not be asked: {error}"))?;
+    let read = until_its_end(&mut child).map_err(|error| format!("{name} could not be asked: {error}"));
+    if read.is_err() {
+        // It may have ended by itself meanwhile; waiting tells.
+        child.kill().map_err(|error| format!("{name} could not be ended: {error}"))?;
+    }
+    let status = child.wait().map_err(|error| format!("{name} could not be asked: {error}"))?;
+    let text = read?;
+    if status.success() { Ok(text) } else { Err(format!("{name} was asked for its default and ended with {status}")) }
+}
+
+fn until_its_end(child: &mut Child) -> std::io::Result<String> {
+    let Some(mut out) = child.stdout.take() else { return Ok(String::new()) };
+    let end = Instant::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    let mut piece = [0u8; 4096];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&out, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(std::io::Error::other(format!("no answer within {} s", PATIENCE.as_secs()))),
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let count = out.read(&mut piece)?;
+        if count == 0 {
+            return String::from_utf8(bytes).map_err(std::io::Error::other);
+        }
+        bytes.extend_from_slice(&piece[..count]);
+        if bytes.len() > MOST_BYTES {
+            return Err(std::io::Error::other("it answers too much"));
+        }
+    }
+}

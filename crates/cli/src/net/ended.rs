@@ -1,0 +1,156 @@
+//! What is told about the network of a run that has ended.
+
+use nexus_egress::{Denied, Summary};
+use nexus_policy::net::DenyCode;
+use nexus_policy::receipt::{Digest, Egress};
+use serde_json::{Value, json};
+
+/// Blocked destinations that are listed.
+const MOST_SHOWN: usize = 20;
+
+/// The network of a run that has ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// What was reached and what was not.
+    pub summary: Summary,
+    /// Why there was no network from some moment on.
+    pub problem: Option<String>,
+}
+
+impl Ended {
+    /// Lines for a person: what was blocked, each with the flag that would allow it.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.problem.iter().cloned().collect();
+        let blocked = blocked(&self.summary.denied);
+        lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied)));
+        if blocked.len() > MOST_SHOWN || self.summary.truncated {
+            let more = blocked.len().saturating_sub(MOST_SHOWN);
+            let more = if self.summary.truncated { format!("more than {more}") } else { more.to_string() };
+            lines.push(format!("blocked: … and {more} more (nexus net log)"));
+        }
+        if self.summary.audit_lost > 0 {
+            let lost = self.summary.audit_lost;
+            lines.push(format!("the record of the network did not take {lost} lines: what is not recorded is blocked"));
+        }
+        lines
+    }
+
+    /// The part of `--json`.
+    pub fn json(&self) -> Value {
+        let Summary { allowed, denied, bytes_up, bytes_down, truncated, audit_lost, .. } = &self.summary;
+        let allowed: Vec<_> = allowed
+            .iter()
+            .map(|one| {
+                json!({
+                    "host": one.host, "port": one.port, "connections": one.connections,
+                    "bytes_in": one.bytes_down, "bytes_out": one.bytes_up,
+                })
+            })
+            .collect();
+        let denied: Vec<_> = denied
+            .iter()
+            .map(|one| {
+                json!({
+                    "host": one.host, "port": one.port, "code": one.code, "allow_with": one.allow_with,
+                    "count": one.count, "explanation": one.explanation,
+                })
+            })
+            .collect();
+        json!({
+            "allowed": allowed, "denied": denied, "bytes_in": bytes_down, "bytes_out": bytes_up,
+            "truncated": truncated, "unrecorded": audit_lost, "problem": self.problem,
+        })
+    }
+
+    /// The part of the receipt; `None` when the summary has no hash.
+    pub fn receipt(&self) -> Option<Egress> {
+        Some(Egress {
+            allowed: self.summary.allowed_count,
+            denied: self.summary.denied_count,
+            bytes_in: self.summary.bytes_down,
+            bytes_out: self.summary.bytes_up,
+            hash: Digest::of_json(&self.summary)?,
+        })
+    }
+}
+
+/// One entry for each flag that would help, and one for each destination that no flag opens. A name that was asked for
+/// says nothing more once a connection to its host was blocked.
+fn blocked(denied: &[Denied]) -> Vec<&Denied> {
+    let mut kept: Vec<&Denied> = Vec::new();
+    for one in denied {
+        let by_connection = |other: &&Denied| other.host == one.host && other.code != DenyCode::DnsDenied;
+        if one.code == DenyCode::DnsDenied && denied.iter().any(|other| by_connection(&other)) {
+            continue;
+        }
+        let same = |other: &&Denied| match &one.allow_with {
+            Some(flag) => other.allow_with.as_ref() == Some(flag),
+            None => (&other.host, other.port, other.code) == (&one.host, one.port, one.code),
+        };
+        if !kept.iter().any(|other| same(&other)) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+fn line(denied: &Denied) -> String {
+    let Denied { host, port, count, explanation, allow_with, .. } = denied;
+    let what = match (host.as_str(), port) {
+        ("", _) => "a request".to_owned(),
+        (host, 0) => host.to_owned(),
+        (host, port) if host.contains(':') => format!("[{host}]:{port}"),
+        (host, port) => format!("{host}:{port}"),
+    };
+    let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+    let how = match allow_with {
+        Some(flag) => format!("allow it with {flag}"),
+        None => "no flag opens it".to_owned(),
+    };
+    format!("blocked: {what}{times}: {explanation}; {how}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(host: &str, port: u16, code: DenyCode, flag: Option<&str>) -> Denied {
+        let allow_with = flag.map(str::to_owned);
+        Denied { host: host.into(), port, code, count: 1, allow_with, explanation: "no".into() }
+    }
+
+    fn told(denied: Vec<Denied>) -> Vec<String> {
+        Ended { summary: Summary { denied, ..Summary::default() }, problem: None }.lines()
+    }
+
+    #[test]
+    fn each_flag_is_told_once_and_a_question_for_a_name_not_beside_its_connection() {
+        let flag = Some("--allow a.test:443");
+        let lines = told(vec![
+            denied("a.test", 0, DenyCode::DnsDenied, flag),
+            denied("a.test", 443, DenyCode::NotInAllowlist, flag),
+            denied("a.test", 443, DenyCode::SniMismatch, None),
+            denied("b.test", 0, DenyCode::DnsDenied, Some("--allow b.test:443")),
+        ]);
+        assert_eq!(
+            lines,
+            [
+                "blocked: a.test:443: no; allow it with --allow a.test:443",
+                "blocked: a.test:443: no; no flag opens it",
+                "blocked: b.test: no; allow it with --allow b.test:443",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_list_ends_after_twenty() {
+        let many = |count: u16| {
+            let all = (1..=count).map(|port| denied("a.test", port, DenyCode::PortNotAllowed, None));
+            told(all.collect())
+        };
+        assert_eq!(many(20).len(), 20);
+        let lines = many(25);
+        assert_eq!(lines.len(), 21);
+        assert_eq!(lines[20], "blocked: … and 5 more (nexus net log)");
+    }
+}

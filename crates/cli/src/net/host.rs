@@ -1,0 +1,61 @@
+//! The addresses of this host, which no rule for the public internet opens: a name that leads to one of them reaches
+//! the host itself.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// All addresses of this host's interfaces.
+pub fn addresses() -> io::Result<Vec<IpAddr>> {
+    let mut found = v4(&std::fs::read_to_string("/proc/net/fib_trie")?);
+    match std::fs::read_to_string("/proc/net/if_inet6") {
+        Ok(text) => found.extend(v6(&text)),
+        // Without the protocol there are no such addresses.
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    Ok(found)
+}
+
+/// The kernel's own table of routes: below an address stands `/32 host LOCAL` when it is one of ours.
+fn v4(trie: &str) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = Vec::new();
+    let mut address = None;
+    for line in trie.lines() {
+        let line = line.trim_start();
+        if let Some(text) = line.strip_prefix("|-- ") {
+            address = text.trim().parse::<Ipv4Addr>().ok().map(IpAddr::V4);
+        } else if line.starts_with("/32 host LOCAL")
+            && let Some(address) = address
+            && !found.contains(&address)
+        {
+            found.push(address);
+        }
+    }
+    found
+}
+
+/// A line begins with the address in 32 hexadecimal digits.
+fn v6(table: &str) -> Vec<IpAddr> {
+    let digits = table.lines().filter_map(|line| line.split_whitespace().next());
+    digits.filter_map(|digits| u128::from_str_radix(digits, 16).ok()).map(|bits| Ipv6Addr::from(bits).into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_give_each_address_once() {
+        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     |-- 192.0.2.7\n        \
+                    /32 host LOCAL\nLocal:\n     |-- 192.0.2.7\n        /32 host LOCAL\n     |-- 192.0.2.255\n        \
+                    /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\n";
+        assert_eq!(v4(trie), [IpAddr::from([192, 0, 2, 7]), IpAddr::from([127, 0, 0, 1])]);
+        let table = "00000000000000000000000000000001 01 80 10 80       lo\n";
+        assert_eq!(v6(table), [IpAddr::V6(Ipv6Addr::LOCALHOST)]);
+    }
+
+    #[test]
+    fn this_host_has_its_loopback() {
+        assert!(addresses().unwrap().contains(&IpAddr::from([127, 0, 0, 1])));
+    }
+}

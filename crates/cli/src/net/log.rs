@@ -1,0 +1,114 @@
+//! `nexus net log`: the record of a run's network.
+
+use super::args::NetLogArgs;
+use super::audit;
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::run;
+use nexus_model::RunId;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+/// How often a record is looked at for more.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What of a line a person wants to see.
+#[derive(Deserialize)]
+struct Line {
+    time_ms: u64,
+    event: String,
+    #[serde(default)]
+    way: Option<String>,
+    host: String,
+    port: u16,
+    code: String,
+    #[serde(default)]
+    explanation: Option<String>,
+    #[serde(default)]
+    addresses: Vec<String>,
+    #[serde(default)]
+    bytes_up: Option<u64>,
+    #[serde(default)]
+    bytes_down: Option<u64>,
+    #[serde(default)]
+    duration_ms: Option<u64>,
+}
+
+/// Prints it.
+pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
+    let places = Places::find()?;
+    let run = match args.run {
+        Some(run) => run,
+        None => latest(&places)?,
+    };
+    let path = audit::place(&places, run);
+    let file = File::open(&path).map_err(|error| {
+        let message = format!("the run {run} has no record of its network: {error}");
+        Failure::refused("net_log", message, "a run without a network has none; nexus log lists runs")
+    })?;
+    let mut reader = BufReader::new(file);
+    let mut text = String::new();
+    loop {
+        // Asked before the reading: what a run writes before its end is seen after it.
+        let goes_on = args.follow && is_running(&places.runs, run);
+        while reader.read_line(&mut text).map_err(|error| unreadable(&path, &error))? > 0 {
+            if !text.ends_with('\n') && goes_on {
+                break;
+            }
+            let shown = if args.json { text.trim_end_matches('\n').to_owned() } else { told(&text) };
+            text.clear();
+            run::write_unless_closed(&mut std::io::stdout(), format!("{shown}\n").as_bytes())
+                .map_err(|error| run::not_written("the record", &error))?;
+        }
+        if !goes_on {
+            return Ok(0);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Its own record of a run lies there as long as it lives, or until somebody recovered it.
+fn is_running(runs: &Path, run: RunId) -> bool {
+    run::Record::place(runs, run).exists()
+}
+
+fn latest(places: &Places) -> Result<RunId, Failure> {
+    let runs = audit::runs(places).map_err(|error| unreadable(&audit::folder(places), &error))?;
+    runs.first().copied().ok_or_else(|| {
+        Failure::refused("net_log", "no run had a network yet", "nexus run --allow HOST -- CMD makes one")
+    })
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("{} cannot be read: {error}", path.display());
+    Failure::refused("net_log", message, "look at the state directory's permissions")
+}
+
+/// One line for a person. A line that was cut off by a full disk is shown as it is.
+fn told(text: &str) -> String {
+    let Ok(line) = serde_json::from_str::<Line>(text) else { return one_line(text.trim_end_matches('\n')) };
+    let target = match (line.host.as_str(), line.port) {
+        ("", _) => "-".to_owned(),
+        (host, 0) => host.to_owned(),
+        (host, port) if host.contains(':') => format!("[{host}]:{port}"),
+        (host, port) => format!("{host}:{port}"),
+    };
+    let time = crate::receipt::utc(line.time_ms);
+    let mut parts = vec![time, format!("{:7}", line.event), target];
+    parts.extend(line.way.map(|way| format!("by {way}")));
+    if line.code != "OK" {
+        parts.push(line.code);
+    }
+    if !line.addresses.is_empty() {
+        parts.push(format!("→ {}", line.addresses.join(" ")));
+    }
+    if let (Some(up), Some(down)) = (line.bytes_up, line.bytes_down) {
+        parts.push(format!("{up} B out, {down} B in"));
+    }
+    parts.extend(line.duration_ms.map(|ms| format!("{ms} ms")));
+    parts.extend(line.explanation.map(|why| format!("({why})")));
+    one_line(&parts.join("  "))
+}

@@ -1,0 +1,31 @@
+//! The network of a run: what it may reach, who serves it, and what is told about it.
+//!
+//! ```text
+//!  grants, [egress], clients' settings ─▶ Network (policy)           before the sandbox exists
+//!                                            │ prepare: the audit file
+//!  guest: Listeners ───────────────────────▶ Service ─ serve ─▶ egress thread
+//!                                            │ finish, after everything inside is dead
+//!                                            ▼
+//!                                          Ended ─▶ summary on stderr, --json, receipt
+//! ```
+//! The egress is a thread of the process that holds the sandbox, started after the clone: whatever ends that process
+//! ends both, and the listeners are closed by the kernel. Nothing can be left that accepts.
+
+mod args;
+mod audit;
+mod check;
+mod clients;
+mod command;
+mod ended;
+mod environment;
+mod host;
+mod log;
+mod network;
+mod rules;
+mod service;
+
+pub use args::{Net, NetArgs, NetFlags, RuleArgs};
+pub use command::command;
+pub use ended::Ended;
+pub use network::Network;
+pub use service::Service;

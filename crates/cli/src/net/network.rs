@@ -1,0 +1,95 @@
+//! What a run may reach, decided before anything of it exists.
+
+use super::args::NetFlags;
+use super::{clients, environment, host, rules};
+use crate::failure::Failure;
+use crate::profile::Found;
+use nexus_egress::UpstreamProxy;
+use nexus_policy::net::{Groups, Policy, RuleError, builtin_groups};
+use nexus_policy::profile::{Grants, NetMode, Origin};
+use nexus_policy::settings::EgressSettings;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a question waits.
+const ASK_TIME: Duration = Duration::from_secs(60);
+
+/// The network of one run.
+pub struct Network {
+    /// What may be reached.
+    pub policy: Policy,
+    /// The operator's proxy.
+    pub upstream: Option<UpstreamProxy>,
+    /// How long a question waits, when questions are asked.
+    pub ask: Option<Duration>,
+    /// What the user should know at the end.
+    pub notes: Vec<String>,
+    /// The groups that are in use, with their rules.
+    pub groups: Groups,
+}
+
+impl Network {
+    /// Reads what there is to read; `None` where the run has no network. What clients need inside goes to `found`.
+    pub fn of(
+        grants: &Grants,
+        flags: &NetFlags,
+        settings: &EgressSettings,
+        workspace: &Path,
+        found: &mut Found,
+    ) -> Result<Option<Self>, Failure> {
+        if grants.net.effective_mode() == NetMode::None {
+            refuse_rules_without_network(flags)?;
+            return Ok(None);
+        }
+        let from = grants.net.mode.as_ref().map_or(Origin::Standard, |mode| mode.from.clone());
+        environment::add(&mut found.env, &from);
+        let mut notes = Vec::new();
+        let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
+        clients::read(&grants.net.groups, workspace, &mut groups, found, &mut notes)?;
+        let policy = rules::policy(rules::Sources {
+            grants: &grants.net,
+            flags,
+            settings,
+            groups: &groups,
+            own_addresses: own_addresses()?,
+        })?;
+        groups.retain(|name, _| grants.net.groups.iter().any(|group| group.value == *name));
+        let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
+        Ok(Some(Self { policy, upstream: rules::upstream(settings)?, ask, notes, groups }))
+    }
+
+    /// The same for an egress that listens on this host, under a number of its own.
+    pub fn on_this_host(self, listeners: &[SocketAddr], generation: u64) -> Result<Self, Failure> {
+        let policy = self.policy.on_host(&own_addresses()?, listeners).numbered(generation);
+        Ok(Self { policy, ..self })
+    }
+}
+
+fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
+    host::addresses().map_err(|error| {
+        let message = format!("the addresses of this host cannot be read: {error}");
+        Failure::refused("net", message, "without them the host could not be kept out of reach; mount /proc")
+    })
+}
+
+/// A limit or rule that nobody will look at is a mistake that its author should hear of.
+fn refuse_rules_without_network(flags: &NetFlags) -> Result<(), Failure> {
+    let given = [
+        ("--allow", !flags.allow.is_empty()),
+        ("--allow-group", !flags.allow_group.is_empty()),
+        ("--allow-private", !flags.allow_private.is_empty()),
+        ("--ask", flags.ask),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => {
+            let message = format!("{flag} opens something, and there is no network");
+            Err(Failure::usage("net", message, "leave --net none out, or the file that closes the network"))
+        }
+    }
+}
+
+fn own_fault(error: &RuleError) -> Failure {
+    Failure::refused("internal", format!("the built-in groups: {error}"), "this should not happen; reinstall nexus")
+}

@@ -1,0 +1,136 @@
+//! From grants to the policy that decides: each rule is read once, and keeps who said it.
+//!
+//! ```text
+//!  profiles, flags ─▶ NetGrants ─┐
+//!  operator's [egress] ──────────┼─▶ PolicyInput ─build─▶ Policy
+//!  groups, the host's addresses ─┘
+//! ```
+
+use super::args::NetFlags;
+use crate::failure::Failure;
+use nexus_egress::UpstreamProxy;
+use nexus_model::capability::NetMode as Mode;
+use nexus_policy::net::{
+    AnyRule, Budget, Groups, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Rule, RuleError, Source,
+    parse_allow, parse_allow_private, parse_deny, parse_range,
+};
+use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
+use nexus_policy::settings::EgressSettings;
+use std::net::IpAddr;
+
+/// What the rules are read from.
+pub struct Sources<'a> {
+    /// Profiles and flags, already narrowed.
+    pub grants: &'a NetGrants,
+    /// The flags that are no grants.
+    pub flags: &'a NetFlags,
+    /// The operator's settings.
+    pub settings: &'a EgressSettings,
+    /// The groups that are asked for, by name.
+    pub groups: &'a Groups,
+    /// The addresses of this host.
+    pub own_addresses: Vec<IpAddr>,
+}
+
+/// Reads everything and checks it against each other.
+pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
+    let Sources { grants, flags, settings, groups, own_addresses } = from;
+    let mode = mode(grants.effective_mode());
+    let mut input = PolicyInput {
+        mode: Some(mode),
+        missing_sni: settings
+            .allow_missing_sni
+            .as_ref()
+            .map(|allow| if allow.value { MissingSni::Allow } else { MissingSni::Refuse }),
+        upstream_proxy: settings.upstream_proxy.is_some(),
+        budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
+        ask: flags.ask,
+        own_addresses,
+        generation: 1,
+        ..PolicyInput::default()
+    };
+    // What a profile lists is in an open network anyway; a list beside the flag that opens it is a contradiction.
+    let counts = |rule: &Sourced<String>| mode != Mode::Unrestricted || rule.from.is_flag();
+    for rule in grants.allow.iter().filter(|rule| counts(rule)) {
+        input.allow.push(parse_allow(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?);
+    }
+    for group in grants.groups.iter().filter(|group| counts(group)) {
+        input.allow.extend(members(groups, group)?);
+    }
+    for rule in &grants.allow_private {
+        let parsed = parse_allow_private(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?;
+        input.allow_any(parsed);
+    }
+    for rule in &grants.deny {
+        input.deny_any(parse_deny(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?);
+    }
+    for range in &settings.trusted_ranges {
+        let parsed = parse_range(&range.value).map_err(|error| {
+            let message = format!("{}: {error}", range.from);
+            Failure::refused("config", message, "write the range as NETWORK/BITS in config.toml")
+        })?;
+        input.trusted_ranges.push(parsed);
+    }
+    Policy::build(input).map_err(|error| {
+        let hint = "use --net allowlist, or leave the rule out";
+        Failure::usage("net", error.to_string(), hint)
+    })
+}
+
+/// The operator's proxy.
+pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Failure> {
+    let Some(proxy) = &settings.upstream_proxy else { return Ok(None) };
+    // Neither the text nor a part of it: it may hold a password.
+    let refuse = |error| Failure::refused("config", format!("{}: {error}", proxy.from), "mend the line in config.toml");
+    UpstreamProxy::parse(&proxy.value).map(Some).map_err(refuse)
+}
+
+/// The policy's word for a profile's mode.
+pub fn mode(mode: NetMode) -> Mode {
+    match mode {
+        NetMode::None => Mode::None,
+        NetMode::Allowlist => Mode::Allowlist,
+        NetMode::Unrestricted => Mode::Unrestricted,
+    }
+}
+
+/// The rules of a group, told as what asked for it.
+fn members<'g>(groups: &'g Groups, wanted: &Sourced<String>) -> Result<impl Iterator<Item = Rule> + 'g, Failure> {
+    let Some(rules) = groups.get(&wanted.value) else {
+        let known: Vec<&str> = groups.keys().map(String::as_str).chain(super::clients::GROUPS).collect();
+        let message = format!("{}: there is no group {:?}", wanted.from, wanted.value);
+        let hint = format!("known are {}", known.join(", "));
+        return Err(wrong(wanted, "net", message, hint));
+    };
+    Ok(rules.iter().cloned())
+}
+
+/// A rule of the one answer of `--ask`.
+pub fn approved(text: &str) -> Result<AnyRule, RuleError> {
+    let source = Source { origin: RuleOrigin::Approval, text: text.to_owned(), file: None, line: None };
+    parse_allow(text, source).map(AnyRule::Name)
+}
+
+fn source(rule: &Sourced<String>) -> Source {
+    let text = rule.value.clone();
+    match &rule.from {
+        Origin::Flag(_) => Source { origin: RuleOrigin::Flag, text, file: None, line: None },
+        Origin::File { name, place } => {
+            let line = u32::try_from(place.line).ok().filter(|line| *line > 0);
+            Source { origin: RuleOrigin::User, text, file: Some(name.clone()), line }
+        }
+        Origin::Standard | Origin::Toolchain { .. } => {
+            Source { origin: RuleOrigin::User, text, file: Some(rule.from.to_string()), line: None }
+        }
+    }
+}
+
+fn unreadable(rule: &Sourced<String>, error: &RuleError) -> Failure {
+    let hint = "write HOST, HOST:PORT or *.HOST:PORT; --allow-private takes addresses too";
+    wrong(rule, "net", format!("{}: {error}", rule.from), hint)
+}
+
+/// Wrong use where the user typed it, a refusal where a file says it.
+fn wrong(rule: &Sourced<String>, code: &'static str, message: String, hint: impl Into<String>) -> Failure {
+    if rule.from.is_flag() { Failure::usage(code, message, hint) } else { Failure::refused(code, message, hint) }
+}

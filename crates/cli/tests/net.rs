@@ -1,0 +1,357 @@
+//! The network of a run, with real clients and a real server: what is allowed works by every way, what is not is
+//! refused at once and told with the flag that would allow it.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::process::Output;
+use std::time::{Duration, Instant};
+use support::net::{Named, Server};
+use support::{Bench, benches, stderr, stdout, wait_until};
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
+}
+
+/// The flag of the summary's line about this destination.
+fn offered(bench: &Bench, output: &Output, destination: &str) -> Vec<String> {
+    let text = stderr(output);
+    let line = text.lines().find(|line| line.contains(&format!("blocked: {destination}")));
+    let line = line.unwrap_or_else(|| panic!("{}: nothing about {destination}: {text}", bench.who()));
+    let (_, flag) = line.split_once("allow it with ").unwrap_or_else(|| panic!("no flag: {line}"));
+    flag.split(' ').map(str::to_owned).collect()
+}
+
+/// Three clients: one that uses the proxy, one that looks the name up and connects, one without a library for either.
+const CLIENTS: &[&str] = &[
+    "curl -sS --max-time 20 http://web.test:PORT/",
+    "curl -sS --max-time 20 --noproxy '*' http://web.test:PORT/",
+    "exec 3<>/dev/tcp/web.test/PORT; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3",
+    "python3 -c \"import urllib.request as u; print(u.urlopen('http://web.test:PORT/', timeout=20).read().decode(), end='')\"",
+];
+
+#[test]
+fn an_allowed_destination_is_reached_by_every_client_and_another_is_refused_at_once() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        for client in CLIENTS {
+            let client = client.replace("PORT", &server.port.to_string());
+            let allow = format!("web.test:{}", server.port);
+            let output = named.run(&bench, ["run", "--json", "--allow-private", &allow, "--", "bash", "-c", &client]);
+            let told = report(&output);
+            assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {client}: {told}", bench.who());
+            let allowed = &told["egress"]["allowed"];
+            assert_eq!(allowed[0]["host"], "web.test", "{}: {told}", bench.who());
+            assert_eq!(allowed[0]["port"], server.port, "{}: {told}", bench.who());
+            assert!(told["egress"]["bytes_in"].as_u64().unwrap() >= 6, "{told}");
+            let guarantees = told["sandbox"]["guarantees"].as_array().unwrap();
+            assert!(guarantees.contains(&"net.destination_checked".into()), "{told}");
+            assert!(!guarantees.contains(&"net.none".into()), "{told}");
+
+            let before = server.accepted();
+            let began = Instant::now();
+            let other = format!("db.test:{}", server.port);
+            let output = named.run(&bench, ["run", "--json", "--allow-private", &other, "--", "bash", "-c", &client]);
+            let told = report(&output);
+            assert!(!told.to_string().contains("hello"), "{}: {client}: {told}", bench.who());
+            let denied = &told["egress"]["denied"][0];
+            assert_eq!(denied["host"], "web.test", "{}: {client}: {told}", bench.who());
+            assert!(["NOT_IN_ALLOWLIST", "DNS_DENIED"].contains(&denied["code"].as_str().unwrap()), "{told}");
+            assert!(began.elapsed() < Duration::from_secs(15), "{client}: {:?}", began.elapsed());
+            assert_eq!(server.accepted(), before, "{}: {client} came through", bench.who());
+        }
+    }
+}
+
+#[test]
+fn the_flag_that_the_summary_offers_allows_it() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let client = format!("curl -sS --max-time 20 http://web.test:{}/", server.port);
+        // A name that no rule has; then one that leads to a private address.
+        let mut flags = vec!["--net".to_owned(), "allowlist".to_owned()];
+        for _ in 0..2 {
+            let output = named.run(
+                &bench,
+                ["run"]
+                    .iter()
+                    .map(ToString::to_string)
+                    .chain(flags.clone())
+                    .chain(["--", "sh", "-c", &client].map(str::to_owned)),
+            );
+            assert!(!stdout(&output).contains("hello"), "{}: {flags:?}", bench.who());
+            flags = offered(&bench, &output, &format!("web.test:{}", server.port));
+        }
+        assert_eq!(flags[0], "--allow-private", "{flags:?}");
+        let all: Vec<String> =
+            ["run".to_owned()].into_iter().chain(flags).chain(["--", "sh", "-c", &client].map(str::to_owned)).collect();
+        let output = named.run(&bench, &all);
+        assert_eq!(stdout(&output), "hello\n", "{}: {all:?}: {}", bench.who(), stderr(&output));
+        assert!(!stderr(&output).contains("blocked"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_name_that_no_rule_allows_has_no_address_and_the_question_is_recorded() {
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let script = "getent hosts db.test && echo FOUND; getent hosts web.test >/dev/null && echo ALLOWED";
+        let output = named.run(&bench, ["run", "--allow", "web.test:1", "--shell", script]);
+        assert_eq!(stdout(&output), "ALLOWED\n", "{}", bench.who());
+        assert_eq!(offered(&bench, &output, "db.test"), ["--allow", "db.test:443"]);
+        let log = stdout(&bench.run(["net", "log"]));
+        assert!(log.contains("db.test  DNS_DENIED"), "{}: {log}", bench.who());
+        let lines = stdout(&bench.run(["net", "log", "--json"]));
+        for line in lines.lines() {
+            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], "dns", "{line}");
+        }
+    }
+}
+
+#[test]
+fn git_clones_from_an_allowed_server_and_is_told_about_another() {
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let site = bench.base.path().join("site");
+        let make = format!(
+            "git init -q -b main {0}/work && cd {0}/work && echo x > file && git add file && \
+             git -c user.name=a -c user.email=a@b commit -qm one && git clone -q --bare . {0}/repo.git && \
+             cd {0}/repo.git && git update-server-info",
+            site.display()
+        );
+        fs::create_dir(&site).unwrap();
+        let made = std::process::Command::new("sh").args(["-c", &make]).env("HOME", &site).output().unwrap();
+        assert!(made.status.success(), "{}", stderr(&made));
+        let files = Files::serve(&site);
+        let clone = format!("git clone -q http://web.test:{}/repo.git clone && cat clone/file", files.port);
+        let allow = format!("web.test:{}", files.port);
+        let output = named.run(&bench, ["run", "--allow-private", &allow, "--changes", "discard", "--shell", &clone]);
+        assert_eq!(stdout(&output), "x\n", "{}: {}", bench.who(), stderr(&output));
+        let output = named.run(&bench, ["run", "--allow", "web.test", "--changes", "discard", "--shell", &clone]);
+        assert!(stderr(&output).contains("403"), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(offered(&bench, &output, &allow), ["--allow", &allow]);
+    }
+}
+
+/// A server of files, which ends with it.
+struct Files {
+    port: u16,
+    child: std::process::Child,
+}
+
+impl Files {
+    fn serve(folder: &std::path::Path) -> Self {
+        let mut child = std::process::Command::new("python3")
+            .args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory"])
+            .arg(folder)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        // Serving HTTP on 127.0.0.1 port N (…)
+        let port = line.split(' ').skip_while(|word| *word != "port").nth(1).unwrap().parse().unwrap();
+        Self { port, child }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_killed_nexus_leaves_no_connection_and_no_process() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let allow = format!("web.test:{}", server.port);
+        let url = format!("http://web.test:{}/endless", server.port);
+        let mut child = named
+            .nexus(&bench, ["run", "--allow-private", &allow, "--", "curl", "-sS", "-o", "/dev/null", &url])
+            .spawn()
+            .unwrap();
+        wait_until("a connection", Duration::from_secs(20), || server.open() == 1);
+        // setpriv and nexus took the place of unshare, so this is nexus itself.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until("its end", Duration::from_secs(10), || server.open() == 0);
+        wait_until("the end of the command", Duration::from_secs(10), || support::processes_with(&url).is_empty());
+        let output =
+            named.run(&bench, ["run", "--allow-private", &allow, "--", "curl", "-sS", &url.replace("endless", "")]);
+        assert_eq!(stdout(&output), "hello\n", "{}: {}", bench.who(), stderr(&output));
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn a_record_that_takes_no_more_stops_new_connections() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let net = bench.state.join("net");
+        fs::create_dir(&net).unwrap();
+        bench.give(&net);
+        let mount = format!(
+            "mount -t tmpfs -o size=4k,mode=700,uid={0},gid={0} none {1}",
+            bench.user.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+            net.display()
+        );
+        let allow = format!("web.test:{}", server.port);
+        let url = format!("http://web.test:{}/", server.port);
+        let script = format!("for i in $(seq 20); do curl -sS --max-time 20 {url}; done | sort | uniq -c");
+        let output = named
+            .prepared(&bench, &mount, ["run", "--json", "--allow-private", &allow, "--shell", &script])
+            .output()
+            .unwrap();
+        let told = report(&output);
+        let allowed = told["egress"]["allowed"][0]["connections"].as_u64().unwrap();
+        assert!((1..20).contains(&allowed), "{}: {told}", bench.who());
+        let denied = &told["egress"]["denied"][0];
+        assert_eq!(denied["code"], "INTERNAL_ERROR", "{told}");
+        assert_eq!(denied["count"].as_u64().unwrap() + allowed, 20, "{told}");
+        assert!(told["egress"]["unrecorded"].as_u64().unwrap() > 0, "{told}");
+        assert!(stderr(&output).is_empty() && told["exit_code"] == 0, "{told}");
+    }
+}
+
+#[test]
+fn a_budget_ends_the_connection_that_uses_it_up() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let allow = format!("web.test:{}", server.port);
+        let url = format!("http://web.test:{}", server.port);
+        let flags = ["run", "--allow-private", &allow, "--max-egress-bytes", "64K", "--shell"];
+        let script = format!("curl -sS --max-time 20 {url}/endless | wc -c");
+        let output = named.run(&bench, flags.into_iter().chain([script.as_str()]));
+        let came: u64 = stdout(&output).trim().parse().unwrap();
+        assert!((1..=64 << 10).contains(&came), "{}: {came}", bench.who());
+        let script = format!("curl -sS --max-time 20 {url}/; curl -sS --max-time 20 {url}/");
+        let flags = ["run", "--allow-private", &allow, "--max-connections", "1", "--shell", &script];
+        let output = named.run(&bench, flags);
+        assert_eq!(stdout(&output).matches("hello").count(), 1, "{}: {}", bench.who(), stdout(&output));
+        assert!(stderr(&output).contains("the budget of 1 connections is used up"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_detached_sandbox_has_its_network_as_long_as_it_lives() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let allow = format!("web.test:{}", server.port);
+        let url = format!("http://web.test:{}/", server.port);
+        let output =
+            named.run(&bench, ["run", "--detach", "--name", "d", "--allow-private", &allow, "--", "sleep", "1000"]);
+        assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
+        let output = bench.run(["exec", "d", "--", "curl", "-sS", &url]);
+        assert_eq!(stdout(&output), "hello\n", "{}: {}", bench.who(), stderr(&output));
+        let output = bench.run(["exec", "d", "--", "curl", "-sS", &url.replace("web", "db")]);
+        assert!(stdout(&output).contains("no rule allows db.test"), "{}: {}", bench.who(), stdout(&output));
+        assert!(bench.run(["stop", "d"]).status.success());
+        let log = stdout(&bench.run(["net", "log"]));
+        assert!(log.contains("allow    web.test") && log.contains("deny     db.test"), "{log}");
+        bench.run(["rm", "d"]);
+    }
+}
+
+#[test]
+fn check_decides_as_a_run_would_and_its_exit_code_says_so() {
+    for bench in benches() {
+        let cases: &[(&[&str], i32, &str, &str)] = &[
+            (&["a.test:443"], 1, "deny", "NET_MODE_NONE"),
+            (&["a.test:443", "--allow", "a.test", "--resolve", "93.184.216.34"], 0, "allow", "OK"),
+            (&["a.test:80", "--allow", "a.test"], 1, "deny", "PORT_NOT_ALLOWED"),
+            (&["b.test:443", "--allow", "a.test"], 1, "deny", "NOT_IN_ALLOWLIST"),
+            (&["b.test:443", "--ask"], 1, "ask", "APPROVAL_REQUIRED"),
+            (&["a.test:443", "--allow", "a.test", "--resolve", "10.0.0.1"], 1, "deny", "PRIVATE_DESTINATION"),
+            (&["a.test:443", "--allow", "a.test", "--resolve", "127.0.0.1"], 1, "deny", "PRIVATE_DESTINATION"),
+            (&["a.test:443", "--allow-private", "a.test", "--resolve", "10.0.0.1"], 0, "allow", "OK"),
+            (&["a.test:443", "--allow", "*.test.example", "--deny", "a.test"], 1, "deny", "NOT_IN_ALLOWLIST"),
+            (&["10.1.2.3:5432", "--allow-private", "10.0.0.0/8:5432"], 0, "allow", "OK"),
+            (&["10.1.2.3:5432", "--net", "unrestricted"], 1, "deny", "PRIVATE_DESTINATION"),
+            (&["a.test:25", "--net", "unrestricted", "--resolve", "93.184.216.34"], 0, "allow", "OK"),
+        ];
+        for (arguments, exit, decision, code) in cases {
+            let output = bench.nexus(["net", "check", "--json"]).args(*arguments).output().unwrap();
+            let told = report(&output);
+            assert_eq!(output.status.code(), Some(*exit), "{arguments:?}: {told}");
+            assert_eq!((told["decision"].as_str(), told["code"].as_str()), (Some(*decision), Some(*code)), "{told}");
+        }
+        for wrong in [
+            &["a.test"][..],
+            &["a.test:443", "--allow", "10.0.0.1"],
+            &["a.test:443", "--allow", "http://x/"],
+            &["a.test:443", "--net", "none", "--allow", "a.test"],
+            &["a.test:443", "--net", "unrestricted", "--allow", "a.test"],
+            &["a.test:443", "--allow-group", "pkg:nothing"],
+        ] {
+            let output = bench.nexus(["net", "check"]).args(wrong).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
+        }
+        let text = stdout(&bench.run(["net", "check", "a.test:80", "--allow", "a.test"]));
+        assert!(text.contains("denied: a.test is allowed on port 443, not on 80"), "{text}");
+        assert!(text.contains("allow it with: --allow a.test:80"), "{text}");
+    }
+}
+
+#[test]
+fn a_profile_opens_the_network_and_the_workspaces_file_only_narrows_it() {
+    for bench in benches() {
+        let folder = bench.home.join(".config/nexus/profiles");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("web.yaml"), "net: {allow: [a.test, b.test]}\n").unwrap();
+        for path in
+            [bench.home.join(".config"), bench.home.join(".config/nexus"), folder.clone(), folder.join("web.yaml")]
+        {
+            bench.give(&path);
+        }
+        let check = |target: &str| {
+            let arguments = ["net", "check", "--json", "--profile", "web", "--resolve", "93.184.216.34", target];
+            let output = bench.run(arguments);
+            (output.status.code(), report(&output))
+        };
+        let (code, told) = check("b.test:443");
+        assert_eq!(code, Some(0), "{told}");
+        assert!(told["rule"]["source"]["file"].as_str().unwrap().ends_with("web.yaml"), "{told}");
+        assert_eq!(told["rule"]["source"]["line"], 1, "{told}");
+        bench.write("nexus.yaml", "net: {allow: [a.test]}\n");
+        assert_eq!(check("a.test:443").0, Some(0));
+        assert_eq!(check("b.test:443").0, Some(1));
+        bench.write("nexus.yaml", "net: {deny: [a.test]}\n");
+        let (code, told) = check("a.test:443");
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told["rule"]["source"]["file"].as_str().unwrap().ends_with("nexus.yaml"), "{told}");
+        bench.write("nexus.yaml", "net: {allow: [c.test]}\n");
+        let output = bench.run(["run", "--profile", "web", "--", "true"]);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains("would reach c.test"), "{}", stderr(&output));
+        bench.write("nexus.yaml", "net: none\n");
+        let output = bench.run(["run", "--profile", "web", "--allow", "a.test", "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let output = bench.run(["run", "--require", "net.none", "--profile", "web", "--", "true"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_guarantee_that_a_flag_breaks_is_refused() {
+    for bench in benches() {
+        let output = bench.run(["run", "--require", "net.none", "--allow", "a.test", "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("--allow opens the network"), "{}", stderr(&output));
+        let output = bench.run(["run", "--require", "net.destination_checked", "--allow", "a.test", "--", "true"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}

@@ -1,0 +1,125 @@
+//! A small world for tests of the network: a server on loopback, and names for it that only the test's own processes
+//! know.
+
+use super::{Bench, USER, is_root};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Answers every HTTP request with `hello`, and `/endless` with bytes until nobody reads them.
+pub struct Server {
+    /// On 127.0.0.1.
+    pub port: u16,
+    accepted: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Starts it; it ends with the test's process.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Self { port, accepted: Arc::default(), open: Arc::default() };
+        let (accepted, open) = (Arc::clone(&server.accepted), Arc::clone(&server.open));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                accepted.fetch_add(1, Ordering::SeqCst);
+                let open = Arc::clone(&open);
+                open.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || {
+                    // A client that leaves early is part of some tests.
+                    serve(stream).ok();
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        server
+    }
+
+    /// Connections that ever came.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte)? == 0 {
+            return Ok(());
+        }
+        head.push(byte[0]);
+    }
+    if head.starts_with(b"GET /endless") {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+        loop {
+            stream.write_all(&[b'x'; 4096])?;
+        }
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n")
+}
+
+/// Names that stand in the hosts file of the commands that [`Named::nexus`] makes; nothing else resolves there.
+pub struct Named {
+    hosts: PathBuf,
+    resolv: PathBuf,
+}
+
+/// What the namespace is prepared with before the command. The arguments are the two files, the uid, the command.
+const PREPARE: &str = "mount --bind \"$1\" /etc/hosts && mount --bind \"$2\" /etc/resolv.conf && eval \"$3\" && \
+                       uid=$4 && shift 4 && exec setpriv --reuid \"$uid\" --regid \"$uid\" --clear-groups \
+                       --inh-caps=-all --ambient-caps=-all \"$@\"";
+
+impl Named {
+    /// `web.test` and `db.test` are this host.
+    pub fn new(bench: &Bench) -> Self {
+        let named = Self { hosts: bench.base.path().join("hosts"), resolv: bench.base.path().join("resolv.conf") };
+        fs::write(&named.hosts, "127.0.0.1 localhost\n127.0.0.1 web.test db.test\n").unwrap();
+        // Nobody answers there, and says so at once.
+        fs::write(&named.resolv, "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n").unwrap();
+        named
+    }
+
+    /// `nexus` with these arguments in a mount namespace where the names hold.
+    pub fn nexus<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, bench: &Bench, arguments: I) -> Command {
+        self.prepared(bench, ":", arguments)
+    }
+
+    /// The same after a further command of the shell.
+    pub fn prepared<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        bench: &Bench,
+        before: &str,
+        arguments: I,
+    ) -> Command {
+        let mut command = Command::new("unshare");
+        if !is_root() {
+            command.args(["--user", "--map-current-user", "--keep-caps"]);
+        }
+        let nexus = bench.nexus(arguments);
+        command.args(["--mount", "/bin/sh", "-c", PREPARE, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
+        let uid = if is_root() { bench.user.unwrap_or(0) } else { rustix::process::geteuid().as_raw() };
+        assert!([0, USER].contains(&uid) || !is_root());
+        command.arg(uid.to_string()).arg(nexus.get_program()).args(nexus.get_args());
+        command.env_clear().current_dir(&bench.workspace).stdin(std::process::Stdio::null());
+        command.envs(nexus.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, bench: &Bench, arguments: I) -> Output {
+        self.nexus(bench, arguments).output().unwrap()
+    }
+}

@@ -1,0 +1,111 @@
+//! Accepting, so that nobody inside can keep a new connection waiting.
+//!
+//! Each connection is a task of its own; an idle one costs a few hundred bytes and no buffer. There is a bound on
+//! them, and beyond it a client is told so at once, since a connection that waits for a place looks like a hang.
+
+use crate::denials;
+use crate::http;
+use crate::shared::Shared;
+use crate::{dns, socks, transparent, tunnel};
+use nexus_policy::net::{Program, Way};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// After a failure that does not name one connection, such as no descriptors left.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+/// Clients beyond the bound that are told so; more than these only get a reset.
+const TOLD: usize = 64;
+
+/// What is spoken on a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Http,
+    Socks,
+    TransparentV4,
+    TransparentV6,
+    Dns,
+}
+
+/// Accepts for ever.
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, door: Door) {
+    let told = Arc::new(AtomicUsize::new(0));
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => match Place::take(&shared) {
+                Some(place) => {
+                    tokio::spawn(serve(Arc::clone(&shared), stream, peer, door, place));
+                }
+                None => turn_away(&shared, stream, door, &told),
+            },
+            Err(error) => {
+                // An aborted connection is nobody's fault; without descriptors, waiting gives some back.
+                drop(error);
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One of the bounded places; given back when it is dropped.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let most = shared.limits.clients;
+        let taken = shared
+            .clients
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < most).then_some(count + 1));
+        taken.ok().map(|_| Self(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, door: Door, place: Place) {
+    if stream.set_nodelay(true).is_err() {
+        // The client is gone already.
+        return;
+    }
+    let program = who(&shared, &stream, peer);
+    match door {
+        Door::Http => http::serve::serve(shared, stream, program).await,
+        Door::Socks => socks::serve::serve(shared, stream, program).await,
+        Door::TransparentV4 => transparent::serve(shared, stream, program, false).await,
+        Door::TransparentV6 => transparent::serve(shared, stream, program, true).await,
+        Door::Dns => dns::serve::serve_tcp(shared, stream, program).await,
+    }
+    drop(place);
+}
+
+fn who(shared: &Shared, stream: &TcpStream, peer: SocketAddr) -> Option<Program> {
+    stream.local_addr().ok().and_then(|local| shared.programs.who(peer, local))
+}
+
+/// Tells a client that there are too many.
+fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: Door, told: &Arc<AtomicUsize>) {
+    let denial = denials::too_many(format!("the sandbox has {} connections already", shared.limits.clients));
+    let way = match door {
+        Door::Http => Way::Connect,
+        Door::Socks => Way::Socks5,
+        Door::TransparentV4 | Door::TransparentV6 | Door::Dns => Way::Transparent,
+    };
+    shared.unreadable(way, &denial);
+    if door != Door::Http || told.fetch_add(1, Ordering::AcqRel) >= TOLD {
+        if door == Door::Http {
+            told.fetch_sub(1, Ordering::AcqRel);
+        }
+        return tunnel::reset(&stream);
+    }
+    let told = Arc::clone(told);
+    tokio::spawn(async move {
+        http::reply::last(&mut stream, &http::reply::denied(&denial, true, false)).await;
+        told.fetch_sub(1, Ordering::AcqRel);
+    });
+}

@@ -1,0 +1,210 @@
+//! What is recorded: one line of JSON per attempt, and one more when its connection ends.
+//!
+//! The first line is written before anything is dialled. If it cannot be written the attempt is denied: a connection
+//! that nobody can find in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user
+//! information, which is where secrets travel.
+
+use nexus_policy::net::{Attempt, Denial, DenyCode, Permit, Route, RuleRef, Target, Way};
+use serde::Serialize;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A connection was allowed and is about to be made.
+    Allow,
+    /// An attempt was denied.
+    Deny,
+    /// One more request on a connection that exists was allowed.
+    Request,
+    /// A name was asked for.
+    Dns,
+    /// An allowed connection could not be made.
+    Fail,
+    /// A connection was ended by Nexus; `code` says why.
+    Cut,
+    /// A connection ended.
+    Close,
+}
+
+/// One line.
+#[derive(Debug, Clone, Serialize)]
+pub struct Event {
+    /// The version of this form.
+    pub v: u8,
+    /// Milliseconds since 1970, by the wall clock.
+    pub time_ms: u64,
+    /// What happened.
+    pub event: EventKind,
+    /// The attempt; its later lines have the same.
+    pub id: u64,
+    /// How it came in; `null` for DNS.
+    pub way: Option<Way>,
+    /// The program, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The host in canonical form; empty if it could not be read.
+    pub host: String,
+    /// The port; 0 if it could not be read, and for DNS.
+    pub port: u16,
+    /// `OK` or why not.
+    pub code: DenyCode,
+    /// The rule that decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleRef>,
+    /// One sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+    /// The addresses that are dialled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+    /// How long they hold, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u32>,
+    /// `false` where the operator's upstream proxy resolves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addresses_checked: Option<bool>,
+    /// Bytes to the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_up: Option<u64>,
+    /// Bytes to the sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_down: Option<u64>,
+    /// From the first line to the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+impl Event {
+    /// A line with the least that every line has.
+    pub(crate) fn new(event: EventKind, id: u64) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            v: 1,
+            time_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            event,
+            id,
+            way: None,
+            program: None,
+            host: String::new(),
+            port: 0,
+            code: DenyCode::Ok,
+            rule: None,
+            explanation: None,
+            addresses: Vec::new(),
+            ttl_s: None,
+            addresses_checked: None,
+            bytes_up: None,
+            bytes_down: None,
+            duration_ms: None,
+        }
+    }
+
+    pub(crate) fn of(event: EventKind, id: u64, attempt: &Attempt) -> Self {
+        Self {
+            way: Some(attempt.way),
+            program: attempt.program.as_ref().map(|program| program.0.clone()),
+            ..Self::new(event, id).at(&attempt.target)
+        }
+    }
+
+    pub(crate) fn at(self, target: &Target) -> Self {
+        Self { host: target.host.to_string(), port: target.port.number(), ..self }
+    }
+
+    pub(crate) fn permitted(self, permit: &Permit, ttl_s: Option<u32>) -> Self {
+        let addresses = match permit.route() {
+            Route::Addrs(addrs) => addrs.iter().map(std::net::SocketAddr::ip).collect(),
+            Route::ViaProxy(_) => Vec::new(),
+        };
+        Self {
+            rule: permit.rule().cloned(),
+            addresses,
+            ttl_s,
+            addresses_checked: (!permit.addresses_checked()).then_some(false),
+            ..self
+        }
+    }
+
+    pub(crate) fn denied(self, denial: &Denial) -> Self {
+        Self {
+            code: denial.code,
+            rule: denial.rule.as_deref().cloned(),
+            explanation: Some(denial.explanation.clone()),
+            ..self
+        }
+    }
+
+    /// The line, with its end.
+    pub fn line(&self) -> Result<String, AuditError> {
+        let mut line = serde_json::to_string(self).map_err(|source| AuditError::Form { source })?;
+        line.push('\n');
+        Ok(line)
+    }
+}
+
+/// Why an event could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// It makes no JSON.
+    #[error("the audit event makes no JSON: {source}")]
+    Form {
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// It could not be written.
+    #[error("the audit log cannot be written: {source}")]
+    Write {
+        /// Why, such as a full disk.
+        source: std::io::Error,
+    },
+    /// It is as long as it may be.
+    #[error("the audit log has reached its {max_bytes} bytes")]
+    Full {
+        /// Its bound.
+        max_bytes: u64,
+    },
+    /// Another kind of sink failed.
+    #[error("the audit log cannot be written: {0}")]
+    Other(String),
+}
+
+/// Where events go. It is called on the thread that serves connections, so it must not wait for long.
+pub trait Sink: Send + Sync {
+    /// Records one event, or says that it did not.
+    fn record(&self, event: &Event) -> Result<(), AuditError>;
+}
+
+/// The sink with the count of what it could not take.
+pub(crate) struct Audit {
+    sink: Arc<dyn Sink>,
+    lost: AtomicU64,
+}
+
+impl Audit {
+    pub(crate) fn new(sink: Arc<dyn Sink>) -> Self {
+        Self { sink, lost: AtomicU64::new(0) }
+    }
+
+    /// For what must not happen unrecorded.
+    pub(crate) fn must(&self, event: &Event) -> Result<(), AuditError> {
+        self.sink.record(event).inspect_err(|_| {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    /// For what has happened already, or is a refusal: a failure changes nothing but is counted and told at the end.
+    pub(crate) fn note(&self, event: &Event) {
+        if self.sink.record(event).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}

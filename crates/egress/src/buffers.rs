@@ -1,0 +1,95 @@
+//! Memory for tunnels, lent while a tunnel moves bytes.
+//!
+//! Thousands of idle tunnels must cost nothing; a busy one wants few system calls per gigabyte. So a tunnel borrows a
+//! small buffer when the kernel has bytes for it, and one of a bounded number of large ones while it keeps filling it.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A small buffer.
+pub(crate) const SMALL: usize = 16 * 1024;
+/// A large buffer.
+pub(crate) const LARGE: usize = 256 * 1024;
+/// Large ones at one time: 8 MiB. Further busy tunnels go on with small ones.
+const LARGE_LENT: usize = 32;
+/// How many of each are kept for the next borrower.
+const KEPT: usize = 4;
+
+#[derive(Debug, Default)]
+struct Shelf {
+    small: Vec<Box<[u8]>>,
+    large: Vec<Box<[u8]>>,
+    large_lent: usize,
+}
+
+/// Where buffers are borrowed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Buffers(Arc<Mutex<Shelf>>);
+
+impl Buffers {
+    /// A large buffer if `busy` and one is left, else a small one.
+    pub(crate) fn lend(&self, busy: bool) -> Lent {
+        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let data = if busy && shelf.large_lent < LARGE_LENT {
+            shelf.large_lent += 1;
+            shelf.large.pop().unwrap_or_else(|| vec![0; LARGE].into_boxed_slice())
+        } else {
+            shelf.small.pop().unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
+        };
+        Lent { data, home: self.clone() }
+    }
+}
+
+/// A borrowed buffer; it goes back by itself.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    data: Box<[u8]>,
+    home: Buffers,
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.data
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        let mut shelf = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = if data.len() == LARGE {
+            shelf.large_lent -= 1;
+            &mut shelf.large
+        } else {
+            &mut shelf.small
+        };
+        if kept.len() < KEPT {
+            kept.push(data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_buffers_are_bounded_and_come_back() {
+        let buffers = Buffers::default();
+        let mut lent: Vec<Lent> = (0..LARGE_LENT).map(|_| buffers.lend(true)).collect();
+        assert!(lent.iter().all(|one| one.len() == LARGE));
+        assert_eq!(buffers.lend(true).len(), SMALL);
+        lent.pop();
+        assert_eq!(buffers.lend(true).len(), LARGE);
+        drop(lent);
+        assert_eq!(buffers.0.lock().unwrap().large.len(), KEPT);
+    }
+}

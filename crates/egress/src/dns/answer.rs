@@ -1,0 +1,97 @@
+//! DNS messages in and out. Pure; the bytes are hostile.
+
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::rdata::{A, AAAA};
+use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
+use nexus_policy::net::{Denial, Host, HostError};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// How long an answer holds, in seconds: short, since a policy can change.
+const TTL: u32 = 30;
+/// Extended error "blocked" (RFC 8914, 4.16).
+const BLOCKED: u16 = 15;
+/// The option code of extended errors.
+const EDE: u16 = 15;
+
+/// One question that can be decided.
+#[derive(Debug)]
+pub struct Question {
+    id: u16,
+    recursion_desired: bool,
+    query: Query,
+    edns: bool,
+    /// The asked host, or why it is none.
+    pub host: Result<Host, HostError>,
+    /// The name as it was asked, for the record.
+    pub text: String,
+}
+
+/// Reads a message; otherwise the answer that refuses it, or nothing for what must not be answered.
+pub fn question(bytes: &[u8]) -> Result<Question, Option<Vec<u8>>> {
+    // A response must never be answered: two servers would talk to each other for ever.
+    let Some(&[high, low, flags]) = bytes.first_chunk::<3>() else { return Err(None) };
+    if flags & 0x80 != 0 {
+        return Err(None);
+    }
+    let id = u16::from_be_bytes([high, low]);
+    let refuse = |code| Err(encode(&Message::error_msg(id, OpCode::Query, code)));
+    let Ok(message) = Message::from_vec(bytes) else { return refuse(ResponseCode::FormErr) };
+    if message.metadata.message_type != MessageType::Query {
+        return Err(None);
+    }
+    if message.metadata.op_code != OpCode::Query {
+        return Err(encode(&Message::error_msg(id, message.metadata.op_code, ResponseCode::NotImp)));
+    }
+    // More than one question was never defined; an answer could belong to either.
+    let [query] = message.queries.as_slice() else { return refuse(ResponseCode::FormErr) };
+    let text = query.name().to_ascii();
+    Ok(Question {
+        id,
+        recursion_desired: message.metadata.recursion_desired,
+        query: query.clone(),
+        edns: message.edns.is_some(),
+        host: Host::parse(&text),
+        text,
+    })
+}
+
+/// The answer: the addresses of an allowed name, or why there are none.
+pub fn answer(question: &Question, decided: Result<(Ipv4Addr, Ipv6Addr), &Denial>) -> Option<Vec<u8>> {
+    let mut message = Message::response(question.id, OpCode::Query);
+    message.metadata.recursion_desired = question.recursion_desired;
+    message.metadata.recursion_available = true;
+    message.queries.push(question.query.clone());
+    match decided {
+        Ok((v4, v6)) => {
+            let data = match (question.query.query_class(), question.query.query_type()) {
+                (DNSClass::IN, RecordType::A) => Some(RData::A(A(v4))),
+                (DNSClass::IN, RecordType::AAAA) => Some(RData::AAAA(AAAA(v6))),
+                _ => None,
+            };
+            if let Some(data) = data {
+                message.answers.push(Record::from_rdata(question.query.name().clone(), TTL, data));
+            }
+        }
+        Err(denial) => {
+            message.metadata.response_code = ResponseCode::NXDomain;
+            if question.edns {
+                let mut content = BLOCKED.to_be_bytes().to_vec();
+                let text = format!("{}: {}", denial.code, crate::http::reply::sentence(denial));
+                // So that it fits into the smallest UDP answer together with the longest name.
+                content.extend(text.bytes().take(180).filter(|byte| (0x20..0x7f).contains(byte)));
+                let mut edns = Edns::new();
+                edns.options_mut().insert(EdnsOption::Unknown(EDE, content));
+                message.edns = Some(edns);
+            }
+        }
+    }
+    if question.edns && message.edns.is_none() {
+        message.edns = Some(Edns::new());
+    }
+    encode(&message)
+}
+
+fn encode(message: &Message) -> Option<Vec<u8>> {
+    message.to_vec().ok()
+}

@@ -1,0 +1,111 @@
+//! DNS over UDP and TCP.
+
+use super::answer::{answer, question};
+use crate::audit::{Event, EventKind};
+use crate::denials;
+use crate::shared::Shared;
+use nexus_policy::net::{
+    Attempt, Cause, Charge, Denial, Host, Name, Port, Program, Target, Way, check_dns, check_name,
+};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+/// Serves datagrams for ever. A datagram that cannot be answered is dropped; its sender asks again.
+pub(crate) async fn serve_udp(shared: Arc<Shared>, socket: UdpSocket) {
+    let mut buffer = [0; 4096];
+    loop {
+        let Ok((count, from)) = socket.recv_from(&mut buffer).await else {
+            tokio::time::sleep(crate::accept::PAUSE).await;
+            continue;
+        };
+        let bytes = buffer.get(..count).unwrap_or_default();
+        if let Some(answer) = respond(&shared, bytes, None)
+            && let Err(error) = socket.send_to(&answer, from).await
+        {
+            drop(error);
+        }
+    }
+}
+
+/// Serves one connection: questions with a length before each (RFC 1035, 4.2.2).
+pub(crate) async fn serve_tcp(shared: Arc<Shared>, mut stream: TcpStream, program: Option<Program>) {
+    loop {
+        let read = async {
+            let length = stream.read_u16().await?;
+            let mut bytes = vec![0; usize::from(length)];
+            stream.read_exact(&mut bytes).await?;
+            std::io::Result::Ok(bytes)
+        };
+        let Ok(Ok(bytes)) = timeout(shared.limits.head_time, read).await else { return };
+        let Some(answer) = respond(&shared, &bytes, program.as_ref()) else { return };
+        let Ok(length) = u16::try_from(answer.len()) else { return };
+        let mut framed = length.to_be_bytes().to_vec();
+        framed.extend_from_slice(&answer);
+        if stream.write_all(&framed).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn respond(shared: &Shared, bytes: &[u8], program: Option<&Program>) -> Option<Vec<u8>> {
+    let question = match question(bytes) {
+        Ok(question) => question,
+        Err(refusal) => return refusal,
+    };
+    let id = shared.next_id();
+    let decided = match &question.host {
+        Ok(host) => decide(shared, host, program),
+        Err(why) => Err(Denial::unreadable(why)),
+    };
+    let host = question.host.as_ref().map_or_else(|_| question.text.clone(), ToString::to_string);
+    let event = Event { host: host.clone(), ..Event::new(EventKind::Dns, id) };
+    let event = Event { program: program.map(|program| program.0.clone()), ..event };
+    let decided = match decided {
+        Ok(addresses) => {
+            shared.audit.must(&event).map(|()| addresses).map_err(|error| denials::internal(error.to_string()))
+        }
+        Err(denial) => {
+            shared.tally().deny(host, 0, &denial);
+            shared.audit.note(&event.denied(&denial));
+            Err(denial)
+        }
+    };
+    answer(&question, decided.as_ref().copied())
+}
+
+fn decide(shared: &Shared, host: &Host, program: Option<&Program>) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
+    shared.charge(Charge::Request)?;
+    let now = shared.clock.now();
+    if let Some(name) = host.name()
+        && is_localhost(name)
+    {
+        return Ok((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST));
+    }
+    let policy = shared.registry.policy();
+    if let Err(denial) = check_dns(&policy, host, program, now)
+        && !may_be_asked(shared, host, program)
+    {
+        return Err(denial);
+    }
+    let Some(name) = host.name() else { return Err(denials::malformed("an address is no name")) };
+    Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name, now))
+}
+
+/// RFC 6761: the sandbox's own loopback, whoever asks.
+fn is_localhost(name: &Name) -> bool {
+    name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
+}
+
+/// With somebody to ask, the question comes when the program connects; until then the name needs an address.
+fn may_be_asked(shared: &Shared, host: &Host, program: Option<&Program>) -> bool {
+    let attempt = Attempt {
+        target: Target { host: host.clone(), port: Port::HTTPS },
+        way: Way::Transparent,
+        program: program.cloned(),
+    };
+    let asked = check_name(&shared.registry.policy(), &attempt, shared.clock.now());
+    shared.approver.is_some() && asked.is_err_and(|denial| denial.cause == Cause::MayAsk)
+}

@@ -1,0 +1,199 @@
+//! Starting, changing and ending an egress.
+//!
+//! ```text
+//!  start ─▶ running ─(stop, or dropped)─▶ every listener and connection closed ─▶ the thread ends
+//!             │ ▲
+//!             └─┘ reload: atomic
+//! ```
+//!
+//! It lives in a thread of the caller's process, so it cannot outlive it. When the thread ends, for whatever reason, the
+//! listeners are closed with it: the sandbox's connections are refused then, and there is no other way out.
+
+use crate::accept::{Door, accept};
+use crate::audit::Audit;
+use crate::config::{Config, Limits, Listeners};
+use crate::dial::Dialer;
+use crate::dns;
+pub use crate::registry::ReloadError;
+use crate::shared::{Parts, Shared};
+use crate::summary::Summary;
+use nexus_policy::net::Policy;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// Descriptors that are left to the rest of the process.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// Why an egress does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The policy wants the operator's proxy, and there is none.
+    #[error("the policy sends everything through an upstream proxy, and none is configured")]
+    NoUpstream,
+    /// Not even a few connections could be served.
+    #[error("the process may open {limit} files, which is too few for an egress; raise it (ulimit -n)")]
+    Descriptors {
+        /// The soft limit.
+        limit: u64,
+    },
+    /// A listener cannot be used.
+    #[error("the {what} listener cannot be used: {source}")]
+    Listener {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The runtime or its thread.
+    #[error("the egress thread cannot be started: {source}")]
+    Thread {
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Why an egress had not run to its stop.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StopError {
+    /// Its thread had panicked. Everything was closed then.
+    #[error("the egress thread had ended by a panic; the sandbox had no network from then on")]
+    Panicked,
+}
+
+/// A running egress. Dropping it stops it.
+pub struct Egress {
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Egress {
+    /// Serves `listeners` in a thread of its own. Connections that queued up in their backlogs meanwhile are not lost.
+    pub fn start(config: Config, listeners: Listeners) -> Result<Self, StartError> {
+        if config.policy.upstream_proxy() && config.upstream_proxy.is_none() {
+            return Err(StartError::NoUpstream);
+        }
+        let limits = Limits { clients: config.limits.clients.min(affordable()?), ..config.limits };
+        let dialer = Dialer {
+            connect_time: limits.connect_time,
+            stagger: limits.connect_stagger,
+            upstream: config.upstream_proxy,
+            resolver: Arc::clone(&config.resolver),
+        };
+        let shared = Arc::new(Shared::new(Parts {
+            policy: config.policy,
+            audit: Audit::new(config.audit),
+            clock: config.clock,
+            limits,
+            programs: config.programs,
+            approver: config.approver,
+            destinations: config.destinations,
+            resolver: config.resolver,
+            dialer,
+        }));
+        let runtime = if config.workers > 1 {
+            Builder::new_multi_thread().worker_threads(config.workers).enable_all().build()
+        } else {
+            Builder::new_current_thread().enable_all().build()
+        };
+        let runtime = runtime.map_err(|source| StartError::Thread { source })?;
+        serve(&runtime, &shared, listeners)?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("nexus-egress".into()).spawn(move || {
+            // An error is a sender that was dropped without a word: the end as well.
+            match runtime.block_on(stopped) {
+                Ok(()) | Err(_) => {}
+            }
+            // Drops every task, and with it every listener and connection.
+            drop(runtime);
+        });
+        let thread = thread.map_err(|source| StartError::Thread { source })?;
+        Ok(Self { shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Puts another policy in force. Connections that it forbids are cut before this returns; new ones are decided by
+    /// it. Returns how many were cut.
+    pub fn reload(&self, policy: Arc<Policy>) -> Result<usize, ReloadError> {
+        if policy.upstream_proxy() && !self.shared.has_upstream() {
+            return Err(ReloadError::NoUpstream);
+        }
+        self.shared.registry.reload(policy, self.shared.clock.now())
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.shared.registry.policy()
+    }
+
+    /// What was allowed and denied so far.
+    pub fn summary(&self) -> Summary {
+        self.shared.summary()
+    }
+
+    /// Whether it still serves.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Closes every listener and connection, and sums up.
+    pub fn stop(mut self) -> Result<Summary, StopError> {
+        self.end()?;
+        Ok(self.shared.summary())
+    }
+
+    fn end(&mut self) -> Result<(), StopError> {
+        drop(self.stop.take());
+        match self.thread.take() {
+            Some(thread) => thread.join().map_err(|_| StopError::Panicked),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`; here it is closed in either case.
+        match self.end() {
+            Ok(()) | Err(StopError::Panicked) => {}
+        }
+    }
+}
+
+/// How many clients the process has descriptors for: one for the client and one for its server.
+fn affordable() -> Result<usize, StartError> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    match limit.saturating_sub(SPARE_DESCRIPTORS) / 2 {
+        0..16 => Err(StartError::Descriptors { limit }),
+        clients => Ok(usize::try_from(clients).unwrap_or(usize::MAX)),
+    }
+}
+
+fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Result<(), StartError> {
+    let inside = runtime.enter();
+    let doors = [
+        ("HTTP", listeners.http, Door::Http),
+        ("SOCKS", listeners.socks, Door::Socks),
+        ("transparent IPv4", listeners.transparent_v4, Door::TransparentV4),
+        ("transparent IPv6", listeners.transparent_v6, Door::TransparentV6),
+        ("DNS TCP", listeners.dns_tcp, Door::Dns),
+    ];
+    for (what, listener, door) in doors {
+        let Some(listener) = listener else { continue };
+        let wrong = |source| StartError::Listener { what, source };
+        listener.set_nonblocking(true).map_err(wrong)?;
+        let listener = TcpListener::from_std(listener).map_err(wrong)?;
+        runtime.spawn(accept(Arc::clone(shared), listener, door));
+    }
+    if let Some(socket) = listeners.dns_udp {
+        let wrong = |source| StartError::Listener { what: "DNS UDP", source };
+        socket.set_nonblocking(true).map_err(wrong)?;
+        let socket = UdpSocket::from_std(socket).map_err(wrong)?;
+        runtime.spawn(dns::serve::serve_udp(Arc::clone(shared), socket));
+    }
+    drop(inside);
+    Ok(())
+}

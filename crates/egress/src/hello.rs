@@ -1,0 +1,140 @@
+//! The server name in a ClientHello, and nothing else of TLS.
+//!
+//! The bytes are hostile: every length is checked, at most [`MOST`] are looked at, and what does not parse exactly is
+//! not TLS. Reading it is enough; nothing is decrypted. An encrypted name (ECH) is an extension like any other here:
+//! every Chromium hello carries one, real or not, and the outer name is what routes and is what was allowed.
+
+/// A handshake message of more bytes is no honest ClientHello; with post-quantum keys they have about 2 KiB.
+const MOST: usize = 16 * 1024;
+/// The same with its records. Each read looks at all of them again, so a hello in thousands of tiny records is refused.
+const MOST_WIRE: usize = MOST + 4 * 1024;
+
+/// What the bytes so far are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// The beginning of a ClientHello.
+    More,
+    /// A whole ClientHello with this name, as its bytes are.
+    Sni(Vec<u8>),
+    /// A whole ClientHello without a name.
+    NoSni,
+    /// Something else.
+    NotTls,
+}
+
+/// Reads the first bytes of a connection.
+pub fn read(bytes: &[u8]) -> Seen {
+    match handshake(bytes) {
+        Ok(message) => client_hello(&message).unwrap_or(Seen::NotTls),
+        Err(seen) => seen,
+    }
+}
+
+/// The first handshake message, put together from its records (RFC 8446, 5.1), without its header.
+fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
+    let total = bytes.len();
+    let mut message: Vec<u8> = Vec::new();
+    loop {
+        let length = match message.as_slice() {
+            [1, a, b, c, ..] => Some(usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c)),
+            [1, ..] | [] => None,
+            _ => return Err(Seen::NotTls),
+        };
+        if let Some(length) = length {
+            if length > MOST {
+                return Err(Seen::NotTls);
+            }
+            if let Some(body) = message.get(4..4 + length) {
+                return Ok(body.to_vec());
+            }
+        }
+        let (kind, major, payload) = match bytes {
+            [kind, major, _, high, low, rest @ ..] => {
+                let length = usize::from(*high) << 8 | usize::from(*low);
+                // An empty record, or one longer than the protocol has, is no honest hello.
+                if length == 0 || length > 16 * 1024 {
+                    return Err(Seen::NotTls);
+                }
+                let payload = rest.get(..length);
+                (*kind, *major, payload.map(|payload| (payload, &rest[length..])))
+            }
+            [kind, major, ..] => (*kind, *major, None),
+            [kind] => (*kind, 3, None),
+            [] => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
+        };
+        if kind != 22 || major != 3 {
+            return Err(Seen::NotTls);
+        }
+        match payload {
+            Some((payload, rest)) => {
+                message.extend_from_slice(payload);
+                bytes = rest;
+            }
+            None => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
+        }
+    }
+}
+
+/// A cursor that never reads past its end.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, bytes: usize) -> Option<usize> {
+        Some(self.take(bytes)?.iter().fold(0, |value, byte| value << 8 | usize::from(*byte)))
+    }
+
+    /// A vector with a length of so many bytes before it.
+    fn vector(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let length = self.number(bytes)?;
+        self.take(length)
+    }
+}
+
+fn client_hello(message: &[u8]) -> Option<Seen> {
+    let mut reader = Reader(message);
+    reader.take(2 + 32)?;
+    if reader.vector(1)?.len() > 32 {
+        return None;
+    }
+    let suites = reader.vector(2)?;
+    if suites.is_empty() || !suites.len().is_multiple_of(2) || reader.vector(1)?.is_empty() {
+        return None;
+    }
+    if reader.0.is_empty() {
+        return Some(Seen::NoSni);
+    }
+    let mut extensions = Reader(reader.vector(2)?);
+    if !reader.0.is_empty() {
+        return None;
+    }
+    let mut found = None;
+    while !extensions.0.is_empty() {
+        let kind = extensions.number(2)?;
+        let content = extensions.vector(2)?;
+        if kind == 0 {
+            // Two names are two answers to one question: the server might take the other one.
+            if found.is_some() {
+                return None;
+            }
+            found = Some(server_name(content)?);
+        }
+    }
+    Some(found.map_or(Seen::NoSni, |name| Seen::Sni(name.to_vec())))
+}
+
+/// RFC 6066: a list, in practice of exactly one name of type 0.
+fn server_name(content: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader(content);
+    let mut list = Reader(reader.vector(2)?);
+    if !reader.0.is_empty() || list.number(1)? != 0 {
+        return None;
+    }
+    let name = list.vector(2)?;
+    (list.0.is_empty() && !name.is_empty()).then_some(name)
+}

@@ -1,0 +1,131 @@
+//! The bytes of a body from one side to the other.
+
+use super::framing::{Body, ChunkEvent, Chunks};
+use super::head::HeadError;
+use crate::buffers::SMALL;
+use crate::inbuf::InBuf;
+use crate::ticket::{Flow, Ticket};
+use crate::tunnel::ready_bytes;
+use nexus_policy::net::Denial;
+use std::io;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+/// Why a body did not go through.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    /// Its sender broke off.
+    From,
+    /// Its receiver does not take it.
+    To,
+    /// It breaks the coding.
+    Malformed(HeadError),
+    /// The budget.
+    Denied(Denial),
+}
+
+impl From<HeadError> for CopyError {
+    fn from(error: HeadError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+impl From<Denial> for CopyError {
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
+    }
+}
+
+/// One direction of an exchange.
+pub(crate) struct Way<'a, 'b> {
+    pub(crate) from: &'a mut ReadHalf<'b>,
+    pub(crate) held: &'a mut InBuf,
+    pub(crate) to: &'a mut WriteHalf<'b>,
+    pub(crate) ticket: &'a Ticket,
+    pub(crate) flow: Flow,
+}
+
+impl Way<'_, '_> {
+    /// Writes our own bytes.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
+        self.ticket.count(self.flow, bytes.len())?;
+        self.to.write_all(bytes).await.map_err(|_| CopyError::To)
+    }
+
+    /// Reads more into the held bytes; the end is an error here.
+    pub(crate) async fn more(&mut self) -> Result<(), CopyError> {
+        match self.held.fill(self.from).await {
+            Ok(0) | Err(_) => Err(CopyError::From),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Copies one body. `plain` writes the content of chunks without the coding.
+    pub(crate) async fn copy(&mut self, body: Body, plain: bool) -> Result<(), CopyError> {
+        match body {
+            Body::None => Ok(()),
+            Body::Length(length) => self.bytes(Some(length)).await,
+            Body::UntilClose => self.bytes(None).await,
+            Body::Chunked => self.chunks(plain).await,
+        }
+    }
+
+    async fn bytes(&mut self, mut left: Option<u64>) -> Result<(), CopyError> {
+        let mut full = 0;
+        while left != Some(0) {
+            let most = left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+            let count = if self.held.is_empty() {
+                let ready: io::Result<()> = self.from.readable().await;
+                ready.map_err(|_| CopyError::From)?;
+                let mut buffer = self.ticket.shared.buffers.lend(full > 4);
+                let size = most.min(buffer.len());
+                let read = ready_bytes(self.from, &mut buffer[..size]).await.map_err(|_| CopyError::From)?;
+                let Some(count) = read else { continue };
+                if count == 0 {
+                    return if left.is_none() { Ok(()) } else { Err(CopyError::From) };
+                }
+                full = if count >= SMALL { full + 1 } else { 0 };
+                self.write(&buffer[..count]).await?;
+                count
+            } else {
+                let count = most.min(self.held.bytes().len());
+                self.pass(count).await?;
+                count
+            };
+            left = left.map(|left| left.saturating_sub(count as u64));
+        }
+        Ok(())
+    }
+
+    /// Writes held bytes.
+    async fn pass(&mut self, count: usize) -> Result<(), CopyError> {
+        self.ticket.count(self.flow, count)?;
+        let bytes = self.held.bytes().get(..count).unwrap_or_default();
+        self.to.write_all(bytes).await.map_err(|_| CopyError::To)?;
+        self.held.consume(count);
+        Ok(())
+    }
+
+    async fn chunks(&mut self, plain: bool) -> Result<(), CopyError> {
+        let mut chunks = Chunks::default();
+        loop {
+            match chunks.next(self.held.bytes())? {
+                ChunkEvent::More => self.more().await?,
+                ChunkEvent::Skip(count) => self.held.consume(count),
+                ChunkEvent::Data(count) => {
+                    if plain {
+                        self.pass(count).await?;
+                    } else {
+                        self.write(format!("{count:x}\r\n").as_bytes()).await?;
+                        self.pass(count).await?;
+                        self.write(b"\r\n").await?;
+                    }
+                }
+                ChunkEvent::End(count) => {
+                    self.held.consume(count);
+                    return if plain { Ok(()) } else { self.write(b"0\r\n\r\n").await };
+                }
+            }
+        }
+    }
+}

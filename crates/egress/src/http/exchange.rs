@@ -1,0 +1,218 @@
+//! One request to a server and its response back.
+//!
+//! The body goes up while the response is awaited, since a server may answer early, and a client that sent
+//! `Expect: 100-continue` waits for it. When the response is through before the body is, both connections end: nobody
+//! knows then where the next request would begin.
+
+use super::body::{CopyError, Way};
+use super::fields::response_fields;
+use super::framing::{Body, response_body};
+use super::head::{HeadError, Response, parse_response};
+use super::order::{Forward, put};
+use crate::inbuf::InBuf;
+use crate::shared::Opened;
+use crate::ticket::Flow;
+use crate::tunnel;
+use nexus_policy::net::Denial;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::TcpStream;
+
+/// What is left after an exchange.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The response is through; which connections can go on.
+    Done {
+        /// The client's.
+        client: bool,
+        /// The server's.
+        server: bool,
+    },
+    /// A WebSocket: a tunnel from here on.
+    Switched,
+    /// The server closed before it said anything: perhaps a kept connection that was dead already.
+    Nothing,
+    /// The server's answer cannot be used, and nothing was passed on: 502.
+    BadServer(String),
+    /// The request's body breaks the coding, and nothing was answered: 400.
+    BadBody(HeadError),
+    /// Cut by a decision before anything was answered.
+    Cut(Denial),
+    /// It broke in the middle; both ends get a reset.
+    Broken,
+}
+
+/// Sends `order` on `opened` and passes the answer to `client`.
+pub(crate) async fn run(
+    client: &mut TcpStream,
+    from_client: &mut InBuf,
+    opened: &mut Opened,
+    order: &Forward,
+) -> Outcome {
+    let Opened { ticket, dialed } = opened;
+    let answered = AtomicBool::new(false);
+    let (mut client_read, mut client_write) = client.split();
+    let (mut server_read, mut server_write) = dialed.stream.split();
+    let mut up =
+        Way { from: &mut client_read, held: from_client, to: &mut server_write, ticket: &*ticket, flow: Flow::Up };
+    let mut down = Way {
+        from: &mut server_read,
+        held: &mut dialed.early,
+        to: &mut client_write,
+        ticket: &*ticket,
+        flow: Flow::Down,
+    };
+    let both = async {
+        let send = async {
+            up.write(&order.head).await?;
+            up.copy(order.body, false).await
+        };
+        let receive = response(&mut down, order, &answered);
+        tokio::pin!(send, receive);
+        let mut sent = None;
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut send, if sent.is_none() => match ended {
+                    Ok(()) => sent = Some(true),
+                    // It may have answered early and closed.
+                    Err(CopyError::To) => sent = Some(false),
+                    Err(error) => return Err(error),
+                },
+                received = &mut receive => return received.map(|outcome| match outcome {
+                    Outcome::Done { .. } if sent != Some(true) => Outcome::Done { client: false, server: false },
+                    outcome => outcome,
+                }),
+            }
+        }
+    };
+    let ended = tokio::select! {
+        biased;
+        ended = both => ended,
+        why = ticket.entry.until_cut() => Err(CopyError::Denied(why)),
+        over = ticket.until_over() => Err(over.map_or(CopyError::From, CopyError::Denied)),
+    };
+    let quiet = !answered.load(Ordering::Relaxed);
+    match ended {
+        Ok(outcome) => outcome,
+        Err(CopyError::Malformed(error)) if quiet => Outcome::BadBody(error),
+        Err(CopyError::Denied(why)) => {
+            ticket.entry.cut(why.clone());
+            if quiet { Outcome::Cut(why) } else { Outcome::Broken }
+        }
+        Err(CopyError::From | CopyError::To | CopyError::Malformed(_)) => Outcome::Broken,
+    }
+}
+
+/// Ends both connections so that nobody takes what came for all there is.
+pub(crate) fn break_off(client: &TcpStream, opened: &Opened) {
+    tunnel::reset(client);
+    tunnel::reset(&opened.dialed.stream);
+}
+
+async fn response(down: &mut Way<'_, '_>, order: &Forward, answered: &AtomicBool) -> Result<Outcome, CopyError> {
+    let mut before = 0;
+    loop {
+        let limits = &down.ticket.shared.limits;
+        let parsed =
+            if down.held.worth_reading(before, limits) { parse_response(down.held.bytes(), limits) } else { Ok(None) };
+        let response = match parsed {
+            Ok(Some(response)) => response,
+            Ok(None) => {
+                before = down.held.bytes().len();
+                if down.more().await.is_err() {
+                    let nothing = down.held.is_empty() && !answered.load(Ordering::Relaxed);
+                    return if nothing {
+                        Ok(Outcome::Nothing)
+                    } else {
+                        unusable(answered, "its answer breaks off".into())
+                    };
+                }
+                continue;
+            }
+            Err(error) => return unusable(answered, error.to_string()),
+        };
+        let plan = match plan(&response, order) {
+            Ok(plan) => plan,
+            Err(error) => return unusable(answered, error.to_string()),
+        };
+        let length = response.length;
+        down.held.consume(length);
+        before = 0;
+        if let Some(head) = &plan.head {
+            answered.store(true, Ordering::Relaxed);
+            down.write(head).await?;
+        }
+        match plan.then {
+            Then::NextHead => {}
+            Then::Tunnel => return Ok(Outcome::Switched),
+            Then::Body { body, plain, client, server } => {
+                // What it breaks off in the middle of, the client must not take for whole.
+                down.copy(body, plain).await?;
+                return Ok(Outcome::Done { client, server });
+            }
+        }
+    }
+}
+
+fn unusable(answered: &AtomicBool, why: String) -> Result<Outcome, CopyError> {
+    if answered.load(Ordering::Relaxed) { Err(CopyError::From) } else { Ok(Outcome::BadServer(why)) }
+}
+
+/// What to do with one response head.
+struct Plan {
+    head: Option<Vec<u8>>,
+    then: Then,
+}
+
+enum Then {
+    NextHead,
+    Tunnel,
+    Body { body: Body, plain: bool, client: bool, server: bool },
+}
+
+fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
+    let body = response_body(response, &order.method)?;
+    let kept = response_fields(response);
+    let mut head = Vec::with_capacity(response.length + 64);
+    head.extend_from_slice(format!("HTTP/1.1 {} ", response.status).as_bytes());
+    head.extend(response.reason.iter().filter(|byte| **byte >= 0x20 && **byte != 0x7f));
+    head.extend_from_slice(b"\r\n");
+    for field in &kept.fields {
+        put(&mut head, field.name, field.value);
+    }
+    if response.status == 101 {
+        if !(order.websocket && kept.websocket) {
+            return Err(HeadError::Malformed("it switches to a protocol that nobody asked for"));
+        }
+        put(&mut head, b"Connection", b"Upgrade");
+        put(&mut head, b"Upgrade", b"websocket");
+        head.extend_from_slice(b"\r\n");
+        return Ok(Plan { head: Some(head), then: Then::Tunnel });
+    }
+    if response.status < 200 {
+        head.extend_from_slice(b"\r\n");
+        // HTTP/1.0 knows no interim answers.
+        return Ok(Plan { head: (order.minor == 1).then_some(head), then: Then::NextHead });
+    }
+    let plain = body == Body::Chunked && order.minor == 0;
+    let client = !order.close && body != Body::UntilClose && !plain;
+    match body {
+        Body::Length(length) => put(&mut head, b"Content-Length", length.to_string().as_bytes()),
+        Body::Chunked if !plain => put(&mut head, b"Transfer-Encoding", b"chunked"),
+        Body::Chunked | Body::UntilClose => {}
+        // The length that a GET would have had.
+        Body::None => {
+            if let Some(field) = response.fields.iter().find(|field| field.is("content-length")) {
+                put(&mut head, b"Content-Length", field.value);
+            }
+        }
+    }
+    if !client {
+        put(&mut head, b"Connection", b"close");
+    } else if order.minor == 0 {
+        put(&mut head, b"Connection", b"keep-alive");
+    }
+    head.extend_from_slice(b"\r\n");
+    let server = !kept.close && body != Body::UntilClose;
+    Ok(Plan { head: Some(head), then: Then::Body { body, plain, client, server } })
+}

@@ -1,0 +1,157 @@
+//! What a request asks the proxy to do. Pure.
+
+use super::fields::request_fields;
+use super::framing::{Body, request_body};
+use super::head::{HeadError, Request};
+use crate::denials;
+use nexus_policy::net::{self, Denial, Port, Target, Way, check_http_host};
+use std::fmt::Write;
+
+/// A request that can be carried out, if it is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// A tunnel.
+    Connect(Target),
+    /// One request.
+    Forward(Forward),
+}
+
+/// A request that is passed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Forward {
+    pub(crate) target: Target,
+    /// The head for the server.
+    pub(crate) head: Vec<u8>,
+    pub(crate) method: String,
+    pub(crate) body: Body,
+    /// Whether the client's connection ends after it.
+    pub(crate) close: bool,
+    pub(crate) websocket: bool,
+    /// The client's version after `HTTP/1.`.
+    pub(crate) minor: u8,
+}
+
+impl Forward {
+    /// Whether it may be sent a second time when a kept connection turns out to be dead (RFC 9110, 9.2.2).
+    pub(crate) fn repeatable(&self) -> bool {
+        self.body == Body::None && matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+    }
+}
+
+/// A request that is answered with an error, after which the connection ends: where it stops is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    pub(crate) way: Way,
+    pub(crate) denial: Denial,
+}
+
+impl Refused {
+    pub(crate) fn head(error: HeadError) -> Self {
+        Self { status: error.status(), way: Way::HttpAbsolute, denial: denials::malformed(error.to_string()) }
+    }
+
+    fn of(way: Way, denial: Denial) -> Self {
+        Self { status: denial.http_status(), way, denial }
+    }
+}
+
+/// Reads what `request` asks for.
+pub(crate) fn order(request: &Request<'_>) -> Result<Order, Refused> {
+    let body = request_body(request).map_err(Refused::head)?;
+    let hosts: Vec<&[u8]> = request.fields.iter().filter(|field| field.is("host")).map(|field| field.value).collect();
+    if request.method == "CONNECT" {
+        let refused = |denial| Refused::of(Way::Connect, denial);
+        let target = target(request.target, None).map_err(refused)?;
+        check_http_host(&target, net::Request::Connect, &hosts).map_err(refused)?;
+        if body != Body::None {
+            return Err(refused(denials::malformed("a CONNECT request has no body")));
+        }
+        return Ok(Order::Connect(target));
+    }
+    let refused = |denial| Refused::of(Way::HttpAbsolute, denial);
+    let (authority, path) = absolute(request.target).map_err(refused)?;
+    let target = target(authority, Some(Port::HTTP)).map_err(refused)?;
+    let version = if request.minor == 0 { net::Request::Http10 } else { net::Request::Http11 };
+    check_http_host(&target, version, &hosts).map_err(refused)?;
+    let kept = request_fields(request).map_err(Refused::head)?;
+    if kept.websocket && body != Body::None {
+        return Err(refused(denials::malformed("a request for an upgrade has no body")));
+    }
+
+    let mut head = Vec::with_capacity(request.length + 64);
+    let path = match path {
+        "" if request.method == "OPTIONS" => "*".to_owned(),
+        path if path.starts_with('/') => path.to_owned(),
+        query => format!("/{query}"),
+    };
+    let mut first = String::new();
+    // Writing to a string cannot fail.
+    if write!(first, "{} {path} HTTP/1.{}\r\nHost: {}\r\n", request.method, request.minor, host(&target)).is_err() {
+        return Err(refused(denials::internal("the request could not be written")));
+    }
+    head.extend_from_slice(first.as_bytes());
+    for field in &kept.fields {
+        put(&mut head, field.name, field.value);
+    }
+    match body {
+        Body::Length(length) => put(&mut head, b"Content-Length", length.to_string().as_bytes()),
+        Body::Chunked => put(&mut head, b"Transfer-Encoding", b"chunked"),
+        Body::None if request.fields.iter().any(|field| field.is("content-length")) => {
+            put(&mut head, b"Content-Length", b"0");
+        }
+        Body::None | Body::UntilClose => {}
+    }
+    if kept.websocket {
+        put(&mut head, b"Connection", b"Upgrade");
+        put(&mut head, b"Upgrade", b"websocket");
+    }
+    head.extend_from_slice(b"\r\n");
+    Ok(Order::Forward(Forward {
+        target,
+        head,
+        method: request.method.to_owned(),
+        body,
+        close: kept.close,
+        websocket: kept.websocket,
+        minor: request.minor,
+    }))
+}
+
+/// One field line.
+pub(crate) fn put(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    head.extend_from_slice(name);
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// The value of `Host`: without the port where it is the scheme's own, as clients write it and servers compare it.
+fn host(target: &Target) -> String {
+    let text = target.to_string();
+    if target.port == Port::HTTP { text.strip_suffix(":80").unwrap_or(&text).to_owned() } else { text }
+}
+
+/// `http://AUTHORITY/PATH` in its two parts.
+fn absolute(target: &str) -> Result<(&str, &str), Denial> {
+    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let Some(rest) = scheme.and(target.get(7..)) else {
+        return Err(denials::malformed("this is a proxy: it takes CONNECT HOST:PORT and METHOD http://HOST/"));
+    };
+    if rest.contains('#') {
+        return Err(denials::malformed("a request target has no fragment"));
+    }
+    Ok(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
+}
+
+/// The target, and never its text in a message: it may carry a password.
+fn target(authority: &str, port: Option<Port>) -> Result<Target, Denial> {
+    if authority.contains('@') {
+        return Err(denials::malformed("the destination carries user information, which is not forwarded"));
+    }
+    let parsed = match port {
+        Some(port) => Target::parse_or(authority, port),
+        None => Target::parse(authority),
+    };
+    parsed.map_err(|why| Denial::unreadable(&why))
+}

@@ -1,0 +1,91 @@
+//! What the proxy says itself.
+
+use crate::dial::DialError;
+use crate::shared::Refusal;
+use nexus_policy::net::Denial;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The answer to CONNECT.
+pub(crate) const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// How long, and for how many bytes, a client that still sends is listened to so that it sees the answer.
+const LINGER: (Duration, usize) = (Duration::from_secs(1), 1024 * 1024);
+
+/// An answer with one line of text. `head_only` is for HEAD requests.
+pub(crate) fn answer(status: u16, code: &str, text: &str, close: bool, head_only: bool) -> Vec<u8> {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let reason = match status {
+        400 => "Bad Request",
+        403 => "Forbidden",
+        408 => "Request Timeout",
+        414 => "URI Too Long",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        502 => "Bad Gateway",
+        504 => "Gateway Timeout",
+        _ => "Error",
+    };
+    let connection = if close { "Connection: close\r\n" } else { "" };
+    let mut bytes = format!(
+        "HTTP/1.1 {status} {reason}\r\nx-proxy-error: {code}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {length}\r\nCache-Control: no-store\r\n{connection}\r\n",
+        length = line.len() + 1
+    )
+    .into_bytes();
+    if !head_only {
+        bytes.extend_from_slice(line.as_bytes());
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// The sentence about a denial, with the flag that would allow it.
+pub(crate) fn sentence(denial: &Denial) -> String {
+    match &denial.allow_with {
+        Some(flag) => format!("nexus: {}; {flag} would allow it", denial.explanation),
+        None => format!("nexus: {}", denial.explanation),
+    }
+}
+
+/// The answer to a denial.
+pub(crate) fn denied(denial: &Denial, close: bool, head_only: bool) -> Vec<u8> {
+    answer(denial.http_status(), denial.code.as_str(), &sentence(denial), close, head_only)
+}
+
+/// The answer to a refusal of any kind.
+pub(crate) fn refused(refusal: &Refusal, close: bool, head_only: bool) -> Vec<u8> {
+    match refusal {
+        Refusal::Denied(denial) => denied(denial, close, head_only),
+        Refusal::Unreachable(error) => {
+            let status = match error {
+                DialError::TimedOut { .. } => 504,
+                DialError::Connect { .. } | DialError::Upstream { .. } => 502,
+            };
+            answer(status, "OTHER", &format!("nexus: {error}"), close, head_only)
+        }
+    }
+}
+
+/// Sends the last answer of a connection. A close with unread bytes would be a reset that overtakes the answer.
+pub(crate) async fn last(stream: &mut TcpStream, bytes: &[u8]) {
+    let said = async {
+        stream.write_all(bytes).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 4096];
+        let mut left = LINGER.1;
+        while left > 0 {
+            match stream.read(&mut rest).await? {
+                0 => break,
+                count => left = left.saturating_sub(count),
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // The client is gone, or does not listen: nothing more can be told to it.
+    if let Ok(Err(error)) | Err(error) = timeout(LINGER.0, said).await.map_err(std::io::Error::from) {
+        drop(error);
+    }
+}

@@ -1,0 +1,266 @@
+//! One client connection to the HTTP proxy.
+//!
+//! ```text
+//!          ┌────────────── response through, both go on ───────────┐
+//!          ▼                                                       │
+//!  await a head ─▶ order ─┬─ CONNECT ─▶ open ─▶ 200 ─▶ tunnel ─▶ end
+//!   │ 408 431 414 400     │                                        │
+//!   ▼                     └─ absolute ─▶ decide anew ─▶ exchange ──┴─ 101 ─▶ tunnel ─▶ end
+//!  end                                     │ 403 429 …
+//!                                          ▼ await the next head if the body was empty, else end
+//! ```
+//!
+//! One server connection is kept beside the client's. It is used again only for the same target, and each request on it
+//! is decided anew.
+
+use super::exchange::{self, Outcome};
+use super::framing::Body;
+use super::head::parse_request;
+use super::order::{Forward, Order, Refused, order};
+use super::reply;
+use crate::denials;
+use crate::inbuf::InBuf;
+use crate::shared::{Opened, Refusal, Shared, Speech};
+use crate::tunnel::{self, Ends};
+use nexus_policy::net::{Attempt, Charge, Denial, Program, Target, Way};
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Serves `stream` to its end.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, program: Option<Program>) {
+    let mut client = Client { shared, stream, held: InBuf::default(), program, kept: None };
+    while let Some(order) = client.next().await {
+        let go_on = match order {
+            Order::Connect(target) => {
+                client.connect(target).await;
+                false
+            }
+            Order::Forward(forward) => client.forward(forward).await,
+        };
+        if !go_on {
+            break;
+        }
+    }
+}
+
+/// A server connection that may be used again.
+struct Kept {
+    target: Target,
+    opened: Opened,
+}
+
+struct Client {
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    held: InBuf,
+    program: Option<Program>,
+    kept: Option<Kept>,
+}
+
+impl Client {
+    /// The next order; `None` when the connection is over, after it was told why.
+    async fn next(&mut self) -> Option<Order> {
+        self.held.rest();
+        if self.held.is_empty() && !self.waited_for_a_byte().await {
+            return None;
+        }
+        let limits = self.shared.limits.clone();
+        let read = async {
+            let mut before = 0;
+            loop {
+                if self.held.worth_reading(before, &limits) {
+                    match parse_request(self.held.bytes(), &limits) {
+                        Ok(Some(request)) => return Some((order(&request), request.length)),
+                        Ok(None) => {}
+                        Err(error) => return Some((Err(Refused::head(error)), 0)),
+                    }
+                }
+                before = self.held.bytes().len();
+                let (mut from, _) = self.stream.split();
+                match self.held.fill(&mut from).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                }
+            }
+        };
+        match timeout(limits.head_time, read).await {
+            Ok(Some((Ok(order), length))) => {
+                self.held.consume(length);
+                Some(order)
+            }
+            Ok(Some((Err(refused), _))) => {
+                self.shared.unreadable(refused.way, &refused.denial);
+                let text = reply::sentence(&refused.denial);
+                self.last(&reply::answer(refused.status, refused.denial.code.as_str(), &text, true, false)).await;
+                None
+            }
+            Ok(None) => None,
+            Err(_) => {
+                let denial = denials::too_many("the request did not arrive in time");
+                self.shared.unreadable(Way::HttpAbsolute, &denial);
+                self.last(&reply::answer(408, denial.code.as_str(), &reply::sentence(&denial), true, false)).await;
+                None
+            }
+        }
+    }
+
+    /// Between two requests: a kept server connection that a new policy forbids is dropped at once, not at next use.
+    async fn waited_for_a_byte(&mut self) -> bool {
+        let idle = tokio::time::sleep(self.shared.limits.keep_alive);
+        tokio::pin!(idle);
+        loop {
+            let (mut from, _) = self.stream.split();
+            let cut = async {
+                match &self.kept {
+                    Some(kept) => {
+                        kept.opened.ticket.entry.until_cut().await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                filled = self.held.fill(&mut from) => return filled.is_ok_and(|count| count > 0),
+                () = cut => {}
+                () = &mut idle => return false,
+            }
+            if let Some(kept) = self.kept.take() {
+                tunnel::reset(&kept.opened.dialed.stream);
+            }
+        }
+    }
+
+    fn attempt(&self, target: Target, way: Way) -> Attempt {
+        Attempt { target, way, program: self.program.clone() }
+    }
+
+    async fn last(&mut self, bytes: &[u8]) {
+        reply::last(&mut self.stream, bytes).await;
+    }
+
+    async fn connect(&mut self, target: Target) {
+        self.kept = None;
+        let attempt = self.attempt(target, Way::Connect);
+        let mut opened = match self.shared.open(attempt, Speech::Unknown).await {
+            Ok(opened) => opened,
+            Err(refusal) => return self.last(&reply::refused(&refusal, true, false)).await,
+        };
+        if self.stream.write_all(reply::CONNECTED).await.is_ok() {
+            self.tunnel(&mut opened, true).await;
+        }
+    }
+
+    async fn tunnel(&mut self, opened: &mut Opened, inspect: bool) {
+        let ends = Ends {
+            client: &mut self.stream,
+            upstream: &mut opened.dialed.stream,
+            from_client: std::mem::take(&mut self.held),
+            from_upstream: std::mem::take(&mut opened.dialed.early),
+        };
+        tunnel::run(ends, &opened.ticket, inspect).await;
+    }
+
+    /// One request; whether the connection goes on.
+    async fn forward(&mut self, order: Forward) -> bool {
+        let attempt = self.attempt(order.target.clone(), Way::HttpAbsolute);
+        if let Err(denial) = self.shared.charge(Charge::Request) {
+            self.shared.denied(self.shared.next_id(), &attempt, &denial);
+            return self.refuse(&Refusal::Denied(denial), &order).await;
+        }
+        let reused = match self.reuse(&attempt) {
+            Ok(reused) => reused,
+            Err(denial) => return self.refuse(&Refusal::Denied(denial), &order).await,
+        };
+        if let Some(mut opened) = reused {
+            match exchange::run(&mut self.stream, &mut self.held, &mut opened, &order).await {
+                // A server may close a kept connection at any time; then nothing was done, and it can be asked again.
+                Outcome::Nothing if order.repeatable() => drop(opened),
+                outcome => return self.settle(outcome, opened, order).await,
+            }
+        }
+        match self.shared.open(attempt, Speech::PlainHttp).await {
+            Ok(mut opened) => {
+                let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, &order).await;
+                self.settle(outcome, opened, order).await
+            }
+            Err(refusal) => self.refuse(&refusal, &order).await,
+        }
+    }
+
+    /// The kept connection if it fits, is alive, and the policy still allows it.
+    fn reuse(&mut self, attempt: &Attempt) -> Result<Option<Opened>, Denial> {
+        let Some(Kept { target, opened }) = self.kept.take() else { return Ok(None) };
+        if target != attempt.target || !alive(&opened) {
+            return Ok(None);
+        }
+        match self.shared.again(&opened.ticket) {
+            Ok(()) => Ok(Some(opened)),
+            Err(denial) => {
+                self.shared.denied(self.shared.next_id(), attempt, &denial);
+                Err(denial)
+            }
+        }
+    }
+
+    async fn settle(&mut self, outcome: Outcome, mut opened: Opened, order: Forward) -> bool {
+        match outcome {
+            Outcome::Done { client, server } => {
+                if client && server {
+                    self.kept = Some(Kept { target: order.target, opened });
+                }
+                if !client && let Err(error) = self.stream.shutdown().await {
+                    // The client closed first.
+                    drop(error);
+                }
+                client
+            }
+            Outcome::Switched => {
+                self.tunnel(&mut opened, false).await;
+                false
+            }
+            Outcome::Nothing => self.bad_server("it closed the connection without an answer", &order).await,
+            Outcome::BadServer(why) => self.bad_server(&why, &order).await,
+            Outcome::BadBody(error) => {
+                tunnel::reset(&opened.dialed.stream);
+                let denial = denials::malformed(error.to_string());
+                self.shared.unreadable(Way::HttpAbsolute, &denial);
+                self.last(&reply::denied(&denial, true, false)).await;
+                false
+            }
+            Outcome::Cut(why) => {
+                tunnel::reset(&opened.dialed.stream);
+                self.last(&reply::denied(&why, true, order.method == "HEAD")).await;
+                false
+            }
+            Outcome::Broken => {
+                exchange::break_off(&self.stream, &opened);
+                false
+            }
+        }
+    }
+
+    async fn bad_server(&mut self, why: &str, order: &Forward) -> bool {
+        let text = format!("nexus: the answer of {} cannot be used: {why}", order.target);
+        self.last(&reply::answer(502, "OTHER", &text, true, order.method == "HEAD")).await;
+        false
+    }
+
+    /// Answers; the connection goes on if the request had no body that would have to be read first.
+    async fn refuse(&mut self, refusal: &Refusal, order: &Forward) -> bool {
+        let close = order.close || order.body != Body::None;
+        let bytes = reply::refused(refusal, close, order.method == "HEAD");
+        if close {
+            self.last(&bytes).await;
+            return false;
+        }
+        self.stream.write_all(&bytes).await.is_ok()
+    }
+}
+
+/// Whether a kept connection is open and silent. Bytes that nobody asked for would be taken for the next answer.
+fn alive(opened: &Opened) -> bool {
+    let mut one = [0; 1];
+    let silent = opened.dialed.stream.try_read(&mut one);
+    opened.dialed.early.is_empty() && silent.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}

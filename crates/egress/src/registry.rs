@@ -1,0 +1,145 @@
+//! The policy in force and every open connection under it.
+//!
+//! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
+//! is seen by the reload, or it is checked against the new policy when it is entered.
+
+use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, recheck};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use tokio::sync::Notify;
+
+/// One open connection.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) permit: Permit,
+    /// A rule that somebody gave for this connection alone.
+    pub(crate) once: Option<AnyRule>,
+    why: OnceLock<Denial>,
+    wake: Notify,
+}
+
+impl Entry {
+    pub(crate) fn new(permit: Permit, once: Option<AnyRule>) -> Self {
+        Self { permit, once, why: OnceLock::new(), wake: Notify::new() }
+    }
+
+    /// Whether `policy` still allows it.
+    pub(crate) fn judge(&self, policy: &Policy, now: Moment) -> Result<(), Denial> {
+        match &self.once {
+            None => recheck(policy, &self.permit, now),
+            Some(rule) => match policy.approve(rule.clone()) {
+                Ok(with_rule) => recheck(&with_rule, &self.permit, now),
+                Err(_) => recheck(policy, &self.permit, now),
+            },
+        }
+    }
+
+    /// Ends the connection; the first reason stays.
+    pub(crate) fn cut(&self, why: Denial) {
+        // A second reason changes nothing, so that it was not taken is no failure.
+        if self.why.set(why).is_ok() {
+            self.wake.notify_waiters();
+        }
+    }
+
+    /// Why it was cut, if it was.
+    pub(crate) fn why(&self) -> Option<Denial> {
+        self.why.get().cloned()
+    }
+
+    /// Waits until it is cut.
+    pub(crate) async fn until_cut(&self) -> Denial {
+        loop {
+            let woken = self.wake.notified();
+            if let Some(why) = self.why() {
+                return why;
+            }
+            woken.await;
+        }
+    }
+}
+
+/// Why a policy was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReloadError {
+    /// An older one, which arrived late.
+    #[error("policy {offered} is older than policy {present}, which is in force")]
+    Older {
+        /// The generation in force.
+        present: u64,
+        /// The generation that was offered.
+        offered: u64,
+    },
+    /// Two policies with one number: somebody's record is wrong.
+    #[error("policy {generation} is in force with other content: a changed policy needs a higher number")]
+    Differs {
+        /// The generation.
+        generation: u64,
+    },
+    /// It wants the operator's proxy, and there is none.
+    #[error("the policy sends everything through an upstream proxy, and none is configured")]
+    NoUpstream,
+}
+
+#[derive(Debug)]
+struct Inner {
+    policy: Arc<Policy>,
+    open: HashMap<u64, Arc<Entry>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Registry(Mutex<Inner>);
+
+impl Registry {
+    pub(crate) fn new(policy: Arc<Policy>) -> Self {
+        Self(Mutex::new(Inner { policy, open: HashMap::new() }))
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.inner().policy)
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.inner().open.len()
+    }
+
+    /// Enters a connection, unless the policy that is in force by now forbids it.
+    pub(crate) fn enter(&self, id: u64, entry: Arc<Entry>, now: Moment) -> Result<(), Denial> {
+        let mut inner = self.inner();
+        if inner.policy.generation() != entry.permit.generation() {
+            entry.judge(&inner.policy, now)?;
+        }
+        inner.open.insert(id, entry);
+        Ok(())
+    }
+
+    pub(crate) fn leave(&self, id: u64) {
+        self.inner().open.remove(&id);
+    }
+
+    /// Puts `policy` in force and cuts what it forbids. When this returns, all of those know it.
+    pub(crate) fn reload(&self, policy: Arc<Policy>, now: Moment) -> Result<usize, ReloadError> {
+        let mut inner = self.inner();
+        let (present, offered) = (inner.policy.generation(), policy.generation());
+        if offered < present {
+            return Err(ReloadError::Older { present, offered });
+        }
+        if offered == present {
+            let same = *inner.policy == *policy;
+            return if same { Ok(0) } else { Err(ReloadError::Differs { generation: present }) };
+        }
+        inner.policy = policy;
+        let mut cut = 0;
+        for entry in inner.open.values() {
+            if let Err(why) = entry.judge(&inner.policy, now) {
+                entry.cut(why);
+                cut += 1;
+            }
+        }
+        Ok(cut)
+    }
+}

@@ -1,0 +1,112 @@
+//! Names to addresses. Always by the egress, never by the sandbox, and only for names that were allowed before.
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::LookupIpStrategy;
+use nexus_policy::net::Name;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// The addresses of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resolved {
+    /// In order of preference; empty is "the name has none".
+    pub addrs: Vec<IpAddr>,
+    /// How long they hold, in seconds.
+    pub ttl_s: Option<u32>,
+}
+
+/// Why a name has no addresses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// The system's configuration cannot be used.
+    #[error("the system's resolver configuration cannot be used: {why}")]
+    Configuration {
+        /// Why.
+        why: String,
+    },
+    /// No answer.
+    #[error("{name} cannot be resolved: {why}")]
+    Failed {
+        /// The name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// An answer that is being waited for.
+pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>> + Send + 'a>>;
+
+/// Answers. The egress sets the time limit.
+pub trait Resolver: Send + Sync {
+    /// All addresses of `name`, of both families.
+    fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a>;
+}
+
+/// The resolver of this host: `/etc/resolv.conf` and `/etc/hosts`, read at the first question.
+#[derive(Default)]
+pub struct System {
+    resolver: OnceLock<Result<TokioResolver, String>>,
+}
+
+impl System {
+    fn get(&self) -> Result<&TokioResolver, ResolveError> {
+        let made = self.resolver.get_or_init(|| {
+            let mut builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
+            // Both families always: a private address of either one must be seen before the name is dialled.
+            builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+            builder.build().map_err(|error| error.to_string())
+        });
+        made.as_ref().map_err(|why| ResolveError::Configuration { why: why.clone() })
+    }
+}
+
+impl Resolver for System {
+    fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
+        Box::pin(async move {
+            // With the trailing dot no search domain is appended: that would be another name than the allowed one.
+            match self.get()?.lookup_ip(name.fqdn()).await {
+                Ok(found) => {
+                    let left = found.valid_until().saturating_duration_since(Instant::now());
+                    let ttl_s = u32::try_from(left.as_secs()).ok();
+                    Ok(Resolved { addrs: found.iter().collect(), ttl_s })
+                }
+                Err(error) if error.is_no_records_found() => Ok(Resolved::default()),
+                Err(error) => Err(ResolveError::Failed { name: name.to_string(), why: error.to_string() }),
+            }
+        })
+    }
+}
+
+/// Answers from a script, and remembers what it was asked.
+#[derive(Debug, Default)]
+pub struct Scripted {
+    script: Mutex<BTreeMap<String, Vec<IpAddr>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Scripted {
+    /// Sets the answer for a name in canonical form; `*` answers for all others.
+    pub fn set(&self, name: &str, addrs: &[IpAddr]) {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), addrs.to_vec());
+    }
+
+    /// What was asked since the last call.
+    pub fn take_asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Resolver for Scripted {
+    fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
+        Box::pin(async move {
+            self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_string());
+            let script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+            let addrs = script.get(name.as_str()).or_else(|| script.get("*")).cloned().unwrap_or_default();
+            Ok(Resolved { addrs, ttl_s: None })
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! One sandbox's egress: the way from an attempt to an open connection, the same for every way in.
+//!
+//! ```text
+//!  attempt ─▶ decide ─────▶ budget ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (Ticket + stream)
+//!               │  ▲          │        │         │        │
+//!               │  └ ask      └────────┴── Refusal::Denied┘└── Refusal::Unreachable
+//!               └▶ Refusal::Denied
+//! ```
+//!
+//! The order is the point: nothing is resolved before the name was decided, nothing is dialled before it is in the
+//! audit, and a connection is known to reloads before its first packet leaves.
+
+use crate::approve::{Answer, Approver};
+use crate::audit::{Audit, Event, EventKind};
+use crate::buffers::Buffers;
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::denials;
+use crate::dial::{DialError, Dialed, Dialer};
+use crate::programs::Programs;
+use crate::registry::{Entry, Registry};
+use crate::resolve::{ResolveError, Resolver};
+use crate::summary::{Summary, Tally};
+use crate::synthetic::Synthetic;
+use crate::ticket::Ticket;
+use crate::transparent::Destinations;
+use nexus_policy::net::{
+    AnyRule, Attempt, Cause, Charge, Denial, Hello, Next, Permit, Policy, Spent, check_addrs, check_name, check_sni,
+};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What every connection of one sandbox shares.
+pub(crate) struct Shared {
+    pub(crate) registry: Registry,
+    pub(crate) audit: Audit,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+    pub(crate) buffers: Buffers,
+    pub(crate) programs: Arc<dyn Programs>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) destinations: Arc<dyn Destinations>,
+    pub(crate) synthetic: Mutex<Synthetic>,
+    pub(crate) clients: AtomicUsize,
+    resolver: Arc<dyn Resolver>,
+    dialer: Dialer,
+    spent: Mutex<Spent>,
+    tally: Mutex<Tally>,
+    ids: AtomicU64,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The policy, a budget or the audit says no.
+    Denied(Denial),
+    /// It was allowed, and nobody answered.
+    Unreachable(DialError),
+}
+
+/// An allowed connection that was made.
+pub(crate) struct Opened {
+    pub(crate) ticket: Ticket,
+    pub(crate) dialed: Dialed,
+}
+
+/// What will be spoken on the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speech {
+    /// Whatever the client says.
+    Unknown,
+    /// HTTP without TLS.
+    PlainHttp,
+}
+
+/// A decision for the connection, with what the record wants to know.
+struct Decided {
+    permit: Permit,
+    ttl_s: Option<u32>,
+    once: Option<AnyRule>,
+}
+
+/// The parts that are given.
+pub(crate) struct Parts {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) audit: Audit,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+    pub(crate) programs: Arc<dyn Programs>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) destinations: Arc<dyn Destinations>,
+    pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) dialer: Dialer,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            registry: Registry::new(parts.policy),
+            audit: parts.audit,
+            clock: parts.clock,
+            limits: parts.limits,
+            buffers: Buffers::default(),
+            programs: parts.programs,
+            approver: parts.approver,
+            destinations: parts.destinations,
+            synthetic: Mutex::new(Synthetic::default()),
+            clients: AtomicUsize::new(0),
+            resolver: parts.resolver,
+            dialer: parts.dialer,
+            spent: Mutex::new(Spent::default()),
+            tally: Mutex::new(Tally::default()),
+            ids: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let open = self.registry.open();
+        self.tally().told(self.audit.lost(), open)
+    }
+
+    pub(crate) fn has_upstream(&self) -> bool {
+        self.dialer.upstream.is_some()
+    }
+
+    /// Takes from the budget, or refuses and leaves it as it was.
+    pub(crate) fn charge(&self, charge: Charge) -> Result<(), Denial> {
+        let policy = self.registry.policy();
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        *spent = policy.budget().charge(*spent, charge)?;
+        Ok(())
+    }
+
+    /// A connection ended.
+    pub(crate) fn give_back(&self) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.open_connections = spent.open_connections.saturating_sub(1);
+    }
+
+    /// Records a denial. It is one already, so a failing audit cannot make it worse.
+    pub(crate) fn denied(&self, id: u64, attempt: &Attempt, denial: &Denial) {
+        self.tally().deny(attempt.target.host.to_string(), attempt.target.port.number(), denial);
+        self.audit.note(&Event::of(EventKind::Deny, id, attempt).denied(denial));
+    }
+
+    /// Records a request that names no readable destination.
+    pub(crate) fn unreadable(&self, way: nexus_policy::net::Way, denial: &Denial) {
+        self.tally().deny(String::new(), 0, denial);
+        let event = Event::new(EventKind::Deny, self.next_id()).denied(denial);
+        self.audit.note(&Event { way: Some(way), ..event });
+    }
+
+    /// From an attempt to a connection.
+    pub(crate) async fn open(self: &Arc<Self>, attempt: Attempt, speech: Speech) -> Result<Opened, Refusal> {
+        let id = self.next_id();
+        match self.permitted(&attempt, speech, id).await {
+            Ok(ticket) => self.dialled(ticket).await,
+            Err(denial) => {
+                self.denied(id, &attempt, &denial);
+                Err(Refusal::Denied(denial))
+            }
+        }
+    }
+
+    /// Decides about one more request on a connection that exists.
+    pub(crate) fn again(&self, ticket: &Ticket) -> Result<(), Denial> {
+        if let Some(why) = ticket.entry.why() {
+            return Err(why);
+        }
+        ticket.entry.judge(&self.registry.policy(), self.clock.now())?;
+        let event = Event::of(EventKind::Request, ticket.id, ticket.permit().attempt());
+        self.audit.must(&event).map_err(|error| denials::internal(error.to_string()))
+    }
+
+    /// Everything up to the dial. Whoever holds the ticket settles the budget by dropping it.
+    async fn permitted(self: &Arc<Self>, attempt: &Attempt, speech: Speech, id: u64) -> Result<Ticket, Denial> {
+        let Decided { permit, ttl_s, once } = self.decide(attempt).await?;
+        if speech == Speech::PlainHttp {
+            check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now())?;
+        }
+        self.charge(Charge::Connection)?;
+        let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
+        let entered = self.audit.must(&event).map_err(|error| denials::internal(error.to_string())).and_then(|()| {
+            let entry = Arc::new(Entry::new(permit, once));
+            self.registry.enter(id, Arc::clone(&entry), self.clock.now()).map(|()| entry)
+        });
+        match entered {
+            Ok(entry) => {
+                self.tally().allow(attempt);
+                Ok(Ticket::new(Arc::clone(self), entry, id))
+            }
+            Err(denial) => {
+                self.give_back();
+                Err(denial)
+            }
+        }
+    }
+
+    async fn dialled(&self, ticket: Ticket) -> Result<Opened, Refusal> {
+        let outcome = tokio::select! {
+            biased;
+            why = ticket.entry.until_cut() => return Err(Refusal::Denied(why)),
+            outcome = self.dialer.dial(ticket.permit()) => outcome,
+        };
+        match outcome {
+            Ok(dialed) => Ok(Opened { ticket, dialed }),
+            Err(error) => {
+                let event = Event::of(EventKind::Fail, ticket.id, ticket.permit().attempt());
+                self.audit.note(&Event { explanation: Some(error.to_string()), ..event });
+                Err(Refusal::Unreachable(error))
+            }
+        }
+    }
+
+    /// Decides, and asks once where the policy says that somebody may be asked.
+    async fn decide(&self, attempt: &Attempt) -> Result<Decided, Denial> {
+        let denial = match self.decide_with(attempt, None).await {
+            Err(denial) if denial.cause == Cause::MayAsk => denial,
+            decided => return decided,
+        };
+        let Some(approver) = &self.approver else { return Err(denial) };
+        match approver.ask(attempt, &denial).await {
+            Answer::Deny => Err(denial),
+            Answer::Once(rule) => self.decide_with(attempt, Some(rule)).await,
+            Answer::Again => self.decide_with(attempt, None).await,
+        }
+    }
+
+    async fn decide_with(&self, attempt: &Attempt, once: Option<AnyRule>) -> Result<Decided, Denial> {
+        let (permit, ttl_s) = match check_name(&*self.effective(once.as_ref())?, attempt, self.clock.now())? {
+            Next::Dial(permit) => (permit, None),
+            Next::Resolve(query) => {
+                let found = match tokio::time::timeout(self.limits.resolve_time, self.resolver.lookup(query.name()))
+                    .await
+                {
+                    Ok(found) => found,
+                    Err(_) => {
+                        Err(ResolveError::Failed { name: query.name().to_string(), why: "no answer in time".into() })
+                    }
+                };
+                // The policy may be another one by now.
+                let policy = self.effective(once.as_ref())?;
+                let now = self.clock.now();
+                match found {
+                    Ok(found) => (check_addrs(&policy, query, &found.addrs, now)?, found.ttl_s),
+                    // No address is a denial by the policy too; only its sentence is better.
+                    Err(error) => {
+                        let permit = check_addrs(&policy, query, &[], now);
+                        return Err(match permit {
+                            Err(denial) if denial.cause == Cause::NotResolved => {
+                                Denial { explanation: error.to_string(), ..denial }
+                            }
+                            Err(denial) => denial,
+                            Ok(_) => denials::internal(error.to_string()),
+                        });
+                    }
+                }
+            }
+        };
+        Ok(Decided { permit, ttl_s, once })
+    }
+
+    fn effective(&self, once: Option<&AnyRule>) -> Result<Arc<Policy>, Denial> {
+        let policy = self.registry.policy();
+        match once {
+            None => Ok(policy),
+            Some(rule) => {
+                policy.approve(rule.clone()).map(Arc::new).map_err(|error| denials::internal(error.to_string()))
+            }
+        }
+    }
+}

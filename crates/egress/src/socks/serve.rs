@@ -1,0 +1,102 @@
+//! One client connection to the SOCKS5 proxy: greeting, request, reply, tunnel.
+
+use super::frame::{Command, Greeting, Step, greeting, request};
+use crate::denials;
+use crate::dial::DialError;
+use crate::inbuf::InBuf;
+use crate::shared::{Opened, Refusal, Shared, Speech};
+use crate::tunnel::{self, Ends};
+use nexus_policy::net::{Attempt, Denial, Program, Way};
+use std::io;
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Serves `stream` to its end. What goes wrong on the client's own connection concerns nobody else.
+pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, program: Option<Program>) {
+    let mut held = InBuf::default();
+    let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
+    let Ok(Ok(Some(command))) = asked else { return };
+    match opened(&shared, command, program).await {
+        Ok(mut opened) => {
+            if stream.write_all(&reply(0)).await.is_ok() {
+                let ends = Ends {
+                    client: &mut stream,
+                    upstream: &mut opened.dialed.stream,
+                    from_client: held,
+                    from_upstream: std::mem::take(&mut opened.dialed.early),
+                };
+                tunnel::run(ends, &opened.ticket, true).await;
+            }
+        }
+        Err(code) => crate::http::reply::last(&mut stream, &reply(code)).await,
+    }
+}
+
+/// Greeting and request; `None` after a greeting that was refused.
+async fn negotiate(shared: &Shared, stream: &mut TcpStream, held: &mut InBuf) -> io::Result<Option<Command>> {
+    let begun = step(stream, held, greeting).await?;
+    let refusal: Option<(&[u8], &str)> = match begun {
+        Greeting::Open => None,
+        Greeting::OnlyOther => Some((&[5, 0xff], "the SOCKS client offers no way without authentication")),
+        Greeting::Version4 => {
+            Some((&[0, 0x5b, 0, 0, 0, 0, 0, 0], "SOCKS4 is refused: use SOCKS5 with names (socks5h)"))
+        }
+        Greeting::NotSocks => Some((&[], "the client does not speak SOCKS5")),
+    };
+    if let Some((bytes, why)) = refusal {
+        shared.unreadable(Way::Socks5, &denials::malformed(why));
+        crate::http::reply::last(stream, bytes).await;
+        return Ok(None);
+    }
+    stream.write_all(&[5, 0]).await?;
+    Ok(Some(step(stream, held, request).await?))
+}
+
+async fn step<T>(stream: &mut TcpStream, held: &mut InBuf, read: fn(&[u8]) -> Step<T>) -> io::Result<T> {
+    let (mut from, _) = stream.split();
+    loop {
+        if let Step::Done(message, length) = read(held.bytes()) {
+            held.consume(length);
+            return Ok(message);
+        }
+        if held.fill(&mut from).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// The connection, or the code of the reply that says why there is none.
+async fn opened(shared: &Arc<Shared>, command: Command, program: Option<Program>) -> Result<Opened, u8> {
+    let unreadable = |denial: Denial, code: u8| {
+        shared.unreadable(Way::Socks5, &denial);
+        code
+    };
+    let target = match command {
+        Command::Connect(target) => target,
+        Command::Unreadable(why) => {
+            let denial = Denial::unreadable(&why);
+            let code = denial.socks_reply();
+            return Err(unreadable(denial, code));
+        }
+        Command::NotSupported => return Err(unreadable(denials::malformed("SOCKS5 serves CONNECT only"), 7)),
+        Command::AddressType => return Err(unreadable(denials::malformed("the kind of address is unknown"), 8)),
+        Command::Malformed => return Err(unreadable(denials::malformed("the SOCKS request is malformed"), 1)),
+    };
+    shared.open(Attempt { target, way: Way::Socks5, program }, Speech::Unknown).await.map_err(|refusal| match refusal {
+        Refusal::Denied(denial) => denial.socks_reply(),
+        Refusal::Unreachable(DialError::TimedOut { .. }) => 4,
+        Refusal::Unreachable(DialError::Connect { source, .. }) => match source.kind() {
+            io::ErrorKind::ConnectionRefused => 5,
+            io::ErrorKind::NetworkUnreachable => 3,
+            _ => 4,
+        },
+        Refusal::Unreachable(DialError::Upstream { .. }) => 1,
+    })
+}
+
+/// A reply; the bound address is of no use to the client and tells about the host, so it is zero.
+fn reply(code: u8) -> [u8; 10] {
+    [5, code, 0, 1, 0, 0, 0, 0, 0, 0]
+}

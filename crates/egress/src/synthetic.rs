@@ -1,0 +1,156 @@
+//! Addresses that stand for names.
+//!
+//! The DNS stub resolves nothing: it hands out an address per name, and the transparent listener reads the name back
+//! from it. So a program that knows no proxy still connects *by name*, which is what is decided, and the real look-up
+//! happens after the decision.
+//!
+//! The ranges are [`SYNTHETIC_V4`] (benchmarking, RFC 2544: never routed) and [`SYNTHETIC_V6`] (unique local). They are
+//! not reachable as themselves from a sandbox with redirected TCP.
+//!
+//! The map is bounded and belongs to one sandbox. An address is given to another name only after the whole range was
+//! used up, so that a stale address is no name instead of another one.
+
+use nexus_policy::net::{Moment, Name};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// First address and prefix length of the IPv4 range.
+pub const SYNTHETIC_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
+/// First address and prefix length of the IPv6 range; the last 32 bits count as in the IPv4 one.
+pub const SYNTHETIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd6e, 0x6578, 0x7573, 0, 0, 0, 0, 0), 96);
+
+/// How many addresses the IPv4 range has; the first and last are left out.
+const RANGE: u32 = 1 << 17;
+/// Names that are kept at one time.
+const MOST: usize = 16 * 1024;
+/// How long a name keeps its address after it was last used. Longer than any client should remember a 30 s answer.
+const KEEP_MS: u64 = 60 * 60 * 1000;
+
+#[derive(Debug)]
+struct Slot {
+    name: Name,
+    used: Moment,
+    /// Its key in the order of use.
+    turn: u64,
+}
+
+/// The map.
+#[derive(Debug, Default)]
+pub struct Synthetic {
+    by_name: HashMap<Name, u32>,
+    by_number: HashMap<u32, Slot>,
+    /// Which number was used when: the first is the one to forget.
+    by_use: BTreeMap<u64, u32>,
+    turns: u64,
+    last: u32,
+}
+
+/// What an address is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Outside of the ranges.
+    NotOurs,
+    /// The address of this name.
+    Name(Name),
+    /// In the ranges, but of no name (any more).
+    Forgotten,
+}
+
+impl Synthetic {
+    /// The addresses of a name, the same as long as it is used.
+    pub fn addresses(&mut self, name: &Name, now: Moment) -> (Ipv4Addr, Ipv6Addr) {
+        self.forget(now);
+        if let Some(number) = self.by_name.get(name).copied() {
+            self.touch(number, now);
+            return of_number(number);
+        }
+        if self.by_name.len() >= MOST {
+            self.forget_oldest();
+        }
+        let mut number = self.last;
+        loop {
+            number = if number + 1 >= RANGE - 1 { 1 } else { number + 1 };
+            // It ends: there are more numbers than names are kept.
+            if !self.by_number.contains_key(&number) {
+                break;
+            }
+        }
+        self.last = number;
+        self.turns += 1;
+        self.by_name.insert(name.clone(), number);
+        self.by_number.insert(number, Slot { name: name.clone(), used: now, turn: self.turns });
+        self.by_use.insert(self.turns, number);
+        of_number(number)
+    }
+
+    /// The name of an address.
+    pub fn name_of(&mut self, address: IpAddr, now: Moment) -> Found {
+        let Some(number) = to_number(address) else { return Found::NotOurs };
+        self.forget(now);
+        match self.by_number.get(&number) {
+            Some(slot) => {
+                let name = slot.name.clone();
+                self.touch(number, now);
+                Found::Name(name)
+            }
+            None => Found::Forgotten,
+        }
+    }
+
+    /// How many names it holds.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    fn touch(&mut self, number: u32, now: Moment) {
+        if let Some(slot) = self.by_number.get_mut(&number) {
+            self.by_use.remove(&slot.turn);
+            self.turns += 1;
+            slot.turn = self.turns;
+            slot.used = now;
+            self.by_use.insert(self.turns, number);
+        }
+    }
+
+    fn forget(&mut self, now: Moment) {
+        while let Some((_, number)) = self.by_use.first_key_value() {
+            let over = self.by_number.get(number).is_none_or(|slot| now > slot.used.plus_ms(KEEP_MS));
+            if !over {
+                break;
+            }
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, number)) = self.by_use.pop_first()
+            && let Some(slot) = self.by_number.remove(&number)
+        {
+            self.by_name.remove(&slot.name);
+        }
+    }
+}
+
+fn of_number(number: u32) -> (Ipv4Addr, Ipv6Addr) {
+    let v4 = Ipv4Addr::from(u32::from(SYNTHETIC_V4.0) | number);
+    let v6 = Ipv6Addr::from(u128::from(SYNTHETIC_V6.0) | u128::from(number));
+    (v4, v6)
+}
+
+fn to_number(address: IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => {
+            let number = u32::from(address) ^ u32::from(SYNTHETIC_V4.0);
+            (number < RANGE).then_some(number)
+        }
+        IpAddr::V6(address) => {
+            let number = u128::from(address) ^ u128::from(SYNTHETIC_V6.0);
+            u32::try_from(number).ok()
+        }
+    }
+}

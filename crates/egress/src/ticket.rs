@@ -1,0 +1,122 @@
+//! An open connection's place in the books: counts while it lives, settles when it is dropped.
+
+use crate::audit::{Event, EventKind};
+use crate::registry::Entry;
+use crate::shared::Shared;
+use nexus_policy::net::{Charge, Denial, Moment, Permit, Policy};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// To the network.
+    Up,
+    /// To the sandbox.
+    Down,
+}
+
+/// Held by whoever serves the connection. However that ends, the drop writes the last line and gives back.
+pub(crate) struct Ticket {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) id: u64,
+    begun: Moment,
+    up: AtomicU64,
+    down: AtomicU64,
+    last: AtomicU64,
+    half_closed: AtomicBool,
+}
+
+impl Ticket {
+    pub(crate) fn new(shared: Arc<Shared>, entry: Arc<Entry>, id: u64) -> Self {
+        let begun = shared.clock.now();
+        Self {
+            shared,
+            entry,
+            id,
+            begun,
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            last: AtomicU64::new(begun.0),
+            half_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn permit(&self) -> &Permit {
+        &self.entry.permit
+    }
+
+    /// The policy in force, for decisions while the connection is open.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.shared.registry.policy()
+    }
+
+    /// Counts bytes before they are passed on; over the budget they are not.
+    pub(crate) fn count(&self, flow: Flow, bytes: usize) -> Result<(), Denial> {
+        let bytes = bytes as u64;
+        let (charge, counter) = match flow {
+            Flow::Up => (Charge::Up(bytes), &self.up),
+            Flow::Down => (Charge::Down(bytes), &self.down),
+        };
+        self.shared.charge(charge)?;
+        counter.fetch_add(bytes, Ordering::Relaxed);
+        self.last.store(self.shared.clock.now().0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// One direction has ended.
+    pub(crate) fn half_close(&self) {
+        self.half_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection was silent for too long (`None`) or the policy's time is over.
+    pub(crate) async fn until_over(&self) -> Option<Denial> {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (whole, half) = (ms(self.shared.limits.idle), ms(self.shared.limits.half_closed));
+        loop {
+            let idle = if self.half_closed.load(Ordering::Relaxed) { half.min(whole) } else { whole };
+            let now = self.shared.clock.now();
+            let expires = self.permit().expires();
+            if expires.is_some_and(|end| now >= end) {
+                return nexus_policy::net::recheck(&self.policy(), self.permit(), now)
+                    .err()
+                    .or_else(|| Some(crate::denials::malformed("the time of the network policy is over")));
+            }
+            let silent = Moment(self.last.load(Ordering::Relaxed)).plus_ms(idle);
+            if now >= silent {
+                return None;
+            }
+            // It may be half-closed meanwhile, so it is looked at that often.
+            let wake = expires.map_or(silent, |end| end.min(silent)).min(now.plus_ms(half));
+            tokio::time::sleep(self.shared.clock.until(wake).max(Duration::from_millis(1))).await;
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.registry.leave(self.id);
+        shared.give_back();
+        let attempt = self.permit().attempt();
+        let (up, down) = (self.up.load(Ordering::Relaxed), self.down.load(Ordering::Relaxed));
+        shared.tally().bytes(attempt, up, down);
+        let cut = self.entry.why();
+        if let Some(why) = &cut {
+            shared.tally().deny(attempt.target.host.to_string(), attempt.target.port.number(), why);
+        }
+        let kind = if cut.is_some() { EventKind::Cut } else { EventKind::Close };
+        let mut event = Event::of(kind, self.id, attempt);
+        if let Some(why) = &cut {
+            event = event.denied(why);
+        }
+        shared.audit.note(&Event {
+            bytes_up: Some(up),
+            bytes_down: Some(down),
+            duration_ms: Some(shared.clock.now().0.saturating_sub(self.begun.0)),
+            ..event
+        });
+    }
+}

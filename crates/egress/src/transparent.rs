@@ -1,0 +1,78 @@
+//! Redirected TCP: programs that know nothing of a proxy.
+//!
+//! The kernel says where a connection was going (`SO_ORIGINAL_DST`). A synthetic address (`synthetic`) is decided as
+//! the name that the DNS stub gave it for; any other one as the address that it is. There is nobody to explain a denial
+//! to, so it is a reset; the reason is in the audit and in the summary.
+
+use crate::denials;
+use crate::inbuf::InBuf;
+use crate::shared::{Shared, Speech};
+use crate::synthetic::Found;
+use crate::tunnel::{self, Ends};
+use nexus_policy::net::{Attempt, Denial, Host, Program, Target, Way};
+use rustix::net::sockopt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, PoisonError};
+use tokio::net::TcpStream;
+
+/// Says where a redirected connection was going.
+pub trait Destinations: Send + Sync {
+    /// The original destination of an accepted connection. `v6` tells by which listener it came.
+    fn of(&self, connection: BorrowedFd<'_>, v6: bool) -> io::Result<SocketAddr>;
+}
+
+/// The kernel's connection tracking.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kernel;
+
+impl Destinations for Kernel {
+    fn of(&self, connection: BorrowedFd<'_>, v6: bool) -> io::Result<SocketAddr> {
+        if v6 {
+            Ok(SocketAddr::V6(sockopt::ipv6_original_dst(connection)?))
+        } else {
+            Ok(SocketAddr::V4(sockopt::ip_original_dst(connection)?))
+        }
+    }
+}
+
+/// Serves `stream` to its end.
+pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, program: Option<Program>, v6: bool) {
+    let target = match target(&shared, &stream, v6) {
+        Ok(target) => target,
+        Err(denial) => {
+            shared.unreadable(Way::Transparent, &denial);
+            return tunnel::reset(&stream);
+        }
+    };
+    match shared.open(Attempt { target, way: Way::Transparent, program }, Speech::Unknown).await {
+        Ok(mut opened) => {
+            let ends = Ends {
+                client: &mut stream,
+                upstream: &mut opened.dialed.stream,
+                from_client: InBuf::default(),
+                from_upstream: std::mem::take(&mut opened.dialed.early),
+            };
+            tunnel::run(ends, &opened.ticket, true).await;
+        }
+        Err(_) => tunnel::reset(&stream),
+    }
+}
+
+fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<Target, Denial> {
+    use std::os::fd::AsFd;
+    // Without the kernel's word the destination is not known, and nothing else may stand in for it.
+    let address = shared.destinations.of(stream.as_fd(), v6).map_err(|error| {
+        denials::internal(format!("the destination of a redirected connection is unknown: {error}"))
+    })?;
+    let target = Target::of_socket(address).map_err(|why| Denial::unreadable(&why))?;
+    let Host::Address(ip) = target.host else { return Ok(target) };
+    let now = shared.clock.now();
+    let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip, now);
+    match found {
+        Found::NotOurs => Ok(target),
+        Found::Name(name) => Ok(Target { host: Host::Name(name), port: target.port }),
+        Found::Forgotten => Err(denials::malformed(format!("{target} stands for no name any more: resolve it again"))),
+    }
+}

@@ -1,0 +1,171 @@
+//! Bytes in both directions until both ends are done, or something ends it.
+//!
+//! ```text
+//!  client ──(ClientHello: held until its name was checked)──▶ upstream     counted, within the budget
+//!  client ◀────────────────── at once ─────────────────────── upstream     counted, within the budget
+//!     an end of one direction is passed on, the other direction goes on (half-close)
+//!     cut (reload, expiry, budget, TLS name) ──▶ both get a reset
+//! ```
+//!
+//! The upstream's bytes flow while the hello is awaited, so that protocols in which the server speaks first do not
+//! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
+
+use crate::buffers::SMALL;
+use crate::hello::{self, Seen};
+use crate::inbuf::InBuf;
+use crate::ticket::{Flow, Ticket};
+use nexus_policy::net::{Denial, Hello, check_sni};
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::timeout;
+
+/// Reads that filled a small buffer in a row before a large one is worth it.
+const BUSY: u32 = 4;
+
+/// Two connected ends, with what was read from each and not used.
+pub(crate) struct Ends<'a> {
+    pub(crate) client: &'a mut TcpStream,
+    pub(crate) upstream: &'a mut TcpStream,
+    pub(crate) from_client: InBuf,
+    pub(crate) from_upstream: InBuf,
+}
+
+/// Why a tunnel was ended before its ends were done.
+enum Stop {
+    /// By a decision.
+    Denied(Denial),
+    /// One end broke, or was silent for too long.
+    Broken,
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+impl From<Denial> for Stop {
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
+    }
+}
+
+/// Runs a tunnel to its end. `inspect` looks at the ClientHello where the permit expects one.
+pub(crate) async fn run(ends: Ends<'_>, ticket: &Ticket, inspect: bool) {
+    let Ends { client, upstream, mut from_client, mut from_upstream } = ends;
+    let stop = {
+        let (mut client_read, mut client_write) = client.split();
+        let (mut upstream_read, mut upstream_write) = upstream.split();
+        let up = async {
+            if inspect && ticket.permit().expects_tls() {
+                checked_hello(&mut client_read, &mut from_client, ticket).await?;
+            }
+            one_way(&mut client_read, from_client, &mut upstream_write, ticket, Flow::Up).await
+        };
+        let down = async {
+            let early = std::mem::take(&mut from_upstream);
+            one_way(&mut upstream_read, early, &mut client_write, ticket, Flow::Down).await
+        };
+        tokio::select! {
+            biased;
+            ended = async { tokio::try_join!(up, down) } => ended.err(),
+            why = ticket.entry.until_cut() => Some(Stop::Denied(why)),
+            over = ticket.until_over() => Some(over.map_or(Stop::Broken, Stop::Denied)),
+        }
+    };
+    match stop {
+        None => {}
+        Some(Stop::Denied(why)) => {
+            ticket.entry.cut(why);
+            reset(client);
+            reset(upstream);
+        }
+        Some(Stop::Broken) => {
+            reset(client);
+            reset(upstream);
+        }
+    }
+}
+
+/// Makes the close that follows a reset: the other side must not take a cut stream for a finished one.
+pub(crate) fn reset(stream: &TcpStream) {
+    // It fails only on a socket that is gone already, and the close follows in any case.
+    if let Err(error) = stream.set_zero_linger() {
+        drop(error);
+    }
+}
+
+/// Holds the client's first bytes until they are a ClientHello that names the allowed host, or may pass without.
+async fn checked_hello(from: &mut ReadHalf<'_>, held: &mut InBuf, ticket: &Ticket) -> Result<(), Stop> {
+    let whole = async {
+        loop {
+            match hello::read(held.bytes()) {
+                Seen::More => {}
+                seen => return Ok(seen),
+            }
+            if held.fill(from).await? == 0 {
+                return Ok(Seen::NotTls);
+            }
+        }
+    };
+    let seen: Seen = match timeout(ticket.shared.limits.hello_time, whole).await {
+        Ok(Ok(seen)) => seen,
+        Ok(Err(error)) => {
+            let error: io::Error = error;
+            return Err(error.into());
+        }
+        Err(_) => Seen::NotTls,
+    };
+    let hello = match &seen {
+        Seen::Sni(name) => Hello::Sni(name),
+        Seen::NoSni => Hello::NoSni,
+        Seen::More | Seen::NotTls => Hello::NotTls,
+    };
+    Ok(check_sni(&ticket.policy(), ticket.permit(), hello, ticket.shared.clock.now())?)
+}
+
+async fn one_way(
+    from: &mut ReadHalf<'_>,
+    mut early: InBuf,
+    to: &mut WriteHalf<'_>,
+    ticket: &Ticket,
+    flow: Flow,
+) -> Result<(), Stop> {
+    if !early.is_empty() {
+        ticket.count(flow, early.bytes().len())?;
+        to.write_all(&early.take()).await?;
+    }
+    drop(early);
+    let mut full = 0;
+    loop {
+        from.readable().await?;
+        // Borrowed only now: an idle tunnel has no buffer.
+        let mut buffer = ticket.shared.buffers.lend(full >= BUSY);
+        let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
+        if count == 0 {
+            to.shutdown().await?;
+            ticket.half_close();
+            return Ok(());
+        }
+        ticket.count(flow, count)?;
+        full = if count >= SMALL { full + 1 } else { 0 };
+        to.write_all(&buffer[..count]).await?;
+    }
+}
+
+/// Reads without waiting; `None` if the readiness was a false alarm.
+pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    std::future::poll_fn(|context| {
+        let mut into = ReadBuf::new(buffer);
+        match Pin::new(&mut *from).poll_read(context, &mut into) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(Some(into.filled().len()))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Ready(Ok(None)),
+        }
+    })
+    .await
+}

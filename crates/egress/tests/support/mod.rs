@@ -1,0 +1,275 @@
+//! A world for one test: an egress, servers at any address, a resolver that follows a script, a record of events.
+//!
+//! Tests that dial other addresses than loopback run in a network namespace of their own in which every address is
+//! local: a packet to anywhere ends at the test's own servers, and none ever leaves.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test stops at the first surprise")]
+#![allow(clippy::disallowed_methods, reason = "tests are clients, and clients connect")]
+
+use nexus_egress::{AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, Scripted, Sink};
+use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow, parse_allow_private, parse_deny};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the test `name` once more in a network namespace of its own, and says whether this is the outer process, which
+/// then has nothing more to do.
+pub fn outside_of_netns(name: &str) -> bool {
+    if std::env::var_os("NEXUS_TEST_NETNS").is_some() {
+        return false;
+    }
+    let setup = "ip link set lo up && ip route add local default dev lo && ip -6 route add local default dev lo && \
+                 exec \"$0\" \"$@\"";
+    let status = Command::new("unshare")
+        .args(["-rn", "sh", "-c", setup])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
+        .env("NEXUS_TEST_NETNS", "1")
+        .status()
+        .expect("unshare (util-linux) and ip (iproute2) are needed");
+    assert!(status.success(), "{name} failed in its network namespace");
+    true
+}
+
+/// Waits until `done` holds.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Events in memory; can be made to fail.
+#[derive(Default)]
+pub struct Memory {
+    events: Mutex<Vec<Event>>,
+    broken: Mutex<bool>,
+}
+
+impl Memory {
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().unwrap())
+    }
+
+    pub fn all(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+
+    pub fn has(&self, kind: EventKind) -> bool {
+        self.events.lock().unwrap().iter().any(|event| event.event == kind)
+    }
+
+    pub fn fail(&self, broken: bool) {
+        *self.broken.lock().unwrap() = broken;
+    }
+}
+
+impl Sink for Memory {
+    fn record(&self, event: &Event) -> Result<(), AuditError> {
+        if *self.broken.lock().unwrap() {
+            return Err(AuditError::Other("made to fail".into()));
+        }
+        self.events.lock().unwrap().push(event.clone());
+        Ok(())
+    }
+}
+
+/// Says of every redirected connection that it was going to one place.
+#[derive(Default)]
+pub struct Redirected(Mutex<Option<SocketAddr>>);
+
+impl Redirected {
+    pub fn to(&self, address: SocketAddr) {
+        *self.0.lock().unwrap() = Some(address);
+    }
+}
+
+impl Destinations for Redirected {
+    fn of(&self, _connection: BorrowedFd<'_>, _v6: bool) -> io::Result<SocketAddr> {
+        self.0.lock().unwrap().ok_or_else(|| io::Error::other("no destination"))
+    }
+}
+
+/// Rules as flags: `allow`, `-deny`, `+private`.
+pub fn input(rules: &[&str]) -> PolicyInput {
+    let mut input = PolicyInput { generation: 1, ..PolicyInput::default() };
+    for rule in rules {
+        let source = Source::flag(*rule);
+        match (rule.strip_prefix('-'), rule.strip_prefix('+')) {
+            (Some(deny), _) => input.deny_any(parse_deny(deny, source).unwrap()),
+            (_, Some(private)) => input.allow_any(parse_allow_private(private, source).unwrap()),
+            (None, None) => input.allow.push(parse_allow(rule, source).unwrap()),
+        }
+    }
+    input
+}
+
+pub fn policy(input: PolicyInput) -> Arc<Policy> {
+    Arc::new(Policy::build(input).unwrap())
+}
+
+/// An egress with every listener on loopback.
+pub struct World {
+    pub egress: Option<Egress>,
+    pub http: SocketAddr,
+    pub socks: SocketAddr,
+    pub transparent: SocketAddr,
+    pub dns_udp: SocketAddr,
+    pub dns_tcp: SocketAddr,
+    pub resolver: Arc<Scripted>,
+    pub events: Arc<Memory>,
+    pub redirected: Arc<Redirected>,
+}
+
+impl World {
+    pub fn of(input: PolicyInput) -> Self {
+        Self::with(input, |_| {})
+    }
+
+    pub fn with(input: PolicyInput, change: impl FnOnce(&mut Config)) -> Self {
+        let events = Arc::new(Memory::default());
+        let resolver = Arc::new(Scripted::default());
+        let redirected = Arc::new(Redirected::default());
+        let mut config = Config::new(policy(input), Clock::start(), events.clone());
+        config.resolver = resolver.clone();
+        config.destinations = redirected.clone();
+        change(&mut config);
+        let listener = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (http, socks, transparent, dns_tcp) = (listener(), listener(), listener(), listener());
+        let dns_udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = |listener: &TcpListener| listener.local_addr().unwrap();
+        Self {
+            http: at(&http),
+            socks: at(&socks),
+            transparent: at(&transparent),
+            dns_udp: dns_udp.local_addr().unwrap(),
+            dns_tcp: at(&dns_tcp),
+            resolver,
+            events,
+            redirected,
+            egress: Some(
+                Egress::start(
+                    config,
+                    Listeners {
+                        http: Some(http),
+                        socks: Some(socks),
+                        transparent_v4: Some(transparent),
+                        transparent_v6: None,
+                        dns_udp: Some(dns_udp),
+                        dns_tcp: Some(dns_tcp),
+                    },
+                )
+                .unwrap(),
+            ),
+        }
+    }
+
+    pub fn egress(&self) -> &Egress {
+        self.egress.as_ref().unwrap()
+    }
+}
+
+pub fn connect(to: SocketAddr) -> TcpStream {
+    try_connect(to).unwrap()
+}
+
+/// Like [`connect`], where the other end may reset at once.
+pub fn try_connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Reads to the end of a head and gives it back as text.
+pub fn read_head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    let mut one = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut one) {
+            Ok(1) => head.push(one[0]),
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&head)),
+        }
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
+/// Everything until the end; a reset is `None`.
+pub fn read_all(stream: &mut impl Read) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    match stream.read_to_end(&mut all) {
+        Ok(_) => Some(all),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub fn status(head: &str) -> u16 {
+    head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then_some(value.trim())
+    })
+}
+
+/// One response with its body (by Content-Length).
+pub fn response(stream: &mut impl Read) -> (u16, String, Vec<u8>) {
+    let head = read_head(stream);
+    let length = field(&head, "content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (status(&head), head, body)
+}
+
+/// A tunnel by CONNECT, or the answer that refuses it.
+pub fn tunnel(proxy: SocketAddr, authority: &str) -> Result<TcpStream, (u16, String, Vec<u8>)> {
+    let mut stream = connect(proxy);
+    stream.write_all(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n").as_bytes()).unwrap();
+    let head = read_head(&mut stream);
+    if status(&head) == 200 {
+        return Ok(stream);
+    }
+    let length = field(&head, "content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    Err((status(&head), head, body))
+}
+
+/// A server that treats each connection with `serve`, in a thread each. It ends with the test process.
+pub fn server(at: impl std::net::ToSocketAddrs, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind(at).unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// Echoes until the end of the input.
+pub fn echo(mut stream: TcpStream) {
+    let mut copy = stream.try_clone().unwrap();
+    // A reset by the egress is part of some tests.
+    if io::copy(&mut copy, &mut stream).is_ok() {
+        stream.shutdown(std::net::Shutdown::Write).ok();
+    }
+}

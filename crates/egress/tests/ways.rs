@@ -1,0 +1,289 @@
+//! One table of attacks on names and addresses, through every way in.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use nexus_egress::{EventKind, SYNTHETIC_V4};
+use nexus_policy::net::vectors::{CASES, Case, Expect};
+use nexus_policy::net::{DenyCode, Host, MissingSni, PolicyInput, Port};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use support::{World, connect, field, outside_of_netns, read_all, read_head, status, try_connect};
+
+/// What came out of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+enum Got {
+    /// The server that answered saw this as its own address.
+    Reached(SocketAddr),
+    /// Refused, as the way in tells it.
+    Refused(String),
+}
+
+fn expected(case: &Case) -> Result<Vec<SocketAddr>, DenyCode> {
+    match case.expect {
+        Expect::DenyUnasked(code) | Expect::DenyResolved(code) => Err(code),
+        Expect::Allow => {
+            let port = case.port.parse().unwrap();
+            let addrs = match literal(case) {
+                Some(address) => vec![address],
+                None => case.addresses().unwrap(),
+            };
+            Ok(addrs.into_iter().map(|address| SocketAddr::new(address.to_canonical(), port)).collect())
+        }
+    }
+}
+
+/// The address that the host of a case is.
+fn literal(case: &Case) -> Option<IpAddr> {
+    let bare = case.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match Host::parse(bare.filter(|bare| bare.contains(':')).unwrap_or(case.host)) {
+        Ok(Host::Address(address)) => Some(address),
+        Ok(Host::Name(_)) | Err(_) => None,
+    }
+}
+
+fn world(case: &Case) -> World {
+    let input = case.rules.input().unwrap();
+    // The clients of this test speak plain HTTP on every port.
+    let world = World::of(PolicyInput { missing_sni: MissingSni::Allow, ..input });
+    world.resolver.set("*", &case.addresses().unwrap());
+    world
+}
+
+/// A server on every address that says which one was dialled.
+fn servers() {
+    for port in [80, 443, 5432, 6379] {
+        support::server(("::", port), |mut stream: TcpStream| {
+            let head = read_head(&mut stream);
+            if head.is_empty() {
+                return;
+            }
+            let local = stream.local_addr().unwrap();
+            let body = SocketAddr::new(local.ip().to_canonical(), local.port()).to_string();
+            let length = body.len();
+            // The egress may have gone meanwhile.
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").ok();
+        });
+    }
+}
+
+fn ask(mut stream: TcpStream) -> Got {
+    if stream.write_all(b"GET / HTTP/1.0\r\n\r\n").is_err() {
+        return Got::Refused("reset".into());
+    }
+    read_answer(&mut stream)
+}
+
+fn read_answer(stream: &mut TcpStream) -> Got {
+    let head = read_head(stream);
+    if let Some(code) = field(&head, "x-proxy-error") {
+        return Got::Refused(code.into());
+    }
+    if status(&head) != 200 {
+        return Got::Refused("reset".into());
+    }
+    Got::Reached(String::from_utf8(read_all(stream).unwrap()).unwrap().parse().unwrap())
+}
+
+fn by_connect(world: &World, case: &Case) -> Got {
+    let mut stream = connect(world.http);
+    let authority = case.authority();
+    stream.write_all(format!("CONNECT {authority} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    let head = read_head(&mut stream);
+    match field(&head, "x-proxy-error") {
+        Some(code) => Got::Refused(code.into()),
+        None => ask(stream),
+    }
+}
+
+fn by_absolute(world: &World, case: &Case) -> Got {
+    let mut stream = connect(world.http);
+    let authority = case.authority();
+    stream.write_all(format!("GET http://{authority}/ HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    read_answer(&mut stream)
+}
+
+fn by_socks(world: &World, kind: u8, host: &[u8], port: u16) -> Got {
+    let mut stream = connect(world.socks);
+    let mut request = vec![5, 1, 0, 5, 1, 0, kind];
+    if kind == 3 {
+        request.push(u8::try_from(host.len()).unwrap());
+    }
+    request.extend_from_slice(host);
+    request.extend_from_slice(&port.to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 12];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..3], [5, 0, 5]);
+    if reply[3] == 0 { ask(stream) } else { Got::Refused(reply[3].to_string()) }
+}
+
+fn by_transparent(world: &World, to: SocketAddr) -> Got {
+    world.redirected.to(to);
+    // A denial is a reset, which may be there before `connect` returns.
+    try_connect(world.transparent).map_or_else(|_| Got::Refused("reset".into()), ask)
+}
+
+/// The synthetic address, or the response code.
+fn by_dns(world: &World, name: &Name) -> Result<IpAddr, ResponseCode> {
+    let mut message = Message::new(7, MessageType::Query, OpCode::Query);
+    message.queries.push(Query::query(name.clone(), RecordType::A));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    socket.send_to(&message.to_vec().unwrap(), world.dns_udp).unwrap();
+    let mut answer = [0; 1500];
+    let count = socket.recv(&mut answer).unwrap();
+    let answer = Message::from_vec(&answer[..count]).unwrap();
+    match answer.answers.first().map(|record| &record.data) {
+        Some(RData::A(address)) => Ok(IpAddr::V4(address.0)),
+        _ => Err(answer.metadata.response_code),
+    }
+}
+
+/// Holds what came out, what was recorded, and what the resolver was asked against the table.
+fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCode) -> String) {
+    let what = format!("{} by {way}: {:?} with {:?}", case.id, case.authority(), case.answers);
+    let asked = world.resolver.take_asked();
+    match (expected(case), got) {
+        (Ok(addrs), Got::Reached(reached)) => assert!(addrs.contains(reached), "{what}: reached {reached}"),
+        (Err(code), Got::Refused(refused)) => assert_eq!(*refused, told(code), "{what}"),
+        (expected, got) => panic!("{what}: expected {expected:?}, got {got:?}"),
+    }
+    let events = world.events.take();
+    let decided = events.iter().find(|event| matches!(event.event, EventKind::Allow | EventKind::Deny)).unwrap();
+    assert_eq!(decided.code, expected(case).err().unwrap_or(DenyCode::Ok), "{what}: {events:?}");
+    if let Ok(addrs) = expected(case) {
+        let wanted: Vec<IpAddr> = addrs.iter().map(SocketAddr::ip).collect();
+        assert_eq!(decided.addresses, wanted, "{what}");
+    }
+    let resolves = literal(case).is_none() && !matches!(case.expect, Expect::DenyUnasked(_));
+    assert_eq!(asked.len(), usize::from(resolves), "{what}: the resolver was asked {asked:?}");
+}
+
+#[test]
+fn connect_decides_like_the_table() {
+    if outside_of_netns("connect_decides_like_the_table") {
+        return;
+    }
+    servers();
+    // A request line is ASCII, so other texts are no destination here.
+    for case in CASES.iter().filter(|case| case.host.is_ascii()) {
+        let world = world(case);
+        let got = by_connect(&world, case);
+        judge(&world, case, "CONNECT", &got, |code| code.as_str().into());
+    }
+}
+
+#[test]
+fn absolute_http_decides_like_the_table() {
+    if outside_of_netns("absolute_http_decides_like_the_table") {
+        return;
+    }
+    servers();
+    // A slash ends the host in a URL.
+    for case in CASES.iter().filter(|case| case.host.is_ascii() && !case.host.contains('/')) {
+        let world = world(case);
+        let got = by_absolute(&world, case);
+        judge(&world, case, "absolute HTTP", &got, |code| code.as_str().into());
+    }
+}
+
+#[test]
+fn socks_names_decide_like_the_table() {
+    if outside_of_netns("socks_names_decide_like_the_table") {
+        return;
+    }
+    servers();
+    for case in CASES {
+        let Ok(port) = case.port.parse::<u16>() else { continue };
+        if case.port != port.to_string() {
+            continue;
+        }
+        let world = world(case);
+        // Without the brackets: SOCKS has no place for them.
+        let bare = case.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = bare.filter(|bare| bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6())).unwrap_or(case.host);
+        let got = by_socks(&world, 3, host.as_bytes(), port);
+        judge(&world, case, "a SOCKS name", &got, |code| code.socks_reply().to_string());
+    }
+}
+
+#[test]
+fn socks_literals_decide_like_the_table() {
+    if outside_of_netns("socks_literals_decide_like_the_table") {
+        return;
+    }
+    servers();
+    let mut tried = 0;
+    for case in CASES {
+        let Some(address) = literal(case) else { continue };
+        let Ok(port) = Port::parse(case.port) else { continue };
+        let world = world(case);
+        let got = match address {
+            IpAddr::V4(address) => by_socks(&world, 1, &address.octets(), port.number()),
+            IpAddr::V6(address) => by_socks(&world, 4, &address.octets(), port.number()),
+        };
+        judge(&world, case, "a SOCKS address", &got, |code| code.socks_reply().to_string());
+        tried += 1;
+    }
+    assert!(tried > 50, "{tried}");
+}
+
+#[test]
+fn redirected_literals_decide_like_the_table() {
+    if outside_of_netns("redirected_literals_decide_like_the_table") {
+        return;
+    }
+    servers();
+    for case in CASES {
+        let (Some(address), Ok(port)) = (literal(case), Port::parse(case.port)) else { continue };
+        // The synthetic range is not reachable as itself; its own test is in dns.rs.
+        if address.to_string().starts_with("198.1") {
+            continue;
+        }
+        let world = world(case);
+        let got = by_transparent(&world, SocketAddr::new(address, port.number()));
+        judge(&world, case, "a redirected address", &got, |_| "reset".into());
+    }
+}
+
+#[test]
+fn redirected_names_and_dns_decide_like_the_table() {
+    if outside_of_netns("redirected_names_and_dns_decide_like_the_table") {
+        return;
+    }
+    servers();
+    for case in CASES {
+        if literal(case).is_some() || !case.host.is_ascii() || case.host.bytes().any(|byte| byte < 0x21) {
+            continue;
+        }
+        // What is no DNS name at all cannot be asked for.
+        let Ok(name) = Name::from_ascii(case.host) else { continue };
+        let world = world(case);
+        let answered = by_dns(&world, &name);
+        assert_eq!(world.resolver.take_asked(), [] as [&str; 0], "{case:?}");
+        let event = world.events.take().remove(0);
+        assert_eq!(event.event, EventKind::Dns);
+        let Ok(port) = Port::parse(case.port) else { continue };
+        match (case.expect, answered) {
+            (Expect::Allow | Expect::DenyResolved(_), Ok(address)) => {
+                assert!(matches!(address, IpAddr::V4(v4) if v4.octets()[..2] == SYNTHETIC_V4.0.octets()[..2]));
+                assert_eq!(event.code, DenyCode::Ok);
+                let got = by_transparent(&world, SocketAddr::new(address, port.number()));
+                judge(&world, case, "a redirected name", &got, |_| "reset".into());
+            }
+            // Allowed on another port, or denied on this one only: the name is answered, the connection is not.
+            (Expect::DenyUnasked(DenyCode::PortNotAllowed | DenyCode::NotInAllowlist), Ok(address)) => {
+                let got = by_transparent(&world, SocketAddr::new(address, port.number()));
+                judge(&world, case, "a redirected name", &got, |_| "reset".into());
+            }
+            (Expect::DenyUnasked(_), Err(code)) => {
+                assert_eq!(code, ResponseCode::NXDomain, "{case:?}");
+                assert_ne!(event.code, DenyCode::Ok, "{case:?}");
+            }
+            (expect, answered) => panic!("{case:?}: expected {expect:?}, got {answered:?}"),
+        }
+    }
+}
