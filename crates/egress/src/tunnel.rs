@@ -157,9 +157,12 @@ async fn one_way(
     }
 }
 
-/// Reads without waiting; `None` if the readiness was a false alarm.
+/// Reads what `readable` promised; `None` if there is nothing after all.
+///
+/// Nothing is also what a task gets that has worked for too long without a pause (tokio's cooperative budget). It must
+/// pause then: `readable` alone would say "now" for ever, and one busy tunnel would keep all others from running.
 pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    std::future::poll_fn(|context| {
+    let read = std::future::poll_fn(|context| {
         let mut into = ReadBuf::new(buffer);
         match Pin::new(&mut *from).poll_read(context, &mut into) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Some(into.filled().len()))),
@@ -167,5 +170,9 @@ pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> i
             Poll::Pending => Poll::Ready(Ok(None)),
         }
     })
-    .await
+    .await?;
+    if read.is_none() {
+        tokio::task::yield_now().await;
+    }
+    Ok(read)
 }
