@@ -25,6 +25,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "diff"],
     },
     Soak {
+        name: "200,000 random network policies and destinations for each property of the decision and the parsers",
+        variable: ("NEXUS_SOAK_CASES", "200000"),
+        words: &["-p", "nexus-policy", "--test", "properties"],
+    },
+    Soak {
         name: "500 kills of runs and 500 of accepts, for root and for a user",
         variable: ("NEXUS_SOAK_KILLS", "500"),
         words: &["-p", "nexus-cli", "--features", "nexus-cli/inject", "--test", "leftovers", "killed"],

@@ -8,7 +8,6 @@ use super::decide::check_name;
 use super::permit::{Attempt, Denial, Moment, Permit};
 use super::policy::{MissingSni, Policy};
 use super::target::{Host, Port, Target};
-use nexus_model::capability::NetMode;
 
 /// What the first bytes of a connection were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +22,8 @@ pub enum Hello<'a> {
 
 /// Whether a TLS connection asks for the host that was allowed. Only for permits that expect TLS; others pass.
 ///
-/// An address has no server name (RFC 6066), so a literal passes without one. With one it passes only in the mode
-/// `unrestricted`, and only if no rule denies that name: else an allowed address would stand for every name.
+/// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist it must be the allowed one; an
+/// address has no server name (RFC 6066) and passes without one only, else it would stand for every name behind it.
 pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment) -> Result<(), Denial> {
     if !permit.expects_tls() {
         return Ok(());
@@ -35,18 +34,16 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
             let asked = Host::parse_bytes(bytes).map_err(|why| {
                 Denial::new(Cause::OtherSni, format!("the TLS name for {target} cannot be read: {why}"))
             })?;
-            match host {
-                Host::Name(_) if asked == *host => Ok(()),
-                Host::Address(_) if policy.mode == NetMode::Unrestricted => {
-                    let named = Target { host: asked, port: target.port };
-                    let attempt = Attempt { target: named, ..permit.attempt().clone() };
-                    check_name(policy, &attempt, now).map(|_| ())
-                }
-                Host::Name(_) | Host::Address(_) => Err(Denial::new(
-                    Cause::OtherSni,
-                    format!("the connection was allowed for {host}, and TLS asks for {asked}"),
-                )),
+            if asked == *host {
+                return Ok(());
             }
+            if policy.is_open() {
+                let named = Target { host: asked, port: target.port };
+                let attempt = Attempt { target: named, ..permit.attempt().clone() };
+                return check_name(policy, &attempt, now).map(|_| ());
+            }
+            let why = format!("the connection was allowed for {host}, and TLS asks for {asked}");
+            Err(Denial::new(Cause::OtherSni, why))
         }
         (Hello::NoSni, Host::Address(_)) => Ok(()),
         (Hello::NoSni, Host::Name(_)) => missing(policy, format!("the TLS connection to {target} names no host")),

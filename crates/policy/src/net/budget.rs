@@ -104,6 +104,19 @@ impl Budget {
             bytes_total: least(self.bytes_total, other.bytes_total),
         }
     }
+
+    /// These bounds, and `other`'s where there is none.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            connections: self.connections.or(other.connections),
+            open_connections: self.open_connections.or(other.open_connections),
+            requests: self.requests.or(other.requests),
+            bytes_up: self.bytes_up.or(other.bytes_up),
+            bytes_down: self.bytes_down.or(other.bytes_down),
+            bytes_total: self.bytes_total.or(other.bytes_total),
+        }
+    }
 }
 
 impl Spent {

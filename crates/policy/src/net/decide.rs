@@ -251,8 +251,8 @@ fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: 
 /// What no allowance opens: the egress itself, addresses without an honest peer, and what a rule denies.
 fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), Denial> {
     let port = target.port;
-    let forms: Vec<IpAddr> =
-        [address.to_canonical()].into_iter().chain(ranges::embedded(address).into_iter().map(IpAddr::V4)).collect();
+    let inner = ranges::embedded(address).into_iter().map(IpAddr::V4);
+    let forms: Vec<IpAddr> = [address, address.to_canonical()].into_iter().chain(inner).collect();
     for form in &forms {
         if policy.own_listeners.iter().any(|listener| is_listener(policy, *listener, *form, port)) {
             return Err(Denial::new(Cause::OwnListener, format!("{target} is where the egress itself listens")));
@@ -263,8 +263,7 @@ fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), D
             return Err(Denial::new(Cause::DeniedByRule, why).by(address_ref(rule)));
         }
     }
-    let never =
-        forms.iter().chain([&address]).filter_map(|form| ranges::classify(*form)).find(|class| class.is_never());
+    let never = forms.iter().filter_map(|form| ranges::classify(*form)).find(|class| class.is_never());
     never.map_or(Ok(()), |class| Err(special(class, target, address)))
 }
 

@@ -11,15 +11,23 @@
 
 mod agree;
 mod budget;
+mod capability;
 mod cause;
 mod decide;
+mod document;
 mod explain;
+#[doc(hidden)]
+pub mod fuzz;
+mod groups;
+mod item;
 mod literal;
 mod name;
+pub mod packages;
 mod pattern;
 mod permit;
 mod policy;
 mod ports;
+mod preset;
 mod ranges;
 mod rule;
 mod rule_set;
@@ -29,15 +37,20 @@ pub mod vectors;
 
 pub use agree::{Hello, Request, check_http_host, check_sni};
 pub use budget::{Budget, Charge, Spent};
+pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
 pub use decide::{check_addrs, check_dns, check_name, recheck};
+pub use document::{DocumentError, DocumentTests, NetDocument};
 pub use explain::{AddressTold, Decision, Explanation, explain};
+pub use groups::{Groups, builtin_groups, read_groups};
 pub use ipnet::IpNet;
+pub use item::{FullItem, Item, PortsItem};
 pub use name::{HostError, Name};
 pub use pattern::{Pattern, PatternError};
 pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRef, Way};
 pub use policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput, mode_name};
 pub use ports::{Ports, PortsError};
+pub use preset::{ApprovalReason, Baseline, approval_reasons, expand};
 pub use ranges::{Class, classify};
 pub use rule::{
     AddressRule, AnyRule, Origin, Program, Rule, RuleError, RuleFault, Source, parse_allow, parse_allow_private,

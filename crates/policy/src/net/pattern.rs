@@ -49,14 +49,6 @@ impl Pattern {
         Ok(Self::Below(base))
     }
 
-    /// Whether it means `name`.
-    pub fn matches(&self, name: &Name) -> bool {
-        match self {
-            Self::Exact(own) => own == name,
-            Self::Below(base) => name.parents().any(|parent| parent == base.as_str()),
-        }
-    }
-
     /// The name in it, without a star.
     pub fn base(&self) -> &Name {
         match self {

@@ -41,8 +41,8 @@ pub struct PolicyInput {
     pub deny_addresses: Vec<AddressRule>,
     /// Private ranges into which allowed names may resolve; the operator's alone. They open no literals.
     pub trusted_ranges: Vec<IpNet>,
-    /// What a missing TLS name means.
-    pub missing_sni: MissingSni,
+    /// What a missing TLS name means; `None` is "refuse, except in the mode unrestricted".
+    pub missing_sni: Option<MissingSni>,
     /// Whether everything goes through the operator's proxy, which then resolves.
     pub upstream_proxy: bool,
     /// Upper bounds.
@@ -92,6 +92,30 @@ impl PolicyInput {
         match rule {
             AnyRule::Name(rule) => self.deny.push(rule),
             AnyRule::Address(rule) => self.deny_addresses.push(rule),
+        }
+    }
+}
+
+impl PolicyInput {
+    /// Both together, for a profile under the flags of its user: rules add up, what `nearer` says of itself replaces.
+    #[must_use]
+    pub fn and(mut self, nearer: Self) -> Self {
+        self.allow.extend(nearer.allow);
+        self.deny.extend(nearer.deny);
+        self.allow_addresses.extend(nearer.allow_addresses);
+        self.deny_addresses.extend(nearer.deny_addresses);
+        self.trusted_ranges.extend(nearer.trusted_ranges);
+        self.own_addresses.extend(nearer.own_addresses);
+        self.own_listeners.extend(nearer.own_listeners);
+        Self {
+            mode: nearer.mode.or(self.mode),
+            missing_sni: nearer.missing_sni.or(self.missing_sni),
+            upstream_proxy: nearer.upstream_proxy || self.upstream_proxy,
+            budget: nearer.budget.or(self.budget),
+            expires: nearer.expires.or(self.expires),
+            ask: nearer.ask || self.ask,
+            generation: nearer.generation.max(self.generation),
+            ..self
         }
     }
 }
@@ -186,7 +210,10 @@ impl Policy {
             trusted_ranges: sorted(input.trusted_ranges),
             ceilings: Vec::new(),
             refuse_private: false,
-            missing_sni: input.missing_sni,
+            missing_sni: input.missing_sni.unwrap_or(match mode {
+                NetMode::Unrestricted => MissingSni::Allow,
+                NetMode::None | NetMode::Allowlist => MissingSni::Refuse,
+            }),
             upstream_proxy: input.upstream_proxy,
             budget: input.budget,
             expires: input.expires,
@@ -203,8 +230,6 @@ impl Policy {
         let mut narrow = self.clone();
         if let Some(mode) = by.mode {
             narrow.ceilings.push(Ceiling { mode, allow: RuleSet::of(by.allow.iter().cloned()) });
-            // Asking is a way to more, and a ceiling cannot be lifted by an answer.
-            narrow.ask &= mode == NetMode::Unrestricted;
         }
         narrow.deny = RuleSet::of(self.deny.rules().iter().chain(&by.deny).cloned());
         narrow.deny_addresses = sorted(self.deny_addresses.iter().chain(&by.deny_addresses).cloned());
@@ -259,6 +284,12 @@ impl Policy {
     /// The mode.
     pub fn mode(&self) -> NetMode {
         self.mode
+    }
+
+    /// Whether nothing but denials holds names back, neither here nor in a ceiling.
+    pub fn is_open(&self) -> bool {
+        let ceilings = self.ceilings.iter().map(|ceiling| ceiling.mode);
+        ceilings.chain([self.mode]).all(|mode| mode == NetMode::Unrestricted)
     }
 
     /// The upper bounds.

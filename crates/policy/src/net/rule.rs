@@ -155,6 +155,12 @@ pub enum RuleFault {
     /// No range.
     #[error("the range after the slash is wrong")]
     Range,
+    /// Something that has no meaning for addresses.
+    #[error("tls and binary are for names, not for addresses")]
+    OnlyForNames,
+    /// Behind the host and beside it.
+    #[error("the ports stand twice")]
+    PortsTwice,
     /// A path of a program that is not absolute.
     #[error("a program is an absolute path")]
     Program,

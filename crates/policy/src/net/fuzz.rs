@@ -1,0 +1,117 @@
+//! Properties of the parsers over arbitrary bytes, as plain functions: any fuzzer can drive them, and the tests of this
+//! crate do so with random bytes and with mutated cases of the attack table. Each panics where a property fails.
+
+use super::decide::{check_addrs, check_name};
+use super::packages::{self, Client, Needs};
+use super::permit::{Attempt, Moment, Next, Route, Way};
+use super::policy::{Policy, PolicyInput};
+use super::rule::{Source, parse_allow, parse_allow_private, parse_deny, parse_range};
+use super::target::{Host, Target};
+use super::vectors;
+use nexus_model::capability::NetMode;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// A host that is read has one spelling, which reads as itself, and contains nothing that separates anything.
+pub fn fuzz_host(data: &[u8]) {
+    let Ok(host) = Host::parse_bytes(data) else { return };
+    let text = host.to_string();
+    assert_eq!(Host::parse(&text).as_ref(), Ok(&host), "canonical text reads as another host");
+    if let Host::Name(name) = &host {
+        assert!(
+            text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.'),
+            "{text:?}"
+        );
+        assert!(text.len() <= 253 && text.split('.').all(|label| (1..=63).contains(&label.len())), "{text:?}");
+        assert!(text.parse::<IpAddr>().is_err(), "{text:?} is an address for others");
+        assert_eq!(Host::parse(&name.fqdn()).as_ref(), Ok(&host));
+    }
+}
+
+/// The same for targets and rules; and what is allowed is dialled as it was read.
+pub fn fuzz_target(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(target) = Target::parse(text) else { return };
+    assert_eq!(Target::parse(&target.to_string()).as_ref(), Ok(&target));
+    let open = PolicyInput { mode: Some(NetMode::Unrestricted), ..PolicyInput::default() };
+    let Ok(policy) = Policy::build(open) else { return };
+    let attempt = Attempt { target: target.clone(), way: Way::Connect, program: None };
+    let answer = IpAddr::from([11, 22, 33, 44]);
+    let permit = match check_name(&policy, &attempt, Moment(0)) {
+        Ok(Next::Dial(permit)) => permit,
+        Ok(Next::Resolve(query)) => {
+            assert_eq!(Some(query.name()), target.host.name());
+            match check_addrs(&policy, query, &[answer], Moment(0)) {
+                Ok(permit) => permit,
+                Err(denial) => panic!("{text:?}: {denial:?}"),
+            }
+        }
+        Err(_) => return,
+    };
+    let wanted = match target.host {
+        Host::Address(address) => address,
+        Host::Name(_) => answer,
+    };
+    assert_eq!(permit.route(), Route::Addrs(&[SocketAddr::new(wanted, target.port.number())]));
+}
+
+/// No text makes a rule parser panic, and no allowance is an address or reaches a bare top-level domain.
+pub fn fuzz_rule(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(rule) = parse_allow(text, Source::flag(text)) {
+        let again = format!("{}:{}", rule.pattern, rule.ports);
+        assert_eq!(parse_allow(&again, Source::flag(text)), Ok(rule), "{again:?}");
+        assert!(!text.starts_with("*.") || text.matches('.').count() >= 2 || !text.is_ascii(), "{text:?}");
+    }
+    let both = (parse_deny(text, Source::flag(text)), parse_allow_private(text, Source::flag(text)));
+    assert_eq!(both.0.is_ok(), both.1.is_ok(), "{text:?}");
+    if let Ok(net) = parse_range(text) {
+        assert_eq!(net.trunc(), net);
+    }
+}
+
+/// Whatever the target is, the rules of the attack table never let it reach a special address.
+pub fn fuzz_decision(data: &[u8]) {
+    let Ok(policy) = vectors::DEFAULT.policy() else { return };
+    let Some((address, text)) = data.split_first_chunk::<4>() else { return };
+    let Ok(Ok(target)) = std::str::from_utf8(text).map(Target::parse) else { return };
+    let attempt = Attempt { target, way: Way::Transparent, program: None };
+    let Ok(next) = check_name(&policy, &attempt, Moment(0)) else { return };
+    let permit = match next {
+        Next::Dial(permit) => permit,
+        Next::Resolve(query) => match check_addrs(&policy, query, &[IpAddr::from(*address)], Moment(0)) {
+            Ok(permit) => permit,
+            Err(_) => return,
+        },
+    };
+    match permit.route() {
+        Route::Addrs(addrs) => {
+            assert!(addrs.iter().all(|address| super::classify(address.ip()).is_none()), "{permit:?}");
+        }
+        Route::ViaProxy(_) => panic!("no proxy was configured"),
+    }
+}
+
+/// No text of a client's configuration makes a reader panic, and nothing but a name becomes a rule.
+pub fn fuzz_packages(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let nobody = BTreeMap::new();
+    let mut apt = Needs::default();
+    let apt_read = [
+        packages::read_apt_sources(&mut apt, text),
+        packages::read_deb822(&mut apt, text),
+        packages::read_apt_conf(&mut apt, text),
+    ];
+    packages::read_apt_auth(&mut apt, text);
+    let read = [
+        packages::read_pip(&[text], &nobody),
+        packages::read_npm(&[text], &nobody),
+        packages::read_cargo_config(&[text], &nobody),
+        apt_read.into_iter().collect::<Result<(), _>>().map(|()| apt),
+    ];
+    for needs in read.into_iter().flatten() {
+        let (rules, left) = needs.rules(Client::Pip);
+        assert!(rules.iter().all(|rule| !rule.private));
+        assert_eq!(rules.len() + left.len(), needs.endpoints.len());
+    }
+}

@@ -1,0 +1,141 @@
+//! A place that a client connects to, from a URL, with the login in it split off.
+
+use crate::net::name::HostError;
+use crate::net::target::{Host, Port, Target, TargetError};
+use std::fmt;
+use url::Url;
+
+/// How a client speaks to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Without TLS.
+    Http,
+    /// With TLS.
+    Https,
+    /// Git over ssh.
+    Ssh,
+}
+
+/// Where, without any login.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// How.
+    pub scheme: Scheme,
+    /// Where.
+    pub target: Target,
+    /// The path of the URL, without query and fragment, which may hold tokens.
+    pub path: String,
+    /// Which setting said so.
+    pub setting: String,
+}
+
+/// A value that no output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps it.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The value, for the one place that uses it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A user name, password or token as the client has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Login {
+    /// For HTTP Basic; the user name may be a token too.
+    Basic {
+        /// The user name.
+        user: Secret,
+        /// The password, empty where there is none.
+        password: Secret,
+    },
+    /// For HTTP Bearer.
+    Token(Secret),
+    /// A client's own encoding.
+    Encoded(Secret),
+}
+
+/// A login and where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// For which host and port.
+    pub target: Target,
+    /// Beneath which path.
+    pub path: String,
+    /// The login.
+    pub login: Login,
+}
+
+/// Why a URL is no endpoint. None of them holds the URL, which may hold a login.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// Not a URL.
+    #[error("it is no URL")]
+    NotAUrl,
+    /// A scheme that no rule covers.
+    #[error("the scheme {scheme} is not known")]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+    },
+    /// No host.
+    #[error("it has no host")]
+    NoHost,
+    /// The host.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The port.
+    #[error(transparent)]
+    Port(#[from] TargetError),
+}
+
+impl Endpoint {
+    /// Reads a URL; the login is returned beside it and is not part of the endpoint.
+    pub(super) fn parse(setting: &str, text: &str) -> Result<(Self, Option<Login>), EndpointError> {
+        let url = Url::parse(text.trim()).map_err(|_| EndpointError::NotAUrl)?;
+        let (scheme, default) = match url.scheme() {
+            "http" => (Scheme::Http, 80),
+            "https" => (Scheme::Https, 443),
+            "ssh" => (Scheme::Ssh, 22),
+            other => return Err(EndpointError::Scheme { scheme: other.into() }),
+        };
+        // The canonical type reads the host, not the URL parser's: one spelling for rules and clients.
+        let host = match url.host().ok_or(EndpointError::NoHost)? {
+            url::Host::Domain(name) => Host::parse(name)?,
+            url::Host::Ipv4(address) => Host::of_address(address.into()),
+            url::Host::Ipv6(address) => Host::of_address(address.into()),
+        };
+        let port = Port::new(url.port().unwrap_or(default))?;
+        let has_login = !url.username().is_empty() || url.password().is_some();
+        let login = has_login.then(|| Login::Basic {
+            user: Secret::new(url.username()),
+            password: Secret::new(url.password().unwrap_or_default()),
+        });
+        let endpoint = Self { scheme, target: Target { host, port }, path: url.path().into(), setting: setting.into() };
+        Ok((endpoint, login))
+    }
+
+    /// The URL without a login.
+    pub fn url(&self) -> String {
+        let (scheme, default) = match self.scheme {
+            Scheme::Http => ("http", 80),
+            Scheme::Https => ("https", 443),
+            Scheme::Ssh => ("ssh", 22),
+        };
+        let full = self.target.to_string();
+        let authority = full.strip_suffix(&format!(":{default}")).unwrap_or(&full);
+        format!("{scheme}://{authority}{}", self.path)
+    }
+}

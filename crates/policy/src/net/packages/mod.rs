@@ -1,0 +1,248 @@
+//! The groups `pkg:pip`, `pkg:npm`, `pkg:cargo` and `pkg:apt`: what a package manager needs, read from the configuration
+//! of the user's own client.
+//!
+//! ```text
+//!  texts of the client's files, environment ─▶ Needs ─rules─▶ rules of the group, and what they cannot cover
+//!                                               │
+//!                                               └─ default_index: Ask ─(the CLI asks the client)─▶ add_default
+//! ```
+//!
+//! No host is written down here: a mirror, a private index and the client's own default all come from the client, so the
+//! group never allows a host that the user's client would not use. Reading the files is the caller's work. Credentials
+//! are split off at once and never shown.
+
+mod apt;
+mod cargo;
+mod endpoint;
+mod ini;
+mod npm;
+mod pip;
+
+pub use apt::{read_apt_auth, read_apt_conf, read_apt_sources, read_deb822};
+pub use cargo::{read_cargo_config, read_cargo_index};
+pub use endpoint::{Credential, Endpoint, EndpointError, Login, Scheme, Secret};
+pub use npm::read_npm;
+pub use pip::read_pip;
+
+use super::pattern::Pattern;
+use super::ports::Ports;
+use super::rule::{Origin, Rule, Source};
+use super::target::{Host, Target};
+use std::collections::BTreeSet;
+
+/// A package manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Client {
+    /// pip and what reads its configuration.
+    Pip,
+    /// npm and what reads its configuration.
+    Npm,
+    /// cargo.
+    Cargo,
+    /// apt.
+    Apt,
+}
+
+impl Client {
+    /// The name of its group.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Pip => "pkg:pip",
+            Self::Npm => "pkg:npm",
+            Self::Cargo => "pkg:cargo",
+            Self::Apt => "pkg:apt",
+        }
+    }
+
+    /// How to find out the default that is built into the client.
+    pub fn ask(self) -> Ask {
+        match self {
+            Self::Pip => Ask::Command(&[
+                "python3",
+                "-c",
+                "from pip._internal.models.index import PyPI; print(PyPI.simple_url); print(PyPI.file_storage_domain)",
+            ]),
+            Self::Npm => Ask::Command(&["npm", "config", "get", "registry"]),
+            Self::Cargo => Ask::CargoIndexFolder,
+            Self::Apt => Ask::Nothing,
+        }
+    }
+}
+
+/// How a client tells its built-in default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Run this; its output goes to [`Needs::add_default`].
+    Command(&'static [&'static str]),
+    /// Cargo keeps a folder `registry/index/HOST-HASH` for each index that it used, with a `config.json` for
+    /// [`read_cargo_index`]; HOST goes to [`Needs::add_default`].
+    CargoIndexFolder,
+    /// It has none: what is not configured does not exist.
+    Nothing,
+}
+
+/// Where the packages come from that no setting names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DefaultIndex {
+    /// From the client's own default: ask it, see [`Client::ask`].
+    #[default]
+    Ask,
+    /// A setting replaces it, or forbids any, or it is already added.
+    Settled,
+}
+
+/// A setting that the client needs inside too, without credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Setting {
+    /// Its key as the client spells it.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What a client needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Where it connects for packages.
+    pub endpoints: BTreeSet<Endpoint>,
+    /// Whether its built-in default is used besides.
+    pub default_index: DefaultIndex,
+    /// Proxies that it uses on the host: either the egress goes through them, or they are not used inside.
+    pub proxies: BTreeSet<Endpoint>,
+    /// Files with certificates that it trusts; to be shown inside, read-only.
+    pub ca_files: BTreeSet<String>,
+    /// Settings to repeat inside.
+    pub settings: BTreeSet<Setting>,
+    /// Logins that were found; they stay outside.
+    pub credentials: Vec<Credential>,
+}
+
+/// Why a client's configuration is not understood. It never holds a value, which might be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackagesError {
+    /// A URL.
+    #[error("the setting {key} is no usable address: {why}")]
+    Endpoint {
+        /// Which setting.
+        key: String,
+        /// Why.
+        #[source]
+        why: EndpointError,
+    },
+    /// A line that the client would not read either.
+    #[error("line {line} cannot be read: {why}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// Why.
+        why: &'static str,
+    },
+    /// TOML or JSON; the message of the parser would quote the text.
+    #[error("the text is no valid {form}")]
+    Form {
+        /// The language.
+        form: &'static str,
+    },
+    /// A setting of another type than it has.
+    #[error("the setting {key} is no {wanted}")]
+    Type {
+        /// Which setting.
+        key: String,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// A chain of replacements that leads nowhere or in a circle.
+    #[error("the source {name} is replaced by one that does not exist, or in a circle")]
+    Replacement {
+        /// The source.
+        name: String,
+    },
+}
+
+/// Something that the rules of a group cannot cover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotCovered {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What to give besides the group.
+    pub flag: String,
+}
+
+impl Needs {
+    /// The rules of the group. A group opens no addresses: a mirror that is given as one needs its own flag.
+    pub fn rules(&self, client: Client) -> (Vec<Rule>, Vec<NotCovered>) {
+        let (mut rules, mut left) = (Vec::new(), Vec::new());
+        for endpoint in &self.endpoints {
+            let Target { host, port } = &endpoint.target;
+            match host {
+                Host::Name(name) => rules.push(Rule {
+                    pattern: Pattern::Exact(name.clone()),
+                    ports: Ports::one(*port),
+                    private: false,
+                    tls: Some(endpoint.scheme == Scheme::Https),
+                    program: None,
+                    source: Source {
+                        origin: Origin::Group,
+                        text: client.group().into(),
+                        file: Some(endpoint.setting.clone()),
+                        line: None,
+                    },
+                }),
+                Host::Address(_) => left.push(NotCovered {
+                    endpoint: endpoint.clone(),
+                    flag: format!("--allow-private {}", endpoint.target),
+                }),
+            }
+        }
+        (rules, left)
+    }
+
+    /// Takes the client's answer about its default: one URL or host a line.
+    pub fn add_default(&mut self, answer: &str) -> Result<(), PackagesError> {
+        let mut found = Vec::new();
+        for line in answer.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let url = if line.contains("://") { line.to_string() } else { format!("https://{line}/") };
+            found.push(self.endpoint("default", &url)?);
+        }
+        if found.is_empty() {
+            return Err(PackagesError::Type { key: "default".into(), wanted: "URL or host" });
+        }
+        self.endpoints.extend(found);
+        self.default_index = DefaultIndex::Settled;
+        Ok(())
+    }
+
+    /// Reads a URL and keeps its login apart.
+    fn endpoint(&mut self, key: &str, url: &str) -> Result<Endpoint, PackagesError> {
+        let (endpoint, login) =
+            Endpoint::parse(key, url).map_err(|why| PackagesError::Endpoint { key: key.into(), why })?;
+        if let Some(login) = login {
+            let credential = Credential { target: endpoint.target.clone(), path: endpoint.path.clone(), login };
+            if !self.credentials.contains(&credential) {
+                self.credentials.push(credential);
+            }
+        }
+        Ok(endpoint)
+    }
+
+    /// An endpoint for packages, repeated inside under `key`.
+    fn index(&mut self, key: &str, url: &str) -> Result<(), PackagesError> {
+        let endpoint = self.endpoint(key, url)?;
+        self.settings.insert(Setting { key: key.into(), value: endpoint.url() });
+        self.endpoints.insert(endpoint);
+        Ok(())
+    }
+
+    fn proxy(&mut self, key: &str, url: &str) -> Result<(), PackagesError> {
+        // Clients take `host:port` for a proxy too.
+        let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
+        let endpoint = self.endpoint(key, &url)?;
+        self.proxies.insert(endpoint);
+        Ok(())
+    }
+
+    fn ca_file(&mut self, key: &str, path: &str) {
+        self.ca_files.insert(path.into());
+        self.settings.insert(Setting { key: key.into(), value: path.into() });
+    }
+}

@@ -1,0 +1,80 @@
+//! Presets: named starting points. They expand into a mode and groups; nothing else about them decides.
+
+use super::pattern::Pattern;
+use super::policy::{MissingSni, PolicyInput};
+use super::ports::Ports;
+use super::rule::Rule;
+use super::target::Port;
+use nexus_model::capability::{NetMode, NetPreset};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// What a preset stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Baseline {
+    /// The mode.
+    pub mode: NetMode,
+    /// Whether the public groups of code hosts (but not those for ssh) and all package groups are in.
+    pub with_groups: bool,
+    /// What a missing TLS name means.
+    pub missing_sni: MissingSni,
+}
+
+/// Expands a preset. `custom` is as written: the allowlist that stands beside it.
+pub fn expand(preset: NetPreset) -> Baseline {
+    let (mode, with_groups, missing_sni) = match preset {
+        NetPreset::Off => (NetMode::Unrestricted, false, MissingSni::Allow),
+        NetPreset::Loose => (NetMode::Allowlist, true, MissingSni::Allow),
+        NetPreset::Strict | NetPreset::Custom => (NetMode::Allowlist, false, MissingSni::Refuse),
+        NetPreset::NoExternal => (NetMode::None, false, MissingSni::Refuse),
+    };
+    Baseline { mode, with_groups, missing_sni }
+}
+
+/// Why somebody has to say yes. Names are frozen by the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ApprovalReason {
+    /// Everything public.
+    NetUnrestrictedRequested,
+    /// A port beside 443 (and 80 with the preset `loose`).
+    NetNonDefaultPortRequested,
+    /// A wildcard.
+    NetWildcardDomainRequested,
+    /// A private destination or an address.
+    NetPrivateDestinationRequested,
+    /// The preset `custom`.
+    NetCustomPolicyRequested,
+}
+
+/// What in a request needs an approval. On a user's own command line the flag is the approval, so the command line does
+/// not ask this.
+pub fn approval_reasons(preset: Option<NetPreset>, input: &PolicyInput) -> BTreeSet<ApprovalReason> {
+    let mut reasons = BTreeSet::new();
+    if input.mode == Some(NetMode::Unrestricted) {
+        reasons.insert(ApprovalReason::NetUnrestrictedRequested);
+    }
+    if preset == Some(NetPreset::Custom) {
+        reasons.insert(ApprovalReason::NetCustomPolicyRequested);
+    }
+    if !input.allow_addresses.is_empty() || input.allow.iter().any(|rule| rule.private) {
+        reasons.insert(ApprovalReason::NetPrivateDestinationRequested);
+    }
+    reasons.extend(input.allow.iter().flat_map(|rule| rule_reasons(preset, rule)));
+    reasons
+}
+
+/// The reasons of one rule for names.
+pub(super) fn rule_reasons(preset: Option<NetPreset>, rule: &Rule) -> Vec<ApprovalReason> {
+    let https = Ports::one(Port::HTTPS);
+    let usual = if preset == Some(NetPreset::Loose) { https.union(&Ports::one(Port::HTTP)) } else { https };
+    let mut reasons = Vec::new();
+    if !usual.contains_all(&rule.ports) {
+        reasons.push(ApprovalReason::NetNonDefaultPortRequested);
+    }
+    match rule.pattern {
+        Pattern::Exact(_) => {}
+        Pattern::Below(_) => reasons.push(ApprovalReason::NetWildcardDomainRequested),
+    }
+    reasons
+}
