@@ -176,3 +176,34 @@ pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> i
     }
     Ok(read)
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the test is the client")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_task_that_reads_without_end_pauses_and_goes_on() {
+        const BYTES: usize = 1000;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        sender.write_all(&[7; BYTES]).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        runtime.block_on(async {
+            let mut receiver = TcpStream::from_std(receiver).unwrap();
+            let (mut from, _) = receiver.split();
+            let (mut got, mut nothing) = (0, 0);
+            while got < BYTES {
+                from.readable().await.unwrap();
+                match ready_bytes(&mut from, &mut [0]).await.unwrap() {
+                    Some(count) => got += count,
+                    None => nothing += 1,
+                }
+                assert!(nothing < BYTES, "it never got to go on, after {got} bytes");
+            }
+        });
+    }
+}
