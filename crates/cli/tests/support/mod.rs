@@ -8,6 +8,7 @@
 pub mod traces;
 pub mod tree;
 pub mod twin;
+pub mod world;
 
 use std::ffi::OsStr;
 use std::fs;
