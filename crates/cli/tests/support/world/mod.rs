@@ -9,7 +9,7 @@
 //!
 //! An ordinary user makes it in a user namespace, in which everything that root would do is done by the root of that.
 
-use super::{Bench, USER, is_root};
+use super::{Bench, USER, is_root, stderr, stdout};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -51,7 +51,8 @@ pub fn world() -> &'static World {
 impl World {
     fn start() -> Self {
         let begun = Instant::now();
-        let folder = tempfile::Builder::new().prefix("nexus-world-").tempdir_in("/var/tmp").unwrap().keep();
+        let unfinished = tempfile::Builder::new().prefix("nexus-world-").tempdir_in("/var/tmp").unwrap();
+        let folder = unfinished.path().to_owned();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         // The build folder may be closed to the users of servers and clients.
         let kit = folder.join("kit");
@@ -84,6 +85,9 @@ impl World {
             });
             panic!("the world did not come up: {first_line}{}", logs.collect::<String>());
         }
+
+        // From now on PID 1 removes it.
+        let folder = unfinished.keep();
 
         let unshare = keeper.id();
         let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
@@ -165,7 +169,8 @@ fn copy_files(from: &Path, to: &Path) {
 /// version.
 fn toolchain(to: &Path) {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
-    let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).unwrap().trim());
+    assert!(sysroot.status.success(), "these tests need a rustc on PATH that they may run: {}", stderr(&sysroot));
+    let sysroot = PathBuf::from(stdout(&sysroot).trim());
     let mut parts = vec![PathBuf::from("bin/cargo"), PathBuf::from("bin/rustc")];
     for entry in fs::read_dir(sysroot.join("lib")).unwrap() {
         let entry = entry.unwrap();
