@@ -9,6 +9,9 @@
 
 mod support;
 
+#[path = "clients/registries.rs"]
+mod registries;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use support::world::{Ran, World, world};
@@ -45,11 +48,25 @@ const REQUESTS: Client = client("python_requests", &[443]);
 const HTTPX: Client = client("python_httpx", &[443]);
 const AIOHTTP: Client = client("python_aiohttp", &[443]);
 const NODE: Client = client("node", &[443]);
-const JAVA: Client = client("java", &[443]);
+// Debian's Java reads its security settings from a folder in /etc, which the profile shows.
+const JAVA: Client = Client { name: "java", ports: &[443], flags: &["--profile", "java"] };
 
 const ALL: &[&Client] = &[
-    &CURL, &GIT_HTTPS, &GIT_SSH, &PIP, &NPM, &CARGO, &APT, &PSQL, &REDIS, &STATIC_TCP, &REQUESTS, &HTTPX, &AIOHTTP,
-    &NODE, &JAVA,
+    &CURL,
+    &GIT_HTTPS,
+    &GIT_SSH,
+    &PIP,
+    &NPM,
+    &CARGO,
+    &APT,
+    &PSQL,
+    &REDIS,
+    &STATIC_TCP,
+    &REQUESTS,
+    &HTTPX,
+    &AIOHTTP,
+    &NODE,
+    &JAVA,
 ];
 
 /// The environment of a script, inside and outside: whom to ask, and where the certificates of the world are.
@@ -132,7 +149,10 @@ fn works_and_is_refused(client: &Client) {
         assert!(code != 0 && code != 124 && code != 125, "{name}, {who}: exit code {code}: {told}");
         assert!(told.contains("--allow other.test"), "{name}, {who}: no flag that would allow it: {told}");
         assert!(refused.took < wanted.took + AT_ONCE, "{name}, {who}: refused after {:?}: {told}", refused.took);
-        eprintln!("{name}, {who}: {:.1?} outside, {:.1?} inside, refused in {:.1?}", wanted.took, found.took, refused.took);
+        eprintln!(
+            "{name}, {who}: {:.1?} outside, {:.1?} inside, refused in {:.1?}",
+            wanted.took, found.took, refused.took
+        );
     }
 }
 
@@ -160,4 +180,156 @@ fn every_name_of_the_world_leads_to_the_servers() {
     }
     let ran = outside(&CURL, "no-such.test");
     assert_eq!(ran.output.status.code(), Some(6), "curl could not resolve it: {}", stderr(&ran.output));
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn curl_over_http_and_https_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&CURL);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn git_clones_and_pushes_over_https_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&GIT_HTTPS);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn git_clones_and_pushes_over_ssh_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&GIT_SSH);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn pip_installs_a_wheel_and_a_source_archive_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&PIP);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn npm_installs_from_a_lock_file_and_without_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&NPM);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn cargo_fetches_from_a_sparse_index_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&CARGO);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn apt_get_updates_and_downloads_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&APT);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn psql_with_and_without_tls_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&PSQL);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn redis_cli_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&REDIS);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn a_static_program_that_knows_no_proxy_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&STATIC_TCP);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn python_requests_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&REQUESTS);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn python_httpx_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&HTTPX);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn python_aiohttp_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&AIOHTTP);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn node_fetch_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&NODE);
+}
+
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn java_http_client_works_where_allowed_and_is_refused_at_once_elsewhere() {
+    works_and_is_refused(&JAVA);
+}
+
+/// The name is allowed; where it leads is not.
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn an_allowed_name_that_leads_to_a_private_address_is_refused_unless_that_is_allowed_too() {
+    let wanted = outside(&CURL, "private.test");
+    for bench in benches() {
+        for host in ["private.test", "mixed.test"] {
+            let refused = inside(&bench, &CURL, &allow(&CURL, host), host);
+            let told = stderr(&refused.output);
+            assert!(!refused.output.status.success(), "{}, {host}: {told}", bench.who());
+            assert!(told.contains(&format!("--allow-private {host}")), "{}, {host}: {told}", bench.who());
+        }
+        let private: Vec<_> =
+            CURL.ports.iter().flat_map(|port| ["--allow-private".to_owned(), format!("private.test:{port}")]).collect();
+        let found = inside(&bench, &CURL, &private, "private.test");
+        assert_eq!(stdout(&found.output), stdout(&wanted.output), "{}: {}", bench.who(), stderr(&found.output));
+    }
+}
+
+/// One family is enough, and a wildcard reaches what is beneath it.
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn names_of_one_address_family_and_names_under_a_wildcard_work() {
+    for bench in benches() {
+        for (host, rule) in [("v4.test", "v4.test"), ("v6.test", "v6.test"), ("a.allowed.test", "*.allowed.test")] {
+            for client in [&CURL, &STATIC_TCP] {
+                let wanted = outside(client, host);
+                let found = inside(&bench, client, &allow(client, rule), host);
+                let context = format!("{}, {}, {host}: {}", client.name, bench.who(), stderr(&found.output));
+                assert!(found.output.status.success(), "{context}");
+                assert_eq!(stdout(&found.output), stdout(&wanted.output), "{context}");
+            }
+        }
+        let apex = inside(&bench, &STATIC_TCP, &allow(&STATIC_TCP, "*.allowed.test"), "allowed.test");
+        assert!(!apex.output.status.success(), "{}: the apex is not beneath itself", bench.who());
+    }
+}
+
+/// The flag of the summary is not just text.
+#[test]
+#[ignore = "needs `nexus run --allow`"]
+fn the_flags_that_the_summary_offers_let_the_client_work() {
+    for bench in benches() {
+        let wanted = outside(&CURL, "other.test");
+        let mut rules = allow(&CURL, "allowed.test");
+        // A client stops at its first refusal: one round for each port.
+        for _ in 0..=CURL.ports.len() {
+            let found = inside(&bench, &CURL, &rules, "other.test");
+            if found.output.status.success() {
+                break;
+            }
+            let told = stderr(&found.output);
+            let flag = told.split_once("--allow other.test").map(|(_, rest)| {
+                rest.split(|letter: char| letter != ':' && !letter.is_ascii_digit()).next().unwrap().to_owned()
+            });
+            rules.extend(["--allow".to_owned(), format!("other.test{}", flag.unwrap())]);
+        }
+        let found = inside(&bench, &CURL, &rules, "other.test");
+        assert_eq!(stdout(&found.output), stdout(&wanted.output), "{}: {}", bench.who(), stderr(&found.output));
+    }
 }
