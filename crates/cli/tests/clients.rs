@@ -147,6 +147,7 @@ fn works_and_is_refused(client: &Client) {
         let told = stderr(&refused.output);
         let code = refused.output.status.code().unwrap();
         assert!(code != 0 && code != 124 && code != 125, "{name}, {who}: exit code {code}: {told}");
+        assert!(told.contains("blocked: other.test"), "{name}, {who}: no reason: {told}");
         assert!(told.contains("--allow other.test"), "{name}, {who}: no flag that would allow it: {told}");
         assert!(refused.took < wanted.took + AT_ONCE, "{name}, {who}: refused after {:?}: {told}", refused.took);
         eprintln!(
@@ -314,22 +315,24 @@ fn names_of_one_address_family_and_names_under_a_wildcard_work() {
 #[test]
 #[ignore = "needs `nexus run --allow`"]
 fn the_flags_that_the_summary_offers_let_the_client_work() {
-    for bench in benches() {
-        let wanted = outside(&CURL, "other.test");
-        let mut rules = allow(&CURL, "allowed.test");
-        // A client stops at its first refusal: one round for each port.
-        for _ in 0..=CURL.ports.len() {
-            let found = inside(&bench, &CURL, &rules, "other.test");
+    for (bench, client) in benches().iter().flat_map(|bench| [(bench, &CURL), (bench, &REDIS)]) {
+        let wanted = outside(client, "other.test");
+        let mut rules = allow(client, "allowed.test");
+        // A client stops at its first refusal: one round for each port, and one for a name that was not even looked up.
+        let mut found = inside(bench, client, &rules, "other.test");
+        for _ in 0..=client.ports.len() {
             if found.output.status.success() {
                 break;
             }
             let told = stderr(&found.output);
-            let flag = told.split_once("--allow other.test").map(|(_, rest)| {
-                rest.split(|letter: char| letter != ':' && !letter.is_ascii_digit()).next().unwrap().to_owned()
-            });
-            rules.extend(["--allow".to_owned(), format!("other.test{}", flag.unwrap())]);
+            let offered = told.split_whitespace().skip_while(|word| *word != "--allow").nth(1);
+            let offered = offered.unwrap_or_else(|| panic!("{}, {}: no flag: {told}", client.name, bench.who()));
+            assert!(offered.starts_with("other.test"), "{offered}: {told}");
+            rules.extend(["--allow".to_owned(), offered.to_owned()]);
+            found = inside(bench, client, &rules, "other.test");
         }
-        let found = inside(&bench, &CURL, &rules, "other.test");
-        assert_eq!(stdout(&found.output), stdout(&wanted.output), "{}: {}", bench.who(), stderr(&found.output));
+        let context = format!("{}, {}, {rules:?}: {}", client.name, bench.who(), stderr(&found.output));
+        assert!(found.output.status.success(), "{context}");
+        assert_eq!(stdout(&found.output), stdout(&wanted.output), "{context}");
     }
 }
