@@ -39,8 +39,8 @@ const NEEDED: &[(&str, Shown)] = &[
     ("fcgiwrap", Shown::By("fcgiwrap")),
     ("openssh-server", Shown::By("sshd")),
     ("openssh-client", Shown::By("ssh")),
-    // Its client comes with it.
-    ("postgresql", Shown::By("psql")),
+    // The client alone has a psql too.
+    ("postgresql", Shown::By("pg_ctlcluster")),
     ("redis-server", Shown::By("redis-server")),
     ("openjdk-17-jdk-headless", Shown::By("javac")),
     // The group `pkg:pip` asks the pip of this machine for its index.

@@ -16,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The uid of the servers.
@@ -45,7 +46,11 @@ pub struct Ran {
 /// The world of this test program, made on first use.
 pub fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
-    WORLD.get_or_init(World::start)
+    static TRIED: AtomicBool = AtomicBool::new(false);
+    WORLD.get_or_init(|| {
+        assert!(!TRIED.swap(true, Ordering::Relaxed), "the world did not come up; the first test that failed says why");
+        World::start()
+    })
 }
 
 impl World {
