@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use nexus_model::{RunId, units};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// `--net`.
@@ -64,6 +64,9 @@ pub enum NetAction {
     Check(Box<CheckArgs>),
     /// Show what a run tried to reach: every attempt, what was decided and why
     Log(NetLogArgs),
+    /// Serve these rules as a proxy on loopback, for programs that Nexus does not run
+    #[command(after_help = "SIGHUP reads the rules again; SIGTERM ends it.")]
+    Proxy(Box<ProxyArgs>),
 }
 
 /// Rules as `nexus run` takes them.
@@ -108,4 +111,18 @@ pub struct NetLogArgs {
     /// Wait for more until the run has ended
     #[arg(short, long)]
     pub follow: bool,
+}
+
+/// `nexus net proxy`.
+#[derive(Debug, Args)]
+pub struct ProxyArgs {
+    /// Where to serve HTTP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// Where to serve SOCKS5 too
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub socks: Option<SocketAddr>,
+    /// The rules.
+    #[command(flatten)]
+    pub rules: RuleArgs,
 }

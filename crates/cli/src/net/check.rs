@@ -66,19 +66,15 @@ fn lines(told: &Explanation) -> String {
         Decision::Deny => "denied",
         Decision::Ask => "somebody would be asked",
     };
-    let mut text = format!("{decision}: {}\n", one_line(&told.explanation));
+    let mut lines = vec![format!("{decision}: {}", told.explanation)];
     if told.decision != Decision::Allow {
-        text += &format!("code: {}\n", told.code);
+        lines.push(format!("code: {}", told.code));
     }
-    if let Some(rule) = &told.rule {
-        text += &format!("rule: {}\n", one_line(&rule.source.to_string()));
-    }
-    for one in &told.addresses {
+    lines.extend(told.rule.iter().map(|rule| format!("rule: {}", rule.source)));
+    lines.extend(told.addresses.iter().map(|one| {
         let class = one.class.map(|class| format!(" ({class})")).unwrap_or_default();
-        text += &format!("address: {}{class}\n", one.address);
-    }
-    if let Some(flag) = &told.allow_with {
-        text += &format!("allow it with: {flag}\n");
-    }
-    text
+        format!("address: {}{class}", one.address)
+    }));
+    lines.extend(told.allow_with.iter().map(|flag| format!("allow it with: {flag}")));
+    lines.iter().map(|line| one_line(line) + "\n").collect()
 }

@@ -1,7 +1,7 @@
 //! `nexus net`: the parts of the network without a run.
 
 use super::args::{NetAction, NetArgs};
-use super::{check, log};
+use super::{check, log, proxy};
 use crate::run;
 
 /// Does it and returns the exit code.
@@ -9,6 +9,7 @@ pub fn command(args: &NetArgs) -> u8 {
     let (done, json) = match &args.action {
         NetAction::Check(args) => (check::check(args), args.json),
         NetAction::Log(args) => (log::log(args), false),
+        NetAction::Proxy(args) => (proxy::proxy(args), false),
     };
     done.unwrap_or_else(|failure| run::print_failure(&failure, json && failure.exit != nexus_model::exit::USAGE))
 }

@@ -15,12 +15,14 @@ pub struct Ended {
     pub summary: Summary,
     /// Why there was no network from some moment on.
     pub problem: Option<String>,
+    /// What the user should know about the rules.
+    pub notes: Vec<String>,
 }
 
 impl Ended {
     /// Lines for a person: what was blocked, each with the flag that would allow it.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.problem.iter().cloned().collect();
+        let mut lines: Vec<String> = self.problem.iter().chain(&self.notes).cloned().collect();
         let blocked = blocked(&self.summary.denied);
         lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied)));
         if blocked.len() > MOST_SHOWN || self.summary.truncated {
@@ -59,6 +61,7 @@ impl Ended {
         json!({
             "allowed": allowed, "denied": denied, "bytes_in": bytes_down, "bytes_out": bytes_up,
             "truncated": truncated, "unrecorded": audit_lost, "problem": self.problem,
+            "notes": self.notes,
         })
     }
 
@@ -83,11 +86,11 @@ fn blocked(denied: &[Denied]) -> Vec<&Denied> {
         if one.code == DenyCode::DnsDenied && denied.iter().any(|other| by_connection(&other)) {
             continue;
         }
-        let same = |other: &&Denied| match &one.allow_with {
+        let same = |other: &Denied| match &one.allow_with {
             Some(flag) => other.allow_with.as_ref() == Some(flag),
             None => (&other.host, other.port, other.code) == (&one.host, one.port, one.code),
         };
-        if !kept.iter().any(|other| same(&other)) {
+        if !kept.iter().any(|other| same(other)) {
             kept.push(one);
         }
     }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     fn told(denied: Vec<Denied>) -> Vec<String> {
-        Ended { summary: Summary { denied, ..Summary::default() }, problem: None }.lines()
+        Ended { summary: Summary { denied, ..Summary::default() }, ..Ended::default() }.lines()
     }
 
     #[test]

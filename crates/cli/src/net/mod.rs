@@ -12,6 +12,7 @@
 //! ends both, and the listeners are closed by the kernel. Nothing can be left that accepts.
 
 mod args;
+mod ask;
 mod audit;
 mod check;
 mod clients;
@@ -21,11 +22,15 @@ mod environment;
 mod host;
 mod log;
 mod network;
+mod proxy;
 mod rules;
+mod saved;
 mod service;
 
 pub use args::{Net, NetArgs, NetFlags, RuleArgs};
+pub use ask::is_possible as can_ask;
 pub use command::command;
 pub use ended::Ended;
 pub use network::Network;
+pub use saved::NAME as ASKED;
 pub use service::Service;

@@ -66,6 +66,42 @@ impl Network {
     }
 }
 
+impl Network {
+    /// What counts beside the lists of profiles and flags, each with who said it, for `nexus explain`.
+    pub fn told(&self, settings: &EgressSettings) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        for (name, rules) in &self.groups {
+            for rule in rules {
+                let from = rule.source.file.clone().unwrap_or_default();
+                rows.push((format!("{name}: {}:{}", rule.pattern, rule.ports), from));
+            }
+        }
+        for range in &settings.trusted_ranges {
+            rows.push((format!("names may lead into {}", range.value), range.from.to_string()));
+        }
+        if let Some(proxy) = &settings.upstream_proxy {
+            // Its address may hold a password.
+            rows.push(("everything goes through the operator's proxy".to_owned(), proxy.from.to_string()));
+        }
+        if let Some(missing) = &settings.allow_missing_sni {
+            let word = if missing.value { "allowed" } else { "refused" };
+            rows.push((format!("TLS without a server name is {word}"), missing.from.to_string()));
+        }
+        let budget = self.policy.budget();
+        rows.extend(
+            budget.bytes_total.map(|bytes| (format!("at most {bytes} bytes"), "--max-egress-bytes".to_owned())),
+        );
+        rows.extend(
+            budget.connections.map(|most| (format!("at most {most} connections"), "--max-connections".to_owned())),
+        );
+        rows.extend(self.ask.map(|time| {
+            (format!("what is not listed is asked about, for {} s each", time.as_secs()), "--ask".to_owned())
+        }));
+        rows.extend(self.notes.iter().map(|note| (note.clone(), String::new())));
+        rows
+    }
+}
+
 fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
     host::addresses().map_err(|error| {
         let message = format!("the addresses of this host cannot be read: {error}");

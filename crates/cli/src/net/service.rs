@@ -5,6 +5,7 @@
 //!               └──────── finish: the sandbox never stood ──┘
 //! ```
 
+use super::ask::{self, Asker};
 use super::audit;
 use super::ended::Ended;
 use super::network::Network;
@@ -15,19 +16,29 @@ use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
 use nexus_model::RunId;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The egress of one run.
 pub struct Service {
     state: State,
     failure: Option<Failure>,
+    notes: Vec<String>,
 }
 
 enum State {
-    Ready(Box<Config>),
-    Serving(Egress),
+    Ready(Box<Ready>),
+    Serving { egress: Arc<Egress>, asker: Option<Asker> },
     Over,
+}
+
+/// What an egress is started with.
+struct Ready {
+    config: Config,
+    /// The terminal and how long a question waits, when questions are asked.
+    ask: Option<(File, Duration)>,
 }
 
 impl Service {
@@ -37,21 +48,23 @@ impl Service {
         let sink = Arc::new(FileSink::new(record, audit::MOST_BYTES));
         let mut config = Config::new(Arc::new(network.policy.clone()), Clock::start(), sink);
         config.upstream_proxy.clone_from(&network.upstream);
-        Ok(Self { state: State::Ready(Box::new(config)), failure: None })
+        let ask = network.ask.map(|patience| Ok((terminal()?, patience))).transpose()?;
+        let ready = Ready { config, ask };
+        Ok(Self { state: State::Ready(Box::new(ready)), failure: None, notes: network.notes.clone() })
     }
 
     /// Takes the listeners that the sandbox handed out. Connections that came meanwhile have waited. An error means
     /// that the sandbox has to end; [`Service::failure`] says why.
     pub fn serve(&mut self, handed: Handed) -> Result<(), NotServed> {
         let served = match std::mem::replace(&mut self.state, State::Over) {
-            State::Ready(config) => start(*config, handed),
-            State::Serving(_) | State::Over => {
+            State::Ready(ready) => start(*ready, handed),
+            State::Serving { .. } | State::Over => {
                 Err(Failure::refused("net", "the sandbox handed its listeners out twice", "nothing more was run"))
             }
         };
         match served {
-            Ok(egress) => {
-                self.state = State::Serving(egress);
+            Ok(serving) => {
+                self.state = serving;
                 Ok(())
             }
             Err(failure) => {
@@ -76,12 +89,18 @@ impl Service {
     }
 
     fn ended(self) -> Ended {
-        match self.state {
-            State::Serving(egress) => match egress.stop() {
-                Ok(summary) => Ended { summary, problem: None },
-                Err(error) => Ended { problem: Some(error.to_string()), ..Ended::default() },
-            },
-            State::Ready(_) | State::Over => Ended::default(),
+        let notes = self.notes;
+        let State::Serving { egress, asker } = self.state else { return Ended { notes, ..Ended::default() } };
+        // First: it holds on to the egress while it changes the policy.
+        let asked = asker.map_or(Ok(()), Asker::end);
+        let stopped = match Arc::try_unwrap(egress) {
+            Ok(egress) => egress.stop().map_err(|error| error.to_string()),
+            Err(_) => Err("the egress is still held by its questions".to_owned()),
+        };
+        match (stopped, asked) {
+            (Ok(summary), Ok(())) => Ended { summary, problem: None, notes },
+            (Ok(summary), Err(panicked)) => Ended { summary, problem: Some(panicked.to_string()), notes },
+            (Err(problem), _) => Ended { problem: Some(problem), notes, ..Ended::default() },
         }
     }
 }
@@ -91,8 +110,25 @@ impl Service {
 #[error("the network could not be served")]
 pub struct NotServed;
 
-fn start(config: Config, handed: Handed) -> Result<Egress, Failure> {
+fn terminal() -> Result<File, Failure> {
+    ask::terminal().map_err(|error| {
+        let message = format!("--ask has no terminal to ask on: {error}");
+        Failure::usage("ask", message, "leave --ask out and name the destinations with --allow")
+    })
+}
+
+fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::refused("net", format!("the network cannot be served: {error}"), "nothing was run")
+    };
     raise_descriptors();
+    let Ready { mut config, ask } = ready;
+    let mut asker = None;
+    if let Some((terminal, patience)) = ask {
+        let (started, questions) = Asker::start(terminal, patience).map_err(|error| failed(&error))?;
+        config.approver = Some(questions);
+        asker = Some(started);
+    }
     let tcp = |fd: OwnedFd| Some(TcpListener::from(fd));
     let listeners = Listeners {
         http: tcp(handed.http),
@@ -102,8 +138,11 @@ fn start(config: Config, handed: Handed) -> Result<Egress, Failure> {
         dns_udp: Some(UdpSocket::from(handed.dns_udp)),
         dns_tcp: tcp(handed.dns_tcp),
     };
-    Egress::start(config, listeners)
-        .map_err(|error| Failure::refused("net", format!("the network cannot be served: {error}"), "nothing was run"))
+    let egress = Arc::new(Egress::start(config, listeners).map_err(|error| failed(&error))?);
+    if let Some(asker) = &asker {
+        asker.attach(&egress);
+    }
+    Ok(State::Serving { egress, asker })
 }
 
 /// Every tunnel needs two. The sandbox exists already, so that its commands keep the caller's limit.

@@ -106,7 +106,13 @@ impl Explained {
             let shown = if variable.passed { format!("{name} (yours)") } else { format!("{name}={value}") };
             out.row(&shown, &variable.from.to_string());
         }
-        out.text.push_str(&network_and_limits(grants));
+        out.text.push_str(&network(grants));
+        if let Some(network) = &self.resolution.network {
+            for (what, from) in network.told(&self.resolution.settings.egress) {
+                out.row(&what, &from);
+            }
+        }
+        out.text.push_str(&limits(grants));
         let from = grants.changes.as_ref().map_or("always".to_owned(), |changes| changes.from.to_string());
         out.title("changes");
         out.row(self.changes, &from);
@@ -143,6 +149,11 @@ impl Explained {
             json!({"path": nexus_model::ByteText::from(self.workspace.as_path()), "nexus_yaml": self.file()});
         document["paths"] = paths.into();
         document["environment"] = variables.into();
+        if let Some(network) = &self.resolution.network {
+            let rows = network.told(&self.resolution.settings.egress);
+            document["network"]["also"] =
+                rows.into_iter().map(|(what, from)| json!({"what": what, "from": from})).collect();
+        }
         document["changes"] =
             json!({"mode": self.changes, "from": grants.changes.as_ref().map(|changes| &changes.from)});
         document["notes"] = json!(self.resolution.found.notes);
@@ -186,6 +197,7 @@ pub fn grants_json(grants: &Grants) -> Value {
             "mode": grants.net.effective_mode().word(),
             "from": grants.net.mode.as_ref().map(|mode| &mode.from),
             "allow": grants.net.allow, "deny": grants.net.deny, "groups": grants.net.groups,
+            "allow_private": grants.net.allow_private,
         },
         "limits": limits,
         "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
@@ -225,7 +237,8 @@ pub fn grants_text(grants: &Grants) -> String {
     variables.extend(grants.env_drop.iter().map(|(name, from)| (format!("{name} (dropped)"), from.to_string())));
     variables.extend(grants.path.iter().map(|one| (format!("PATH {}", one.value), one.from.to_string())));
     section("environment", variables);
-    out.text.push_str(&network_and_limits(grants));
+    out.text.push_str(&network(grants));
+    out.text.push_str(&limits(grants));
     if let Some(changes) = &grants.changes {
         out.title("changes");
         out.row(changes.value.word(), &changes.from.to_string());
@@ -233,16 +246,22 @@ pub fn grants_text(grants: &Grants) -> String {
     out.text
 }
 
-fn network_and_limits(grants: &Grants) -> String {
+fn network(grants: &Grants) -> String {
     let mut out = Lines::default();
     let net = &grants.net;
     out.title("network");
     let from = net.mode.as_ref().map_or("always".to_owned(), |mode| mode.from.to_string());
     out.row(net.effective_mode().word(), &from);
-    let lists = [("allow", &net.allow), ("deny", &net.deny), ("group", &net.groups)];
+    let lists =
+        [("allow", &net.allow), ("allow private", &net.allow_private), ("deny", &net.deny), ("group", &net.groups)];
     for (what, rule) in lists.into_iter().flat_map(|(what, rules)| rules.iter().map(move |rule| (what, rule))) {
         out.row(&format!("{what} {}", rule.value), &rule.from.to_string());
     }
+    out.text
+}
+
+fn limits(grants: &Grants) -> String {
+    let mut out = Lines::default();
     out.title("limits");
     for (kind, limit) in &grants.limits {
         out.row(&format!("{} {}", kind.key(), format_limit(*kind, limit.value)), &limit.from.to_string());

@@ -37,6 +37,11 @@ pub fn folders() -> Vec<PathBuf> {
     own.map(|own| own.join("nexus")).into_iter().chain([PathBuf::from(MACHINE)]).collect()
 }
 
+/// The folder in which this caller's own files are.
+pub fn own_folder() -> Option<PathBuf> {
+    folders().into_iter().next().filter(|folder| folder.is_absolute())
+}
+
 /// All profiles that this caller has.
 pub struct Shelf {
     folders: Vec<PathBuf>,
@@ -51,6 +56,11 @@ impl Shelf {
 
     fn file(folder: &Path, name: &str) -> PathBuf {
         folder.join("profiles").join(format!("{name}.yaml"))
+    }
+
+    /// Whether there is a file of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.folders.iter().any(|folder| Self::file(folder, name).exists())
     }
 
     /// The names with their sources, the nearest first.

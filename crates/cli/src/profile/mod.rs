@@ -22,6 +22,7 @@ mod workspace_file;
 
 pub use command::command;
 pub use explain::command as explain;
+pub use library::{own_folder as configuration_folder, read_owned};
 pub use toolchains::host::{Host, Tool};
 pub use toolchains::{Found, FoundBind, Source};
 pub use trust_command::{trust, untrust};
@@ -29,7 +30,7 @@ pub use trust_command::{trust, untrust};
 use crate::args::RunArgs;
 use crate::binds;
 use crate::failure::Failure;
-use crate::net::Network;
+use crate::net::{ASKED, Network};
 use crate::places::Places;
 use library::Shelf;
 use nexus_model::limits::DEFAULT_PIDS;
@@ -71,7 +72,9 @@ impl Resolution {
         refuse_folders_inside(workspace)?;
         let settings = settings::load(Some(workspace))?;
         let mut shelf = Shelf::new(Some(workspace));
+        let asked = args.net.ask && shelf.has(ASKED);
         let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
+            .chain(asked.then(|| (ASKED.to_owned(), Origin::Flag("--ask".to_owned()))))
             .chain(args.profile.iter().map(|name| (name.clone(), Origin::Flag(format!("--profile {name}")))));
         let mut wanted: Vec<(String, Origin)> = wanted.collect();
         let file = workspace_file::read(workspace)?;

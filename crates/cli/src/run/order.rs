@@ -136,6 +136,10 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         let message = "--changes ask needs a terminal to ask on, and standard input for itself";
         return Err(Failure::usage("ask", message, "use --changes review and decide with nexus changes"));
     }
+    if args.net.ask && (args.json || args.stdin || args.tty || args.detach || !crate::net::can_ask()) {
+        let message = "--ask needs a terminal for itself: not with --json, --stdin, --tty or --detach";
+        return Err(Failure::usage("ask", message, "name the destinations with --allow"));
+    }
     Ok(())
 }
 

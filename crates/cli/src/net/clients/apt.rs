@@ -49,9 +49,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
         "Acquire::http::Proxy \"http://127.0.0.1:{HTTP_PORT}\";\nAcquire::https::Proxy \"http://127.0.0.1:{HTTP_PORT}\";\n\
          Dir::State \"{OWN}\";\nDir::Cache \"{OWN}\";\nDir::State::status \"/dev/null\";\n"
     );
-    for setting in needs.settings.iter().filter(|setting| setting.key.to_ascii_lowercase().starts_with("acquire::")) {
-        text += &format!("{} \"{}\";\n", setting.key, setting.value);
-    }
+    let settings = needs.settings.iter().filter(|setting| setting.key.to_ascii_lowercase().starts_with("acquire::"));
+    text.extend(settings.map(|setting| format!("{} \"{}\";\n", setting.key, setting.value)));
     reader.show_made(text, "/etc/apt/apt.conf.d/00nexus", "apt's settings for the sandbox");
     Ok(needs)
 }

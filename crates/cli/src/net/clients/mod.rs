@@ -20,7 +20,8 @@ use crate::profile::{Found, FoundBind, Host, Source};
 use nexus_policy::net::Groups;
 use nexus_policy::net::packages::{Client, DefaultIndex, Needs, PackagesError};
 use nexus_policy::profile::{Origin, Sourced};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 const CLIENTS: [Client; 4] = [Client::Pip, Client::Npm, Client::Cargo, Client::Apt];
@@ -61,8 +62,7 @@ pub fn read(
         if !needs.proxies.is_empty() {
             notes.push(format!("{name}: the proxy of its settings is not used inside"));
         }
-        let logins: std::collections::BTreeSet<_> =
-            needs.credentials.iter().map(|login| login.target.to_string()).collect();
+        let logins: BTreeSet<_> = needs.credentials.iter().map(|login| login.target.to_string()).collect();
         for target in logins {
             notes.push(format!("{name}: the login for {target} stays outside, so what needs it is refused there"));
         }
@@ -95,6 +95,13 @@ fn told(path: &Path, error: &PackagesError) -> String {
     format!("{}: {error}", path.display())
 }
 
+/// The caller's variables whose names begin like this, in any case.
+fn variables(prefix: &str) -> BTreeMap<String, String> {
+    let begins = |name: &str| name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).filter(|(name, _)| begins(name)).collect()
+}
+
 impl Reader<'_> {
     /// The text of a file that is there. A file that cannot be read is none for the client either.
     fn text(&self, path: &Path) -> Read<Option<String>> {
@@ -105,14 +112,6 @@ impl Reader<'_> {
     /// The texts of those files that are there.
     fn texts(&self, paths: &[PathBuf]) -> Read<Vec<String>> {
         paths.iter().filter_map(|path| self.text(path).transpose()).collect()
-    }
-
-    /// The caller's variables whose names begin like this, in any case.
-    fn variables(&self, prefix: &str) -> BTreeMap<String, String> {
-        let begins = |name: &str| name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
-        let text =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        text.filter(|(name, _)| begins(name)).collect()
     }
 
     /// The folder of a user's settings.

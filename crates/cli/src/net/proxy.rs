@@ -1,0 +1,124 @@
+//! `nexus net proxy`: the egress alone, for programs that Nexus does not run.
+//!
+//! It listens on loopback, where every process of this host can use it: it decides what may be reached, not who may
+//! reach it.
+
+use super::args::ProxyArgs;
+use super::audit;
+use super::check::resolved;
+use super::ended::Ended;
+use super::network::Network;
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::run::{self, Signals};
+use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
+use nexus_model::RunId;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+const HANGUP: u8 = 1;
+
+/// Serves until it is told to end.
+pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
+    if args.rules.net.ask {
+        let hint = "name the destinations with --allow";
+        return Err(Failure::usage("ask", "nexus net proxy asks nobody", hint));
+    }
+    let signals = Signals::catch().map_err(|error| failed("signals", &error))?;
+    let listener = listen(args.listen)?;
+    let address = listener.local_addr().map_err(|error| failed("the listener", &error))?;
+    let socks = args.socks.map(listen).transpose()?;
+    let socks_address = socks.as_ref().map(TcpListener::local_addr).transpose();
+    let socks_address = socks_address.map_err(|error| failed("the listener", &error))?;
+    let own: Vec<SocketAddr> = [address].into_iter().chain(socks_address).collect();
+
+    let network = read(args, &own, 1)?;
+    let places = Places::find()?.ensure()?;
+    let id = RunId::new();
+    let sink = Arc::new(FileSink::new(audit::create(&places, id)?, audit::MOST_BYTES));
+    let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
+    config.upstream_proxy = network.upstream;
+    let listeners = Listeners { http: Some(listener), socks, ..Listeners::default() };
+    let egress = Egress::start(config, listeners)
+        .map_err(|error| Failure::refused("net", error.to_string(), "nothing is served"))?;
+    let mut text = format!("http://{address}\n");
+    text.extend(socks_address.map(|address| format!("socks5h://{address}\n")));
+    run::write_unless_closed(&mut io::stdout(), text.as_bytes())
+        .map_err(|error| run::not_written("the address", &error))?;
+    for note in &network.notes {
+        say(note);
+    }
+    let mut generation = 1;
+    while next_signal(&signals, &egress)? == HANGUP {
+        generation += 1;
+        reload(args, &own, generation, &egress);
+    }
+    let ended = match egress.stop() {
+        Ok(summary) => Ended { summary, ..Ended::default() },
+        Err(error) => Ended { problem: Some(error.to_string()), ..Ended::default() },
+    };
+    ended.lines().iter().for_each(|line| say(line));
+    say(&format!("the record is nexus net log {id}"));
+    Ok(u8::from(ended.problem.is_some()))
+}
+
+/// The next signal.
+fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
+    loop {
+        match poll(&mut [PollFd::new(signals, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(failed("signals", &error.into())),
+        }
+        let numbers = signals.take().map_err(|error| failed("signals", &error))?;
+        // The one that ends counts before the one that reloads.
+        if let Some(number) = numbers.iter().copied().max_by_key(|number| *number != HANGUP) {
+            return Ok(number);
+        }
+        if !egress.is_running() {
+            return Err(Failure::refused("net", "the egress ended by itself", "look at the messages before"));
+        }
+    }
+}
+
+/// The rules as the files have them now. Where they cannot be read, the old ones stay.
+fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress) {
+    let told = match read(args, own, generation) {
+        Ok(network) => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
+        Err(failure) => Err(failure.text()),
+    };
+    match told {
+        Ok(cut) => say(&format!("the rules were read again; connections that they forbid: {cut}")),
+        Err(why) => say(&format!("the rules stay as they were: {why}")),
+    }
+}
+
+fn read(args: &ProxyArgs, own: &[SocketAddr], generation: u64) -> Result<Network, Failure> {
+    let nothing = || {
+        let hint = "give --allow, --allow-group, --net or a --profile with a network";
+        Failure::usage("net", "there is nothing that the proxy may reach", hint)
+    };
+    resolved(&args.rules)?.ok_or_else(nothing)?.on_this_host(own, generation)
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    if !address.ip().is_loopback() {
+        let message = format!("{address} is no loopback address: whoever reaches the proxy has your network");
+        return Err(Failure::usage("listen", message, "use 127.0.0.1:PORT"));
+    }
+    TcpListener::bind(address).map_err(|error| {
+        let message = format!("nobody can listen on {address}: {error}");
+        Failure::refused("listen", message, "choose another port, or 0 for a free one")
+    })
+}
+
+fn failed(what: &str, error: &io::Error) -> Failure {
+    Failure::refused("internal", format!("{what}: {error}"), "this should not happen; run nexus doctor")
+}
+
+fn say(text: &str) {
+    // Where this cannot be written, nobody wants to know it.
+    io::stderr().write_all(format!("nexus: {}\n", one_line(text)).as_bytes()).ok();
+}
