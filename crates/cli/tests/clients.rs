@@ -184,98 +184,82 @@ fn every_name_of_the_world_leads_to_the_servers() {
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn curl_over_http_and_https_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&CURL);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn git_clones_and_pushes_over_https_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&GIT_HTTPS);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn git_clones_and_pushes_over_ssh_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&GIT_SSH);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn pip_installs_a_wheel_and_a_source_archive_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&PIP);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn npm_installs_from_a_lock_file_and_without_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&NPM);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn cargo_fetches_from_a_sparse_index_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&CARGO);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn apt_get_updates_and_downloads_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&APT);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn psql_with_and_without_tls_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&PSQL);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn redis_cli_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&REDIS);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn a_static_program_that_knows_no_proxy_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&STATIC_TCP);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn python_requests_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&REQUESTS);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn python_httpx_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&HTTPX);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn python_aiohttp_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&AIOHTTP);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn node_fetch_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&NODE);
 }
 
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn java_http_client_works_where_allowed_and_is_refused_at_once_elsewhere() {
     works_and_is_refused(&JAVA);
 }
 
 /// The name is allowed; where it leads is not.
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn an_allowed_name_that_leads_to_a_private_address_is_refused_unless_that_is_allowed_too() {
     let wanted = outside(&CURL, "private.test");
     for bench in benches() {
@@ -294,7 +278,6 @@ fn an_allowed_name_that_leads_to_a_private_address_is_refused_unless_that_is_all
 
 /// One family is enough, and a wildcard reaches what is beneath it.
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn names_of_one_address_family_and_names_under_a_wildcard_work() {
     for bench in benches() {
         for (host, rule) in [("v4.test", "v4.test"), ("v6.test", "v6.test"), ("a.allowed.test", "*.allowed.test")] {
@@ -313,7 +296,6 @@ fn names_of_one_address_family_and_names_under_a_wildcard_work() {
 
 /// The flag of the summary is not just text.
 #[test]
-#[ignore = "needs `nexus run --allow`"]
 fn the_flags_that_the_summary_offers_let_the_client_work() {
     for (bench, client) in benches().iter().flat_map(|bench| [(bench, &CURL), (bench, &REDIS)]) {
         let wanted = outside(client, "other.test");
