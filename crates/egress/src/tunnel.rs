@@ -157,9 +157,12 @@ async fn one_way(
     }
 }
 
-/// Reads without waiting; `None` if the readiness was a false alarm.
+/// Reads what `readable` promised; `None` if there is nothing after all.
+///
+/// Nothing is also what a task gets that has worked for too long without a pause (tokio's cooperative budget). It must
+/// pause then: `readable` alone would say "now" for ever, and one busy tunnel would keep all others from running.
 pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    std::future::poll_fn(|context| {
+    let read = std::future::poll_fn(|context| {
         let mut into = ReadBuf::new(buffer);
         match Pin::new(&mut *from).poll_read(context, &mut into) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Some(into.filled().len()))),
@@ -167,5 +170,40 @@ pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> i
             Poll::Pending => Poll::Ready(Ok(None)),
         }
     })
-    .await
+    .await?;
+    if read.is_none() {
+        tokio::task::yield_now().await;
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the test is the client")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_task_that_reads_without_end_pauses_and_goes_on() {
+        const BYTES: usize = 1000;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        sender.write_all(&[7; BYTES]).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        runtime.block_on(async {
+            let mut receiver = TcpStream::from_std(receiver).unwrap();
+            let (mut from, _) = receiver.split();
+            let (mut got, mut nothing) = (0, 0);
+            while got < BYTES {
+                from.readable().await.unwrap();
+                match ready_bytes(&mut from, &mut [0]).await.unwrap() {
+                    Some(count) => got += count,
+                    None => nothing += 1,
+                }
+                assert!(nothing < BYTES, "it never got to go on, after {got} bytes");
+            }
+        });
+    }
 }

@@ -93,6 +93,35 @@ fn a_policy_that_expires_ends_its_connections() {
 }
 
 #[test]
+fn a_busy_tunnel_comes_to_its_end_and_lets_others_run() {
+    const BYTES: usize = 64 << 20;
+    let upstream = server("127.0.0.1:0", |mut stream| {
+        stream.read_exact(&mut [0]).unwrap();
+        let block = vec![7; 1 << 20];
+        // Until the reader has enough.
+        while stream.write_all(&block).is_ok() {}
+    });
+    let echoes = server("127.0.0.1:0", echo);
+    let world = World::of(input(&["+one.test:1-65535"]));
+    world.resolver.set("*", &[upstream.ip()]);
+    let mut bulk = tunnel(world.http, &format!("one.test:{}", upstream.port())).unwrap();
+    bulk.write_all(b"x").unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut got, mut buffer) = (0, vec![0; 1 << 20]);
+        while got < BYTES {
+            let count = bulk.read(&mut buffer).unwrap();
+            assert_ne!(count, 0);
+            got += count;
+        }
+    });
+    let mut other = tunnel(world.http, &format!("one.test:{}", echoes.port())).unwrap();
+    while !reader.is_finished() {
+        assert!(round_trip(&mut other));
+    }
+    reader.join().unwrap();
+}
+
+#[test]
 fn an_idle_tunnel_ends_and_a_busy_one_does_not() {
     let upstream = server("127.0.0.1:0", echo);
     let [one, _] = two_names(upstream);

@@ -37,9 +37,12 @@ fn upstream() -> SocketAddr {
 
 fn world(missing_sni: MissingSni) -> World {
     let limits = Limits { hello_time: Duration::from_millis(300), ..Limits::default() };
-    let world = World::with(PolicyInput { missing_sni, ..input(&["+web.test", "+127.0.0.1:443"]) }, |config| {
-        config.limits = limits;
-    });
+    let world = World::with(
+        PolicyInput { missing_sni: Some(missing_sni), ..input(&["+web.test", "+127.0.0.1:443"]) },
+        |config| {
+            config.limits = limits;
+        },
+    );
     world.resolver.set("web.test", &[upstream_ip()]);
     world
 }
@@ -123,7 +126,7 @@ fn a_server_that_speaks_first_is_heard_before_the_client_speaks() {
             read_all(&mut stream);
         });
     }
-    let world = World::of(PolicyInput { missing_sni: MissingSni::Allow, ..input(&["+web.test:443,2525"]) });
+    let world = World::of(PolicyInput { missing_sni: Some(MissingSni::Allow), ..input(&["+web.test:443,2525"]) });
     world.resolver.set("web.test", &[upstream_ip()]);
     for port in [443, 2525] {
         let mut client = tunnel(world.http, &format!("web.test:{port}")).unwrap();

@@ -47,7 +47,7 @@ fn literal(case: &Case) -> Option<IpAddr> {
 fn world(case: &Case) -> World {
     let input = case.rules.input().unwrap();
     // The clients of this test speak plain HTTP on every port.
-    let world = World::of(PolicyInput { missing_sni: MissingSni::Allow, ..input });
+    let world = World::of(PolicyInput { missing_sni: Some(MissingSni::Allow), ..input });
     world.resolver.set("*", &case.addresses().unwrap());
     world
 }
