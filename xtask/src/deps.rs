@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::failure::Failure;
 use crate::rules;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, cargo};
 
 /// Compares the workspace with the dependency rules; every violation is named.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
@@ -21,7 +22,7 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
             }
         }
     }
-    found.extend(rules::banned_in_lock(&read(&workspace.root.join("Cargo.lock"))?));
+    found.extend(rules::banned_in_tree(&built(workspace)?));
     if found.is_empty() {
         println!("check-deps: {} crates keep the rules", workspace.packages.len());
         return Ok(());
@@ -30,6 +31,21 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
         format!("the architecture is not kept:\n  {}", found.join("\n  ")),
         "take the dependency out; if the design changed, change ARCHITECTURE.md and xtask/src/rules.rs together",
     ))
+}
+
+/// Every package that is built for this workspace on this machine, one a line. `Cargo.lock` lists more: what other
+/// systems or features that nobody switches on would need.
+fn built(workspace: &Workspace) -> Result<String, Failure> {
+    let advice = "run `cargo tree --workspace` and mend what it names";
+    let output = Command::new(cargo())
+        .args(["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"])
+        .current_dir(&workspace.root)
+        .output()
+        .map_err(|error| Failure::new(format!("cargo did not start: {error}"), advice))?;
+    if !output.status.success() {
+        return Err(Failure::new(format!("cargo tree ended with {}", output.status), advice));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Reads a text file; a file that cannot be read fails the check that asked for it.

@@ -9,6 +9,7 @@
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `bench` | the figures of the README, beside every peer that is installed |
 //! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
+//! | `registries` | where this machine's package clients go, as an operator's settings for the tests |
 //! | `soak` | the long versions of tests that `ci` runs bounded |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
@@ -24,6 +25,7 @@ mod deps;
 mod failure;
 mod packages;
 mod plans;
+mod registries;
 mod rules;
 mod run;
 mod soak;
@@ -57,6 +59,7 @@ const COMMANDS: &[Command] = &[
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
     ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
+    ("registries", "write down for the tests where this machine's package clients go", Does::Plain(registries::write)),
     ("soak", "the long versions of tests that ci runs bounded (about an hour)", Does::Plain(soak::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];

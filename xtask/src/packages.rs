@@ -1,5 +1,8 @@
 //! The Debian packages that the tests call: real tools run inside the sandbox, hostile ones beside it.
 
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -29,7 +32,24 @@ const NEEDED: &[(&str, Shown)] = &[
     ("util-linux", Shown::By("setpriv")),
     // The tests give a program outside the sandbox a network of its own, with loopback only.
     ("iproute2", Shown::By("ip")),
+    // Servers and clients of the tests of the network.
+    ("curl", Shown::By("curl")),
+    ("openssl", Shown::By("openssl")),
+    ("nginx", Shown::By("nginx")),
+    ("fcgiwrap", Shown::By("fcgiwrap")),
+    ("openssh-server", Shown::By("sshd")),
+    ("openssh-client", Shown::By("ssh")),
+    // The client alone has a psql too.
+    ("postgresql", Shown::By("pg_ctlcluster")),
+    ("redis-server", Shown::By("redis-server")),
+    ("openjdk-17-jdk-headless", Shown::By("javac")),
+    // The group `pkg:pip` asks the pip of this machine for its index.
+    ("python3-pip", Shown::ByPythonModule("pip")),
+    ("npm", Shown::By("npm")),
 ];
+
+/// Debian starts a server that it installs unless this program forbids it; the tests start their own.
+const NO_SERVICES: &str = "/usr/sbin/policy-rc.d";
 
 /// Makes sure that every needed package is present: root on Debian gets the missing ones installed, anybody else
 /// is told the command. A test is never skipped for want of a package.
@@ -48,12 +68,29 @@ pub fn ensure(_: &Workspace) -> Result<(), Failure> {
     apt(&["update", "-q"], &by_hand)?;
     let mut arguments = vec!["install", "-q", "-y", "--no-install-recommends"];
     arguments.extend(&missing);
-    apt(&arguments, &by_hand)?;
+    without_services(|| apt(&arguments, &by_hand))?;
     let still = self::missing(is_shown);
     if still.is_empty() {
         return Ok(());
     }
     Err(Failure::new(format!("installed, but still not found: {}", still.join(" ")), "look at PATH"))
+}
+
+/// Forbids Debian to start services meanwhile. A machine that has a rule of its own keeps it.
+fn without_services(install: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("{NO_SERVICES}: {error}"), "make /usr/sbin writable");
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o755).open(NO_SERVICES);
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => install(),
+        Err(error) => Err(failed(error)),
+        Ok(mut file) => {
+            let written = file.write_all(b"#!/bin/sh\nexit 101\n").map_err(failed);
+            drop(file);
+            let done = written.and_then(|()| install());
+            std::fs::remove_file(NO_SERVICES).map_err(failed)?;
+            done
+        }
+    }
 }
 
 fn apt(arguments: &[&str], by_hand: &str) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, packages, sources, spec, vm};
+use crate::{deps, packages, registries, sources, spec, vm};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -23,6 +23,7 @@ pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
         check_deps(),
         check_spec(),
         build(),
+        registries(),
         tests(),
         docs(),
         escape(workspace),
@@ -34,7 +35,7 @@ pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
 
 /// `test`: what runs the product.
 pub fn test(workspace: &Workspace) -> Result<(), Failure> {
-    run::run(workspace, &[packages(), build(), tests(), escape(workspace)])
+    run::run(workspace, &[packages(), build(), registries(), tests(), escape(workspace)])
 }
 
 /// `prepush`: what takes seconds when little has changed.
@@ -44,6 +45,11 @@ pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
 
 fn packages() -> Step {
     Step { name: "packages", advice: "install what is named", action: Action::Check(packages::ensure) }
+}
+
+fn registries() -> Step {
+    let advice = "the tests install packages from the registries of this machine: see what is named";
+    Step { name: "registries", advice, action: Action::Check(registries::write) }
 }
 
 fn fmt() -> Step {

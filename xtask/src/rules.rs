@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("egress", &["policy", "model"]),
     ("mothership", &["api", "policy", "model"]),
     ("nexusd", &["api", "driver", "facility", "egress", "policy", "model"]),
-    ("cli", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
+    ("cli", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model", "escape"]),
     ("testkit", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
     ("escape", &["driver", "model"]),
     ("xtask", &[]),
@@ -34,8 +34,8 @@ const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];
 /// Names that attract everything and mean nothing.
 const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "misc"];
 
-/// Crates that must not enter the lock file: one TLS and crypto provider only, and no C library of the host.
-const BANNED_FROM_LOCK: &[&str] = &["ring", "openssl-sys"];
+/// Crates that must not be built: one TLS and crypto provider only, and no C library of the host.
+const BANNED: &[&str] = &["ring", "openssl-sys"];
 
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 
@@ -95,12 +95,12 @@ pub fn takes_workspace_lints(manifest: &str) -> bool {
     false
 }
 
-/// The banned crates that `lock` (the text of `Cargo.lock`) contains.
-pub fn banned_in_lock(lock: &str) -> Vec<String> {
-    BANNED_FROM_LOCK
+/// The banned crates in `tree` (what `cargo tree --prefix none` prints: a package and its version in each line).
+pub fn banned_in_tree(tree: &str) -> Vec<String> {
+    BANNED
         .iter()
-        .filter(|name| lock.lines().any(|line| line.trim() == format!("name = \"{name}\"")))
-        .map(|name| format!("Cargo.lock: contains {name}"))
+        .filter(|name| tree.lines().any(|line| line.split(' ').next() == Some(**name)))
+        .map(|name| format!("{name} is built; `cargo tree -i {name}` says for whom"))
         .collect()
 }
 

@@ -44,6 +44,13 @@ pub enum Command {
     Net(NetArgs),
     /// List past runs, the latest first
     Log(LogArgs),
+    /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
+    #[command(name = "__attack", hide = true)]
+    AttackPart {
+        /// The part.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -292,6 +299,12 @@ pub struct UntrustArgs {
 /// `nexus doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
+    /// Attack sandboxes on this machine with the hostile probes of the escape suite and say what held
+    #[arg(long)]
+    pub attack: bool,
+    /// Only this attack, for example A05
+    #[arg(long, value_name = "ID", requires = "attack")]
+    pub only: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
-//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest
+//!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest; --attack: hostile probes inside
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
 //!       ─▶ net: what may be reached, what was, and the egress alone
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),
+        args::Command::AttackPart { words } => doctor::attack::part(&words),
         args::Command::Net(net) => net::command(&net),
         args::Command::Log(log) => log::command(&log),
         args::Command::Completions { shell } => {

@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 
 /// Host name inside.
 pub const HOSTNAME: &str = "nexus";
+/// Most pseudo-terminals. All instances of devpts share one pool of the kernel (`kernel.pty.max`, 4096 by default), so
+/// without a bound one sandbox leaves none to the host: nobody could log in any more.
+const TERMINALS: &str = "64";
 /// Files in `/proc` that tell of the kernel or of others, or act on the machine (vector B08). `kmsg` is not among them:
 /// the kernel refuses it, and an empty file in its place would look like an allowed one.
 const MASKED: &[&str] = &["kcore", "keys", "key-users", "timer_list", "sysrq-trigger", "kallsyms"];
@@ -75,7 +78,7 @@ impl Root {
     /// Attaches what every sandbox has for itself. `targets` are the places that will be asked for.
     pub fn dress(&self, faults: Faults, targets: &[&Path]) -> Result<(), StepError> {
         faults.check(Step::MountPts)?;
-        let pts = [("ptmxmode", "0666"), ("mode", "0620")];
+        let pts = [("ptmxmode", "0666"), ("mode", "0620"), ("max", TERMINALS)];
         let pts = mounts::new_filesystem("devpts", &pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
         mounts::attach_at(pts, &self.tree, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?;
         self.mount_proc(faults)?;

@@ -22,6 +22,7 @@ impl Answer {
     }
 
     /// The same answer with a detail.
+    #[must_use]
     pub fn with(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self

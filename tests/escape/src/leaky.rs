@@ -1,16 +1,29 @@
-//! A driver that isolates nothing: it takes the command line of `nexus run` and runs the command as it is.
+//! A driver that isolates nothing: it takes the command line of `nexus` and runs the command as it is.
 //! The suite must fail on it; a case that passes here would pass on anything.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Runs `[run] FLAGS -- COMMAND` and returns the exit code.
+/// Plays `run FLAGS -- COMMAND`, or one of the commands about detached sandboxes, and returns the exit code.
 pub fn run(arguments: &[String]) -> i32 {
     let split = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
     let (flags, command) = (&arguments[..split], arguments.get(split + 1..).unwrap_or_default());
     let value = |flag: &str| flags.iter().position(|word| word == flag).and_then(|at| flags.get(at + 1));
+    let has = |flag: &str| flags.iter().any(|word| word == flag);
+    let name = flags.last().map_or("", String::as_str);
+    let shell = ["/bin/sh".to_owned()];
+    let command = match flags.first().map(String::as_str) {
+        Some("logs") => return copy_out(&kept(name, "log")),
+        Some("attach") => return attach(name),
+        Some("rm") => return remove(name),
+        Some("shell") => &shell,
+        Some("run") if has("--detach") => {
+            return detach(value("--name").map_or("", String::as_str), command, has("--tty"));
+        }
+        _ => command,
+    };
     let Some(program) = command.first() else {
         eprintln!("leaky: no command");
         return 2;
@@ -20,9 +33,11 @@ pub fn run(arguments: &[String]) -> i32 {
     if let Some(folder) = value("--cwd").or_else(|| value("--workspace")) {
         child.current_dir(folder);
     }
+    if let Some((name, text)) = value("--env").and_then(|word| word.split_once('=')) {
+        child.env(name, text);
+    }
     litter();
-    let json = flags.iter().any(|word| word == "--json");
-    if !json {
+    if !has("--json") {
         return match child.status() {
             Ok(status) => code(status),
             Err(error) => refused(&error),
@@ -45,6 +60,55 @@ pub fn run(arguments: &[String]) -> i32 {
         Ok(()) => code(output.status),
         Err(_) => 125,
     }
+}
+
+/// Where something about a detached command is kept.
+fn kept(name: &str, what: &str) -> PathBuf {
+    let state = std::env::var_os("NEXUS_STATE_DIR").unwrap_or_default();
+    Path::new(&state).join(format!("{name}.{what}"))
+}
+
+/// Starts the command with its output in a file. One with a terminal waits for the terminal of whoever attaches: here it
+/// would get that of whoever runs the suite.
+fn detach(name: &str, command: &[String], terminal: bool) -> i32 {
+    let start = || {
+        std::fs::write(kept(name, "command"), command.join("\0"))?;
+        let log = std::fs::File::create(kept(name, "log"))?;
+        match command.split_first() {
+            Some((program, rest)) if !terminal => Command::new(program)
+                .args(rest)
+                .stdin(Stdio::null())
+                .stdout(log.try_clone()?)
+                .stderr(log)
+                .spawn()
+                .map(drop),
+            _ => Ok(()),
+        }
+    };
+    start().map_or_else(|error| refused(&error), |()| 0)
+}
+
+fn attach(name: &str) -> i32 {
+    let saved = match std::fs::read_to_string(kept(name, "command")) {
+        Ok(saved) => saved,
+        Err(error) => return refused(&error),
+    };
+    let mut words = saved.split('\0');
+    let status = Command::new(words.next().unwrap_or_default()).args(words).status();
+    status.map_or_else(|error| refused(&error), code)
+}
+
+fn copy_out(path: &Path) -> i32 {
+    match std::fs::read(path).and_then(|bytes| std::io::stdout().write_all(&bytes)) {
+        Ok(()) => 0,
+        Err(error) => refused(&error),
+    }
+}
+
+/// Forgets it; what runs is left running.
+fn remove(name: &str) -> i32 {
+    let files = [kept(name, "command"), kept(name, "log")];
+    files.iter().try_for_each(std::fs::remove_file).map_or_else(|error| refused(&error), |()| 0)
 }
 
 /// Leaves a folder behind for every run: E10 must notice.

@@ -1,31 +1,10 @@
-//! Hostile probes against every driver.
-//!
 //! `nexus-escape suite --nexus PATH` plays every case three times: without a sandbox (the probe must see the hole),
 //! on a driver that isolates nothing (the suite must notice) and on the real driver, as root and as an ordinary user.
-//! See `cases` for the table, `probes` for the attacks that run inside, `scenes` for those played from the host.
 
-mod act;
-mod answer;
-mod cases;
-mod context;
-mod host;
-mod isolate;
-mod leaky;
-mod probes;
-mod report;
-mod scenes;
-mod skips;
-mod suite;
-mod sys;
-
-use answer::Seen;
-use cases::How;
-use context::Context;
+use nexus_escape::{Attacker, Depth, Ground, Options, Outcome, Plan, is_vector, leaky, part, play, report};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-use suite::{Depth, Plan};
 
 const USAGE: &str = "usage:
   nexus-escape suite --nexus PATH [--as root|user:UID|both] [--driver real|leaky|none] [--only ID] [--inject STEP,...] [--json]
@@ -34,19 +13,13 @@ const USAGE: &str = "usage:
   nexus-escape act PART MARKER SECONDS";
 
 fn main() -> ExitCode {
-    // Before anything is opened, so that what is found was inherited.
-    let leaked = context::inherited_descriptors();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rest = arguments.get(1..).unwrap_or_default();
     let code = match arguments.first().map(String::as_str) {
-        Some("probe") => probe(rest, leaked),
+        Some("probe" | "act") => part(&arguments, Ground::Anywhere),
         Some("leaky") => leaky::run(rest),
-        Some("act") => act::play(rest),
         Some("suite") => match plan(rest) {
-            Ok(plan) => match suite::play(&plan) {
-                Ok(good) => i32::from(!good),
-                Err(error) => complain(&error),
-            },
+            Ok((plan, json)) => suite(&plan, json),
             Err(problem) => {
                 eprintln!("{problem}\n{USAGE}");
                 2
@@ -57,7 +30,32 @@ fn main() -> ExitCode {
             2
         }
     };
-    ExitCode::from(code as u8)
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn suite(plan: &Plan, json: bool) -> i32 {
+    let result = play(plan);
+    match result.map(|outcome| (outcome.good(), print(&outcome, json))) {
+        Ok((good, Ok(()))) => i32::from(!good),
+        Ok((_, Err(error))) => complain(&error),
+        Err(error) => complain(&error),
+    }
+}
+
+fn print(outcome: &Outcome, json: bool) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for row in &outcome.rows {
+        writeln!(out, "{}", if json { report::json_line(row) } else { report::line(row) })?;
+    }
+    for note in &outcome.notes {
+        eprintln!("nexus-escape: {note}");
+    }
+    let (passed, failed, skipped) = outcome.counts();
+    if json {
+        writeln!(out, "{}", serde_json::json!({ "passed": passed, "failed": failed, "skipped": skipped }))
+    } else {
+        writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
 }
 
 fn complain(error: &dyn std::error::Error) -> i32 {
@@ -72,56 +70,25 @@ fn complain(error: &dyn std::error::Error) -> i32 {
     1
 }
 
-/// Runs the selected probes, each in a child of its own, and prints one line for each.
-fn probe(arguments: &[String], leaked: Vec<i32>) -> i32 {
-    let mut context = Context::default();
-    let mut wanted = arguments;
-    if let [flag, file, rest @ ..] = arguments
-        && flag == "--context"
-    {
-        let read = std::fs::read(file).map_err(|error| error.to_string());
-        match read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string())) {
-            Ok(found) => context = found,
-            Err(problem) => {
-                eprintln!("nexus-escape: {file}: {problem}");
-                return 2;
-            }
-        }
-        wanted = rest;
-    }
-    context.leaked = leaked;
-    let mut found = false;
-    for case in cases::all() {
-        let named = format!("{}/{}", case.id, case.name);
-        let How::Probe(_, run) = case.how else { continue };
-        if !wanted.iter().any(|word| word == case.id || *word == named) {
-            continue;
-        }
-        found = true;
-        let seen = Seen::new(case.id, case.name, isolate::observe(run, &context, Duration::from_secs(30)));
-        let line = serde_json::to_string(&seen).unwrap_or_default();
-        if writeln!(std::io::stdout(), "{line}").is_err() {
-            return 1;
-        }
-    }
-    if found { 0 } else { 2 }
-}
-
-fn plan(arguments: &[String]) -> Result<Plan, String> {
-    let root = sys::uid() == 0;
+fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
+    let root = nexus_escape::is_root();
+    let program = std::env::current_exe().map_err(|error| format!("the suite's own path: {error}"))?;
     let mut plan = Plan {
+        attacker: Attacker { program, words: Vec::new() },
         nexus: None,
         as_self: true,
         as_user: root.then_some(12345),
         depth: Depth::Real,
         only: None,
-        json: false,
-        options: scenes::Options::default(),
+        options: Options::default(),
+        not_given: Vec::new(),
+        stop: None,
     };
+    let mut json = false;
     let mut words = arguments.iter();
     while let Some(flag) = words.next() {
         if flag == "--json" {
-            plan.json = true;
+            json = true;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -137,7 +104,7 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             ("--driver", "real") => plan.depth = Depth::Real,
             ("--driver", "leaky") => plan.depth = Depth::Leaky,
             ("--driver", "none") => plan.depth = Depth::Unsandboxed,
-            ("--only", id) if cases::REQUIRED.contains(&id) => plan.only = Some(id.to_owned()),
+            ("--only", id) if is_vector(id) => plan.only = Some(id.to_owned()),
             ("--inject", steps) => plan.options.inject = steps.split(',').map(str::to_owned).collect(),
             _ => return Err(format!("unknown: {flag} {value}")),
         }
@@ -148,5 +115,5 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
     if plan.as_user.is_some() && !root {
         return Err("only root can play another user".to_owned());
     }
-    Ok(plan)
+    Ok((plan, json))
 }

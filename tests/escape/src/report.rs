@@ -1,7 +1,7 @@
 //! Judges what was seen and prints the table.
 
 use crate::answer::Answer;
-use crate::cases::{Case, Kind};
+use crate::cases::{Case, Kind, Limit};
 use crate::skips::Skip;
 use std::collections::BTreeMap;
 
@@ -18,8 +18,13 @@ pub enum Column {
     User,
 }
 
+impl Column {
+    /// In the order of the table.
+    pub const ALL: &'static [Self] = &[Self::Unsandboxed, Self::Leaky, Self::Root, Self::User];
+}
+
 /// What was seen in every column that was played.
-pub type Observations = BTreeMap<(&'static str, &'static str, Column), Answer>;
+pub(crate) type Observations = BTreeMap<(&'static str, &'static str, Column), Answer>;
 
 /// The result of one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,17 +37,59 @@ pub enum Verdict {
     Fail(String),
 }
 
-/// Judges one row. `played` are the columns that were asked for; `root` tells whether the suite itself is root.
-pub fn judge(
-    case: &Case,
-    seen: &Observations,
-    played: &[Column],
-    skip: Option<&Skip>,
-    root: bool,
-    inject: bool,
-) -> Verdict {
-    if case.needs_inject && !inject {
-        return Verdict::Skip("needs --inject and a driver built with the hook".to_owned());
+impl Verdict {
+    /// `pass`, `skip` or `fail`, and why.
+    #[must_use]
+    pub fn words(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Pass => ("pass", None),
+            Self::Skip(why) => ("skip", Some(why)),
+            Self::Fail(why) => ("fail", Some(why)),
+        }
+    }
+}
+
+/// One row with what became of it.
+#[derive(Debug)]
+pub struct Judged {
+    /// The row.
+    pub case: &'static Case,
+    /// What was seen in each column that was played.
+    pub answers: BTreeMap<Column, Answer>,
+    /// The judgement.
+    pub verdict: Verdict,
+}
+
+/// What was asked for, and by whom.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    /// The columns that were played.
+    pub played: &'a [Column],
+    /// Whether the suite itself is root.
+    pub root: bool,
+    /// Whether steps are made to fail.
+    pub inject: bool,
+    /// Limits that cannot be held here.
+    pub not_given: &'a [(Limit, String)],
+}
+
+/// What a driver answers when it did not start the command, without and with `--json`.
+const NOT_STARTED: &[&str] = &["refused", "driver_failed"];
+
+impl Asked<'_> {
+    /// Why this case cannot be played here.
+    fn lacks(&self, case: &Case) -> Option<String> {
+        let needed = case.needs()?;
+        let (_, reason) = self.not_given.iter().find(|(limit, _)| *limit == needed)?;
+        Some(format!("{} cannot be held here and is refused: {reason}", needed.flag()))
+    }
+}
+
+/// Judges one row.
+pub(crate) fn judge(case: &Case, seen: &Observations, asked: &Asked, skip: Option<&Skip>) -> Verdict {
+    let Asked { played, root, .. } = *asked;
+    if case.needs_inject && !asked.inject {
+        return Verdict::Skip("only a test build can make a step fail".to_owned());
     }
     let get = |column| seen.get(&(case.id, case.name, column));
     for column in [Column::Root, Column::User] {
@@ -51,6 +98,17 @@ pub fn judge(
         }
         match get(column) {
             None => return Verdict::Fail(format!("{column:?}: nothing was seen")),
+            // Fail closed: a limit that cannot be held is refused. It is no hole then, and no proof either.
+            Some(found)
+                if NOT_STARTED.contains(&found.answer.as_str())
+                    && !case.accepts(&found.answer)
+                    && asked.lacks(case).is_some() =>
+            {
+                return Verdict::Skip(asked.lacks(case).unwrap_or_default());
+            }
+            Some(found) if found.answer == "host-unknown" && !root => {
+                return Verdict::Skip("only root can make what is attacked".to_owned());
+            }
             Some(found) if !case.accepts(&found.answer) => {
                 let detail = found.detail.as_deref().unwrap_or("");
                 return Verdict::Fail(format!("{column:?} answers {} {detail}", found.answer));
@@ -95,20 +153,22 @@ pub fn judge(
 }
 
 /// Whether a skip in the list had nothing to excuse.
-pub fn skip_is_needless(case: &Case, seen: &Observations) -> bool {
+pub(crate) fn skip_is_needless(case: &Case, seen: &Observations) -> bool {
     let shown = |column| seen.get(&(case.id, case.name, column)).is_some_and(|found| !case.accepts(&found.answer));
     shown(Column::Unsandboxed) && shown(Column::Leaky)
 }
 
 /// One line of the table.
-pub fn line(case: &Case, seen: &Observations, verdict: &Verdict) -> String {
+#[must_use]
+pub fn line(row: &Judged) -> String {
+    let case = row.case;
     let mut text =
         format!("{:<4} {:<32} {}", case.id, case.name, if case.kind == Kind::Malicious { "bad " } else { "good" });
-    for column in [Column::Unsandboxed, Column::Leaky, Column::Root, Column::User] {
-        let word = seen.get(&(case.id, case.name, column)).map_or("-", |found| found.answer.as_str());
+    for column in Column::ALL {
+        let word = row.answers.get(column).map_or("-", |found| found.answer.as_str());
         text = format!("{text} {word:<13}");
     }
-    match verdict {
+    match &row.verdict {
         Verdict::Pass => text.push_str(" pass"),
         Verdict::Skip(why) => text = format!("{text} skip: {why}"),
         Verdict::Fail(why) => text = format!("{text} FAIL: {why}"),
@@ -117,22 +177,18 @@ pub fn line(case: &Case, seen: &Observations, verdict: &Verdict) -> String {
 }
 
 /// The same as JSON.
-pub fn json_line(case: &Case, seen: &Observations, verdict: &Verdict) -> String {
-    let answer = |column| seen.get(&(case.id, case.name, column));
-    let (word, why) = match verdict {
-        Verdict::Pass => ("pass", None),
-        Verdict::Skip(why) => ("skip", Some(why)),
-        Verdict::Fail(why) => ("fail", Some(why)),
-    };
+#[must_use]
+pub fn json_line(row: &Judged) -> String {
+    let (word, why) = row.verdict.words();
     serde_json::json!({
-        "id": case.id,
-        "case": case.name,
-        "kind": if case.kind == Kind::Malicious { "malicious" } else { "harmless" },
-        "expect": case.expect,
-        "unsandboxed": answer(Column::Unsandboxed),
-        "leaky": answer(Column::Leaky),
-        "root": answer(Column::Root),
-        "user": answer(Column::User),
+        "id": row.case.id,
+        "case": row.case.name,
+        "kind": row.case.kind.name(),
+        "expect": row.case.expect,
+        "unsandboxed": row.answers.get(&Column::Unsandboxed),
+        "leaky": row.answers.get(&Column::Leaky),
+        "root": row.answers.get(&Column::Root),
+        "user": row.answers.get(&Column::User),
         "verdict": word,
         "why": why,
     })
@@ -148,7 +204,35 @@ mod tests {
         let seen: Observations =
             answers.iter().map(|(column, word)| ((id, name, *column), Answer::of(*word))).collect();
         let played: Vec<Column> = answers.iter().map(|(column, _)| *column).collect();
-        judge(case, &seen, &played, skip, true, false)
+        judge(case, &seen, &asked(&played, &[]), skip)
+    }
+
+    fn asked<'a>(played: &'a [Column], not_given: &'a [(Limit, String)]) -> Asked<'a> {
+        Asked { played, root: true, inject: false, not_given }
+    }
+
+    #[test]
+    fn what_only_root_can_make_on_the_host_is_skipped_for_others_and_failed_for_root() {
+        let case = crate::cases::all().find(|case| case.id == "A13" && case.name == "run").expect("the row");
+        let seen: Observations = [((case.id, case.name, Column::Root), Answer::of("host-unknown"))].into();
+        let as_user = Asked { root: false, ..asked(&[Column::Root], &[]) };
+        assert!(matches!(judge(case, &seen, &as_user, None), Verdict::Skip(_)));
+        assert!(matches!(judge(case, &seen, &asked(&[Column::Root], &[]), None), Verdict::Fail(_)));
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_held_is_skipped_when_it_is_refused_and_only_then() {
+        let case = crate::cases::all().find(|case| case.id == "E02" && case.name == "touch").expect("the row");
+        let judged = |word: &str, not_given: &[(Limit, String)]| {
+            let seen: Observations = [((case.id, case.name, Column::Root), Answer::of(word))].into();
+            judge(case, &seen, &asked(&[Column::Root], not_given), None)
+        };
+        let lacking = [(Limit::Memory, "no control group".to_owned())];
+        assert!(matches!(judged("refused", &lacking), Verdict::Skip(why) if why.contains("no control group")));
+        assert!(matches!(judged("ok", &lacking), Verdict::Fail(_)), "it ran without its limit");
+        assert!(matches!(judged("driver_failed", &lacking), Verdict::Skip(_)));
+        assert!(matches!(judged("refused", &[]), Verdict::Fail(_)));
+        assert!(matches!(judged("refused", &[(Limit::Cpu, "none".to_owned())]), Verdict::Fail(_)));
     }
 
     #[test]

@@ -19,6 +19,21 @@ pub struct SkipError {
     pub line: &'static str,
 }
 
+/// What the running kernel was told to refuse by itself, so that nobody can be shown doing it: TIOCSTI without
+/// CAP_SYS_ADMIN since Linux 6.2 (`dev.tty.legacy_tiocsti`).
+pub fn of_this_kernel() -> Vec<Skip> {
+    let setting = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").unwrap_or_default();
+    if setting.trim() == "0" { tiocsti().into() } else { Vec::new() }
+}
+
+fn tiocsti() -> [Skip; 4] {
+    ["run_with_a_terminal", "run_without_one", "exec_with_a_terminal", "attached"].map(|case| Skip {
+        id: "A10",
+        case,
+        reason: "the kernel refuses TIOCSTI to everybody (dev.tty.legacy_tiocsti is 0)",
+    })
+}
+
 /// Reads the list that was compiled in.
 pub fn list() -> Result<Vec<Skip>, SkipError> {
     include_str!("../skips.txt")
@@ -32,4 +47,16 @@ pub fn list() -> Result<Vec<Skip>, SkipError> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases;
+
+    #[test]
+    fn what_a_kernel_refuses_by_itself_is_named_by_rows_that_exist() {
+        for skip in super::tiocsti() {
+            assert!(cases::all().any(|case| case.id == skip.id && case.name == skip.case), "{}", skip.case);
+        }
+    }
 }

@@ -1,16 +1,18 @@
 //! Plays every case without a sandbox, on the leaky driver and on the real one, and judges what was seen.
 
 use crate::answer::{Answer, Seen};
-use crate::cases::{self, Case, How, Stage};
-use crate::host::bench::{Bench, Driver, Job, Ran};
+use crate::attacker::Attacker;
+use crate::cases::{self, Case, How, Limit, Stage};
+use crate::host::bench::{Bench, Driver, Ran};
 use crate::host::look;
 use crate::host::world::{World, WorldError, making};
-use crate::report::{self, Column, Observations, Verdict};
+use crate::report::{self, Column, Judged, Observations, Verdict};
 use crate::scenes::{self, Options};
 use crate::{skips, sys};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How far the suite goes.
@@ -22,11 +24,15 @@ pub enum Depth {
     Leaky,
     /// Also on the real driver.
     Real,
+    /// On the real driver alone, as the suite's own user: what may be played on somebody's machine.
+    RealOnly,
 }
 
 /// The suite's command line.
 #[derive(Debug)]
 pub struct Plan {
+    /// Plays the parts inside.
+    pub attacker: Attacker,
     /// The real driver.
     pub nexus: Option<PathBuf>,
     /// Play the real driver as the suite's own user.
@@ -37,10 +43,41 @@ pub struct Plan {
     pub depth: Depth,
     /// One vector only.
     pub only: Option<String>,
-    /// JSON lines instead of a table.
-    pub json: bool,
     /// For the scenes.
     pub options: Options,
+    /// Limits that this machine cannot hold, each with the reason: a driver that refuses them then is right.
+    pub not_given: Vec<(Limit, String)>,
+    /// Somebody may set this to end the suite early; everything is cleared away then, too.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Each row with its verdict.
+    pub rows: Vec<Judged>,
+    /// What the keeper of the suite should know.
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Rows that passed, failed and were skipped.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let count = |wanted: fn(&Verdict) -> bool| self.rows.iter().filter(|row| wanted(&row.verdict)).count();
+        (
+            count(|verdict| matches!(verdict, Verdict::Pass)),
+            count(|verdict| matches!(verdict, Verdict::Fail(_))),
+            count(|verdict| matches!(verdict, Verdict::Skip(_))),
+        )
+    }
+
+    /// Whether nothing failed and something passed.
+    #[must_use]
+    pub fn good(&self) -> bool {
+        let (passed, failed, _) = self.counts();
+        failed == 0 && passed > 0
+    }
 }
 
 /// Why the suite could not be played.
@@ -52,15 +89,26 @@ pub enum SuiteError {
     /// The list of skips does not parse.
     #[error(transparent)]
     Skips(#[from] skips::SkipError),
-    /// The output is closed.
-    #[error("cannot write the result")]
-    Output(#[from] std::io::Error),
+    /// The real driver is to be played and was not named.
+    #[error("the program under attack was not named")]
+    NoDriver,
+    /// No probe of the first sandbox said anything.
+    #[error("no probe could be played in a sandbox: {summary}")]
+    NotPlayed {
+        /// What the driver said.
+        summary: String,
+    },
+    /// Somebody wanted it to end.
+    #[error("stopped by a signal")]
+    Stopped,
 }
 
-/// Plays everything; true when nothing failed.
-pub fn play(plan: &Plan) -> Result<bool, SuiteError> {
+/// Plays everything and clears it away.
+pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
     let skips = skips::list()?;
-    let own = making("the suite's own path", std::env::current_exe())?;
+    let of_kernel = skips::of_this_kernel();
+    let stop = plan.stop.clone().unwrap_or_default();
+    let mut notes = Vec::new();
     let mut seen = Observations::new();
     let mut played = Vec::new();
     for column in columns(plan) {
@@ -70,65 +118,61 @@ pub fn play(plan: &Plan) -> Result<bool, SuiteError> {
             Column::Root => ("roo", None),
             Column::User => ("user", plan.as_user),
         };
-        let world = World::make(name, owner)?;
+        let world = World::make(name, owner, &plan.attacker)?;
         let driver = match (column, &plan.nexus) {
             (Column::Unsandboxed, _) => Driver::Unsandboxed,
-            (Column::Leaky, _) | (_, None) => Driver::Leaky(own.clone()),
-            (_, Some(nexus)) => Driver::Real(world.install(nexus)?),
+            (Column::Leaky, _) => Driver::Leaky(plan.attacker.program.clone()),
+            (_, None) => return Err(SuiteError::NoDriver),
+            // Where it stands others may not read it, but a machine may also have rules for that very path.
+            (_, Some(nexus)) if owner.is_some() => Driver::Real(world.install(nexus)?),
+            // It is started in other folders than this one.
+            (_, Some(nexus)) => Driver::Real(making("the driver's path", std::path::absolute(nexus))?),
         };
-        let found = play_column(plan, &Bench { driver, world })?;
+        let found = play_column(plan, &Bench { driver, world, stop: Arc::clone(&stop) })?;
         for one in found {
             if let Some(case) = cases::all().find(|case| case.id == one.id && case.name == one.case) {
                 seen.insert((case.id, case.name, column), one.answer);
             } else {
-                eprintln!("nexus-escape: {}/{} was seen but has no row", one.id, one.case);
+                notes.push(format!("{}/{} was seen but has no row", one.id, one.case));
             }
         }
         played.push(column);
     }
-    let inject = !plan.options.inject.is_empty();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    let mut out = std::io::stdout().lock();
+    let asked = report::Asked {
+        played: &played,
+        root: sys::uid() == 0,
+        inject: !plan.options.inject.is_empty(),
+        not_given: &plan.not_given,
+    };
+    let mut rows = Vec::new();
     for case in wanted(plan) {
         let skip = skips.iter().find(|skip| skip.id == case.id && skip.case == case.name);
-        let verdict = report::judge(case, &seen, &played, skip, sys::uid() == 0, inject);
-        match verdict {
-            Verdict::Pass => passed += 1,
-            Verdict::Skip(_) => skipped += 1,
-            Verdict::Fail(_) => failed += 1,
-        }
-        let line =
-            if plan.json { report::json_line(case, &seen, &verdict) } else { report::line(case, &seen, &verdict) };
-        writeln!(out, "{line}")?;
+        let by_kernel = of_kernel.iter().find(|skip| skip.id == case.id && skip.case == case.name);
+        let verdict = report::judge(case, &seen, &asked, skip.or(by_kernel));
         if skip.is_some() && report::skip_is_needless(case, &seen) {
-            writeln!(
-                std::io::stderr(),
-                "{}/{}: the skip in skips.txt is not needed on this kernel",
-                case.id,
-                case.name
-            )?;
+            notes.push(format!("{}/{}: the skip in skips.txt is not needed on this kernel", case.id, case.name));
         }
+        let answers = played
+            .iter()
+            .filter_map(|column| seen.get(&(case.id, case.name, *column)).map(|answer| (*column, answer.clone())));
+        rows.push(Judged { case, verdict, answers: answers.collect() });
     }
-    if plan.json {
-        writeln!(out, "{}", serde_json::json!({ "passed": passed, "failed": failed, "skipped": skipped }))?;
-    } else {
-        writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
-    }
-    Ok(failed == 0 && passed > 0)
+    Ok(Outcome { rows, notes })
 }
 
 fn columns(plan: &Plan) -> Vec<Column> {
-    let mut columns = vec![Column::Unsandboxed];
-    if plan.depth != Depth::Unsandboxed {
-        columns.push(Column::Leaky);
+    let without: &[Column] = match plan.depth {
+        Depth::Unsandboxed => &[Column::Unsandboxed],
+        Depth::Leaky | Depth::Real => &[Column::Unsandboxed, Column::Leaky],
+        Depth::RealOnly => &[],
+    };
+    let real = matches!(plan.depth, Depth::Real | Depth::RealOnly);
+    let mut columns = without.to_vec();
+    if real && plan.as_self {
+        columns.push(Column::Root);
     }
-    if plan.depth == Depth::Real {
-        if plan.as_self {
-            columns.push(Column::Root);
-        }
-        if plan.as_user.is_some() {
-            columns.push(Column::User);
-        }
+    if real && plan.as_user.is_some() {
+        columns.push(Column::User);
     }
     columns
 }
@@ -137,7 +181,7 @@ fn wanted(plan: &Plan) -> impl Iterator<Item = &'static Case> {
     cases::all().filter(|case| plan.only.as_deref().is_none_or(|only| case.id == only))
 }
 
-fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, WorldError> {
+fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, SuiteError> {
     let mut seen = Vec::new();
     for stage in Stage::ALL {
         let rows: Vec<&Case> =
@@ -147,37 +191,48 @@ fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, WorldError> {
         }
         let groups: Vec<&[&Case]> = if stage.alone() { rows.chunks(1).collect() } else { vec![&rows] };
         for group in groups {
-            seen.extend(play_stage(bench, *stage, group)?);
+            go_on(bench)?;
+            let (found, ran) = play_stage(bench, *stage, group)?;
+            if *stage == Stage::Layered && found.iter().all(|one| one.answer.answer == "no-answer") {
+                return Err(SuiteError::NotPlayed { summary: ran.summary() });
+            }
+            seen.extend(found);
         }
         seen.extend(after_stage(bench, *stage, plan));
     }
     settle_created(bench, &mut seen);
-    // What a driver does around a command can only be seen with one.
-    if !matches!(bench.driver, Driver::Unsandboxed) {
-        for (id, scene) in scenes::ALL {
-            if plan.only.as_deref().is_none_or(|only| only == *id) {
-                seen.extend(scene(bench, &plan.options)?);
-            }
+    for (id, scene) in scenes::ALL {
+        // Most of what a driver does around a command can only be seen with one.
+        let shows = !matches!(bench.driver, Driver::Unsandboxed) || scenes::WITHOUT_DRIVER.contains(id);
+        if shows && plan.only.as_deref().is_none_or(|only| only == *id) {
+            go_on(bench)?;
+            seen.extend(scene(bench, &plan.options)?);
         }
     }
+    go_on(bench)?;
     Ok(seen)
 }
 
-fn play_stage(bench: &Bench, stage: Stage, rows: &[&Case]) -> Result<Vec<Seen>, WorldError> {
+fn go_on(bench: &Bench) -> Result<(), SuiteError> {
+    if bench.stop.load(Ordering::Relaxed) { Err(SuiteError::Stopped) } else { Ok(()) }
+}
+
+fn play_stage(bench: &Bench, stage: Stage, rows: &[&Case]) -> Result<(Vec<Seen>, Ran), WorldError> {
     let context = bench.world.context.workspace.join("context.json");
     let read_only = bench.world.context.read_only.to_string_lossy().into_owned();
-    let (probe, context) = (bench.probe(), context.to_string_lossy().into_owned());
-    let mut command = vec![probe.as_str(), "probe", "--context", &context];
+    let context = context.to_string_lossy().into_owned();
+    let mut part = vec!["probe", "--context", &context];
     let names: Vec<String> = rows.iter().map(|case| format!("{}/{}", case.id, case.name)).collect();
-    command.extend(names.iter().map(String::as_str));
+    part.extend(names.iter().map(String::as_str));
     let mut flags = stage.flags().to_vec();
     if stage == Stage::Layered {
         flags.extend(["--ro", &read_only]);
     }
-    let mut job = Job::new(&flags, &command);
+    let mut job = bench.part(&flags, &part);
     job.leak_descriptors = !stage.alone();
     let ran = bench.run(&job, Duration::from_secs(60))?;
-    Ok(rows.iter().map(|case| Seen::new(case.id, case.name, answer_of(case, &ran, stage))).collect())
+    let seen = rows.iter().map(|case| Seen::new(case.id, case.name, answer_of(case, &ran, stage))).collect();
+    Ok((seen, ran))
 }
 
 fn answer_of(case: &Case, ran: &Ran, stage: Stage) -> Answer {

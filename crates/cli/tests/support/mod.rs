@@ -11,6 +11,7 @@ pub mod session;
 pub mod traces;
 pub mod tree;
 pub mod twin;
+pub mod world;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -53,6 +53,9 @@ pub const CASES: &[Case] = &[
     bad("E04", "shared_memory", Stage::Inodes, |c| e::exhaust_inodes(c, Path::new("/dev/shm"), FILES), FULL),
     bad("E04", "workspace", Stage::Inodes, |c| e::exhaust_inodes(c, &c.workspace, FILES), FULL),
     good("E04", "few_files", Stage::Inodes, |c| e::exhaust_inodes(c, &c.workspace, 100)),
+    // More than any workload opens, and few enough for a host without a bound.
+    bad("E13", "terminals", Stage::Layered, |_| e::terminals(256), &["bounded"]),
+    good("E13", "few_terminals", Stage::Layered, |_| e::terminals_work(16)),
     bad("E05", "busy", Stage::Cpu, |_| e::burn(Duration::from_secs(2), Duration::from_millis(1300)), &["limited"]),
     good("E05", "idle", Stage::Cpu, |_| Answer::of("ok")),
 ];

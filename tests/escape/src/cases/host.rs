@@ -6,12 +6,23 @@ const EXACT: &[&str] = &["exact"];
 const HELD: &[&str] = &["held", "refused-inside"];
 const REFUSED: &[&str] = &["refused"];
 const RAN: &[&str] = &["ran"];
+const NOTHING: &[&str] = &["nothing"];
+const STRIPPED: &[&str] = &["stripped"];
 const GONE: &[&str] = &["gone"];
 
 /// Scenes.
 pub const CASES: &[Case] = &[
+    scene_bad("A10", "run_with_a_terminal", NOTHING),
+    scene_bad("A10", "run_without_one", NOTHING),
+    scene_bad("A10", "exec_with_a_terminal", NOTHING),
+    scene_bad("A10", "attached", NOTHING),
+    scene_bad("A10", "tiocsti", &["EPERM"]),
+    scene_bad("A10", "tiocsti_high_bits", &["EPERM"]),
+    scene_bad("A10", "tioclinux", &["EPERM"]),
+    scene_good("A10", "keys_arrive", &["ok"]),
     scene_bad("A11", "killed_supervisor", GONE),
     scene_bad("A11", "killed_supervisor_of_a_daemon", GONE),
+    scene_bad("A11", "killed_supervisor_of_a_stopped_init", GONE),
     scene_good("A11", "runs_while_supervised", &["alive"]),
     scene_bad("A14", "landlock_absent", REFUSED),
     scene_bad("A14", "landlock_refused", REFUSED),
@@ -77,4 +88,18 @@ pub const CASES: &[Case] = &[
     scene_good("E12", "not_found", EXACT),
     scene_good("E12", "not_executable", EXACT),
     scene_good("E12", "signals", EXACT),
+    scene_bad("G01", "layered", &["absent"]),
+    scene_bad("G01", "direct", &["absent"]),
+    scene_good("G01", "named_by_the_caller", &["seen"]),
+    scene_bad("G01", "shell", &["absent"]),
+    scene_bad("G01", "detached", &["absent"]),
+    scene_bad("G01", "exec", &["absent"]),
+    scene_good("G01", "exec_named_by_the_caller", &["seen"]),
+    scene_bad("N04", "run", STRIPPED),
+    scene_bad("N04", "errors", STRIPPED),
+    scene_bad("N04", "run_with_a_terminal", STRIPPED),
+    scene_bad("N04", "logs", STRIPPED),
+    scene_good("N04", "run_raw", &["passed"]),
+    scene_good("N04", "logs_raw", &["passed"]),
+    scene_good("N04", "text_and_colours", &["ok"]),
 ];

@@ -20,6 +20,17 @@ pub enum Kind {
     Harmless,
 }
 
+impl Kind {
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malicious => "malicious",
+            Self::Harmless => "harmless",
+        }
+    }
+}
+
 /// The sandbox a probe runs in. Probes of one stage share one run, except where `alone` says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -57,9 +68,38 @@ impl Stage {
         }
     }
 
+    /// The limit without which this stage cannot be played.
+    pub fn needs(self) -> Option<Limit> {
+        match self {
+            Self::Memory => Some(Limit::Memory),
+            Self::Cpu => Some(Limit::Cpu),
+            Self::Layered | Self::Direct | Self::Pids | Self::Disk | Self::Inodes => None,
+        }
+    }
+
     /// Whether each case needs a sandbox of its own, because a limit may end the whole run.
     pub fn alone(self) -> bool {
         !matches!(self, Self::Layered | Self::Direct)
+    }
+}
+
+/// A limit that not every machine can hold for every user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// `--memory`.
+    Memory,
+    /// `--cpus`.
+    Cpu,
+}
+
+impl Limit {
+    /// The flag of `nexus run`.
+    #[must_use]
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Memory => "--memory",
+            Self::Cpu => "--cpus",
+        }
     }
 }
 
@@ -90,6 +130,14 @@ pub struct Case {
 }
 
 impl Case {
+    /// The limit without which this case cannot be played.
+    pub fn needs(&self) -> Option<Limit> {
+        match self.how {
+            How::Probe(stage, _) => stage.needs(),
+            How::Scene => None,
+        }
+    }
+
     /// Whether `answer` is right for the real driver.
     pub fn accepts(&self, answer: &str) -> bool {
         self.expect.contains(&answer)
@@ -137,12 +185,72 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     a::CASES.iter().chain(a::SYSCALLS).chain(b::CASES).chain(b::MODES).chain(e::CASES).chain(host::CASES)
 }
 
-/// The vectors that must have rows. A10 (TIOCSTI) and B12 (tenants) come with the terminal and the facility.
-pub const REQUIRED: &[&str] = &[
-    "A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A09", "A11", "A12", "A13", "A14", "A15", "A16", "A17",
-    "B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B09", "B10", "B11", "B13", "E01", "E02", "E03", "E04",
-    "E05", "E06", "E07", "E08", "E09", "E10", "E11", "E12",
+/// One numbered attack.
+#[derive(Debug, Clone, Copy)]
+pub struct Vector {
+    /// Its number, such as `A05`.
+    pub id: &'static str,
+    /// What is attacked, in a few words.
+    pub title: &'static str,
+}
+
+const fn vector(id: &'static str, title: &'static str) -> Vector {
+    Vector { id, title }
+}
+
+/// The vectors that must have rows. B12 (tenants) comes with the facility.
+pub const VECTORS: &[Vector] = &[
+    vector("A01", "rights, capabilities, no_new_privs"),
+    vector("A02", "namespaces of the host"),
+    vector("A03", "processes of the host"),
+    vector("A04", "root of the host through the id map"),
+    vector("A05", "rare socket families"),
+    vector("A06", "user namespaces of its own"),
+    vector("A07", "mounts"),
+    vector("A08", "rare system calls"),
+    vector("A09", "system calls of foreign ABIs"),
+    vector("A10", "typing into the operator's terminal"),
+    vector("A11", "outliving nexus"),
+    vector("A12", "abstract sockets of the host"),
+    vector("A13", "sockets, agents and environment of the caller"),
+    vector("A14", "starting although a wall is missing"),
+    vector("A15", "inherited descriptors"),
+    vector("A16", "IPC objects of the host"),
+    vector("A17", "core files"),
+    vector("B01", "files of the host"),
+    vector("B02", "writing to system folders"),
+    vector("B03", "leaving by symbolic links"),
+    vector("B04", "leaving by hard links"),
+    vector("B05", "writing to a read-only folder"),
+    vector("B06", "planting hooks and settings"),
+    vector("B07", "planting through links"),
+    vector("B08", "switches in /proc and /sys"),
+    vector("B09", "setuid files and devices"),
+    vector("B10", "devices of the host"),
+    vector("B11", "leaving data for the next run"),
+    vector("B13", "working directory outside"),
+    vector("E01", "fork bomb"),
+    vector("E02", "memory"),
+    vector("E03", "disk"),
+    vector("E04", "number of files"),
+    vector("E05", "processor time"),
+    vector("E06", "time limit"),
+    vector("E07", "processes that stay behind"),
+    vector("E08", "holding the output open"),
+    vector("E09", "cancelling"),
+    vector("E10", "leftovers of many runs"),
+    vector("E11", "flood of output"),
+    vector("E12", "forged results"),
+    vector("E13", "pseudo-terminals of the host"),
+    vector("G01", "secrets in the caller's environment"),
+    vector("N04", "control sequences on the operator's terminal"),
 ];
+
+/// Whether `id` is the number of a vector.
+#[must_use]
+pub fn is_vector(id: &str) -> bool {
+    VECTORS.iter().any(|vector| vector.id == id)
+}
 
 #[cfg(test)]
 mod tests {
@@ -151,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_required_vector_has_a_malicious_case_and_a_harmless_twin() {
-        for id in REQUIRED {
+        for Vector { id, .. } in VECTORS {
             for kind in [Kind::Malicious, Kind::Harmless] {
                 assert!(all().any(|case| case.id == *id && case.kind == kind), "{id} has no {kind:?} case");
             }
@@ -162,7 +270,7 @@ mod tests {
     fn every_row_belongs_to_a_required_vector_and_has_a_name_of_its_own() {
         let mut names = BTreeSet::new();
         for case in all() {
-            assert!(REQUIRED.contains(&case.id), "{} is not required", case.id);
+            assert!(is_vector(case.id), "{} is not required", case.id);
             assert!(names.insert((case.id, case.name)), "{}/{} is there twice", case.id, case.name);
         }
     }

@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How a command is run.
@@ -29,11 +31,15 @@ pub struct Bench {
     pub driver: Driver,
     /// Its host.
     pub world: World,
+    /// Set when somebody wants the suite to end early.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What to run.
 #[derive(Debug, Default)]
 pub struct Job<'a> {
+    /// A command of the driver other than `run`, with everything before `--`.
+    pub verb: Vec<String>,
     /// Flags of `nexus run`.
     pub flags: Vec<String>,
     /// The command.
@@ -76,6 +82,7 @@ pub struct Running {
     started: Instant,
     out: PathBuf,
     err: PathBuf,
+    stop: Arc<AtomicBool>,
 }
 
 /// A driver that ended.
@@ -128,9 +135,9 @@ impl Ran {
 }
 
 impl Bench {
-    /// The probe's path inside and outside.
-    pub fn probe(&self) -> String {
-        self.world.context.workspace.join("nexus-escape").to_string_lossy().into_owned()
+    /// A job that plays one of the attacker's parts.
+    pub fn part(&self, flags: &[&str], part: &[&str]) -> Job<'static> {
+        Job { command: self.world.attack(part), ..Job::new(flags, &[]) }
     }
 
     /// Starts and waits; a driver that is still there after `limit` is killed.
@@ -140,33 +147,39 @@ impl Bench {
 
     /// Starts.
     pub fn start(&self, job: &Job) -> Result<Running, WorldError> {
-        let workspace = job.workspace.clone().unwrap_or_else(|| self.world.context.workspace.clone());
-        let mut command = self.command(job, &workspace);
+        let mut command = self.prepared(job)?;
         let stamp = format!("{}", Instant::now().duration_since(*START).as_nanos());
         let out = self.world.base.join("out").join(format!("{stamp}.out"));
         let err = self.world.base.join("out").join(format!("{stamp}.err"));
         command.stdin(Stdio::null());
         command.stdout(making("the output file", fs::File::create(&out))?);
         command.stderr(making("the error file", fs::File::create(&err))?);
+        let started = Instant::now();
+        let child = making(command.get_program().to_string_lossy().into_owned(), command.spawn())?;
+        Ok(Running { pid: child.id() as i32, started, out, err, stop: Arc::clone(&self.stop) })
+    }
+
+    /// The driver as its user, with everything but its standard streams.
+    pub fn prepared(&self, job: &Job) -> Result<Command, WorldError> {
+        let workspace = job.workspace.clone().unwrap_or_else(|| self.world.context.workspace.clone());
+        let mut command = self.command(job, &workspace);
         if let Some(uid) = self.world.owner {
             // std also drops the supplementary groups when root changes the uid.
             command.uid(uid).gid(uid);
         }
         let root = making("the root folder", fs::File::open("/"))?;
-        let leak = job.leak_descriptors.then(|| root.as_raw_fd());
+        let leak = job.leak_descriptors.then_some(root);
         let mut program = if job.refuse.is_empty() { Vec::new() } else { fault::program(job.refuse) };
         // SAFETY: the closure only makes system calls and allocates nothing.
         unsafe {
             command.pre_exec(move || {
-                if let Some(root) = leak {
-                    leak_descriptors(root);
+                if let Some(root) = &leak {
+                    leak_descriptors(root.as_raw_fd());
                 }
                 if program.is_empty() { Ok(()) } else { fault::install(&mut program) }
             });
         }
-        let started = Instant::now();
-        let child = making(command.get_program().to_string_lossy().into_owned(), command.spawn())?;
-        Ok(Running { pid: child.id() as i32, started, out, err })
+        Ok(command)
     }
 
     fn command(&self, job: &Job, workspace: &Path) -> Command {
@@ -181,8 +194,14 @@ impl Bench {
                 if matches!(self.driver, Driver::Leaky(_)) {
                     command.arg("leaky");
                 }
-                command.arg("run").arg("--workspace").arg(workspace);
-                command.args(&job.flags).arg("--").args(&job.command);
+                if job.verb.is_empty() {
+                    command.arg("run").arg("--workspace").arg(workspace).args(&job.flags);
+                } else {
+                    command.args(&job.verb);
+                }
+                if !job.command.is_empty() {
+                    command.arg("--").args(&job.command);
+                }
                 command
             }
         };
@@ -229,7 +248,12 @@ impl Running {
             // SAFETY: both pointers are live; this process is the parent.
             unsafe { libc::wait4(self.pid, &raw mut status, flags, &raw mut usage) == self.pid }
         };
-        let overdue = !wait_until(limit, || reap(libc::WNOHANG));
+        let mut ended = false;
+        wait_until(limit, || {
+            ended = reap(libc::WNOHANG);
+            ended || self.stop.load(Ordering::Relaxed)
+        });
+        let overdue = !ended;
         let elapsed = self.started.elapsed();
         if overdue {
             sys::either_way(sys::kill(self.pid, libc::SIGKILL));

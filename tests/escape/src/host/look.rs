@@ -34,6 +34,15 @@ pub fn processes_with(needle: &str) -> Vec<i32> {
         .collect()
 }
 
+/// The children of a process, by the parent that each names (proc(5), field 4).
+pub fn children_of(parent: i32) -> Vec<i32> {
+    let names = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(1)?.parse::<i32>().ok()
+    };
+    crate::probes::a_process::visible_pids().into_iter().filter(|pid| names(pid) == Some(parent)).collect()
+}
+
 /// Ends what a leaky driver left running.
 pub fn end_strays(needle: &str) {
     let ended = wait_until(Duration::from_secs(5), || {

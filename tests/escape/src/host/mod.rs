@@ -3,4 +3,5 @@
 pub mod bench;
 pub mod fault;
 pub mod look;
+pub mod terminal;
 pub mod world;

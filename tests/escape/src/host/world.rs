@@ -1,6 +1,7 @@
 //! What the suite makes on the host for one column: folders, canaries, sockets, System V objects, a process.
 //! Everything carries the column's token and is removed when the world is dropped.
 
+use crate::attacker::Attacker;
 use crate::context::Context;
 use crate::sys::{self, address, call};
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub struct World {
     pub home: PathBuf,
     /// What the probes are told.
     pub context: Context,
-    program: PathBuf,
+    attacker: Attacker,
     stray_files: Vec<PathBuf>,
     listeners: Vec<UnixListener>,
     marker: Option<Child>,
@@ -50,10 +51,9 @@ pub struct World {
 
 impl World {
     /// Makes the world of one column. `owner` is the ordinary user that will start the driver.
-    pub fn make(column: &str, owner: Option<u32>) -> Result<Self, WorldError> {
+    pub fn make(column: &str, owner: Option<u32>, attacker: &Attacker) -> Result<Self, WorldError> {
         let token = format!("nxe{}{column}", std::process::id());
         let base = PathBuf::from("/var/tmp").join(format!("nexus-escape-{token}"));
-        let program = making("the probe's own path", std::env::current_exe())?;
         making("the base folder", fs::create_dir(&base))?;
         let home = match owner {
             None if sys::uid() == 0 => PathBuf::from("/root"),
@@ -78,7 +78,7 @@ impl World {
             owner,
             home,
             context,
-            program,
+            attacker: attacker.clone(),
             stray_files: Vec::new(),
             listeners: Vec::new(),
             marker: None,
@@ -189,7 +189,8 @@ impl World {
     }
 
     fn make_marker(&mut self) -> Result<(), WorldError> {
-        let child = Command::new(&self.program)
+        let child = Command::new(&self.attacker.program)
+            .args(&self.attacker.words)
             .args(["act", "linger", &self.context.host_marker, "600"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -208,7 +209,7 @@ impl World {
     pub fn prepare_workspace(&self, workspace: &Path) -> Result<(), WorldError> {
         self.folder(workspace)?;
         let probe = workspace.join("nexus-escape");
-        making("a copy of the probe", fs::copy(&self.program, &probe))?;
+        making("a copy of the probe", fs::copy(&self.attacker.program, &probe))?;
         making("the probe's mode", fs::set_permissions(&probe, fs::Permissions::from_mode(0o755)))?;
         self.own(&probe)?;
         let context = serde_json::to_string(&self.context).map_err(io::Error::from);
@@ -222,6 +223,13 @@ impl World {
             making(format!("link {name}"), symlink(target, workspace.join(name)))?;
         }
         Ok(())
+    }
+
+    /// How a part is played inside: the probe in the workspace, and the words before the name of the part.
+    pub fn attack(&self, part: &[&str]) -> Vec<String> {
+        let probe = self.context.workspace.join("nexus-escape").to_string_lossy().into_owned();
+        let words = self.attacker.words.iter().cloned();
+        std::iter::once(probe).chain(words).chain(part.iter().map(|word| (*word).to_owned())).collect()
     }
 
     /// Copies the driver to where an ordinary user can read it.

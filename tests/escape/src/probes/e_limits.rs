@@ -153,6 +153,35 @@ pub fn exhaust_inodes(context: &Context, folder: &Path, count: usize) -> Answer 
     answer.with(format!("{made} files"))
 }
 
+fn open_terminals(count: usize) -> (Vec<std::os::fd::OwnedFd>, Option<i32>) {
+    let mut open = Vec::new();
+    while open.len() < count {
+        match sys::open("/dev/ptmx", libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC, 0) {
+            Ok(terminal) => open.push(terminal),
+            Err(number) => return (open, Some(number)),
+        }
+    }
+    (open, None)
+}
+
+/// Opens pseudo-terminals until refused. The kernel has one pool of them for the host and every sandbox.
+pub fn terminals(attempts: usize) -> Answer {
+    let (open, refused) = open_terminals(attempts);
+    let answer = match refused {
+        None => Answer::of("unbounded"),
+        Some(libc::ENOSPC) if !open.is_empty() => Answer::of("bounded"),
+        Some(number) => Answer::of(errno_name(number)),
+    };
+    answer.with(format!("{} open", open.len()))
+}
+
+/// Twin: as many as a terminal multiplexer wants.
+pub fn terminals_work(count: usize) -> Answer {
+    let (open, refused) = open_terminals(count);
+    let answer = refused.map_or_else(|| Answer::of("ok"), |number| Answer::of(errno_name(number)));
+    answer.with(format!("{} open", open.len()))
+}
+
 /// Two busy loops for two seconds; the processor time they got together.
 pub fn burn(limit: Duration, allowed: Duration) -> Answer {
     let end = Instant::now() + limit;

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job, Ran, Running};
-use crate::host::look::{end_strays, processes_with, wait_until};
+use crate::host::look::{children_of, end_strays, processes_with, wait_until};
 use crate::host::world::WorldError;
 use crate::sys;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn started(running: &Running) -> bool {
 }
 
 fn act(bench: &Bench, flags: &[&str], part: &str, mark: &str, seconds: u32) -> Job<'static> {
-    Job::new(flags, &[&bench.probe(), "act", part, mark, &seconds.to_string()])
+    bench.part(flags, &["act", part, mark, &seconds.to_string()])
 }
 
 /// SIGKILL to the driver: it cannot clean up, so the kernel must (PDEATHSIG, pid namespace).
@@ -49,7 +49,33 @@ pub fn killed_supervisor(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldE
         let ran = running.finish(SECOND * 5)?;
         seen.push(Seen::new("A11", case, if alive { answer } else { answer.with(ran.summary()) }));
     }
+    seen.push(killed_over_a_stopped_init(bench)?);
     Ok(seen)
+}
+
+/// PID 1 inside is stopped first, so that it cannot notice the end of its channel: only the kernel is left to end it
+/// (PDEATHSIG; a SIGKILL reaches a stopped process).
+fn killed_over_a_stopped_init(bench: &Bench) -> Result<Seen, WorldError> {
+    let case = "killed_supervisor_of_a_stopped_init";
+    let mark = marker(bench, case);
+    let running = bench.start(&act(bench, COMMIT, "stubborn", &mark, 30))?;
+    let alive = started(&running);
+    let children = children_of(running.pid);
+    let stopped = children.iter().all(|pid| sys::kill(*pid, libc::SIGSTOP).is_ok() && is_stopped(*pid));
+    let killed = sys::kill(running.pid, libc::SIGKILL);
+    let played = alive && stopped && !children.is_empty() && killed.is_ok();
+    let answer = if played { gone(&mark, SECOND) } else { Answer::of("never-started") };
+    end_strays(&mark);
+    let ran = running.finish(SECOND * 5)?;
+    Ok(Seen::new("A11", case, answer.with(format!("{} children; {}", children.len(), ran.summary()))))
+}
+
+fn is_stopped(pid: i32) -> bool {
+    wait_until(SECOND, || {
+        // Field 3 of proc(5), after a name in parentheses.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 /// SIGTERM is ignored inside: the limit, the grace and two seconds are all it gets.

@@ -1,9 +1,12 @@
 //! Scenes: what the suite plays from the host around a command. Each returns one observation per row.
 
+mod detached;
 mod lifetime;
 mod output;
 mod protected;
 mod refusals;
+mod secrets;
+mod terminal;
 mod traces;
 
 use crate::answer::Seen;
@@ -20,8 +23,12 @@ pub struct Options {
     pub inject: Vec<String>,
 }
 
+/// Scenes that mean something without a driver, too.
+pub const WITHOUT_DRIVER: &[&str] = &["A10"];
+
 /// Every scene with its vector.
 pub const ALL: &[(&str, Scene)] = &[
+    ("A10", terminal::forged_input),
     ("A11", lifetime::killed_supervisor),
     ("A14", refusals::missing_steps),
     ("B06", protected::protected_names),
@@ -35,4 +42,6 @@ pub const ALL: &[(&str, Scene)] = &[
     ("E10", traces::fifty_runs),
     ("E11", output::flood),
     ("E12", output::exit_codes),
+    ("G01", secrets::environment),
+    ("N04", terminal::printed),
 ];

@@ -23,10 +23,10 @@ pub fn between_runs(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError>
         ("home", "$HOME".to_owned()),
         ("workspace", bench.world.context.workspace.to_string_lossy().into_owned()),
     ];
-    let probe = bench.probe();
+    let daemon = bench.world.attack(&["act", "daemon", &mark, "20"]).join(" ");
     let leave: Vec<String> = places.iter().map(|(_, place)| format!("echo x > {place}/{mark}; ")).collect();
     let leave = leave.concat();
-    let first = format!("{leave} {probe} act daemon {mark} 20; echo left");
+    let first = format!("{leave} {daemon}; echo left");
     let look: Vec<String> =
         places.iter().map(|(case, place)| format!("test -e {place}/{mark} && echo has-{case}; ")).collect();
     let look = look.concat();

@@ -1,6 +1,10 @@
 //! `nexus doctor`: what works here, which guarantees can be given, and the exact command for the rest.
 
+pub mod attack;
+mod verdict;
+
 use crate::args::DoctorArgs;
+use crate::failure::Failure;
 use crate::run;
 use nexus_driver::{Driver, ProbeReport};
 use serde_json::json;
@@ -8,6 +12,9 @@ use std::process::Command;
 
 /// Runs it and returns the exit code: 0 when commands can be run here.
 pub fn command(args: &DoctorArgs) -> u8 {
+    if args.attack {
+        return attack::command(args);
+    }
     let report = run::driver().probe();
     let trial = trial();
     let works = report.missing.is_empty() && trial.is_ok();
@@ -17,6 +24,16 @@ pub fn command(args: &DoctorArgs) -> u8 {
         Ok(()) => nexus_model::exit::REFUSED,
         Err(error) => run::print_failure(&run::not_written("the answer", &error), false),
     }
+}
+
+/// Refuses where no sandbox stands: there is nothing to attack then.
+fn ready(report: &ProbeReport) -> Result<(), Failure> {
+    if let Some(missing) = report.missing.first() {
+        let message = format!("no sandbox can be made here: {}: {}", missing.what, missing.reason);
+        return Err(Failure::refused("attack", message, missing.fix.clone()));
+    }
+    let hint = "nexus doctor says what this machine lacks";
+    trial().map(drop).map_err(|reason| Failure::refused("attack", format!("a trial sandbox failed: {reason}"), hint))
 }
 
 /// Starts a sandbox for real, in a folder of its own: what a probe says counts less than one that stood.

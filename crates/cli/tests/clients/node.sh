@@ -1,0 +1,1 @@
+exec node "$TOOLS/clients/node.mjs"

@@ -1,0 +1,1 @@
+exec "$TOOLS/venv/bin/python" "$TOOLS/clients/python.py" aiohttp

@@ -1,0 +1,1 @@
+exec "$TOOLS/bin/tcp" "$HOST" 6379
