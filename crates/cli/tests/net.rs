@@ -330,7 +330,10 @@ fn a_profile_opens_the_network_and_the_workspaces_file_only_narrows_it() {
         bench.write("nexus.yaml", "net: {allow: [a.test]}\n");
         assert_eq!(check("a.test:443").0, Some(0));
         assert_eq!(check("b.test:443").0, Some(1));
+        let private = ["net", "check", "10.0.0.1:443", "--profile", "web", "--allow-private", "10.0.0.1:443"];
+        assert_eq!(bench.run(private).status.code(), Some(1), "the file's list is all that stays");
         bench.write("nexus.yaml", "net: {deny: [a.test]}\n");
+        assert_eq!(bench.run(private).status.code(), Some(0));
         let (code, told) = check("a.test:443");
         assert_eq!(code, Some(1), "{told}");
         assert!(told["rule"]["source"]["file"].as_str().unwrap().ends_with("nexus.yaml"), "{told}");
