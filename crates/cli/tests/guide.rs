@@ -102,3 +102,10 @@ fn receipts_go_as_the_guide_says() {
         replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/receipts.md"));
     }
 }
+
+#[test]
+fn network_rules_go_as_the_guide_says() {
+    for bench in benches() {
+        replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/network.md"));
+    }
+}

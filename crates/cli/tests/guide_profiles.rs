@@ -48,6 +48,8 @@ fn the_commands_of_the_profile_pages_work() {
     for bench in benches() {
         let home = bench.home.clone();
         run(&bench, "profiles.md", SYSTEM, &home);
+        let bench = Bench::new(bench.user);
+        run(&bench, "network.md", SYSTEM, &bench.home);
     }
     // The tools are those of whoever runs the tests.
     let (home, path) = (std::env::home_dir().unwrap(), std::env::var("PATH").unwrap());

@@ -10,6 +10,7 @@ use std::fs;
 use std::process::Output;
 use std::time::{Duration, Instant};
 use support::net::{Named, Server};
+use support::screen::Screen;
 use support::{Bench, benches, stderr, stdout, wait_until};
 
 fn report(output: &Output) -> Value {
@@ -329,7 +330,10 @@ fn a_profile_opens_the_network_and_the_workspaces_file_only_narrows_it() {
         bench.write("nexus.yaml", "net: {allow: [a.test]}\n");
         assert_eq!(check("a.test:443").0, Some(0));
         assert_eq!(check("b.test:443").0, Some(1));
+        let private = ["net", "check", "10.0.0.1:443", "--profile", "web", "--allow-private", "10.0.0.1:443"];
+        assert_eq!(bench.run(private).status.code(), Some(1), "the file's list is all that stays");
         bench.write("nexus.yaml", "net: {deny: [a.test]}\n");
+        assert_eq!(bench.run(private).status.code(), Some(0));
         let (code, told) = check("a.test:443");
         assert_eq!(code, Some(1), "{told}");
         assert!(told["rule"]["source"]["file"].as_str().unwrap().ends_with("nexus.yaml"), "{told}");
@@ -353,5 +357,246 @@ fn a_guarantee_that_a_flag_breaks_is_refused() {
         assert!(stderr(&output).contains("--allow opens the network"), "{}", stderr(&output));
         let output = bench.run(["run", "--require", "net.destination_checked", "--allow", "a.test", "--", "true"]);
         assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn pip_installs_from_the_users_own_index_by_its_group_and_the_login_stays_outside() {
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let site = bench.base.path().join("index");
+        let make = "import zipfile, os, sys\n\
+                    os.makedirs(sys.argv[1] + '/simple/tiny-thing')\n\
+                    name = 'tiny_thing-1.0-py3-none-any.whl'\n\
+                    w = zipfile.ZipFile(sys.argv[1] + '/simple/tiny-thing/' + name, 'w')\n\
+                    w.writestr('tiny_thing.py', 'WORD = \"tiny\"')\n\
+                    w.writestr('tiny_thing-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: tiny-thing\\nVersion: 1.0\\n')\n\
+                    w.writestr('tiny_thing-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+                    w.writestr('tiny_thing-1.0.dist-info/RECORD', '')\n\
+                    w.close()\n\
+                    open(sys.argv[1] + '/simple/tiny-thing/index.html', 'w').write(f'<a href=\"{name}\">{name}</a>')\n";
+        let made = std::process::Command::new("python3").args(["-c", make]).arg(&site).output().unwrap();
+        assert!(made.status.success(), "{}", stderr(&made));
+        let files = Files::serve(&site);
+        let pip = bench.home.join(".config/pip");
+        fs::create_dir_all(&pip).unwrap();
+        let index = format!("http://me:hunter2@web.test:{}/simple", files.port);
+        fs::write(pip.join("pip.conf"), format!("[global]\nindex-url = {index}\ntrusted-host = web.test\n")).unwrap();
+        bench.give(&bench.home.join(".config"));
+        // The mirror has a private address here: that takes a flag of its own.
+        let allow = format!("web.test:{}", files.port);
+        let script = "env | grep -i hunter2; python3 -m pip download -q --no-deps -d /tmp/d tiny-thing && ls /tmp/d";
+        let flags = ["run", "--allow-group", "pkg:pip", "--allow-private", &allow, "--shell", script];
+        let output = named.run(&bench, flags);
+        assert_eq!(stdout(&output), "tiny_thing-1.0-py3-none-any.whl\n", "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains(&format!("the login for {allow} stays outside")), "{}", stderr(&output));
+        assert!(!stderr(&output).contains("hunter2"), "{}", stderr(&output));
+        let told = stdout(&bench.run(["explain", "--allow-group", "pkg:pip", "--", "true"]));
+        assert!(told.contains(&format!("pkg:pip: {allow}  ← index-url")), "{told}");
+        assert!(!told.contains("hunter2") && !told.contains("pypi"), "{told}");
+        let check = bench.run(["net", "check", &allow, "--allow-group", "pkg:pip", "--resolve", "93.184.216.34"]);
+        assert_eq!(check.status.code(), Some(0), "{}", stderr(&check));
+    }
+}
+
+#[test]
+fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
+    for bench in benches() {
+        let ran = bench.base.path().join("ran");
+        fs::create_dir(&ran).unwrap();
+        bench.give(&ran);
+        let program = format!("#!/bin/sh\ntouch {}/it\necho https://evil.test/\n", ran.display());
+        for name in ["python3", "npm", "node"] {
+            let path = bench.write(&format!("bin/{name}"), &program);
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        bench.write("pip/__init__.py", &format!("open('{}/it', 'w')\n", ran.display()));
+        bench.write(".npmrc", "registry=https://evil.test/\n");
+        bench.write("pip.conf", "[global]\nindex-url=https://evil.test/\n");
+        for group in ["pkg:pip", "pkg:npm"] {
+            let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bench.workspace.join("bin").display());
+            let mut command = bench.nexus(["explain", "--allow-group", group, "--", "true"]);
+            // What a shell of the project would have.
+            let venv = ("VIRTUAL_ENV", bench.workspace.as_os_str());
+            let code = ("PYTHONPATH", bench.workspace.as_os_str());
+            let output = command.env("PATH", path).envs([venv, code]).output().unwrap();
+            let said = stdout(&output) + &stderr(&output);
+            assert!(!said.contains("evil.test"), "{}: {group}: {said}", bench.who());
+            assert!(!ran.join("it").exists(), "{}: {group} ran a program of the workspace", bench.who());
+        }
+    }
+}
+
+#[test]
+fn explain_names_every_network_rule_with_who_said_it() {
+    for bench in benches() {
+        let flags = [
+            "explain",
+            "--allow",
+            "a.test",
+            "--deny",
+            "b.test",
+            "--allow-private",
+            "10.0.0.0/8:5432",
+            "--allow-group",
+            "code:github",
+            "--max-connections",
+            "5",
+            "--",
+            "true",
+        ];
+        let text = stdout(&bench.run(flags));
+        for row in [
+            "allowlist  ← --allow",
+            "allow a.test  ← --allow",
+            "deny b.test  ← --deny",
+            "allow private 10.0.0.0/8:5432  ← --allow-private",
+            "group code:github  ← --allow-group",
+            "at most 5 connections  ← --max-connections",
+        ] {
+            assert!(text.contains(row), "{row}: {text}");
+        }
+        assert!(text.lines().any(|line| line.contains("code:github: ") && line.contains("built-in")), "{text}");
+    }
+}
+
+/// `nexus net proxy` with these rules and its address.
+fn proxy(named: &Named, bench: &Bench, flags: &[&str]) -> (std::process::Child, String) {
+    let mut child = named
+        .nexus(bench, ["net", "proxy"].iter().chain(flags))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    (child, line.trim().to_owned())
+}
+
+fn signal(child: &std::process::Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn the_proxy_serves_other_programs_reads_its_rules_again_and_ends() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let folder = bench.home.join(".config/nexus/profiles");
+        fs::create_dir_all(&folder).unwrap();
+        let write = |text: &str| fs::write(folder.join("p.yaml"), text).unwrap();
+        write("net: {allow: [x.test]}\n");
+        for path in [".config", ".config/nexus", ".config/nexus/profiles", ".config/nexus/profiles/p.yaml"] {
+            bench.give(&bench.home.join(path));
+        }
+        let allow = format!("web.test:{}", server.port);
+        let (child, address) = proxy(&named, &bench, &["--profile", "p", "--allow-private", &allow]);
+        let fetch = |host: &str| {
+            let url = format!("http://{host}:{}/", server.port);
+            let output =
+                std::process::Command::new("curl").args(["-sS", "--max-time", "20", "-x", &address, &url]).output();
+            stdout(&output.unwrap())
+        };
+        assert_eq!(fetch("web.test"), "hello\n", "{}", bench.who());
+        assert!(fetch("db.test").contains("no rule allows db.test"), "{}", bench.who());
+        // The proxy itself is no destination, whoever is allowed what.
+        let own = address.trim_start_matches("http://");
+        let output =
+            std::process::Command::new("curl").args(["-sS", "-x", &address, &format!("http://{own}/")]).output();
+        assert!(!stdout(&output.unwrap()).contains("hello"));
+
+        write("net: {deny: [web.test]}\n");
+        signal(&child, rustix::process::Signal::HUP);
+        wait_until("the new rules", Duration::from_secs(20), || fetch("web.test").contains("denied by the rule"));
+        write("net: {deny: [}\n");
+        signal(&child, rustix::process::Signal::HUP);
+        write("net: {allow: [x.test]}\n");
+        signal(&child, rustix::process::Signal::HUP);
+        wait_until("the old rules", Duration::from_secs(20), || fetch("web.test") == "hello\n");
+        signal(&child, rustix::process::Signal::TERM);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("blocked: db.test"), "{}", stderr(&output));
+        assert!(std::net::TcpStream::connect(own).is_err(), "nobody listens any more");
+        let refused = bench.run(["net", "proxy", "--allow", "a.test", "--listen", "0.0.0.0:0"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_run() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let url = format!("http://web.test:{}/", server.port);
+        let other = url.replace("web.test", "db.test");
+        let target = format!("web.test:{}", server.port);
+        // The rule of an answer opens nothing private: root, who is the operator, trusts the range of this test.
+        let operator = bench.user.is_none() && support::is_root();
+        let config = bench.base.path().join("config");
+        fs::create_dir(&config).unwrap();
+        bench.give(&config);
+        if operator {
+            fs::write(config.join("config.toml"), "[egress]\ntrusted_ranges = [\"127.0.0.0/8\"]\n").unwrap();
+        }
+        let on_screen = |flags: &[&str], script: &str| {
+            let mut command = bench.command("setsid");
+            let inner =
+                named.nexus(&bench, ["run", "--changes", "discard"].iter().chain(flags).chain(&["--shell", script]));
+            command.args(["--ctty", "--"]).arg(inner.get_program()).args(inner.get_args());
+            command.env("NEXUS_CONFIG_DIR", &config);
+            // setsid itself stays root where the namespace needs it.
+            if support::is_root() {
+                std::os::unix::process::CommandExt::uid(&mut command, 0);
+                std::os::unix::process::CommandExt::gid(&mut command, 0);
+            }
+            Screen::start(command)
+        };
+        let fetch = format!("curl -sS {url}; curl -sS {url}; curl -sS {other}; echo END");
+        if operator {
+            let mut screen = on_screen(&["--ask"], &fetch);
+            screen.wait_for(&format!("wants to reach {target}"));
+            screen.send("what?\n");
+            screen.wait_for("o, r, s or n?");
+            screen.send("o\n");
+            screen.wait_for("hello");
+            wait_until("the second question", support::screen::PATIENCE, || {
+                screen.shown().matches(&format!("wants to reach {target}")).count() == 2
+            });
+            screen.send("s\n");
+            screen.wait_for("saved in");
+            screen.wait_for("wants to reach db.test");
+            screen.send("n\n");
+            screen.wait_for("END");
+            assert!(screen.end().success());
+            assert_eq!(screen.shown().matches("hello").count(), 2, "{}", screen.shown());
+            let saved = fs::read_to_string(config.join("profiles/asked.yaml")).unwrap();
+            assert!(saved.contains(&format!("- \"{target}\"")), "{saved}");
+            let mut screen = on_screen(&["--ask", "--ask-timeout", "1s"], &fetch);
+            screen.wait_for("nobody answered: no");
+            screen.wait_for("END");
+            assert!(screen.end().success());
+            assert_eq!(screen.shown().matches("hello").count(), 2, "{}", screen.shown());
+            assert!(!screen.shown().contains(&format!("reach {target}")), "{}", screen.shown());
+            let mut screen = on_screen(&["--ask"], &fetch);
+            screen.wait_for("wants to reach db.test");
+            // The run ends while a question is open.
+            screen.send("\u{3}");
+            assert!(!screen.end().success());
+        } else {
+            let mut screen = on_screen(&["--ask"], &fetch);
+            screen.wait_for(&format!("wants to reach {target}"));
+            screen.send("r\n");
+            screen.wait_for("wants to reach db.test");
+            screen.send("n\n");
+            screen.wait_for("END");
+            assert!(screen.end().success());
+            // Allowed by its name; what it leads to is still looked at.
+            assert!(screen.shown().contains("that is a loopback address"), "{}", screen.shown());
+        }
+        for flags in [&["--ask"][..], &["--ask", "--json"], &["--ask", "--stdin"], &["--ask", "--detach"]] {
+            let output = bench.nexus(["run"]).args(flags).args(["--", "true"]).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", stderr(&output));
+        }
     }
 }
