@@ -29,6 +29,8 @@ const NEEDED: &[(&str, Shown)] = &[
     ("util-linux", Shown::By("setpriv")),
     // The tests give a program outside the sandbox a network of its own, with loopback only.
     ("iproute2", Shown::By("ip")),
+    // It reads the manual pages as man(1) would.
+    ("groff-base", Shown::By("groff")),
 ];
 
 /// Makes sure that every needed package is present: root on Debian gets the missing ones installed, anybody else

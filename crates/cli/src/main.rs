@@ -6,6 +6,7 @@
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for somebody
 //!       ─▶ receipt, log: signed statements about past runs
+//!       ─▶ man, completions: this command line for man(1) and for shells
 //! ```
 
 #![forbid(unsafe_code)]
@@ -13,11 +14,13 @@
 mod args;
 mod binds;
 mod changes;
+mod completions;
 mod doctor;
 mod environment;
 mod failure;
 mod hide;
 mod log;
+mod manual;
 mod places;
 mod profile;
 mod receipt;
@@ -26,7 +29,7 @@ mod session;
 mod terminal;
 mod workspace;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -46,15 +49,8 @@ fn main() -> ExitCode {
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),
         args::Command::Log(log) => log::command(&log),
-        args::Command::Completions { shell } => {
-            // Into memory first: the generator panics where its output cannot be written.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut args::Cli::command(), "nexus", &mut script);
-            match run::write_unless_closed(&mut std::io::stdout(), &script) {
-                Ok(()) => 0,
-                Err(error) => run::print_failure(&run::not_written("the completion script", &error), false),
-            }
-        }
+        args::Command::Man { folder } => manual::command(folder.as_deref()),
+        args::Command::Completions { shell } => completions::command(shell),
     };
     ExitCode::from(code)
 }

@@ -22,6 +22,7 @@ mod workspace_file;
 
 pub use command::command;
 pub use explain::command as explain;
+pub use library::built_in_names;
 pub use toolchains::{Found, FoundBind, Source};
 pub use trust_command::{trust, untrust};
 
