@@ -46,6 +46,8 @@ const NEEDED: &[(&str, Shown)] = &[
     // The group `pkg:pip` asks the pip of this machine for its index.
     ("python3-pip", Shown::ByPythonModule("pip")),
     ("npm", Shown::By("npm")),
+    // It reads the manual pages as man(1) would.
+    ("groff-base", Shown::By("groff")),
 ];
 
 /// Debian starts a server that it installs unless this program forbids it; the tests start their own.

@@ -56,6 +56,12 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual page of nexus, or write the pages of all commands to a folder
+    Man {
+        /// Where they go; made when it is missing
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
 
 /// `nexus run`.

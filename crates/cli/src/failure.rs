@@ -32,7 +32,8 @@ impl Failure {
 impl Failure {
     /// What happened and what to do.
     pub fn text(&self) -> String {
-        if self.hint.is_empty() { self.message.clone() } else { format!("{}. {}", self.message, self.hint) }
+        let end = if self.message.ends_with('?') { "" } else { "." };
+        if self.hint.is_empty() { self.message.clone() } else { format!("{}{end} {}", self.message, self.hint) }
     }
 }
 
@@ -55,5 +56,7 @@ mod tests {
     fn a_failure_is_one_line_without_control_characters() {
         let failure = Failure::usage("x", "no such folder: a\nb\u{1b}[2J", "make it");
         assert_eq!(failure.to_string(), "nexus: no such folder: a\\nb\\u{1b}[2J. make it");
+        let question = Failure::usage("x", "no such profile; did you mean git?", "list them");
+        assert_eq!(question.text(), "no such profile; did you mean git? list them");
     }
 }

@@ -7,6 +7,7 @@
 //!       ─▶ changes: layers that wait for somebody
 //!       ─▶ net: what may be reached, what was, and the egress alone
 //!       ─▶ receipt, log: signed statements about past runs
+//!       ─▶ man, completions: this command line for man(1) and for shells
 //! ```
 
 #![forbid(unsafe_code)]
@@ -14,11 +15,13 @@
 mod args;
 mod binds;
 mod changes;
+mod completions;
 mod doctor;
 mod environment;
 mod failure;
 mod hide;
 mod log;
+mod manual;
 mod net;
 mod places;
 mod profile;
@@ -28,7 +31,7 @@ mod session;
 mod terminal;
 mod workspace;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -50,15 +53,8 @@ fn main() -> ExitCode {
         args::Command::AttackPart { words } => doctor::attack::part(&words),
         args::Command::Net(net) => net::command(&net),
         args::Command::Log(log) => log::command(&log),
-        args::Command::Completions { shell } => {
-            // Into memory first: the generator panics where its output cannot be written.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut args::Cli::command(), "nexus", &mut script);
-            match run::write_unless_closed(&mut std::io::stdout(), &script) {
-                Ok(()) => 0,
-                Err(error) => run::print_failure(&run::not_written("the completion script", &error), false),
-            }
-        }
+        args::Command::Man { folder } => manual::command(folder.as_deref()),
+        args::Command::Completions { shell } => completions::command(shell),
     };
     ExitCode::from(code)
 }

@@ -1,47 +1,75 @@
-//! The user guide's examples are what really happens.
+//! The user guide's examples are what really happens, on every page.
+//!
+//! `sh` blocks must succeed, and a `text` block after one is what it printed. In `console` blocks each command stands
+//! after `$ `, before what it printed.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use support::{Bench, benches};
 
-/// One command of a `console` block and what the guide says that it prints.
+/// What one page lets the reader type, and what the page says about it.
+#[derive(Debug, PartialEq)]
 struct Example {
-    command: String,
-    printed: String,
+    script: String,
+    printed: Option<String>,
+    may_fail: bool,
 }
 
 fn examples(page: &str) -> Vec<Example> {
     let mut found: Vec<Example> = Vec::new();
-    let mut inside = false;
+    let (mut block, mut text_belongs) = ("", false);
     for line in page.lines() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            line if inside => {
+        match (block, line) {
+            ("", "```sh") => {
+                found.push(Example { script: String::new(), printed: None, may_fail: false });
+                block = "sh";
+            }
+            ("", "```text") => {
+                assert!(text_belongs, "a text block without the sh block that printed it");
+                found.last_mut().unwrap().printed = Some(String::new());
+                block = "text";
+            }
+            ("", line) if line.starts_with("```") => block = &line[3..],
+            ("", "") => {}
+            ("", _) => text_belongs = false,
+            (_, "```") => {
+                text_belongs = block == "sh";
+                block = "";
+            }
+            ("console", line) => {
                 if let Some(command) = line.strip_prefix("$ ") {
-                    found.push(Example { command: command.to_owned(), printed: String::new() });
+                    found.push(Example { script: command.to_owned(), printed: Some(String::new()), may_fail: true });
                 } else {
-                    let last = found.last_mut().unwrap();
-                    last.printed.push_str(line);
-                    last.printed.push('\n');
+                    add_line(found.last_mut().unwrap().printed.as_mut().unwrap(), line);
                 }
             }
+            ("sh", line) => add_line(&mut found.last_mut().unwrap().script, line),
+            ("text", line) => add_line(found.last_mut().unwrap().printed.as_mut().unwrap(), line),
             _ => {}
         }
     }
+    assert_eq!(block, "", "a block without an end");
     found
 }
 
-/// Run ids become `ID`, hashes and ids of keys `HASH`.
-fn normalised(text: &str) -> String {
+fn add_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Run ids become `ID`, hashes and ids of keys `HASH`, free ports `PORT`, the bench's folders those of a reader.
+fn normalised(text: &str, bench: &Bench, home: &Path) -> String {
+    let text = text.replace(bench.workspace.to_str().unwrap(), "/home/you/app");
+    let text = text.replace(home.to_str().unwrap(), "/home/you");
     let is_id = |word: &str| word.parse::<nexus_model::RunId>().is_ok();
     let word_end = |c: char| !(c.is_ascii_hexdigit() || c == '-');
     let mut out = String::new();
-    let mut rest = text;
+    let mut rest = &*text;
     while let Some(first) = rest.chars().next() {
         let end = rest.find(word_end).unwrap_or(rest.len());
         if is_id(&rest[..end]) {
@@ -59,19 +87,112 @@ fn normalised(text: &str) -> String {
     out
 }
 
-fn replay(bench: &Bench, page: &Path) {
-    let page = fs::read_to_string(page).unwrap();
-    let all = examples(&page);
-    assert!(all.len() > 8, "the page has lost its examples");
-    let program = bench.nexus([] as [&str; 0]).get_program().to_owned();
-    let bin = Path::new(&program).parent().unwrap().to_owned();
-    for example in all {
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
-        let line = format!("exec 2>&1; {}", example.command);
-        let output = bench.command("/bin/sh").args(["-c", &line]).env("PATH", path).output().unwrap();
-        let printed = normalised(&String::from_utf8(output.stdout).unwrap());
-        assert_eq!(printed, example.printed, "{}: $ {}", bench.who(), example.command);
+/// Where a page's commands find their tools.
+struct Tools {
+    path: String,
+    home: PathBuf,
+}
+
+impl Tools {
+    /// Those of the system, with a home that holds nothing.
+    fn of_the_system(bench: &Bench) -> Self {
+        Self { path: "/usr/local/bin:/usr/bin:/bin".to_owned(), home: bench.home.clone() }
     }
+
+    /// Those of whoever runs the tests.
+    fn of_the_caller() -> Self {
+        Self { path: std::env::var("PATH").unwrap(), home: std::env::home_dir().unwrap() }
+    }
+}
+
+fn guide() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")
+}
+
+fn replay(bench: &Bench, tools: &Tools, page: &str) {
+    let all = examples(&fs::read_to_string(guide().join(page)).unwrap());
+    assert!(all.iter().any(|example| example.script.contains("nexus ")), "{page} has lost its examples");
+    let program = bench.nexus([] as [&str; 0]).get_program().to_owned();
+    let path = format!("{}:{}", Path::new(&program).parent().unwrap().display(), tools.path);
+    for example in all {
+        let set = if example.may_fail { "" } else { "set -eu; " };
+        let line = format!("exec 2>&1; {set}{}", example.script);
+        // An example that waits for ever must not hold the test.
+        let mut command = bench.command("timeout");
+        for name in ["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT"] {
+            if let Some(value) = std::env::var_os(name).filter(|_| tools.home != bench.home) {
+                command.env(name, value);
+            }
+        }
+        command.args(["--kill-after=5", "120", "/bin/sh", "-c", &line]).env("PATH", &path).env("HOME", &tools.home);
+        let output = command.output().unwrap();
+        let printed = normalised(&String::from_utf8(output.stdout).unwrap(), bench, &tools.home);
+        let place = format!("{}: {page}: $ {}", bench.who(), example.script);
+        assert!(example.may_fail || output.status.success(), "{place}: {}\n{printed}", output.status);
+        assert_ne!(output.status.code(), Some(124), "{place}: took too long\n{printed}");
+        if let Some(wanted) = example.printed {
+            assert_eq!(printed, wanted, "{place}");
+        }
+    }
+}
+
+/// Pages that need the system's tools alone, tried as everybody; each starts in an empty folder.
+const ORDINARY: &[&str] = &[
+    "README.md",
+    "profiles.md",
+    "network.md",
+    "receipts.md",
+    "sessions.md",
+    "limits.md",
+    "refusals.md",
+    "c.md",
+    "databases.md",
+];
+/// Pages about tools that are found from PATH.
+const TOOLS: &[&str] = &["python.md", "node.md", "rust.md", "java.md", "git.md"];
+/// Pages with a test of their own below.
+const SPECIAL: &[&str] = &["changes.md", "go.md", "network.md"];
+
+#[test]
+fn every_page_of_the_guide_is_replayed_and_listed() {
+    let mut found: Vec<_> =
+        fs::read_dir(guide()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut known: Vec<_> = [ORDINARY, TOOLS, SPECIAL].concat().into_iter().map(str::to_owned).collect();
+    found.sort();
+    known.sort();
+    assert_eq!(found, known);
+    let index = fs::read_to_string(guide().join("README.md")).unwrap();
+    for page in found.iter().filter(|page| *page != "README.md") {
+        assert!(index.contains(&format!("]({page})")), "the index does not lead to {page}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_guide_are_what_really_happens() {
+    for page in ORDINARY {
+        for bench in benches() {
+            replay(&bench, &Tools::of_the_system(&bench), page);
+            assert_eq!(bench.run(["ps", "--all", "--json"]).stdout, b"{\"schema\":\"nexus.ps/1\",\"sessions\":[]}\n");
+        }
+    }
+}
+
+#[test]
+fn the_examples_of_the_tools_pages_work_with_the_tools_of_this_machine() {
+    for page in TOOLS {
+        replay(&Bench::new(None), &Tools::of_the_caller(), page);
+    }
+    let (bench, mut tools) = (Bench::new(None), Tools::of_the_caller());
+    if !std::env::split_paths(&tools.path).any(|folder| folder.join("go").is_file()) {
+        // A stand-in, so that the page's flags are tried in any case.
+        let go = bench.home.join("sdk/go/bin/go");
+        fs::create_dir_all(go.parent().unwrap()).unwrap();
+        fs::write(&go, "#!/bin/sh\ntest \"$*\" = 'test ./...' && test \"$GOPROXY\" = off\n").unwrap();
+        fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+        tools.path = format!("{}:{}", go.parent().unwrap().display(), tools.path);
+        tools.home.clone_from(&bench.home);
+    }
+    replay(&bench, &tools, "go.md");
 }
 
 #[test]
@@ -92,20 +213,26 @@ fn the_review_of_a_bad_edit_goes_as_the_guide_says() {
         let hooks = bench.workspace.join(".git/hooks");
         fs::create_dir(&hooks).unwrap();
         bench.give(&hooks);
-        replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/changes.md"));
+        replay(&bench, &Tools::of_the_system(&bench), "changes.md");
     }
 }
 
 #[test]
-fn receipts_go_as_the_guide_says() {
-    for bench in benches() {
-        replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/receipts.md"));
-    }
+fn blocks_are_read_as_the_pages_write_them() {
+    let page =
+        "words\n```sh\na\nb\n```\n\n```text\nout\n```\nwords\n```console\n$ c\n```\n```toml\n$ x\n```\n```sh\nd\n```\n";
+    let example = |script: &str, printed: Option<&str>, may_fail| Example {
+        script: script.to_owned(),
+        printed: printed.map(str::to_owned),
+        may_fail,
+    };
+    let wanted = [example("a\nb\n", Some("out\n"), false), example("c", Some(""), true), example("d\n", None, false)];
+    assert_eq!(examples(page), wanted);
 }
 
 #[test]
 fn network_rules_go_as_the_guide_says() {
     for bench in benches() {
-        replay(&bench, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/network.md"));
+        replay(&bench, &Tools::of_the_system(&bench), "network.md");
     }
 }

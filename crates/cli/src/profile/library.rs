@@ -22,6 +22,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("rust", include_str!("../../profiles/rust.yaml")),
 ];
 
+/// Their names.
+pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
 /// Where the operator's configuration is.
 pub const MACHINE: &str = "/etc/nexus";
 

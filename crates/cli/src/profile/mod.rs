@@ -22,6 +22,7 @@ mod workspace_file;
 
 pub use command::command;
 pub use explain::command as explain;
+pub use library::built_in_names;
 pub use library::{own_folder as configuration_folder, read_owned};
 pub use toolchains::host::{Host, Tool};
 pub use toolchains::{Found, FoundBind, Source};
