@@ -227,3 +227,52 @@ fn network_rules_go_as_the_guide_says() {
         replay(&bench, &Tools::of_the_system(&bench), "network.md");
     }
 }
+
+/// The parts of a text between these two, in order.
+fn between<'a>(text: &'a str, open: &'a str, close: char) -> impl Iterator<Item = &'a str> {
+    text.split(open).skip(1).filter_map(move |rest| rest.split(close).next())
+}
+
+fn pages_beneath(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages_beneath(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_link_of_the_documents_and_every_file_of_the_tour_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = Vec::new();
+    pages_beneath(&root.join("docs"), &mut pages);
+    let tops = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    pages.extend(tops.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    let mut links = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in between(&text, "](", ')').filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let file = link.split('#').next().unwrap();
+            assert!(page.parent().unwrap().join(file).exists(), "{}: {link}", page.display());
+            links += 1;
+        }
+    }
+    assert!(links > 80, "only {links} links were found");
+
+    let text = fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let tour = text.split_once("## A tour").unwrap().1;
+    let (mut folder, mut files) = (root.clone(), 0);
+    for name in tour.split('`').skip(1).step_by(2).filter(|name| name.contains(['/', '.']) && !name.contains(' ')) {
+        // A short name stands for a file beside, or beneath the folder of, the last one with its whole path.
+        let path = if root.join(name).exists() { root.join(name) } else { folder.join(name) };
+        assert!(path.exists(), "the tour names {name}");
+        if root.join(name).exists() {
+            folder = path.parent().unwrap().to_owned();
+        }
+        files += 1;
+    }
+    assert!(files > 15, "the tour names only {files} files");
+}
