@@ -3,8 +3,11 @@
 //! * `launch_bench [RUNS] [HEAP_MIB]` prints one JSON line: launches through a launcher process, everything fresh, by a
 //!   user with a heap of that size.
 //! * `launch_bench --rows [RUNS] [SECONDS]` prints a JSON line for each way: `posix_spawn`, `bwrap` (where installed),
-//!   `fresh`, `pooled` (networks used again) and `live` (a further command in a sandbox that stands), first in turn one by
+//!   `cold` (nothing is made before it is asked for), `fresh` (what can be made in advance is, for one sandbox each),
+//!   `pooled` (networks are used again) and `live` (a further command in a sandbox that stands), first in turn one by
 //!   one with medians and 99th percentiles, then with 1, 2 and 8 workers at once as runs per second.
+//!
+//! * `launch_bench --only WAY [RUNS]` does nothing but one way, for a profiler.
 //!
 //! `cargo xtask bench` runs it and puts the figures beside those of other tools.
 
@@ -59,14 +62,35 @@ fn main() -> Result<(), Failure> {
             let words = arguments.iter().position(|word| word == "--").map(|at| &arguments[at + 1..]);
             rows(number(1, 200)?, number(2, 2)?, words.unwrap_or_default())
         }
+        Some("--only") => only(arguments.get(1).map_or("", String::as_str), number(2, 200)?),
         _ => one(number(0, 300)?, number(1, 0)?),
     }
 }
 
-/// `--as-launcher NETWORKS (reuse)`
+/// One way alone.
+fn only(way: &str, runs: usize) -> Result<(), Failure> {
+    let bench = Bench::new(&[])?;
+    let mut live = Live::start(&bench)?;
+    let mut once = || match way {
+        "posix_spawn" => start_plain(&bench.command),
+        "cold" => bench.launch(&bench.cold),
+        "fresh" => bench.launch(&bench.fresh),
+        "pooled" => bench.launch(&bench.pooled),
+        "live" => live.run(),
+        other => Err(format!("{other} is none of posix_spawn, cold, fresh, pooled, live").into()),
+    };
+    let times: Result<Vec<Duration>, Failure> = (0..runs).map(|_| timed(&mut once)).collect();
+    let Summary { p10, median, p99 } = summary(times?);
+    println!("{{\"mode\":\"{way}\",\"runs\":{runs},\"p10_us\":{p10},\"median_us\":{median},\"p99_us\":{p99}}}");
+    drop(live);
+    bench.stop()
+}
+
+/// `--as-launcher SANDBOXES [NETWORKS]`; the networks are used again.
 fn keep(arguments: &[String]) -> Result<Keep, Failure> {
-    let networks = arguments.get(1).map_or(Ok(0), |text| text.parse())?;
-    Ok(Keep { networks, reuse: arguments.get(2).is_some_and(|word| word == "reuse") })
+    let number = |index: usize| arguments.get(index).map_or(Ok(0), |text| text.parse());
+    let networks = number(2)?;
+    Ok(Keep { sandboxes: number(1)?, networks, reuse: networks > 0 })
 }
 
 /// The launches of a user with a large heap.
@@ -105,6 +129,7 @@ fn rows(runs: usize, seconds: usize, words: &[String]) -> Result<(), Failure> {
         if find("bwrap").is_some() {
             ways.push(("bwrap", Box::new(|| run(Command::new("bwrap").args(BWRAP).args(&bench.command)))));
         }
+        ways.push(("cold", Box::new(|| bench.launch(&bench.cold))));
         ways.push(("fresh", Box::new(|| bench.launch(&bench.fresh))));
         ways.push(("pooled", Box::new(|| bench.launch(&bench.pooled))));
         let mut live = Live::start(&bench)?;
@@ -209,8 +234,9 @@ fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Two launchers and a workspace.
+/// Launchers and a workspace.
 struct Bench {
+    cold: Mutex<Launcher>,
     fresh: Mutex<Launcher>,
     pooled: Mutex<Launcher>,
     command: Vec<String>,
@@ -229,8 +255,9 @@ impl Bench {
         };
         let folder = tempfile::tempdir_in("/var/tmp")?;
         Ok(Self {
-            fresh: launcher(&["4"])?,
-            pooled: launcher(&["16", "reuse"])?,
+            cold: launcher(&["0"])?,
+            fresh: launcher(&["2"])?,
+            pooled: launcher(&["2", "16"])?,
             command: if words.is_empty() { vec![TRUE.to_owned()] } else { words.to_vec() },
             workspace: std::fs::canonicalize(folder.path())?,
             null: File::options().read(true).write(true).open("/dev/null")?,
@@ -239,7 +266,7 @@ impl Bench {
     }
 
     fn stop(self) -> Result<(), Failure> {
-        for launcher in [self.fresh, self.pooled] {
+        for launcher in [self.cold, self.fresh, self.pooled] {
             launcher.into_inner().map_err(|_| "a worker panicked")?.stop()?;
         }
         Ok(())

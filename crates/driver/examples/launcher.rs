@@ -1,5 +1,5 @@
-//! A launcher process on its standard input: `launcher NETWORKS REUSE [STEP]`. Tests attack what it starts; with the
-//! feature `inject` the step fails.
+//! A launcher process on its standard input: `launcher NETWORKS REUSE [SANDBOXES [STEP]]`. Tests attack what it starts;
+//! with the feature `inject` the step fails.
 
 use nexus_driver::Namespace;
 use nexus_driver::namespace::launcher::{Keep, serve_stdin};
@@ -10,9 +10,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     #[allow(unused_mut, reason = "changed only with the feature inject")]
     let mut driver = Namespace::with_defaults();
     #[cfg(feature = "inject")]
-    if let Some(step) = nexus_driver::Step::by_name(word(2)) {
+    if let Some(step) = nexus_driver::Step::by_name(word(3)) {
         driver.faults = nexus_driver::Faults::failing(step);
     }
-    serve_stdin(&driver, Keep { networks: word(0).parse()?, reuse: word(1).parse()? })?;
+    let sandboxes = if word(2).is_empty() { 0 } else { word(2).parse()? };
+    serve_stdin(&driver, Keep { networks: word(0).parse()?, reuse: word(1).parse()?, sandboxes })?;
     Ok(())
 }

@@ -73,6 +73,9 @@ pub struct Sandbox {
 pub trait Keeper {
     /// Kills everything inside.
     fn kill(&self) -> io::Result<()>;
+    /// Lets go of what only the set-up needed. To be called when the sandbox stands; it may take milliseconds, which are
+    /// free while the command starts.
+    fn has_come_up(&self) {}
     /// Waits until everything inside is dead. Call it once.
     fn wait(&self) -> io::Result<()>;
     /// Removes what it has on the host beside its processes, after `wait`.

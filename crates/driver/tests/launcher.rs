@@ -10,7 +10,8 @@ use nexus_model::plan::Writes;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use support::{Bench, launcher, launcher_program};
+use std::time::{Duration, Instant};
+use support::{Bench, begun, launcher, launcher_program};
 
 /// What a command can see of its root.
 const LOOK: &str = "cd /; ls -1Ap / /dev /etc /var /home /proc/self/fd | grep -v -E '^[0-9]+$'; cat /etc/passwd /etc/hosts; umask; id; \
@@ -51,6 +52,79 @@ fn a_sandbox_on_a_template_is_like_one_built_from_nothing() {
             assert_eq!(seen, expected, "{}", target.display());
         }
         remote.stop().unwrap();
+    }
+}
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_sandbox_begun_in_advance_is_like_one_built_from_nothing() {
+    let bench = Bench::new();
+    // With networks of their own, and with pooled ones.
+    for keep in [["0", "false", "1"], ["2", "true", "1"]] {
+        for target in ["/workspace", "/srv/project/deep", "/tmp/project", "/home/somebody/project", "/var/lib/project"]
+        {
+            let target = Path::new(target);
+            let plan = |script: &str| {
+                let mut draft = bench.draft(target, script);
+                draft.binds = vec![bench.bind("/opt/tool/x"), bench.bind("/bound")];
+                draft.hidden = vec!["file".into()];
+                draft
+            };
+            let script = format!("{LOOK}; cat file; ls -1A /opt/tool /bound {}", target.parent().unwrap().display());
+            let script = format!("readlink /proc/self/ns/pid; ({script}); true");
+            let expected = in_own_process(&bench, plan(&script));
+            let (_, expected) = expected.split_once('\n').unwrap();
+            let remote = launcher(&keep);
+            bench.output(Some(&remote), bench.draft(target, "true"));
+            for _ in 0..2 {
+                let (waiting, _) = begun(&remote, SOON).expect("one is begun");
+                let seen = bench.output(Some(&remote), plan(&script));
+                let (namespace, seen) = seen.split_once('\n').unwrap();
+                assert_eq!(namespace, waiting, "it was the one that waited");
+                assert_eq!(seen, expected, "{}", target.display());
+            }
+            remote.stop().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_sandbox_begun_in_advance_takes_layers_and_keeps_no_descriptor() {
+    let bench = Bench::new();
+    let remote = launcher(&["0", "false", "1"]);
+    let run = |script: &str| bench.output(Some(&remote), bench.layered(Path::new("/workspace"), script));
+    run("true");
+    for turn in 0..3 {
+        let (waiting, pid) = begun(&remote, SOON).expect("one is begun");
+        let held = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let held: Vec<_> = held.map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap()).collect();
+        assert_eq!(held.iter().filter(|path| path.as_path() != Path::new("/dev/null")).count(), 3, "{held:?}");
+        let script = "readlink /proc/self/ns/pid; ls /proc/1/fd 2>/dev/null | wc -l; echo new > file; cat file; ls -A";
+        let seen = run(script);
+        assert_eq!(seen, format!("{waiting}\n0\nnew\nfile\n"), "turn {turn}");
+        assert_eq!(std::fs::read_to_string(bench.path("layer/upper/file")).unwrap(), "new\n");
+    }
+    assert_eq!(std::fs::read_to_string(bench.path("workspace/file")).unwrap(), "old\n");
+    remote.stop().unwrap();
+}
+
+#[test]
+fn a_sandbox_begun_in_advance_ends_with_its_launcher() {
+    let bench = Bench::new();
+    let remote = launcher(&["0", "false", "2"]);
+    bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "true"));
+    begun(&remote, SOON).expect("one is begun");
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", remote.pid())).unwrap();
+    let pid = rustix::process::Pid::from_raw(remote.pid().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    remote.stop().unwrap();
+    let deadline = Instant::now() + SOON;
+    let lives =
+        |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    while children.split_ascii_whitespace().any(lives) {
+        assert!(Instant::now() < deadline, "{children}");
+        std::thread::yield_now();
     }
 }
 
@@ -123,7 +197,7 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
     }
     let bench = Bench::new();
     let mut program = Command::new("unshare");
-    program.args(["--mount", "--propagation", "private"]).arg(launcher_program()).args(["1", "true"]);
+    program.args(["--mount", "--propagation", "private"]).arg(launcher_program()).args(["1", "true", "1"]);
     let remote = Launcher::start(program).unwrap();
     let pid = remote.pid().to_string();
     // Not before it has its own mounts: what follows is not meant for the machine.
@@ -135,6 +209,8 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
         assert!(status.success(), "{script}");
     };
     let look = || {
+        // One that was begun before the change, too.
+        begun(&remote, Duration::from_millis(200));
         bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "ls -1A /usr/local; cat /etc/ssl/openssl.cnf"))
     };
     on_host("mount -t tmpfs none /etc/ssl; echo first > /etc/ssl/openssl.cnf");
@@ -165,7 +241,7 @@ fn no_sandbox_sees_the_places_or_processes_of_another() {
 #[test]
 fn where_detached_layers_are_refused_attached_ones_serve() {
     let bench = Bench::new();
-    let remote = launcher(&["0", "false", "detached_layers"]);
+    let remote = launcher(&["0", "false", "0", "detached_layers"]);
     let script = "echo new > file && mkdir d && mv d e && cat file";
     assert_eq!(bench.output(Some(&remote), bench.layered(Path::new("/workspace"), script)), "new\n");
     assert_eq!(std::fs::read_to_string(bench.path("workspace/file")).unwrap(), "old\n");
@@ -186,9 +262,14 @@ fn a_step_that_fails_in_a_launcher_is_named_and_nothing_starts() {
     let marker = bench.path("workspace/marker");
     let mut reached = BTreeSet::new();
     for step in Step::ALL {
-        let remote = launcher(&["0", "false", step.name()]);
-        let pooled = launcher(&["1", "true", step.name()]);
-        for (launcher, layered) in [(&remote, false), (&remote, true), (&pooled, false)] {
+        let remote = launcher(&["0", "false", "0", step.name()]);
+        let pooled = launcher(&["1", "true", "1", step.name()]);
+        let ways = [(&remote, false), (&remote, true), (&pooled, false), (&pooled, false), (&pooled, true)];
+        for (launcher, layered) in ways {
+            if std::ptr::eq(launcher, &raw const pooled) {
+                // Where the step does not keep it from being begun.
+                begun(launcher, Duration::from_millis(50));
+            }
             let target = Path::new("/workspace");
             let script = "echo STARTED; touch marker";
             let draft = if layered { bench.layered(target, script) } else { bench.draft(target, script) };

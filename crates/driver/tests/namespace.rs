@@ -88,7 +88,7 @@ fn conforms(name: &str, driver: &dyn Driver, workspace: &Path) -> bool {
 fn main() -> ExitCode {
     let driver = Namespace::with_defaults();
     if std::env::args().any(|argument| argument == "--as-launcher") {
-        return if serve_stdin(&driver, Keep { networks: 2, reuse: true }).is_ok() {
+        return if serve_stdin(&driver, Keep { networks: 2, reuse: true, sandboxes: 1 }).is_ok() {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE

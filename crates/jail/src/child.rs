@@ -5,16 +5,17 @@
 //!                                            └─▶ (on a template both are done) ───────────────────┘
 //!        ─▶ (pivot, drop the host) ─▶ limits ─▶ close ─▶ no rights ─▶ die with parent ─▶ Landlock ─▶ seccomp ─▶ guest
 //! ```
+//! One that is begun in advance (`begun`) does all that needs no plan, and waits for it before `workspace`.
 //! Any error on the way is told to the host as one frame, and the process ends: there is no "best effort".
 
 use crate::identity::Identity;
-use crate::launch::{Request, Start};
+use crate::launch::{Request, Setup, Start};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
 use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::{creds, idmap, kept, net, overlay, system, walls};
+use crate::{creds, idmap, kept, net, order, overlay, system, walls};
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
@@ -26,13 +27,23 @@ use std::path::{Path, PathBuf};
 
 /// Sets the sandbox up and becomes its guest. Returns the code to end with.
 pub fn run(request: &Request<'_>, start: Start) -> i32 {
-    let Start { channel, prepared, on_template, own_network, strings, parent_acts } = start;
-    let here = Here { on_template, own_network, strings, parent_acts };
-    match set_up(request, &here, prepared, &channel) {
+    let Start { here, channel, prepared } = start;
+    let done = set_up(request, &here, prepared, &channel);
+    become_guest(&request.setup, channel, done)
+}
+
+/// The same for one that is begun in advance.
+pub fn run_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: OwnedFd) -> i32 {
+    let done = set_up_begun(setup, here, scratch_bytes, &channel);
+    become_guest(setup, channel, done)
+}
+
+fn become_guest(setup: &Setup<'_>, channel: OwnedFd, done: Result<OwnedFd, StepError>) -> i32 {
+    match done {
         Ok(channel_now) => {
             // The descriptor has moved to its place; the old number is closed already.
             std::mem::forget(channel);
-            (request.guest)(channel_now)
+            (setup.guest)(channel_now)
         }
         Err(error) => {
             let frame = GuestFrame::SetupFailed {
@@ -41,36 +52,42 @@ pub fn run(request: &Request<'_>, start: Start) -> i32 {
                 detail: error.detail,
             };
             // If even this cannot be said, the end of the channel says that no sandbox came up.
-            i32::from((request.report)(&channel, &frame, &[]).is_err()) + 1
+            i32::from((setup.report)(&channel, &frame, &[]).is_err()) + 1
         }
     }
 }
 
 /// Where this child began.
-struct Here {
-    on_template: bool,
-    own_network: bool,
-    strings: [Range<usize>; 2],
-    parent_acts: bool,
+pub struct Here {
+    /// Whether it is on a template.
+    pub on_template: bool,
+    /// Whether its network is its own, and still down.
+    pub own_network: bool,
+    /// Arguments and environment in its memory.
+    pub strings: [Range<usize>; 2],
+    /// Whether it has to wait for something that only its parent may do.
+    pub parent_acts: bool,
 }
 
 fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
-    let faults = request.faults;
+    let setup = &request.setup;
+    let faults = setup.faults;
     let plan = request.plan;
     // The modes of what is made here are not the caller's choice; the command gets the caller's mask back.
     let mask = rustix::process::umask(Mode::empty());
     // First what needs no ids: the parent writes them meanwhile. If it fails the parent is still awaited: it would not
     // get at a child that is gone, and report that instead.
-    let named = names_and_devices(request, here);
-    await_parent(request, here, channel)?;
+    let named = take_mark(request).and_then(|()| names_and_devices(setup, here));
+    await_parent(setup, here, channel)?;
     named?;
-    take_ids(request, here)?;
+    take_ids(setup, here)?;
     connect_to_egress(request, here, channel)?;
 
     let root = if here.on_template {
         let workspace = open_workspace(request, prepared.workspace)?;
         let binds = open_binds(request, prepared.binds)?;
         let root = Root::on_template(faults, plan.limits.scratch_bytes)?;
+        root.dress(faults)?;
         furnish(request, root, workspace, binds, channel)
     } else {
         faults.check(Step::PrivateMounts)?;
@@ -82,19 +99,54 @@ fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &Owne
         let root = Root::fresh(faults, &system, plan.limits.scratch_bytes)?;
         // Attached by now. What follows closes every number without asking who owns it.
         std::mem::forget(system);
+        root.dress(faults)?;
         furnish(request, root, workspace, binds, channel)
     };
-    root?.enter(faults)?;
+    let root = root?;
+    creds::drop_bounding(faults)?;
+    seal(request, root, mask, channel)
+}
+
+fn set_up_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+    let faults = setup.faults;
+    let mask = rustix::process::umask(Mode::empty());
+    let named = names_and_devices(setup, here);
+    await_parent(setup, here, channel)?;
+    named?;
+    take_ids(setup, here)?;
+    let root = Root::on_template(faults, scratch_bytes)?;
+    root.dress(faults)?;
+    creds::drop_bounding(faults)?;
+    // This may take long. Whatever else the launcher had open must not stay open with it.
+    keep_only(&[channel, root.tree(), root.own()]).at(Step::CloseDescriptors, "descriptors of the launcher")?;
+    let (plan, mounts) = order::receive(channel).at(Step::AwaitParent, "the order")?;
+    let request = Request { plan: &plan, setup: *setup, group: None };
+    take_mark(&request)?;
+    connect_to_egress(&request, here, channel)?;
+    let mut mounts = mounts.into_iter();
+    let workspace = open_workspace(&request, mounts.next())?;
+    let binds = open_binds(&request, Some(mounts.collect()))?;
+    if binds.len() != plan.binds.len() {
+        return Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"));
+    }
+    let root = furnish(&request, root, workspace, binds, channel)?;
+    seal(&request, root, mask, channel)
+}
+
+/// From here on nothing is added, and everything given up. The bounding set is empty already.
+fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+    let Setup { faults, landlock_abi, filter, report, .. } = request.setup;
+    root.enter(faults)?;
     rustix::process::umask(mask);
 
-    creds::limit_resources(faults, plan.limits.pids)?;
+    creds::limit_resources(faults, request.plan.limits.pids)?;
     let channel = close_descriptors(faults, channel)?;
     let finish = || -> Result<(), StepError> {
         creds::drop_rights(faults)?;
         creds::not_dumpable(faults)?;
         creds::die_with_parent(faults)?;
-        walls::restrict_files(faults, request.landlock_abi, &writable_places(request))?;
-        walls::filter_calls(faults, request.filter)
+        walls::restrict_files(faults, landlock_abi, &writable_places(request))?;
+        walls::filter_calls(faults, filter)
     };
     match finish() {
         Ok(()) => Ok(channel),
@@ -105,7 +157,7 @@ fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &Owne
                 errno: error.errno,
                 detail: error.detail.clone(),
             };
-            if (request.report)(&channel, &frame, &[]).is_err() {
+            if report(&channel, &frame, &[]).is_err() {
                 crate::clone::exit_now(2);
             }
             crate::clone::exit_now(1);
@@ -121,27 +173,27 @@ fn furnish(
     binds: Vec<OwnedFd>,
     channel: &OwnedFd,
 ) -> Result<Root, StepError> {
-    root.dress(request.faults, &kept::targets(request.plan))?;
+    root.dress_private(request.setup.faults, &kept::targets(request.plan))?;
     attach_workspace(request, &root, workspace, channel)?;
     hide_paths(request, &root)?;
     attach_binds(request, &root, binds)?;
     Ok(root)
 }
 
-fn await_parent(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
+fn await_parent(setup: &Setup<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
     if !here.parent_acts {
         return Ok(());
     }
     let mut byte = [0u8; 1];
     let read = rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)).at(Step::AwaitParent, "channel")?;
     // Asked after the wait, for the same reason.
-    request.faults.check(Step::AwaitParent)?;
+    setup.faults.check(Step::AwaitParent)?;
     if read == 1 { Ok(()) } else { Err(StepError::new(Step::AwaitParent, "the launcher is gone")) }
 }
 
-fn take_ids(request: &Request<'_>, here: &Here) -> Result<(), StepError> {
-    let faults = request.faults;
-    let identity = &request.identity;
+fn take_ids(setup: &Setup<'_>, here: &Here) -> Result<(), StepError> {
+    let faults = setup.faults;
+    let identity = &setup.identity;
     if !identity.by_root && !here.on_template {
         faults.check(Step::WriteIdMap)?;
         write_own_maps(identity).at(Step::WriteIdMap, "/proc/self/uid_map")?;
@@ -166,15 +218,18 @@ fn write_own_maps(identity: &Identity) -> io::Result<()> {
     Ok(())
 }
 
-fn names_and_devices(request: &Request<'_>, here: &Here) -> Result<(), StepError> {
-    let faults = request.faults;
+/// The mark by which `inventory` finds the process.
+fn take_mark(request: &Request<'_>) -> Result<(), StepError> {
+    let mark = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
+    rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")
+}
+
+fn names_and_devices(setup: &Setup<'_>, here: &Here) -> Result<(), StepError> {
+    let faults = setup.faults;
     faults.check(Step::NewSession)?;
     rustix::process::setsid().at(Step::NewSession, "setsid")?;
     creds::wipe_strings(faults, &here.strings)?;
     faults.check(Step::HostName)?;
-    // The mark by which `inventory` finds the process.
-    let mark = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
-    rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")?;
     rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
     if here.own_network {
         faults.check(Step::Loopback)?;
@@ -189,7 +244,7 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
         Network::None => return Ok(()),
         Network::Egress => {}
     }
-    let faults = request.faults;
+    let faults = request.setup.faults;
     if !here.own_network {
         // In one that was made in advance this process has no rights, and another sandbox would inherit the rules.
         return Err(StepError::new(Step::EgressListeners, "an egress needs a network made for this sandbox"));
@@ -201,7 +256,7 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
     net::redirect(ipv6).at(Step::Redirect, "routes and nf_tables rules of the sandbox")?;
     faults.check(Step::SendListeners)?;
     let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
-    (request.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
+    (request.setup.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
 }
 
 /// The workspace as it was opened.
@@ -213,7 +268,7 @@ enum Workspace {
 }
 
 fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Workspace, StepError> {
-    request.faults.check(Step::OpenWorkspace)?;
+    request.setup.faults.check(Step::OpenWorkspace)?;
     if let Some(mount) = ready {
         return Ok(Workspace::Mount(mount));
     }
@@ -233,7 +288,7 @@ fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Works
 }
 
 fn open_binds(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result<Vec<OwnedFd>, StepError> {
-    request.faults.check(Step::OpenBinds)?;
+    request.setup.faults.check(Step::OpenBinds)?;
     if let Some(binds) = ready {
         return Ok(binds);
     }
@@ -262,7 +317,7 @@ fn attach_workspace(
     workspace: Workspace,
     channel: &OwnedFd,
 ) -> Result<(), StepError> {
-    let faults = request.faults;
+    let faults = request.setup.faults;
     let target = request.plan.workspace.target.as_path();
     let mut memory = None;
     let mount = match workspace {
@@ -279,7 +334,7 @@ fn attach_workspace(
                 faults.check(Step::SendLayer)?;
                 let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let upper = rustix::fs::openat(&upper, c".", readable, Mode::empty()).at(Step::SendLayer, "upper")?;
-                (request.report)(channel, &GuestFrame::Layer, &[upper.as_fd()]).at(Step::SendLayer, "channel")?;
+                (request.setup.report)(channel, &GuestFrame::Layer, &[upper.as_fd()]).at(Step::SendLayer, "channel")?;
             }
             mount
         }
@@ -306,7 +361,7 @@ const LAYER_PLACE: &str = "layer";
 
 impl MemoryLayer {
     fn make(request: &Request<'_>, root: &OwnedFd) -> Result<Self, StepError> {
-        request.faults.check(Step::MountLayer)?;
+        request.setup.faults.check(Step::MountLayer)?;
         let Writes::MemoryLayer { bytes } = &request.plan.workspace.writes else {
             return Err(StepError::new(Step::MountLayer, "no layer in memory was planned"));
         };
@@ -372,7 +427,7 @@ fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     if hidden.is_empty() {
         return Ok(());
     }
-    request.faults.check(Step::HidePaths)?;
+    request.setup.faults.check(Step::HidePaths)?;
     let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
     for (name, is_dir) in COVERS {
         let name = Path::new(name);
@@ -404,7 +459,7 @@ fn cover(root: &Root, target: &Path) -> io::Result<()> {
 }
 
 fn attach_binds(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<(), StepError> {
-    request.faults.check(Step::MountBinds)?;
+    request.setup.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
     let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();
     // A folder before what lies inside it.
@@ -430,6 +485,27 @@ fn writable_places(request: &Request<'_>) -> Vec<PathBuf> {
     let plan = request.plan;
     let binds = plan.binds.iter().filter(|bind| bind.access == Access::ReadWrite).map(|bind| &bind.target);
     std::iter::once(&plan.workspace.target).chain(binds).map(|path| path.as_path().to_owned()).collect()
+}
+
+/// Closes every descriptor but these; 0 to 2 lead nowhere then.
+fn keep_only(kept: &[&OwnedFd]) -> io::Result<()> {
+    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+    numbers.extend([2, null.as_raw_fd() as u32]);
+    numbers.sort_unstable();
+    numbers.dedup();
+    let ends = numbers.iter().skip(1).map(|next| next - 1).chain([u32::MAX]);
+    for (first, last) in numbers.iter().map(|number| number + 1).zip(ends).filter(|(first, last)| first <= last) {
+        // SAFETY: whoever owned these in this copy of the launcher never runs again; what this child goes on with is
+        // kept.
+        if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// The guest's channel becomes descriptor 3 and is the only one but 0 to 2, which lead nowhere.

@@ -32,7 +32,8 @@ pub fn limit_resources(faults: Faults, pids: u32) -> Result<(), StepError> {
     rustix::process::setrlimit(Resource::Nproc, fixed(pids)).at(Step::ResourceLimits, "RLIMIT_NPROC")
 }
 
-/// Nothing that is executed from now on gains rights, and nothing has any.
+/// Nothing that is executed from now on gains rights, and nothing has any. Comes after [`drop_bounding`], which takes a
+/// capability.
 pub fn drop_rights(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::DropCapabilities)?;
     drop_capabilities().at(Step::DropCapabilities, "capability sets")?;
@@ -40,8 +41,14 @@ pub fn drop_rights(faults: Faults) -> Result<(), StepError> {
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges, "no_new_privs")
 }
 
-fn drop_capabilities() -> io::Result<()> {
-    rustix::thread::clear_ambient_capability_set()?;
+/// Nothing that is executed could gain one of them. What this process has stays, so it can be done before it is done
+/// with them. The proof looks at every bit.
+pub fn drop_bounding(faults: Faults) -> Result<(), StepError> {
+    faults.check(Step::DropCapabilities)?;
+    empty_bounding_set().at(Step::DropCapabilities, "the bounding set")
+}
+
+fn empty_bounding_set() -> io::Result<()> {
     for number in 0..64u32 {
         // SAFETY: prctl with plain numbers; reads or shrinks this thread's bounding set.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
@@ -54,6 +61,11 @@ fn drop_capabilities() -> io::Result<()> {
             return Err(error);
         }
     }
+    Ok(())
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
     let locked = CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED
         | CapabilitiesSecureBits::NO_SETUID_FIXUP

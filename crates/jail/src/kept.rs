@@ -4,10 +4,13 @@
 //!  Kept::default()  nothing but id maps: each sandbox is built from the host's view by its own child (nexus run)
 //!  Kept::workshop() a launcher process: the system view is a template, networks may be pooled
 //!
+//!  while idle: networks, sandboxes begun in advance
 //!  home ──enter──▶ template, pooled network ──clone3──▶ ──leave──▶ home      not back home: no launch ever again
 //! ```
 
+use crate::begun::Begun;
 use crate::idmap::Maps;
+use crate::launch::Setup;
 use crate::netpool::{Keep, Network, Pool};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::template::{self, Template};
@@ -34,6 +37,12 @@ struct Workshop {
     home: OwnedFd,
     template: Option<Template>,
     networks: Option<Pool>,
+    /// Sandboxes that wait for their order, and how many there may be.
+    begun: Vec<Begun>,
+    most_begun: usize,
+    /// The size of the last one's private folders, which the next one will have, too. `None` when one could not be begun
+    /// since.
+    scratch_bytes: Option<u64>,
     /// Could not go back: nothing may be launched from wherever this process is.
     is_lost: bool,
 }
@@ -57,7 +66,15 @@ impl Kept {
         let home =
             rustix::fs::open("/proc/self/ns/mnt", flags, Mode::empty()).at(Step::Template, "/proc/self/ns/mnt")?;
         let networks = if keep.networks > 0 { Some(Pool::new(keep)?) } else { None };
-        let workshop = Workshop { home, template: None, networks, is_lost: false };
+        let workshop = Workshop {
+            home,
+            template: None,
+            networks,
+            begun: Vec::new(),
+            most_begun: keep.sandboxes,
+            scratch_bytes: None,
+            is_lost: false,
+        };
         Ok(Self { workshop: Some(workshop), ..Self::default() })
     }
 
@@ -71,19 +88,70 @@ impl Kept {
 
     /// Whether something can be made now that the next launch would else wait for.
     pub fn has_work(&self) -> bool {
-        let pool = self.workshop.as_ref().and_then(|workshop| workshop.networks.as_ref());
-        pool.is_some_and(Pool::wants_more)
+        let Some(workshop) = &self.workshop else { return false };
+        workshop.networks.as_ref().is_some_and(Pool::wants_more) || workshop.wants_begun()
     }
 
     /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
-    pub fn work(&mut self, faults: Faults) {
-        let Some(pool) = self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) else { return };
-        if pool.wants_more() && pool.refill(faults).is_err() {
-            // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so
-            // the error is told then.
-            if self.leave().is_err() {
-                debug_assert!(self.workshop.as_ref().is_some_and(|workshop| workshop.is_lost), "remembered");
+    pub fn work(&mut self, setup: &Setup<'_>) {
+        let Some(workshop) = &mut self.workshop else { return };
+        let done = match &mut workshop.networks {
+            Some(pool) if pool.wants_more() => pool.refill(setup.faults),
+            _ => self.begin(setup),
+        };
+        // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so the
+        // error is told then.
+        if done.is_err() && self.leave().is_err() {
+            debug_assert!(self.workshop.as_ref().is_some_and(|workshop| workshop.is_lost), "remembered");
+        }
+    }
+
+    /// Begins a sandbox, if the template is one that will still do when it is wanted.
+    fn begin(&mut self, setup: &Setup<'_>) -> Result<(), StepError> {
+        let Some(workshop) = self.workshop.as_mut().filter(|workshop| workshop.wants_begun()) else { return Ok(()) };
+        let Some(scratch_bytes) = workshop.scratch_bytes.take() else { return Ok(()) };
+        if workshop.is_lost || !workshop.has_current_template()? {
+            return Ok(());
+        }
+        let begun = Begun::make(setup, self, scratch_bytes)?;
+        if let Some(workshop) = &mut self.workshop {
+            workshop.scratch_bytes = Some(scratch_bytes);
+            workshop.begun.push(begun);
+        }
+        Ok(())
+    }
+
+    /// One that was begun and is what this plan needs.
+    pub(crate) fn take_begun(&mut self, plan: &Plan) -> Result<Option<Begun>, StepError> {
+        let serves = self.serves(plan);
+        let Some(workshop) = &mut self.workshop else { return Ok(None) };
+        workshop.scratch_bytes = Some(plan.limits.scratch_bytes);
+        if workshop.begun.is_empty() || workshop.is_lost {
+            return Ok(None);
+        }
+        if !workshop.has_current_template()? {
+            return Ok(None);
+        }
+        while serves && let Some(index) = workshop.begun.iter().position(|begun| begun.fits(plan)) {
+            let begun = workshop.begun.swap_remove(index);
+            if begun.is_waiting().at(Step::Clone, "a sandbox begun in advance")? {
+                self.ensure_tops(&targets(plan))?;
+                return Ok(Some(begun));
             }
+            begun.end().at(Step::Clone, "ending a sandbox that did not wait")?;
+        }
+        Ok(None)
+    }
+
+    /// A sandbox that was begun sees the folders of its template, and so those that are made in it later.
+    fn ensure_tops(&mut self, targets: &[&Path]) -> Result<(), StepError> {
+        let template = self.workshop.as_mut().and_then(|workshop| workshop.template.as_mut());
+        match template {
+            Some(template) if template.lacks_top(targets) => {
+                let entered = template.enter(targets);
+                self.leave().and(entered)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -102,24 +170,35 @@ impl Kept {
 
     /// Moves this process to where the clone shall begin. Whatever comes of it, `leave` must be called.
     pub(crate) fn enter(&mut self, plan: &Plan, faults: Faults) -> Result<Inside, StepError> {
-        let serves = self.serves(plan);
+        // The way to an egress is made by the sandbox itself, with rights that it has only in a network of its own.
+        let pooled = match plan.network {
+            nexus_model::network::Network::None => true,
+            nexus_model::network::Network::Egress => false,
+        };
+        let targets = if self.serves(plan) { Some(targets(plan)) } else { None };
+        self.enter_at(pooled, targets.as_deref(), faults)
+    }
+
+    /// The same for a pooled network or none, and for these places on a template or not on one.
+    pub(crate) fn enter_at(
+        &mut self,
+        pooled: bool,
+        on_template: Option<&[&Path]>,
+        faults: Faults,
+    ) -> Result<Inside, StepError> {
         let Some(workshop) = &mut self.workshop else { return Ok(Inside { on_template: false, network: None }) };
         if workshop.is_lost {
             return Err(StepError::new(Step::Template, "the launcher could not go back to the host's mounts"));
         }
-        // The way to an egress is made by the sandbox itself, with rights that it has only in a network of its own.
-        let pool = match plan.network {
-            nexus_model::network::Network::None => workshop.networks.as_mut(),
-            nexus_model::network::Network::Egress => None,
-        };
+        let pool = if pooled { workshop.networks.as_mut() } else { None };
         let network = pool.map(|pool| pool.take(faults)).transpose()?;
         if let Some(network) = &network {
             Pool::enter(network)?;
         }
-        if serves {
-            workshop.template(faults)?.enter(&targets(plan))?;
+        if let Some(targets) = on_template {
+            workshop.template(faults)?.enter(targets)?;
         }
-        Ok(Inside { on_template: serves, network })
+        Ok(Inside { on_template: on_template.is_some(), network })
     }
 
     /// Moves this process back.
@@ -134,15 +213,27 @@ impl Kept {
 }
 
 impl Workshop {
-    fn template(&mut self, faults: Faults) -> Result<&mut Template, StepError> {
-        let current = match &self.template {
-            Some(template) => template.is_current().at(Step::Template, "looking at the host")?,
-            None => false,
-        };
-        if !current {
-            // The old one first: it would hold mounts of the host while the new one is built.
-            self.template = None;
+    fn wants_begun(&self) -> bool {
+        self.begun.len() < self.most_begun && self.scratch_bytes.is_some()
+    }
+
+    /// Whether there is a template that shows the host as it is. One that does not goes, and with it what was begun on it:
+    /// the kernel tells only once that mounts have changed.
+    fn has_current_template(&mut self) -> Result<bool, StepError> {
+        let Some(template) = &self.template else { return Ok(false) };
+        if template.is_current().at(Step::Template, "looking at the host")? {
+            return Ok(true);
         }
+        // Before the next one is built: it would hold mounts of the host.
+        self.template = None;
+        for begun in std::mem::take(&mut self.begun) {
+            begun.end().at(Step::Template, "ending what was begun on an old template")?;
+        }
+        Ok(false)
+    }
+
+    fn template(&mut self, faults: Faults) -> Result<&mut Template, StepError> {
+        self.has_current_template()?;
         match &mut self.template {
             Some(template) => Ok(template),
             none => Ok(none.insert(Template::build(faults)?)),

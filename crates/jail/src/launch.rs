@@ -6,8 +6,9 @@
 //! ```
 //! Mounts made here are never attached to the host: they are descriptors, and vanish with this process.
 
+use crate::begun::Begun;
 use crate::cgroup::Group;
-use crate::child;
+use crate::child::{self, Here};
 use crate::clone::{Child, Cloned, clone_process, exit_now};
 use crate::identity::Identity;
 use crate::kept::{Inside, Kept};
@@ -20,28 +21,34 @@ use nexus_model::frames::GuestFrame;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// One sandbox to start.
-pub struct Request<'a> {
-    /// What it is.
-    pub plan: &'a Plan,
-    /// Its ids.
+/// What all sandboxes of a launcher have in common.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Their ids.
     pub identity: Identity,
-    /// Its filter.
+    /// Their filter.
     pub filter: &'a seccomp::Program,
     /// The kernel's Landlock version.
     pub landlock_abi: i32,
-    /// Its control group, if it needs one.
-    pub group: Option<&'a Group>,
     /// Which step a test wants to fail.
     pub faults: Faults,
     /// What PID 1 does with the channel once the sandbox stands; its result is the exit code.
     pub guest: fn(OwnedFd) -> i32,
     /// How a frame, and descriptors with it, are sent to the host.
     pub report: fn(&OwnedFd, &GuestFrame, &[BorrowedFd<'_>]) -> io::Result<()>,
+}
+
+/// One sandbox to start.
+pub struct Request<'a> {
+    /// What it is.
+    pub plan: &'a Plan,
+    /// What it shares with others.
+    pub setup: Setup<'a>,
+    /// Its control group, if it needs one.
+    pub group: Option<&'a Group>,
 }
 
 /// A sandbox that is coming up. What comes next on the channel says whether it did.
@@ -64,12 +71,10 @@ const NAMESPACES: u64 =
 
 /// Starts a sandbox. On an error nothing of it is left but the control group, which the caller removes by its name.
 pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepError> {
-    let faults = request.faults;
+    let setup = &request.setup;
+    let faults = setup.faults;
     check_single_thread(faults)?;
     join_keyring(faults, kept)?;
-    faults.check(Step::MakeChannel)?;
-    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .at(Step::MakeChannel, "socketpair")?;
     let mut prepared = prepare::prepare(request, kept)?;
     let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
     let mut target = None;
@@ -78,22 +83,38 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         target = group.clone_target(faults)?;
     }
     faults.check(Step::Clone)?;
+    // One that needs a group has to be in it from its beginning: that becomes what it sees of the hierarchy.
+    if request.group.is_none()
+        && let Some(begun) = kept.take_begun(request.plan)?
+    {
+        match begun.order(request.plan, &prepared) {
+            Ok(()) => {
+                let Begun { child, channel, network, .. } = begun;
+                return Ok(Launched { child, channel, upper, network, spent });
+            }
+            // It has just died. Nothing was lost: the mounts are still here.
+            Err(_) => begun.end().at(Step::Clone, "ending a sandbox that took no order")?,
+        }
+    }
+    let (ours, theirs) = channel(faults)?;
     let strings = kept.strings()?;
     let maps = prepared.workspace.is_some();
     let parent_acts = maps || request.group.is_some();
     let cloned = kept.enter(request.plan, faults).and_then(|inside| {
         let Inside { on_template, network } = inside;
         let own_network = network.is_none();
-        let start = Start { on_template, own_network, prepared, channel: theirs, strings, parent_acts };
-        clone_inside(request, start, &ours, target.as_ref()).map(|child| (child, network))
+        let here = Here { on_template, own_network, strings, parent_acts };
+        let start = Start { here, prepared, channel: theirs };
+        let run = move || child::run(request, start);
+        clone_inside(own_network, &ours, target.as_ref(), run).map(|child| (child, network))
     });
     let (child, network) = match cloned {
         Ok(cloned) => cloned,
         Err(error) => return kept.leave().and(Err(error)),
     };
     let back = kept.leave();
-    let finished =
-        back.and_then(|()| if parent_acts { finish_as_parent(request, &child, &ours, maps) } else { Ok(()) });
+    let finished = back
+        .and_then(|()| if parent_acts { finish_as_parent(setup, request.group, &child, &ours, maps) } else { Ok(()) });
     if let Err(error) = finished {
         child.kill().at(Step::Clone, "ending a child that could not be finished")?;
         child.wait().at(Step::Clone, "ending a child that could not be finished")?;
@@ -102,51 +123,58 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     Ok(Launched { child, channel: ours, upper, network, spent })
 }
 
+/// The socket between host and guest: the host's end, the guest's.
+pub(crate) fn channel(faults: Faults) -> Result<(OwnedFd, OwnedFd), StepError> {
+    faults.check(Step::MakeChannel)?;
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .at(Step::MakeChannel, "socketpair")
+}
+
 /// What the child takes along.
 pub(crate) struct Start {
-    /// Whether it begins on a template.
-    pub on_template: bool,
-    /// Whether its network is its own, and still down.
-    pub own_network: bool,
+    /// Where it begins.
+    pub here: Here,
     /// What of the host is open already.
     pub prepared: Prepared,
     /// The guest's end.
     pub channel: OwnedFd,
-    /// Arguments and environment in its memory.
-    pub strings: [Range<usize>; 2],
-    /// Whether it has to wait for something that only its parent may do.
-    pub parent_acts: bool,
 }
 
-fn clone_inside(
-    request: &Request<'_>,
-    start: Start,
+/// Clones a child that does `run` and ends with its result. `ours` is what it must not have.
+pub(crate) fn clone_inside(
+    own_network: bool,
     ours: &OwnedFd,
     cgroup: Option<&OwnedFd>,
+    run: impl FnOnce() -> i32,
 ) -> Result<Child, StepError> {
-    let network = if start.own_network { libc::CLONE_NEWNET as u64 } else { 0 };
+    let network = if own_network { libc::CLONE_NEWNET as u64 } else { 0 };
     match clone_process(NAMESPACES | network, cgroup).at(Step::Clone, "clone3 with new namespaces")? {
         Cloned::Child => {
             // The host's end; the one who owns it in this copy never runs again.
             // SAFETY: a plain close of a descriptor that nothing in this process uses from here on.
             unsafe { libc::close(ours.as_raw_fd()) };
             // A panic must not run on in a copy of the caller.
-            let run = std::panic::AssertUnwindSafe(|| child::run(request, start));
-            exit_now(std::panic::catch_unwind(run).unwrap_or(101));
+            exit_now(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(101));
         }
         Cloned::Parent(child) => Ok(child),
     }
 }
 
 /// The child waits for this: it is in its group, and has its ids.
-fn finish_as_parent(request: &Request<'_>, child: &Child, channel: &OwnedFd, maps: bool) -> Result<(), StepError> {
+pub(crate) fn finish_as_parent(
+    setup: &Setup<'_>,
+    group: Option<&Group>,
+    child: &Child,
+    channel: &OwnedFd,
+    maps: bool,
+) -> Result<(), StepError> {
     let pid = child.pid.as_raw_nonzero().get();
-    if let Some(group) = request.group {
-        group.enter(pid, request.faults)?;
+    if let Some(group) = group {
+        group.enter(pid, setup.faults)?;
     }
     if maps {
-        request.faults.check(Step::WriteIdMap)?;
-        child::write_maps(pid, &request.identity).at(Step::WriteIdMap, "uid_map of the child")?;
+        setup.faults.check(Step::WriteIdMap)?;
+        child::write_maps(pid, &setup.identity).at(Step::WriteIdMap, "uid_map of the child")?;
     }
     let sent = rustix::net::send(channel, b"g", rustix::net::SendFlags::NOSIGNAL);
     sent.at(Step::AwaitParent, "channel")?;
@@ -154,7 +182,7 @@ fn finish_as_parent(request: &Request<'_>, child: &Child, channel: &OwnedFd, map
 }
 
 /// A clone without exec copies one thread; any other would leave its locks held for ever.
-fn check_single_thread(faults: Faults) -> Result<(), StepError> {
+pub(crate) fn check_single_thread(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::SingleThread)?;
     let tasks = std::fs::metadata("/proc/self/task").at(Step::SingleThread, "/proc/self/task")?;
     match tasks.nlink() {

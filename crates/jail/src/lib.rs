@@ -4,6 +4,7 @@
 //! every step by name. `unsafe` is allowed here for the few system calls that no library offers.
 
 mod apart;
+mod begun;
 pub mod cgroup;
 mod child;
 pub mod clone;
@@ -17,6 +18,7 @@ pub mod launch;
 mod mounts;
 mod net;
 mod netpool;
+mod order;
 mod overlay;
 mod places;
 mod prepare;
@@ -30,7 +32,7 @@ mod walls;
 pub use descriptors::hand_on_nothing;
 pub use identity::{DEFAULT_UID_BASE, Identity};
 pub use kept::Kept;
-pub use launch::{Launched, Request, host_namespaces, launch};
+pub use launch::{Launched, Request, Setup, host_namespaces, launch};
 pub use netpool::{Keep, Network};
 pub use steps::{Faults, Step, StepError};
 pub use walls::{LEAST_ABI, landlock_abi};

@@ -34,6 +34,8 @@ pub struct Keep {
     pub networks: usize,
     /// Whether a network whose sandbox left nothing in it serves another one. Else each serves one sandbox.
     pub reuse: bool,
+    /// Most sandboxes that are begun before anybody asks for them. Each serves once.
+    pub sandboxes: usize,
 }
 
 /// Those that wait to be used.

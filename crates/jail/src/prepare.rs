@@ -30,10 +30,10 @@ pub struct Prepared {
 
 /// Opens what this launcher opens.
 pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepError> {
-    if !request.identity.by_root && !kept.serves(request.plan) {
+    if !request.setup.identity.by_root && !kept.serves(request.plan) {
         return Ok(Prepared::default());
     }
-    let faults = request.faults;
+    let faults = request.setup.faults;
     let mut host = Host { maps: &mut kept.maps, request };
     let workspace = &request.plan.workspace;
     let source = workspace.source.as_path();
@@ -70,19 +70,19 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
 }
 
 fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {
-    request.faults.check(Step::RootOverlay)?;
+    request.setup.faults.check(Step::RootOverlay)?;
     let open = |name: &str| mounts::place(layer, Path::new(name)).at(Step::RootOverlay, name);
     let (upper, work) = (open("upper")?, open("work")?);
     let parts = overlay::Parts { lower, upper: &upper, work: &work };
     let mount = || {
-        if request.identity.by_root {
-            overlay::as_root(&parts, &request.identity)
+        if request.setup.identity.by_root {
+            overlay::as_root(&parts, &request.setup.identity)
         } else {
             overlay::in_user_namespace(&parts)
         }
     };
     let refused = || io::Error::from_raw_os_error(libc::EINVAL);
-    let detached = request.faults.check(Step::DetachedLayers).map_err(|_| refused()).and_then(|()| mount());
+    let detached = request.setup.faults.check(Step::DetachedLayers).map_err(|_| refused()).and_then(|()| mount());
     let mounted = match detached {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             let places = [(lower, request.plan.workspace.source.as_path()), (layer, layer_place)];
@@ -104,7 +104,7 @@ type Owner = (u32, u32);
 
 impl Host<'_> {
     fn check(&self, step: Step) -> Result<(), StepError> {
-        self.request.faults.check(step)
+        self.request.setup.faults.check(step)
     }
 
     /// A host path with its owner, or another given one, shown as the sandbox's user. Also tells who owns the path.
@@ -113,7 +113,7 @@ impl Host<'_> {
         let stat = rustix::fs::fstat(&place)?;
         let owner = (stat.st_uid, stat.st_gid);
         let mount = mounts::open_tree_fd(place, Depth::Recursive)?;
-        if self.request.identity.by_root {
+        if self.request.setup.identity.by_root {
             let userns = self.namespace(shown.unwrap_or(owner))?;
             mounts::set_idmap(&mount, userns.as_fd(), attributes, Depth::Recursive)?;
         } else {
@@ -123,9 +123,9 @@ impl Host<'_> {
     }
 
     fn namespace(&mut self, owner: Owner) -> io::Result<&OwnedFd> {
-        let identity = &self.request.identity;
+        let identity = &self.request.setup.identity;
         // Travels inside the io::Error, so that `at` of the caller keeps the step that really failed.
-        self.request.faults.check(Step::IdMapNamespace).map_err(io::Error::other)?;
+        self.request.setup.faults.check(Step::IdMapNamespace).map_err(io::Error::other)?;
         let to = (identity.outer_uid, identity.outer_gid);
         let made = self.maps.namespace(owner, to);
         made.at(Step::IdMapNamespace, "a user namespace that maps file owners").map_err(io::Error::other)
@@ -133,7 +133,7 @@ impl Host<'_> {
 
     fn memory_layer(&mut self, bytes: u64, owner: Owner) -> io::Result<(OwnedFd, OwnedFd)> {
         let plain = child::memory_filesystem(bytes)?;
-        let by_root = self.request.identity.by_root;
+        let by_root = self.request.setup.identity.by_root;
         for name in ["upper", "work"] {
             rustix::fs::mkdirat(&plain, name, Mode::from_raw_mode(0o755))?;
             if by_root {

@@ -75,8 +75,8 @@ impl Root {
         self.own.as_ref().unwrap_or(&self.tree)
     }
 
-    /// Attaches what every sandbox has for itself. `targets` are the places that will be asked for.
-    pub fn dress(&self, faults: Faults, targets: &[&Path]) -> Result<(), StepError> {
+    /// Attaches what every sandbox has for itself, whatever its plan.
+    pub fn dress(&self, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::MountPts)?;
         let pts = [("ptmxmode", "0666"), ("mode", "0620"), ("max", TERMINALS)];
         let pts = mounts::new_filesystem("devpts", &pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
@@ -89,6 +89,12 @@ impl Root {
             mounts::attach_at(own, &self.tree, Path::new("dev/shm"))
                 .at(Step::MountScratch, "the private file system")?;
         }
+        Ok(())
+    }
+
+    /// Attaches the private folders. `targets` are the places that will be asked for.
+    pub fn dress_private(&self, faults: Faults, targets: &[&Path]) -> Result<(), StepError> {
+        faults.check(Step::MountScratch)?;
         self.cover_tops(targets).at(Step::MountScratch, "folders above the workspace and the binds")?;
         for (name, _) in SCRATCH {
             self.mount_scratch(Path::new(name)).at(Step::MountScratch, name)?;

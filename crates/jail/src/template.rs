@@ -76,6 +76,11 @@ impl Template {
         Ok(look()?.0 == self.seen)
     }
 
+    /// Whether a top folder that these places need is still to be made.
+    pub fn lacks_top(&self, targets: &[&Path]) -> bool {
+        targets.iter().any(|target| !self.tops.contains(crate::places::top(crate::places::below_root(target))))
+    }
+
     /// Moves this process into it and makes the top folders that a plan's places need: those are the only traces that
     /// one sandbox leaves for the next ones, and they are names of top folders of the host.
     pub fn enter(&mut self, targets: &[&Path]) -> Result<(), StepError> {

@@ -245,7 +245,7 @@ impl<C: Caller> Pump<'_, C> {
         let Some(session) = &mut self.inside.session else { return Ok(()) };
         let Some(heard) = session.hear_ready().transpose() else { return Ok(()) };
         match heard {
-            Ok(Event::Up) => {}
+            Ok(Event::Up) => self.sandbox.keeper.has_come_up(),
             Ok(Event::Terminal { exec: LEADER, master }) => {
                 self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
                 self.out = Some(master);

@@ -7,6 +7,7 @@
 //! A fork from a daemon would copy its page tables (5.5 ms for 256 MiB) and its locked locks. When the launcher dies,
 //! its sandboxes die (PDEATHSIG); when its user dies, their channels end, and they die too.
 
+use super::undertaker::Undertaker;
 use super::{NAME, Namespace, local_keeper};
 use crate::error::StartError;
 use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
@@ -50,6 +51,8 @@ pub use nexus_jail::Keep;
 /// How long nothing must have come before work is done in advance: a sandbox that was just started is left the processor
 /// until its command runs.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
+/// Once it is quiet, it is only looked whether somebody has come.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What is held for sandboxes.
 #[derive(Default)]
@@ -63,8 +66,10 @@ struct Lent {
 }
 
 impl Lent {
-    /// Most mount namespaces that are held. Beyond, the launcher is busy, and whoever dies clears up by itself.
-    const MOST: usize = 32;
+    /// Most mount namespaces that are held, one descriptor for each. Beyond, whoever dies clears up by itself.
+    const MOST: usize = 256;
+    /// So many are handed to the undertaker even while there is other work.
+    const MANY: usize = 16;
 
     fn hold(&mut self, pid: i32, network: Option<Network>, spent: Vec<OwnedFd>) {
         self.networks.extend(network.map(|network| (pid, network)));
@@ -86,17 +91,24 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
     let (mut child_ends, to) = UnixStream::pair()?;
     child_ends.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
+    let undertaker = Undertaker::start()?;
     driver.become_workshop(keep).map_err(io::Error::other)?;
     let channel = Channel::new(socket);
     let mut lent = Lent::default();
+    let mut is_quiet = false;
     loop {
+        if lent.dead.len() >= Lent::MANY {
+            undertaker.bury(&mut lent.dead);
+        }
         let has_work = !lent.dead.is_empty() || driver.kept.borrow().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
-        match poll(&mut wait, has_work.then_some(&QUIET)) {
+        let found = poll(&mut wait, has_work.then_some(if is_quiet { &NOW } else { &QUIET }));
+        is_quiet = found == Ok(0);
+        match found {
             // Nobody has come for a while: time for what somebody would else wait for.
             Ok(0) if has_work => {
-                lent.dead.clear();
-                driver.kept.borrow_mut().work(driver.faults);
+                undertaker.bury(&mut lent.dead);
+                driver.work_ahead();
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

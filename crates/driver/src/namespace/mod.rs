@@ -3,6 +3,7 @@
 mod inventory;
 pub mod launcher;
 mod probe;
+mod undertaker;
 
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
@@ -10,7 +11,7 @@ use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
 use nexus_jail::cgroup::{Group, Hierarchies, Wanted};
 use nexus_jail::clone::Child;
 use nexus_jail::seccomp::{Permissions, Program};
-use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Step, StepError};
+use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Setup, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, ProofPlan};
 use nexus_model::spec::SandboxProfile;
@@ -82,16 +83,7 @@ impl Namespace {
         let identity = self.identity.clone()?;
         self.faults.check(Step::HostNamespaces)?;
         let host_namespaces = self.host_namespaces()?.to_vec();
-        let request = nexus_jail::Request {
-            plan,
-            identity,
-            filter: &self.filter,
-            landlock_abi: self.landlock_abi,
-            group: handle.group.as_ref(),
-            faults: self.faults,
-            guest: nexus_guest::run,
-            report: report_frame,
-        };
+        let request = nexus_jail::Request { plan, setup: self.setup(identity), group: handle.group.as_ref() };
         let launched = nexus_jail::launch(&request, &mut self.kept.borrow_mut())?;
         let proof = ProofPlan {
             marker: plan.marker.clone(),
@@ -101,6 +93,24 @@ impl Namespace {
             network: plan.network,
         };
         Ok((launched, proof))
+    }
+
+    fn setup(&self, identity: Identity) -> Setup<'_> {
+        Setup {
+            identity,
+            filter: &self.filter,
+            landlock_abi: self.landlock_abi,
+            faults: self.faults,
+            guest: nexus_guest::run,
+            report: report_frame,
+        }
+    }
+
+    /// Does one thing that the next launch would else wait for. Who has no identity launches nothing, either.
+    fn work_ahead(&self) {
+        if let Ok(identity) = self.identity {
+            self.kept.borrow_mut().work(&self.setup(identity));
+        }
     }
 
     fn group(&self, plan: &Plan) -> Result<Option<Group>, PrepareError> {
@@ -177,17 +187,22 @@ fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<
 }
 
 fn local_keeper(child: Child, group: Option<Group>, spent: Vec<OwnedFd>) -> Box<dyn Keeper> {
-    Box::new(NamespaceKeeper { child, group, _spent: spent })
+    Box::new(NamespaceKeeper { child, group, spent: RefCell::new(spent) })
 }
 
 struct NamespaceKeeper {
     child: Child,
     group: Option<Group>,
-    /// Closed after the end: the kernel waits for all processors then, and the command would wait with it.
-    _spent: Vec<OwnedFd>,
+    /// The kernel waits for all processors when the last descriptor of one is closed: not before the sandbox stands, because
+    /// the last one would be its own until then, and not while somebody waits.
+    spent: RefCell<Vec<OwnedFd>>,
 }
 
 impl Keeper for NamespaceKeeper {
+    fn has_come_up(&self) {
+        self.spent.borrow_mut().clear();
+    }
+
     fn kill(&self) -> io::Result<()> {
         self.child.kill()
     }

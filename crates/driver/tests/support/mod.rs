@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The example program of that name; `cargo test` builds examples, `cargo test --test NAME` does not.
 pub fn launcher_program() -> PathBuf {
@@ -26,6 +27,27 @@ pub fn launcher(arguments: &[&str]) -> Launcher {
     let mut program = Command::new(launcher_program());
     program.args(arguments);
     Launcher::start(program).unwrap()
+}
+
+/// The pid namespace of a sandbox that this launcher has begun in advance, and its first process, once there is one.
+pub fn begun(remote: &Launcher, within: Duration) -> Option<(String, String)> {
+    let children = format!("/proc/{0}/task/{0}/children", remote.pid());
+    let own = fs::read_link("/proc/self/ns/pid").unwrap();
+    let deadline = Instant::now() + within;
+    while Instant::now() < deadline {
+        for pid in fs::read_to_string(&children).unwrap_or_default().split_ascii_whitespace() {
+            // One that is waiting in recvmsg(2) has nothing but its channel, its root and its private files.
+            let waits = fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with("47 "));
+            match fs::read_link(format!("/proc/{pid}/ns/pid")) {
+                Ok(namespace) if namespace != own && waits => {
+                    return Some((namespace.to_str().unwrap().to_owned(), pid.to_owned()));
+                }
+                _ => {}
+            }
+        }
+        std::thread::yield_now();
+    }
+    None
 }
 
 /// A workspace of the user who runs the test, and what goes around it.
