@@ -410,7 +410,7 @@ fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
             let path = bench.write(&format!("bin/{name}"), &program);
             fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
-        bench.write("pip/__init__.py", &format!("open('{}/it', 'w')\n", ran.display()));
+        bench.write("pip/__init__.py", format!("open('{}/it', 'w')\n", ran.display()));
         bench.write(".npmrc", "registry=https://evil.test/\n");
         bench.write("pip.conf", "[global]\nindex-url=https://evil.test/\n");
         for group in ["pkg:pip", "pkg:npm"] {
