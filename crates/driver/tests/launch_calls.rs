@@ -62,9 +62,9 @@ fn counted(bench: &Bench, keep: [&str; 2], layered: bool, launches: usize) -> (u
 fn a_launch_takes_no_more_system_calls_than_it_should() {
     let bench = Bench::new();
     for (keep, layered, launcher) in
-        [(["0", "false"], false, 55), (["2", "true"], false, 60), (["2", "true"], true, 105)]
+        [(["0", "false"], false, 53), (["2", "true"], false, 56), (["2", "true"], true, 98)]
     {
-        let most = Calls { launcher, first: 330, confined: 95 };
+        let most = Calls { launcher, first: 310, confined: 86 };
         let seen = calls(&bench, keep, layered);
         println!("{keep:?}, layered {layered}: {seen:?}");
         assert!(
