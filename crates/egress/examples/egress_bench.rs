@@ -1,37 +1,56 @@
-//! Measures a proxy: new CONNECT per request, requests on kept tunnels, bulk, and the tail.
+//! Measures a proxy: new CONNECT per request with its tail, requests on kept tunnels, and bulk.
 //!
 //! ```text
-//! egress_bench serve                      an egress alone; prints its HTTP proxy's address, ends with its input
-//! egress_bench target                     a server: answers "x" to each byte, or 1 GiB to "B"; prints its address
-//! egress_bench load TARGET [PROXY]        measures TARGET, directly or through PROXY, and prints one JSON line
+//! egress_bench serve               an egress alone; prints its HTTP proxy's address, ends with its input
+//! egress_bench target              a server: answers "x" to each byte, or 1 GiB to "B"; prints its port, ends with its input
+//! egress_bench load PORT direct    measures that server without a proxy, and prints one JSON line
+//! egress_bench load PORT env       the same through the proxy that HTTP_PROXY names
+//! egress_bench load PORT ADDRESS   the same through this proxy
 //! ```
 //!
 //! The three parts are processes of their own, so that another proxy can stand in the middle and so that `load` can run
-//! inside of a sandbox. `NEXUS_BENCH_SECONDS` (default 3) is the time for each measure, `NEXUS_BENCH_WORKERS` (default 1)
-//! the threads of the egress.
+//! inside of a sandbox. Client and server have one thread each and wait for many connections at once: with a thread for
+//! each connection they, and not the proxy, would be what is measured. `NEXUS_BENCH_SECONDS` (default 2) is the time for
+//! each measure, `NEXUS_BENCH_WORKERS` (default 1) the threads of the egress.
 #![allow(clippy::unwrap_used, reason = "a measurement that goes wrong must end")]
 #![allow(clippy::disallowed_methods, reason = "it is the client, and clients connect")]
 
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
 use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow_private};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 const CONNECTIONS: usize = 16;
 const BULK: usize = 1 << 30;
+const BLOCK: usize = 256 * 1024;
+/// 127.0.0.1 to 127.0.0.7: one address alone would run out of local ports, which stay taken for a while after a close.
+const ADDRESSES: u8 = 7;
+
+static NEXT: AtomicU8 = AtomicU8::new(0);
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve"] => serve(),
-        ["target"] => target(),
-        ["load", target] => load(target.parse().unwrap(), None),
-        ["load", target, proxy] => load(target.parse().unwrap(), Some(proxy.parse().unwrap())),
-        _ => eprintln!("egress_bench serve | target | load TARGET [PROXY]"),
+        ["target"] => alone(target()),
+        ["load", port, "direct"] => alone(load(port.parse().unwrap(), None)),
+        ["load", port, "env"] => {
+            let proxy = std::env::var("HTTP_PROXY").unwrap();
+            alone(load(port.parse().unwrap(), Some(proxy.strip_prefix("http://").unwrap().parse().unwrap())));
+        }
+        ["load", port, proxy] => alone(load(port.parse().unwrap(), Some(proxy.parse().unwrap()))),
+        _ => eprintln!("egress_bench serve | target | load PORT direct|env|ADDRESS"),
     }
+}
+
+fn alone(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -45,50 +64,73 @@ fn serve() {
     let mut config =
         Config::new(Arc::new(Policy::build(input).unwrap()), Clock::start(), Arc::new(FileSink::new(audit, u64::MAX)));
     config.workers = usize::try_from(setting("NEXUS_BENCH_WORKERS", 1)).unwrap();
-    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", http.local_addr().unwrap());
     let egress = Egress::start(config, Listeners { http: Some(http), ..Listeners::default() }).unwrap();
-    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    until_input_ends();
     let summary = egress.stop().unwrap();
     eprintln!("{} connections, {} events lost", summary.allowed_count, summary.audit_lost);
 }
 
-fn target() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    println!("{}", listener.local_addr().unwrap());
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else { continue };
-        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || answer(stream)).unwrap();
-    }
+fn until_input_ends() {
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-fn answer(mut stream: TcpStream) {
+fn address(number: u8, port: u16) -> SocketAddr {
+    (Ipv4Addr::new(127, 0, 0, 1 + number % ADDRESSES), port).into()
+}
+
+async fn target() {
+    let mut port = 0;
+    for number in 0..ADDRESSES {
+        let listener = TcpListener::bind(address(number, port)).await.unwrap();
+        port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                if let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(answer(stream));
+                }
+            }
+        });
+    }
+    println!("{port}");
+    let (over, ended) = tokio::sync::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        until_input_ends();
+        drop(over);
+    });
+    ended.await.unwrap_err();
+}
+
+async fn answer(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     let mut byte = [0];
-    while matches!(stream.read(&mut byte), Ok(1)) {
+    while matches!(stream.read(&mut byte).await, Ok(1)) {
         if byte == *b"B" {
-            let block = vec![7; 256 * 1024];
+            let block = vec![7; BLOCK];
             let mut left = BULK;
-            while left > 0 && stream.write_all(&block).is_ok() {
+            while left > 0 && stream.write_all(&block).await.is_ok() {
                 left = left.saturating_sub(block.len());
             }
             return;
         }
-        if stream.write_all(b"x").is_err() {
+        if stream.write_all(b"x").await.is_err() {
             return;
         }
     }
 }
 
-fn open(target: SocketAddr, proxy: Option<SocketAddr>) -> TcpStream {
-    let mut stream = TcpStream::connect(proxy.unwrap_or(target)).unwrap();
+async fn open(port: u16, proxy: Option<SocketAddr>) -> TcpStream {
+    let target = address(NEXT.fetch_add(1, Ordering::Relaxed), port);
+    let mut stream = TcpStream::connect(proxy.unwrap_or(target)).await.unwrap();
     stream.set_nodelay(true).unwrap();
     if proxy.is_some() {
-        stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).unwrap();
+        let order = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+        stream.write_all(order.as_bytes()).await.unwrap();
         let mut head = Vec::new();
         let mut some = [0; 512];
         while !head.ends_with(b"\r\n\r\n") {
-            let count = stream.read(&mut some).unwrap();
+            let count = stream.read(&mut some).await.unwrap();
             assert_ne!(count, 0, "the proxy closed: {:?}", String::from_utf8_lossy(&head));
             head.extend_from_slice(&some[..count]);
         }
@@ -97,52 +139,63 @@ fn open(target: SocketAddr, proxy: Option<SocketAddr>) -> TcpStream {
     stream
 }
 
-fn ask(stream: &mut TcpStream) {
-    stream.write_all(b"a").unwrap();
-    stream.read_exact(&mut [0]).unwrap();
+async fn ask(stream: &mut TcpStream) {
+    stream.write_all(b"a").await.unwrap();
+    stream.read_exact(&mut [0]).await.unwrap();
 }
 
-/// Runs `one` on all connections for a while; gives back the time of each.
-fn measured(one: impl Fn(&mut Option<TcpStream>) + Sync) -> (f64, Vec<Duration>) {
-    let time = Duration::from_secs(setting("NEXUS_BENCH_SECONDS", 3));
-    let begun = Instant::now();
-    let times: Vec<Duration> = std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..CONNECTIONS)
-            .map(|_| {
-                scope.spawn(|| {
-                    let (mut kept, mut times) = (None, Vec::new());
-                    while begun.elapsed() < time {
-                        let begun = Instant::now();
-                        one(&mut kept);
-                        times.push(begun.elapsed());
-                    }
-                    times
-                })
+/// Asks on all connections for a while, on each with a new one for each question or with the same one; gives back how
+/// many answers came in a second, and the time of each.
+async fn measured(port: u16, proxy: Option<SocketAddr>, keep: bool) -> (f64, Vec<Duration>) {
+    let time = Duration::from_secs(setting("NEXUS_BENCH_SECONDS", 2));
+    let start = Instant::now();
+    let runs: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            tokio::spawn(async move {
+                let (mut kept, mut times) = (None::<TcpStream>, Vec::new());
+                while start.elapsed() < time {
+                    let begun = Instant::now();
+                    let mut stream = match kept.take() {
+                        Some(stream) => stream,
+                        None => open(port, proxy).await,
+                    };
+                    ask(&mut stream).await;
+                    kept = keep.then_some(stream);
+                    times.push(begun.elapsed());
+                }
+                times
             })
-            .collect();
-        runs.into_iter().flat_map(|run| run.join().unwrap()).collect()
-    });
-    (times.len() as f64 / begun.elapsed().as_secs_f64(), times)
+        })
+        .collect();
+    let mut times = Vec::new();
+    for run in runs {
+        times.extend(run.await.unwrap());
+    }
+    (times.len() as f64 / start.elapsed().as_secs_f64(), times)
 }
 
-fn load(target: SocketAddr, proxy: Option<SocketAddr>) {
-    let (fresh, mut times) = measured(|_| ask(&mut open(target, proxy)));
-    times.sort_unstable();
-    let p99 = times[times.len() * 99 / 100].as_secs_f64() * 1000.0;
-    let (kept, _) = measured(|stream| ask(stream.get_or_insert_with(|| open(target, proxy))));
-    let begun = Instant::now();
-    let mut stream = open(target, proxy);
-    stream.write_all(b"B").unwrap();
-    let mut block = vec![0; 256 * 1024];
+async fn bulk(port: u16, proxy: Option<SocketAddr>) -> f64 {
+    let mut stream = open(port, proxy).await;
+    let mut block = vec![0; BLOCK];
+    let start = Instant::now();
+    stream.write_all(b"B").await.unwrap();
     let mut got = 0;
     while got < BULK {
-        let count = stream.read(&mut block).unwrap();
-        assert_ne!(count, 0);
+        let count = stream.read(&mut block).await.unwrap();
+        assert_ne!(count, 0, "the stream ended after {got} bytes");
         got += count;
     }
-    let bulk = got as f64 / begun.elapsed().as_secs_f64() / 1e9;
+    got as f64 / start.elapsed().as_secs_f64() / 1e9
+}
+
+async fn load(port: u16, proxy: Option<SocketAddr>) {
+    let (fresh, mut times) = measured(port, proxy, false).await;
+    times.sort_unstable();
+    let p99 = times[times.len() * 99 / 100].as_secs_f64() * 1000.0;
+    let (kept, _) = measured(port, proxy, true).await;
+    let bulk = bulk(port, proxy).await;
     println!(
-        "{{\"new_connect_per_s\": {fresh:.0}, \"keep_alive_per_s\": {kept:.0}, \"bulk_gb_per_s\": {bulk:.2}, \
-         \"p99_ms\": {p99:.2}}}"
+        "{{\"new_connect_per_s\": {fresh:.0}, \"p99_ms\": {p99:.3}, \"keep_alive_per_s\": {kept:.0}, \
+         \"bulk_gb_per_s\": {bulk:.3}}}"
     );
 }

@@ -2,24 +2,27 @@
 //!
 //! ```text
 //!  options ─▶ quiet machine? ─▶ release build ─▶ one measure after the other ─▶ Report ─▶ text | Markdown | JSON
-//!                                  cold P1 P12 P13 · launches P3 P4 P13 · throughput P5 · idle P6 ·
-//!                                  drain P7 · change_sets P10
+//!                                  cold P1 P12 P13 · allowlist P2 · launches P3 P4 P13 · throughput P5 ·
+//!                                  idle P6 · drain P7 · egress P8 · change_sets P10
 //! ```
 //! Everything inside one measure is taken in turn (A B C A B C …), so that a machine whose speed drifts slows all of
 //! them alike; medians and ratios count. Nothing is dropped and nothing is installed: a peer that is missing or does
 //! not work here is named with the reason. Tests and continuous integration never call this: a time is no test.
 
+mod allowlist;
 mod breakdown;
 mod bundle;
 mod change_sets;
 mod cold;
 mod drain;
+mod egress;
 mod idle;
 mod launch_bench;
 mod launches;
 mod machine;
 mod options;
 mod place;
+mod proxies;
 mod report;
 mod runner;
 mod stats;
@@ -44,6 +47,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments).map_err(|wrong| Failure::new(wrong, options::USAGE))?;
     build(workspace, &["static"])?;
     build(workspace, &["build", "--release", "--package", "nexus-driver", "--example", "launch_bench"])?;
+    build(workspace, &["build", "--release", "--package", "nexus-egress", "--example", "egress_bench"])?;
     // After the build, which is a load of its own.
     let facts = machine::Facts::look(options.anyway)?;
     let mut place = Place::make(workspace, &options)?;
@@ -63,6 +67,9 @@ fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<
     if options.wants_any(&[P::Cold, P::Version, P::Python]) {
         cold::measure(options, place, report)?;
     }
+    if options.wants(P::Allowlist) {
+        allowlist::measure(options, place, report)?;
+    }
     if options.wants_any(&[P::Launcher, P::LiveExec, P::Python]) {
         launches::measure(options, place, report)?;
     }
@@ -74,6 +81,9 @@ fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<
     }
     if options.wants(P::Drain) {
         drain::measure(options, place, report)?;
+    }
+    if options.wants(P::Egress) {
+        egress::measure(place, report)?;
     }
     if options.wants(P::ChangeSets) {
         change_sets::measure(options, place, report)?;

@@ -11,6 +11,8 @@ pub const USAGE: &str = "cargo xtask bench [--only P1,P3,…] [--rounds N] [--id
 pub enum P {
     /// P1: a cold `nexus run`.
     Cold,
+    /// P2: a run with an allowlist.
+    Allowlist,
     /// P3: through the launcher process.
     Launcher,
     /// P4: one more command in a live sandbox.
@@ -21,6 +23,8 @@ pub enum P {
     Idle,
     /// P7: output of a command.
     Drain,
+    /// P8: the egress from inside.
+    Egress,
     /// P10: change set of a run.
     ChangeSets,
     /// P12: start of the program and its size.
@@ -31,11 +35,13 @@ pub enum P {
 
 const ALL: &[(&str, P)] = &[
     ("P1", P::Cold),
+    ("P2", P::Allowlist),
     ("P3", P::Launcher),
     ("P4", P::LiveExec),
     ("P5", P::Throughput),
     ("P6", P::Idle),
     ("P7", P::Drain),
+    ("P8", P::Egress),
     ("P10", P::ChangeSets),
     ("P12", P::Version),
     ("P13", P::Python),

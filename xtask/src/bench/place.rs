@@ -18,6 +18,8 @@ pub struct Place {
     pub nexus: String,
     /// The example of the driver crate that times launches.
     pub launch_bench: PathBuf,
+    /// The example of the egress crate that is client and server.
+    pub egress_bench: PathBuf,
     /// The caller first; for root then an ordinary user.
     pub runners: Vec<Runner>,
 }
@@ -33,6 +35,7 @@ impl Place {
         let nexus = copy(&workspace.target.join("release/nexus"), &base)?;
         let timer = copy(&std::env::current_exe().map_err(|error| failed(&format!("xtask: {error}")))?, &base)?;
         let launch_bench = copy(&workspace.target.join("release/examples/launch_bench"), &base)?;
+        let egress_bench = copy(&workspace.target.join("release/examples/egress_bench"), &base)?;
         let is_root = rustix::process::geteuid().is_root();
         let mut runners = vec![Runner::start(if is_root { "root" } else { "caller" }, None, &base, &timer)?];
         if is_root {
@@ -40,7 +43,7 @@ impl Place {
         } else {
             say("not root: only the caller is measured, and peers that need root are not");
         }
-        Ok(Self { base, nexus: nexus.display().to_string(), launch_bench, runners })
+        Ok(Self { base, nexus: nexus.display().to_string(), launch_bench, egress_bench, runners })
     }
 
     /// Ends the timers and removes the folder.
