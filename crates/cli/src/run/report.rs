@@ -2,8 +2,10 @@
 
 use super::full_output::FullOutput;
 use super::order::Order;
+use super::output::Stream;
 use super::pump::Outcome;
 use super::settle::{Settled, State};
+use super::sink::write_to_caller;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::net::Ended;
@@ -192,10 +194,10 @@ impl Report {
         let printed = if args.json {
             let mut text = self.json(args).to_string();
             text.push('\n');
-            super::pump::write_unless_closed(&mut io::stdout(), text.as_bytes())
+            write_to_caller(Stream::Out, text.as_bytes())
         } else {
             let text = self.text(args.verbose || io::stderr().is_terminal());
-            super::pump::write_unless_closed(&mut io::stderr(), text.as_bytes())
+            write_to_caller(Stream::Err, text.as_bytes())
         };
         // The run itself is over and settled; only its description could not be delivered.
         match printed {
