@@ -98,6 +98,47 @@ fn a_workspace_file_that_widens_is_refused_with_its_line_until_exactly_its_conte
 }
 
 #[test]
+fn a_pin_that_somebody_else_can_have_written_trusts_nothing() {
+    for bench in benches() {
+        let folder = bench.state.join("trust");
+        bench.write("nexus.yaml", "env: {set: {GREETING: hello}}\n");
+        let run = || bench.run(["run", "--shell", "echo $GREETING"]);
+        let chmod = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+        assert!(bench.run(["trust", "--yes"]).status.success());
+        assert_eq!(stdout(&run()), "hello\n", "{}", stderr(&run()));
+        let pin = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+
+        chmod(&folder, 0o777);
+        refused(&bench, &run(), &["only you can enter", "mode 777"]);
+        assert_eq!(bench.run(["trust", "--yes"]).status.code(), Some(125), "no pin is put there either");
+        chmod(&folder, 0o700);
+        chmod(&pin, 0o622);
+        refused(&bench, &run(), &["somebody else can have written it", "mode 622"]);
+        chmod(&pin, 0o600);
+        if is_root() {
+            let own = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&pin).unwrap());
+            for path in [&pin, &folder] {
+                std::os::unix::fs::chown(path, Some(4321), None).unwrap();
+                // For an ordinary user the mode alone shuts it out; root reads it and must see whose it is.
+                assert_eq!(run().status.code(), Some(125), "{}: {}", bench.who(), stderr(&run()));
+                std::os::unix::fs::chown(path, Some(own), None).unwrap();
+            }
+        }
+        assert_eq!(stdout(&run()), "hello\n", "{}", stderr(&run()));
+
+        let away = bench.state.join("away");
+        fs::rename(&pin, &away).unwrap();
+        symlink(&away, &pin).unwrap();
+        refused(&bench, &run(), &["symbolic link"]);
+        fs::remove_file(&pin).unwrap();
+        fs::rename(&away, &pin).unwrap();
+        fs::rename(&folder, &away).unwrap();
+        symlink(&away, &folder).unwrap();
+        assert_eq!(run().status.code(), Some(125), "{}: {}", bench.who(), stderr(&run()));
+    }
+}
+
+#[test]
 fn a_workspace_file_that_only_takes_away_needs_no_trust() {
     for bench in benches() {
         bench.write("secret.txt", "hunter2\n");
