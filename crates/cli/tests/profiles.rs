@@ -163,6 +163,28 @@ fn a_workspace_file_that_only_takes_away_needs_no_trust() {
 }
 
 #[test]
+fn a_run_says_that_the_workspaces_own_file_kept_its_changes_out() {
+    for bench in benches() {
+        for (mode, said) in [("discard", "were discarded"), ("review", "were not committed")] {
+            let file = bench.write("nexus.yaml", format!("limits: {{pids: 60}}\nchanges: {mode}\n"));
+            let line = format!("{}:2:10", file.display());
+            let output = bench.run(["run", "--shell", "echo x > new"]);
+            let text = stderr(&output);
+            let told: Vec<_> = text.lines().filter(|text| text.contains(&line)).collect();
+            assert_eq!(told.len(), 1, "{}: {text}", bench.who());
+            assert!(told[0].contains(said) && told[0].contains("the workspace's own nexus.yaml"), "{text}");
+            let quiet = bench.run(["run", "--", "true"]);
+            assert_eq!(stderr(&quiet), "", "nothing was lost");
+            let (document, _) = bench.json(["--shell", "echo x > new"]);
+            assert_eq!(document.pointer("/changes/decided_by_file").unwrap(), &line, "{document}");
+        }
+        bench.write("nexus.yaml", "changes: review\n");
+        let own = bench.run(["run", "--changes", "discard", "--shell", "echo x > new"]);
+        assert_eq!(stderr(&own), "", "the flag decided, not the file");
+    }
+}
+
+#[test]
 fn a_workspace_file_that_is_no_plain_file_or_no_profile_refuses_the_run() {
     for bench in benches() {
         let outside = at_home(&bench, "outside.yaml", "changes: review\n");
