@@ -201,6 +201,15 @@ fn a_workspace_file_that_is_no_plain_file_or_no_profile_refuses_the_run() {
             bench.write("nexus.yaml", text);
             refused(&bench, &bench.run(["run", "--", "true"]), &[said]);
         }
+        bench.write("nexus.yaml", "chagnes: review\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["nexus profile check nexus.yaml looks at it"]);
+        let mut check = bench.nexus(["profile", "check", "nexus.yaml"]);
+        let checked = check.current_dir(&bench.workspace).output().unwrap();
+        assert!(
+            checked.status.code() == Some(1) && stdout(&checked).contains("nexus.yaml:1:1"),
+            "{}",
+            stdout(&checked)
+        );
         bench.write("nexus.yaml", "changes: review\n");
         assert!(bench.run(["run", "--", "true"]).status.success());
     }
