@@ -110,6 +110,14 @@ impl Resolution {
         let network = Network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
         Ok(Self { grants, found, settings, file: state, network })
     }
+
+    /// Where the workspace's own file says what becomes of the changes. Whoever loses work by it must learn that a
+    /// file did it that came with the folder.
+    pub fn changes_by_file(&self, workspace: &Path) -> Option<&Origin> {
+        let own = workspace.join(workspace_file::NAME).display().to_string();
+        let from = &self.grants.changes.as_ref()?.from;
+        matches!(from, Origin::File { name, .. } if *name == own).then_some(from)
+    }
 }
 
 /// All binds of a run; files that are made for it are written.

@@ -44,6 +44,7 @@ pub struct Report {
     settled: Settled,
     direct: bool,
     unprotected: Vec<ByteText>,
+    changes_by_file: Option<String>,
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
     egress: Option<Ended>,
@@ -106,6 +107,7 @@ impl Report {
             settled,
             direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
             unprotected: order.unprotected.clone(),
+            changes_by_file: order.changes_by_file.clone(),
             note: None,
             receipt: None,
             egress,
@@ -239,6 +241,9 @@ impl Report {
             let look = format!("nexus changes show --run {}", self.run_id);
             lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
         }
+        if let Some(line) = self.kept_out_by_file() {
+            lines.add(&line);
+        }
         for line in self.egress.iter().flat_map(Ended::lines) {
             lines.add(&line);
         }
@@ -256,6 +261,17 @@ impl Report {
             self.summary(&mut lines);
         }
         lines.0
+    }
+
+    /// Work that is not in the workspace because a file of the workspace wanted it so is never left unsaid.
+    fn kept_out_by_file(&self) -> Option<String> {
+        let by = self.changes_by_file.as_ref()?;
+        let (what, advice) = match self.settled.state {
+            State::Discarded if !self.settled.changes.changes.is_empty() => ("discarded", "take the line out"),
+            State::Parked => ("not committed", "decide with nexus changes"),
+            State::None | State::Committed | State::Discarded | State::Failed => return None,
+        };
+        Some(format!("the changes were {what} because the workspace's own nexus.yaml says so: {by} ({advice})"))
     }
 
     fn summary(&self, lines: &mut Lines) {
@@ -332,6 +348,7 @@ impl Report {
                 "parked": self.settled.parked,
                 "conflicts": self.settled.conflicts,
                 "unprotected": self.unprotected,
+                "decided_by_file": self.changes_by_file,
             },
             "egress": self.egress.as_ref().unwrap_or(&Ended::default()).json(),
             "receipt": self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| json!({
