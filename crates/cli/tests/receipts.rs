@@ -356,6 +356,48 @@ fn the_log_lists_runs_and_no_argument_reaches_the_terminal_as_it_is() {
 }
 
 #[test]
+fn a_receipt_names_every_profile_that_applied_with_the_hash_of_its_text() {
+    for bench in benches() {
+        let own = "env:\n  set: {OWN: '1'}\n";
+        let folder = bench.home.join(".config/nexus/profiles");
+        fs::create_dir_all(&folder).unwrap();
+        for made in [".config", ".config/nexus", ".config/nexus/profiles"] {
+            bench.give(&bench.home.join(made));
+        }
+        fs::write(folder.join("own.yaml"), own).unwrap();
+        bench.give(&folder.join("own.yaml"));
+        let profiles = |arguments: &[&str]| {
+            let receipt = payload(&fs::read(run(&bench, arguments).1).unwrap());
+            let all = receipt["profiles"].as_array().unwrap().clone();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            all.iter()
+                .map(|one| (text(&one["name"]), text(&one["source"]["text"]), text(&one["hash"])))
+                .collect::<Vec<_>>()
+        };
+        let named = |name: &str, source: String, content: &str| {
+            (name.to_owned(), source, format!("blake3:{}", blake3::hash(content.as_bytes())))
+        };
+        let built_in = include_str!("../profiles/default.yaml");
+        let standard = named("default", "built-in profile default".to_owned(), built_in);
+        assert_eq!(profiles(&["--", "true"]), [standard.clone()], "{}", bench.who());
+        let owned = named("own", folder.join("own.yaml").display().to_string(), own);
+        assert_eq!(profiles(&["--profile", "own", "--", "true"]), [standard.clone(), owned.clone()]);
+        // The workspace's own file, as long as it takes away.
+        let narrowing = "limits: {pids: 60}\n";
+        let path = bench.write("nexus.yaml", narrowing);
+        let source = path.display().to_string();
+        let found = profiles(&["--profile", "own", "--", "true"]);
+        assert_eq!(found, [standard.clone(), owned, named("nexus.yaml", source.clone(), narrowing)]);
+        // And when it gives and somebody said that it may.
+        let wide = "env:\n  set: {GIVEN: '1'}\n";
+        bench.write("nexus.yaml", wide);
+        let trusted = bench.run(["trust", "--yes"]);
+        assert!(trusted.status.success(), "{}", stderr(&trusted));
+        assert_eq!(profiles(&["--", "true"]), [standard, named("nexus.yaml", source, wide)]);
+    }
+}
+
+#[test]
 fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() {
     for bench in benches() {
         let target = bench.home.join("copy.json");
