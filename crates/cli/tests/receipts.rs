@@ -398,6 +398,39 @@ fn a_receipt_names_every_profile_that_applied_with_the_hash_of_its_text() {
 }
 
 #[test]
+fn a_receipt_under_the_name_of_another_run_is_not_that_runs() {
+    for bench in benches() {
+        let (good, good_path) = run(&bench, &["--", "true"]);
+        let (bad, bad_path) = run(&bench, &["--", "false"]);
+        let id = |report: &Value| report["run_id"].as_str().unwrap().to_owned();
+        assert_eq!(reason(&bench, &[&id(&bad)]), (0, String::new()), "the harmless twin");
+        fs::copy(&good_path, &bad_path).unwrap();
+        assert_eq!(reason(&bench, &[&id(&bad)]), (1, "renamed".to_owned()), "{}", bench.who());
+        for action in ["verify", "show"] {
+            let told = bench.run(["receipt", action, &id(&bad)]);
+            let message = format!("nexus: not valid: {}: it is the receipt of the run {}\n", id(&bad), id(&good));
+            assert_eq!((told.status.code(), stderr(&told)), (Some(1), message), "{action}");
+            assert!(bench.run(["receipt", action, &id(&good)]).status.success());
+            assert!(bench.run(["receipt", action, bad_path.to_str().unwrap()]).status.success(), "a file is any file");
+        }
+    }
+}
+
+#[test]
+fn a_chain_of_which_nothing_is_left_is_not_called_valid() {
+    for bench in benches() {
+        let nothing = (1, "nothing_to_verify".to_owned());
+        assert_eq!(reason(&bench, &["--chain"]), nothing, "{}: before the first run", bench.who());
+        run(&bench, &["--", "true"]);
+        assert_eq!(reason(&bench, &["--chain"]), (0, String::new()));
+        fs::remove_dir_all(bench.state.join("receipts")).unwrap();
+        assert_eq!(reason(&bench, &["--chain"]), nothing);
+        let told = verify(&bench, &["--chain"]);
+        assert!(stderr(&told).starts_with("nexus: there is nothing to verify: "), "{}", stderr(&told));
+    }
+}
+
+#[test]
 fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() {
     for bench in benches() {
         let target = bench.home.join("copy.json");
