@@ -431,6 +431,25 @@ fn a_chain_of_which_nothing_is_left_is_not_called_valid() {
 }
 
 #[test]
+fn a_receipt_that_cannot_be_read_is_named_and_hides_no_other() {
+    for bench in benches() {
+        let (first, _) = run(&bench, &["--", "true"]);
+        let (second, path) = run(&bench, &["--", "true"]);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        bench.give(&path);
+        let id = |report: &Value| report["run_id"].as_str().unwrap().to_owned();
+        for arguments in [&["log"][..], &["log", "--json"]] {
+            let output = bench.run(arguments);
+            assert_eq!(output.status.code(), Some(1), "{}", bench.who());
+            assert!(stdout(&output).contains(&id(&first)), "{}", stdout(&output));
+            let told = format!("nexus: the receipt of the run {} cannot be read: ", id(&second));
+            assert!(stderr(&output).starts_with(&told), "{}", stderr(&output));
+        }
+    }
+}
+
+#[test]
 fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() {
     for bench in benches() {
         let target = bench.home.join("copy.json");
