@@ -450,6 +450,24 @@ fn a_receipt_that_cannot_be_read_is_named_and_hides_no_other() {
 }
 
 #[test]
+fn no_format_character_of_a_command_reaches_the_reader_of_lists_and_refusals() {
+    for bench in benches() {
+        let name = "exe\u{202e}gpj\u{2066}\u{200f}\u{61c}";
+        let parked = bench.run(["run", "--changes", "review", "--", "touch", name]);
+        assert!(parked.status.success(), "{}", stderr(&parked));
+        bench.write("nexus.yaml", format!("fs:\n  ro: ['/opt/{name}']\n"));
+        for arguments in
+            [&["log"][..], &["changes", "list"], &["changes", "show"], &["trust", "--show"], &["run", "--", "true"]]
+        {
+            let output = bench.run(arguments);
+            let all = stdout(&output) + &stderr(&output);
+            assert!(all.contains("exe\\u{202e}gpj\\u{2066}"), "{arguments:?}: {all}");
+            assert!(!all.contains(['\u{202e}', '\u{2066}', '\u{200f}', '\u{61c}']), "{arguments:?}: {all:?}");
+        }
+    }
+}
+
+#[test]
 fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() {
     for bench in benches() {
         let target = bench.home.join("copy.json");
