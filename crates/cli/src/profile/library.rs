@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use crate::places;
 use nexus_policy::profile::{DocumentError, Library, Link, Loaded, MAX_BYTES, parse};
+use nexus_policy::receipt::Digest;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -127,7 +128,7 @@ impl Library for Shelf {
 /// Reads a document's text.
 pub fn read(name: &str, source: String, text: &str) -> Result<Loaded, Failure> {
     match parse(text) {
-        Ok(document) => Ok(Loaded { name: name.to_owned(), source, document }),
+        Ok(document) => Ok(Loaded { name: name.to_owned(), source, hash: Digest::of(text.as_bytes()), document }),
         Err(error) => Err(broken(name, &source, &error)),
     }
 }

@@ -17,7 +17,7 @@ use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
-use nexus_policy::profile::{ChangesMode, Grants, LimitKind};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind, ProfileName};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub struct Order {
     pub uid_base: u32,
     /// What it may reach, where it has a network.
     pub network: Option<Network>,
+    /// The documents that said what it may do.
+    pub profiles: Vec<ProfileName>,
     /// Protected names that a direct run cannot protect, because they do not exist yet.
     pub unprotected: Vec<ByteText>,
 }
@@ -117,6 +119,7 @@ impl Order {
             },
             uid_base: resolution.settings.uid_base.as_ref().map_or(nexus_driver::DEFAULT_UID_BASE, |base| base.value),
             network: resolution.network,
+            profiles: resolution.documents,
             unprotected,
         })
     }

@@ -17,7 +17,8 @@ use nexus_model::network::Network;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
-use nexus_policy::receipt::{Exit, Output};
+use nexus_policy::profile::ProfileName;
+use nexus_policy::receipt::{Exit, Output, ProfileRef};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
@@ -138,7 +139,7 @@ impl Report {
                 plan: &order.plan,
                 wanted_changes: if self.direct { "direct" } else { order.changes.name() },
                 timeout: order.timeout,
-                profiles: Vec::new(),
+                profiles: order.profiles.iter().map(profile_ref).collect(),
                 driver: &self.driver,
                 guarantees: &self.guarantees,
                 proof: &self.proof,
@@ -372,6 +373,10 @@ impl Report {
             json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
         )
     }
+}
+
+fn profile_ref(profile: &ProfileName) -> ProfileRef {
+    ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
 }
 
 /// The word that a value is in JSON.
