@@ -22,6 +22,7 @@ mod read;
 mod schema;
 mod suggest;
 mod tree;
+mod yaml_error;
 
 pub use chain::{ChainError, Library, Link, Loaded, resolve};
 pub use document::{
