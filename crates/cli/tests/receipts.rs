@@ -379,7 +379,7 @@ fn a_receipt_names_every_profile_that_applied_with_the_hash_of_its_text() {
         };
         let built_in = include_str!("../profiles/default.yaml");
         let standard = named("default", "built-in profile default".to_owned(), built_in);
-        assert_eq!(profiles(&["--", "true"]), [standard.clone()], "{}", bench.who());
+        assert_eq!(profiles(&["--", "true"]), std::slice::from_ref(&standard), "{}", bench.who());
         let owned = named("own", folder.join("own.yaml").display().to_string(), own);
         assert_eq!(profiles(&["--profile", "own", "--", "true"]), [standard.clone(), owned.clone()]);
         // The workspace's own file, as long as it takes away.
