@@ -45,7 +45,7 @@ impl fmt::Display for Failure {
 
 /// Paths may hold newlines and escape sequences; a terminal must see neither (vector N04).
 pub fn one_line(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    crate::visible::escaped(text, &[])
 }
 
 #[cfg(test)]

@@ -4,20 +4,31 @@
 use crate::args::LogArgs;
 use crate::failure::{Failure, one_line};
 use crate::receipt;
+use crate::run;
 use nexus_model::RunId;
 use nexus_policy::receipt::{Keyring, Opened, Receipt, VerifyError, open};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Exit code of a list in which receipts are missing that could not be read.
+const UNREADABLE: u8 = 1;
 /// Longest command in a line.
 const SHOWN: usize = 120;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &LogArgs) -> u8 {
-    receipt::print(log(args))
+    match log(args) {
+        Ok((text, unreadable)) => {
+            let printed = receipt::print(Ok(text));
+            let told = unreadable.iter().map(|failure| run::print_failure(failure, false)).max();
+            printed.max(told.unwrap_or_default())
+        }
+        Err(failure) => run::print_failure(&failure, false),
+    }
 }
 
-fn log(args: &LogArgs) -> Result<String, Failure> {
+/// The list, and the receipts that could not be read: one of them must not hide the others.
+fn log(args: &LogArgs) -> Result<(String, Vec<Failure>), Failure> {
     let (store, known) = receipt::local()?;
     let ring = known.ring();
     let failed = |error: std::io::Error| {
@@ -27,6 +38,7 @@ fn log(args: &LogArgs) -> Result<String, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let since = args.since.map(|back| now.saturating_sub(back));
     let mut rows: Vec<(RunId, Result<Opened, VerifyError>)> = Vec::new();
+    let mut unreadable = Vec::new();
     for run in store.runs().map_err(failed)? {
         if rows.len() >= args.number {
             break;
@@ -35,7 +47,12 @@ fn log(args: &LogArgs) -> Result<String, Failure> {
             Ok(file) => file,
             // Pruned since.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(failed(error)),
+            Err(error) => {
+                let message = format!("the receipt of the run {run} cannot be read: {error}");
+                let hint = format!("look at {}", store.place(run).display());
+                unreadable.push(Failure { exit: UNREADABLE, code: "unreadable", message, hint });
+                continue;
+            }
         };
         let opened = look(&file, run, &ring);
         if let Ok(opened) = &opened {
@@ -51,12 +68,12 @@ fn log(args: &LogArgs) -> Result<String, Failure> {
     }
     if args.json {
         let rows: Vec<Value> = rows.iter().map(|(run, opened)| object(*run, opened)).collect();
-        return Ok(format!("{}\n", Value::Array(rows)));
+        return Ok((format!("{}\n", Value::Array(rows)), unreadable));
     }
-    if rows.is_empty() {
-        return Ok("No runs.\n".to_owned());
+    if rows.is_empty() && unreadable.is_empty() {
+        return Ok(("No runs.\n".to_owned(), unreadable));
     }
-    Ok(rows.iter().map(|(run, opened)| one_line(&line(*run, opened)) + "\n").collect())
+    Ok((rows.iter().map(|(run, opened)| one_line(&line(*run, opened)) + "\n").collect(), unreadable))
 }
 
 /// A receipt under another run's name is no receipt of that run.

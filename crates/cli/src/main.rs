@@ -29,6 +29,7 @@ mod receipt;
 mod run;
 mod session;
 mod terminal;
+mod visible;
 mod workspace;
 
 use clap::Parser;

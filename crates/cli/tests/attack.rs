@@ -80,6 +80,21 @@ fn stopped_half_way(bench: &Bench) {
 }
 
 #[test]
+fn what_an_attack_left_that_was_killed_is_cleared_by_the_next_of_the_same_user() {
+    for bench in benches() {
+        let mut child = bench.nexus(["doctor", "--attack", "--json"]).stdout(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        let marker = format!("nxe{pid}");
+        wait_until("the first attack", Duration::from_secs(20), || !processes_with(&marker).is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_ne!(left_behind(pid), Vec::<String>::new(), "{}: nothing was left to clear", bench.who());
+        verdict(&bench, &["--only", "A17"]);
+        assert_eq!(left_behind(pid), Vec::<String>::new(), "{}", bench.who());
+    }
+}
+
+#[test]
 fn no_hostile_probe_is_played_outside_of_a_sandbox() {
     for bench in benches() {
         let output = bench.run(["__attack", "probe", "A08/own_name"]);

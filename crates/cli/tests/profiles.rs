@@ -98,6 +98,47 @@ fn a_workspace_file_that_widens_is_refused_with_its_line_until_exactly_its_conte
 }
 
 #[test]
+fn a_pin_that_somebody_else_can_have_written_trusts_nothing() {
+    for bench in benches() {
+        let folder = bench.state.join("trust");
+        bench.write("nexus.yaml", "env: {set: {GREETING: hello}}\n");
+        let run = || bench.run(["run", "--shell", "echo $GREETING"]);
+        let chmod = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+        assert!(bench.run(["trust", "--yes"]).status.success());
+        assert_eq!(stdout(&run()), "hello\n", "{}", stderr(&run()));
+        let pin = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+
+        chmod(&folder, 0o777);
+        refused(&bench, &run(), &["only you can enter", "mode 777"]);
+        assert_eq!(bench.run(["trust", "--yes"]).status.code(), Some(125), "no pin is put there either");
+        chmod(&folder, 0o700);
+        chmod(&pin, 0o622);
+        refused(&bench, &run(), &["somebody else can have written it", "mode 622"]);
+        chmod(&pin, 0o600);
+        if is_root() {
+            let own = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&pin).unwrap());
+            for path in [&pin, &folder] {
+                std::os::unix::fs::chown(path, Some(4321), None).unwrap();
+                // For an ordinary user the mode alone shuts it out; root reads it and must see whose it is.
+                assert_eq!(run().status.code(), Some(125), "{}: {}", bench.who(), stderr(&run()));
+                std::os::unix::fs::chown(path, Some(own), None).unwrap();
+            }
+        }
+        assert_eq!(stdout(&run()), "hello\n", "{}", stderr(&run()));
+
+        let away = bench.state.join("away");
+        fs::rename(&pin, &away).unwrap();
+        symlink(&away, &pin).unwrap();
+        refused(&bench, &run(), &["symbolic link"]);
+        fs::remove_file(&pin).unwrap();
+        fs::rename(&away, &pin).unwrap();
+        fs::rename(&folder, &away).unwrap();
+        symlink(&away, &folder).unwrap();
+        assert_eq!(run().status.code(), Some(125), "{}: {}", bench.who(), stderr(&run()));
+    }
+}
+
+#[test]
 fn a_workspace_file_that_only_takes_away_needs_no_trust() {
     for bench in benches() {
         bench.write("secret.txt", "hunter2\n");
@@ -122,6 +163,28 @@ fn a_workspace_file_that_only_takes_away_needs_no_trust() {
 }
 
 #[test]
+fn a_run_says_that_the_workspaces_own_file_kept_its_changes_out() {
+    for bench in benches() {
+        for (mode, said) in [("discard", "were discarded"), ("review", "were not committed")] {
+            let file = bench.write("nexus.yaml", format!("limits: {{pids: 60}}\nchanges: {mode}\n"));
+            let line = format!("{}:2:10", file.display());
+            let output = bench.run(["run", "--shell", "echo x > new"]);
+            let text = stderr(&output);
+            let told: Vec<_> = text.lines().filter(|text| text.contains(&line)).collect();
+            assert_eq!(told.len(), 1, "{}: {text}", bench.who());
+            assert!(told[0].contains(said) && told[0].contains("the workspace's own nexus.yaml"), "{text}");
+            let quiet = bench.run(["run", "--", "true"]);
+            assert_eq!(stderr(&quiet), "", "nothing was lost");
+            let (document, _) = bench.json(["--shell", "echo x > new"]);
+            assert_eq!(document.pointer("/changes/decided_by_file").unwrap(), &line, "{document}");
+        }
+        bench.write("nexus.yaml", "changes: review\n");
+        let own = bench.run(["run", "--changes", "discard", "--shell", "echo x > new"]);
+        assert_eq!(stderr(&own), "", "the flag decided, not the file");
+    }
+}
+
+#[test]
 fn a_workspace_file_that_is_no_plain_file_or_no_profile_refuses_the_run() {
     for bench in benches() {
         let outside = at_home(&bench, "outside.yaml", "changes: review\n");
@@ -138,6 +201,15 @@ fn a_workspace_file_that_is_no_plain_file_or_no_profile_refuses_the_run() {
             bench.write("nexus.yaml", text);
             refused(&bench, &bench.run(["run", "--", "true"]), &[said]);
         }
+        bench.write("nexus.yaml", "chagnes: review\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["nexus profile check nexus.yaml looks at it"]);
+        let mut check = bench.nexus(["profile", "check", "nexus.yaml"]);
+        let checked = check.current_dir(&bench.workspace).output().unwrap();
+        assert!(
+            checked.status.code() == Some(1) && stdout(&checked).contains("nexus.yaml:1:1"),
+            "{}",
+            stdout(&checked)
+        );
         bench.write("nexus.yaml", "changes: review\n");
         assert!(bench.run(["run", "--", "true"]).status.success());
     }

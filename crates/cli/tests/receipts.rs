@@ -356,6 +356,118 @@ fn the_log_lists_runs_and_no_argument_reaches_the_terminal_as_it_is() {
 }
 
 #[test]
+fn a_receipt_names_every_profile_that_applied_with_the_hash_of_its_text() {
+    for bench in benches() {
+        let own = "env:\n  set: {OWN: '1'}\n";
+        let folder = bench.home.join(".config/nexus/profiles");
+        fs::create_dir_all(&folder).unwrap();
+        for made in [".config", ".config/nexus", ".config/nexus/profiles"] {
+            bench.give(&bench.home.join(made));
+        }
+        fs::write(folder.join("own.yaml"), own).unwrap();
+        bench.give(&folder.join("own.yaml"));
+        let profiles = |arguments: &[&str]| {
+            let receipt = payload(&fs::read(run(&bench, arguments).1).unwrap());
+            let all = receipt["profiles"].as_array().unwrap().clone();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            all.iter()
+                .map(|one| (text(&one["name"]), text(&one["source"]["text"]), text(&one["hash"])))
+                .collect::<Vec<_>>()
+        };
+        let named = |name: &str, source: String, content: &str| {
+            (name.to_owned(), source, format!("blake3:{}", blake3::hash(content.as_bytes())))
+        };
+        let built_in = include_str!("../profiles/default.yaml");
+        let standard = named("default", "built-in profile default".to_owned(), built_in);
+        assert_eq!(profiles(&["--", "true"]), std::slice::from_ref(&standard), "{}", bench.who());
+        let owned = named("own", folder.join("own.yaml").display().to_string(), own);
+        assert_eq!(profiles(&["--profile", "own", "--", "true"]), [standard.clone(), owned.clone()]);
+        // The workspace's own file, as long as it takes away.
+        let narrowing = "limits: {pids: 60}\n";
+        let path = bench.write("nexus.yaml", narrowing);
+        let source = path.display().to_string();
+        let found = profiles(&["--profile", "own", "--", "true"]);
+        assert_eq!(found, [standard.clone(), owned, named("nexus.yaml", source.clone(), narrowing)]);
+        // And when it gives and somebody said that it may.
+        let wide = "env:\n  set: {GIVEN: '1'}\n";
+        bench.write("nexus.yaml", wide);
+        let trusted = bench.run(["trust", "--yes"]);
+        assert!(trusted.status.success(), "{}", stderr(&trusted));
+        assert_eq!(profiles(&["--", "true"]), [standard, named("nexus.yaml", source, wide)]);
+    }
+}
+
+#[test]
+fn a_receipt_under_the_name_of_another_run_is_not_that_runs() {
+    for bench in benches() {
+        let (good, good_path) = run(&bench, &["--", "true"]);
+        let (bad, bad_path) = run(&bench, &["--", "false"]);
+        let id = |report: &Value| report["run_id"].as_str().unwrap().to_owned();
+        assert_eq!(reason(&bench, &[&id(&bad)]), (0, String::new()), "the harmless twin");
+        fs::copy(&good_path, &bad_path).unwrap();
+        assert_eq!(reason(&bench, &[&id(&bad)]), (1, "renamed".to_owned()), "{}", bench.who());
+        for action in ["verify", "show"] {
+            let told = bench.run(["receipt", action, &id(&bad)]);
+            let message = format!("nexus: not valid: {}: it is the receipt of the run {}\n", id(&bad), id(&good));
+            assert_eq!((told.status.code(), stderr(&told)), (Some(1), message), "{action}");
+            assert!(bench.run(["receipt", action, &id(&good)]).status.success());
+            assert!(bench.run(["receipt", action, bad_path.to_str().unwrap()]).status.success(), "a file is any file");
+        }
+    }
+}
+
+#[test]
+fn a_chain_of_which_nothing_is_left_is_not_called_valid() {
+    for bench in benches() {
+        let nothing = (1, "nothing_to_verify".to_owned());
+        assert_eq!(reason(&bench, &["--chain"]), nothing, "{}: before the first run", bench.who());
+        run(&bench, &["--", "true"]);
+        assert_eq!(reason(&bench, &["--chain"]), (0, String::new()));
+        fs::remove_dir_all(bench.state.join("receipts")).unwrap();
+        assert_eq!(reason(&bench, &["--chain"]), nothing);
+        let told = verify(&bench, &["--chain"]);
+        assert!(stderr(&told).starts_with("nexus: there is nothing to verify: "), "{}", stderr(&told));
+    }
+}
+
+#[test]
+fn a_receipt_that_cannot_be_read_is_named_and_hides_no_other() {
+    for bench in benches() {
+        let (first, _) = run(&bench, &["--", "true"]);
+        let (second, path) = run(&bench, &["--", "true"]);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        bench.give(&path);
+        let id = |report: &Value| report["run_id"].as_str().unwrap().to_owned();
+        for arguments in [&["log"][..], &["log", "--json"]] {
+            let output = bench.run(arguments);
+            assert_eq!(output.status.code(), Some(1), "{}", bench.who());
+            assert!(stdout(&output).contains(&id(&first)), "{}", stdout(&output));
+            let told = format!("nexus: the receipt of the run {} cannot be read: ", id(&second));
+            assert!(stderr(&output).starts_with(&told), "{}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn no_format_character_of_a_command_reaches_the_reader_of_lists_and_refusals() {
+    for bench in benches() {
+        let name = "exe\u{202e}gpj\u{2066}\u{200f}\u{61c}";
+        let parked = bench.run(["run", "--changes", "review", "--", "touch", name]);
+        assert!(parked.status.success(), "{}", stderr(&parked));
+        bench.write("nexus.yaml", format!("fs:\n  ro: ['/opt/{name}']\n"));
+        for arguments in
+            [&["log"][..], &["changes", "list"], &["changes", "show"], &["trust", "--show"], &["run", "--", "true"]]
+        {
+            let output = bench.run(arguments);
+            let all = stdout(&output) + &stderr(&output);
+            assert!(all.contains("exe\\u{202e}gpj\\u{2066}"), "{arguments:?}: {all}");
+            assert!(!all.contains(['\u{202e}', '\u{2066}', '\u{200f}', '\u{61c}']), "{arguments:?}: {all:?}");
+        }
+    }
+}
+
+#[test]
 fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() {
     for bench in benches() {
         let target = bench.home.join("copy.json");

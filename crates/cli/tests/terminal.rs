@@ -89,6 +89,27 @@ fn the_terminal_is_as_before_after_every_way_out() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_ends_the_run_as_sighup_does_and_the_changes_are_settled() {
+    for changes in ["review", "commit", "ask"] {
+        let script = "echo 1 > f; trap 'head -c 100000 /dev/zero; echo 2 > g; trap - HUP; kill -HUP $$' HUP; echo ready; \
+            while :; do sleep 0.02; done";
+        for (bench, mut screen) in screens(&["run", "--tty", "--changes", changes, "--grace", "20s", "--shell", script])
+        {
+            let who = format!("{} {changes}", bench.who());
+            screen.wait_for("ready");
+            screen.hang_up();
+            assert_eq!(screen.end().code(), Some(129), "{who}");
+            let reviewed = String::from_utf8(bench.run(["changes", "list"]).stdout).unwrap();
+            assert_eq!(reviewed.starts_with("No changes"), changes == "commit", "{who}: {reviewed}");
+            // What the command wrote after it had heard of it: nothing killed it before its grace.
+            assert_eq!(bench.workspace.join("g").exists(), changes == "commit", "{who}");
+            let log: serde_json::Value = serde_json::from_slice(&bench.run(["log", "--json"]).stdout).unwrap();
+            assert!(log.to_string().contains("\"signal\":1"), "{who}: {log}");
+        }
+    }
+}
+
+#[test]
 fn what_is_typed_and_not_read_does_not_reach_the_callers_shell() {
     for (_, mut screen) in screens(&["run", "--tty", "--shell", "stty raw -echo; echo ready; exec sleep 1000"]) {
         screen.wait_for("ready");

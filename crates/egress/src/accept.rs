@@ -16,6 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// After a failure that does not name one connection, such as no descriptors left.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+/// Shorter than any time-out of a connection.
+const BEAT: Duration = Duration::from_secs(1);
 /// Clients beyond the bound that are told so; more than these only get a reset.
 const TOLD: usize = 64;
 
@@ -36,6 +38,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, door: Doo
         match listener.accept().await {
             Ok((stream, peer)) => match Place::take(&shared) {
                 Some(place) => {
+                    keep_beat(&shared);
                     tokio::spawn(serve(Arc::clone(&shared), stream, peer, door, place));
                 }
                 None => turn_away(&shared, stream, door, &told),
@@ -47,6 +50,27 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, door: Doo
             }
         }
     }
+}
+
+/// Wakes the runtime every [`BEAT`] while connections come.
+///
+/// A timer that is due before all others makes tokio wake its own thread by a write to an eventfd. Each connection sets
+/// two or three (head, connect, idle), all of them later than the next beat, so that they cost no system call.
+fn keep_beat(shared: &Arc<Shared>) {
+    if shared.beating.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        loop {
+            let before = shared.latest_id();
+            tokio::time::sleep(BEAT).await;
+            if shared.latest_id() == before {
+                break;
+            }
+        }
+        shared.beating.store(false, Ordering::Release);
+    });
 }
 
 /// One of the bounded places; given back when it is dropped.
@@ -85,6 +109,9 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, door: D
 }
 
 fn who(shared: &Shared, stream: &TcpStream, peer: SocketAddr) -> Option<Program> {
+    if !shared.programs.knows_any() {
+        return None;
+    }
     stream.local_addr().ok().and_then(|local| shared.programs.who(peer, local))
 }
 

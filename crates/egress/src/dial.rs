@@ -84,7 +84,12 @@ impl Dialer {
             many => timeout(self.connect_time, race(many, self.stagger)).await,
         };
         match connected {
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(stream)) => {
+                // A client's small writes were sent one by one; holding them back until the server acknowledges the
+                // last would add 40 ms to what comes in two. It fails only on a connection that is gone already.
+                stream.set_nodelay(true).map_err(|source| DialError::Connect { target: target.clone(), source })?;
+                Ok(stream)
+            }
             Ok(Err(source)) => Err(DialError::Connect { target: target.clone(), source }),
             Err(_) => Err(DialError::TimedOut { target: target.clone(), after: self.connect_time }),
         }

@@ -9,6 +9,11 @@ use std::net::SocketAddr;
 pub trait Programs: Send + Sync {
     /// The program whose socket inside has the address `peer` and is connected to `local`. Must answer at once.
     fn who(&self, peer: SocketAddr, local: SocketAddr) -> Option<Program>;
+
+    /// Whether it knows any. Where it does not, a connection's own address is not looked up, a system call for each.
+    fn knows_any(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody knows. Rules for one program then allow nothing, and deny rules for one deny all.
@@ -18,5 +23,9 @@ pub struct Unknown;
 impl Programs for Unknown {
     fn who(&self, _peer: SocketAddr, _local: SocketAddr) -> Option<Program> {
         None
+    }
+
+    fn knows_any(&self) -> bool {
+        false
     }
 }

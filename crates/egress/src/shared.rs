@@ -27,7 +27,7 @@ use crate::transparent::Destinations;
 use nexus_policy::net::{
     AnyRule, Attempt, Cause, Charge, Denial, Hello, Next, Permit, Policy, Spent, check_addrs, check_name, check_sni,
 };
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What every connection of one sandbox shares.
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) destinations: Arc<dyn Destinations>,
     pub(crate) synthetic: Mutex<Synthetic>,
     pub(crate) clients: AtomicUsize,
+    /// Whether a task wakes the runtime regularly.
+    pub(crate) beating: AtomicBool,
     resolver: Arc<dyn Resolver>,
     dialer: Dialer,
     spent: Mutex<Spent>,
@@ -106,6 +108,7 @@ impl Shared {
             destinations: parts.destinations,
             synthetic: Mutex::new(Synthetic::default()),
             clients: AtomicUsize::new(0),
+            beating: AtomicBool::new(false),
             resolver: parts.resolver,
             dialer: parts.dialer,
             spent: Mutex::new(Spent::default()),
@@ -116,6 +119,11 @@ impl Shared {
 
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Changes with each attempt.
+    pub(crate) fn latest_id(&self) -> u64 {
+        self.ids.load(Ordering::Relaxed)
     }
 
     pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {

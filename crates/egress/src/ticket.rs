@@ -66,9 +66,9 @@ impl Ticket {
         Ok(())
     }
 
-    /// One direction has ended.
-    pub(crate) fn half_close(&self) {
-        self.half_closed.store(true, Ordering::Relaxed);
+    /// One direction has ended; whether the other one had before.
+    pub(crate) fn half_close(&self) -> bool {
+        self.half_closed.swap(true, Ordering::Relaxed)
     }
 
     /// Waits until the connection was silent for too long (`None`) or the policy's time is over.

@@ -147,8 +147,10 @@ async fn one_way(
         let mut buffer = ticket.shared.buffers.lend(full >= BUSY);
         let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
         if count == 0 {
-            to.shutdown().await?;
-            ticket.half_close();
+            // The second end is told by the close that follows at once.
+            if !ticket.half_close() {
+                to.shutdown().await?;
+            }
             return Ok(());
         }
         ticket.count(flow, count)?;

@@ -105,6 +105,7 @@ pub enum SuiteError {
 
 /// Plays everything and clears it away.
 pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
+    crate::host::stale::clear();
     let skips = skips::list()?;
     let of_kernel = skips::of_this_kernel();
     let stop = plan.stop.clone().unwrap_or_default();

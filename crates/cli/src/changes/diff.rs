@@ -4,6 +4,7 @@ use super::{Pending, paths};
 use crate::args::DiffArgs;
 use crate::failure::Failure;
 use crate::run;
+use crate::visible::escaped;
 use nexus_facility::diff::{DiffOptions, RenderOptions};
 use nexus_facility::{Layer, Rules, Workspace};
 use std::io::IsTerminal;
@@ -40,18 +41,9 @@ fn for_reader(bytes: Vec<u8>) -> Vec<u8> {
     if std::io::stdout().is_terminal() { visible(&bytes) } else { bytes }
 }
 
-/// The text with control characters made visible.
+/// The text with what acts instead of being seen made visible.
 pub fn visible(bytes: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes);
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => shown.push(c),
-            c if c.is_control() => shown.extend(c.escape_default()),
-            c => shown.push(c),
-        }
-    }
-    shown.into_bytes()
+    escaped(&String::from_utf8_lossy(bytes), &['\n', '\t']).into_bytes()
 }
 
 /// The diff of a layer that has just been settled, for a person.
@@ -66,6 +58,7 @@ mod tests {
 
     #[test]
     fn a_terminal_sees_escape_sequences_and_does_not_obey_them() {
+        assert_eq!(visible("name \u{202e}gpj\n".as_bytes()), b"name \\u{202e}gpj\n");
         assert_eq!(visible(b"a\x1b[2J\tb\n\xff"), "a\\u{1b}[2J\tb\n\u{fffd}".as_bytes());
     }
 }

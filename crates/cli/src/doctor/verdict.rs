@@ -112,8 +112,12 @@ pub fn people(vectors: &[Vector], outcome: &Outcome) -> String {
         }
     }
     lines.extend(outcome.notes.iter().map(|note| format!("note: {note}")));
-    let word = if outcome.good() { "every attack was refused" } else { "NOT everything held" };
     let (passed, failed, skipped) = outcome.counts();
+    let word = match (outcome.good(), skipped) {
+        (true, 0) => "every attack was refused",
+        (true, _) => "every attack was refused, of those that could be played here",
+        (false, _) => "NOT everything held",
+    };
     lines.push(format!(
         "{word}: {} held, {} failed, {} skipped ({passed} cases passed, {failed} failed, {skipped} skipped)",
         count(held(vectors, State::Held), "vector", "vectors"),
@@ -195,6 +199,17 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&machine(&vectors(&outcome.rows), &outcome)).unwrap();
         assert_eq!((json["held"].as_bool(), json["counts"]["failed"].as_u64()), (Some(false), Some(1)));
         assert_eq!(json["vectors"][0]["state"], "failed");
+    }
+
+    #[test]
+    fn what_was_skipped_is_not_said_to_be_refused() {
+        let held = || row("A05", Kind::Malicious, Verdict::Pass);
+        let all = outcome(vec![held()]);
+        assert!(people(&vectors(&all.rows), &all).contains("every attack was refused: "));
+        let some = outcome(vec![held(), row("E02", Kind::Malicious, Verdict::Skip("not here".to_owned()))]);
+        assert!(
+            people(&vectors(&some.rows), &some).contains("every attack was refused, of those that could be played")
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct NetFlags {
     /// Never let it reach this, whoever allows it; every port unless given; may repeat
     #[arg(long, value_name = "HOST|CIDR[:PORT]")]
     pub deny: Vec<String>,
-    /// Let it reach a named group: pkg:pip, pkg:npm, pkg:cargo, pkg:apt, code:…; may repeat
+    /// Let it reach a named group: pkg:pip, pkg:npm, pkg:cargo, pkg:apt, code:NAME; may repeat
     #[arg(long, value_name = "NAME")]
     pub allow_group: Vec<String>,
     /// Let it reach a private destination: a name that leads to one, an address or a range; may repeat

@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use crate::places;
 use nexus_policy::profile::{DocumentError, Library, Link, Loaded, MAX_BYTES, parse};
+use nexus_policy::receipt::Digest;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -127,15 +128,20 @@ impl Library for Shelf {
 /// Reads a document's text.
 pub fn read(name: &str, source: String, text: &str) -> Result<Loaded, Failure> {
     match parse(text) {
-        Ok(document) => Ok(Loaded { name: name.to_owned(), source, document }),
-        Err(error) => Err(broken(&source, &error)),
+        Ok(document) => Ok(Loaded { name: name.to_owned(), source, hash: Digest::of(text.as_bytes()), document }),
+        Err(error) => Err(broken(name, &source, &error)),
     }
 }
 
 /// A document that cannot be understood.
-pub fn broken(source: &str, error: &DocumentError) -> Failure {
+fn broken(name: &str, source: &str, error: &DocumentError) -> Failure {
     let message = format!("{source}:{}: {}", error.place, error.message);
-    Failure::refused("profile", message, "mend the line; nexus profile check looks at all of them")
+    // Without a name the check looks at profiles only, and the workspace's file is none.
+    let hint = match name {
+        super::workspace_file::NAME => "mend the line; in the workspace nexus profile check nexus.yaml looks at it",
+        _ => "mend the line; nexus profile check looks at all profiles",
+    };
+    Failure::refused("profile", message, hint)
 }
 
 fn unreadable(path: &Path, reason: &str) -> Failure {

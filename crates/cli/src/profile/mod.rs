@@ -37,7 +37,7 @@ use library::Shelf;
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_model::plan::Bind;
 use nexus_policy::profile::{
-    ChainError, Grants, LimitKind, Loaded, Origin, Sourced, Widening, format_limit, narrow, resolve,
+    ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
 use std::path::Path;
@@ -65,6 +65,8 @@ pub struct Resolution {
     pub file: FileState,
     /// What may be reached, where there is a network.
     pub network: Option<Network>,
+    /// Every document that applied, the workspace's own last, as the receipt names it.
+    pub documents: Vec<ProfileName>,
 }
 
 impl Resolution {
@@ -88,6 +90,7 @@ impl Resolution {
             wanted.extend(extends.iter().map(|(name, place)| (name.clone(), file.loaded.origin(*place))));
         }
         let mut grants = granted(&chain(&mut shelf, &wanted)?);
+        let of_workspace = file.as_ref().map(|file| ProfileName::of(&file.loaded));
         let state = match file {
             None => {
                 flags::add(&mut grants, args);
@@ -107,8 +110,19 @@ impl Resolution {
         ceilings(&mut grants, &settings)?;
         refuse_what_cannot_be_held(&grants, args)?;
         let mut found = toolchains::find(&grants, workspace);
+        // One that only took away granted nothing, and yet the run was another without it.
+        let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
+        let documents = grants.profiles.iter().cloned().chain(narrowing).collect();
         let network = Network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
-        Ok(Self { grants, found, settings, file: state, network })
+        Ok(Self { grants, found, settings, file: state, network, documents })
+    }
+
+    /// Where the workspace's own file says what becomes of the changes. Whoever loses work by it must learn that a
+    /// file did it that came with the folder.
+    pub fn changes_by_file(&self, workspace: &Path) -> Option<&Origin> {
+        let own = workspace.join(workspace_file::NAME).display().to_string();
+        let from = &self.grants.changes.as_ref()?.from;
+        matches!(from, Origin::File { name, .. } if *name == own).then_some(from)
     }
 }
 

@@ -6,17 +6,21 @@
 //! ```
 //!
 //! The pin lies outside the workspace, where no sandbox sees it. The path belongs to it: the same content in another
-//! folder was never agreed to.
+//! folder was never agreed to. A folder that others can enter, or a pin that somebody else wrote, is refused: whoever
+//! could put a pin there would agree in the user's name.
 
 use super::workspace_file::WorkspaceFile;
 use crate::failure::Failure;
 use crate::places::Places;
+use crate::receipt::files;
 use nexus_model::ByteText;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What is kept.
@@ -26,9 +30,15 @@ struct Pin {
     hash: String,
 }
 
-fn place(places: &Places, workspace: &Path) -> PathBuf {
-    let name = blake3::hash(workspace.as_os_str().as_bytes()).to_hex();
-    places.state.join("trust").join(name.as_str())
+/// A pin is a path and a hash.
+const MOST_BYTES: u64 = 64 << 10;
+
+fn folder(places: &Places) -> PathBuf {
+    places.state.join("trust")
+}
+
+fn name(workspace: &Path) -> String {
+    blake3::hash(workspace.as_os_str().as_bytes()).to_hex().to_string()
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -36,41 +46,70 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::refused("trust", message, "make room there, or remove it and say nexus trust again")
 }
 
+fn unsafe_folder(path: &Path, error: &files::FolderError) -> Failure {
+    let hint = format!(
+        "nothing in it counts as trusted: look at who wrote there, remove {} and say nexus trust again",
+        path.display()
+    );
+    Failure::refused("trust", error.to_string(), hint)
+}
+
+/// The folder of the pins, when there is one and nobody else can enter it.
+fn opened(path: &Path) -> Result<Option<OwnedFd>, Failure> {
+    files::existing_folder(path).map_err(|error| unsafe_folder(path, &error))
+}
+
 /// Whether exactly this content is trusted in this workspace.
 pub fn is_trusted(places: &Places, workspace: &Path, file: &WorkspaceFile) -> Result<bool, Failure> {
-    let path = place(places, workspace);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(false),
-        Err(error) => return Err(failed(&path, &error)),
-    };
+    let (at, name) = (folder(places), name(workspace));
+    let path = at.join(&name);
+    let Some(folder) = opened(&at)? else { return Ok(false) };
+    let Some(bytes) = read(&folder, &path, &name)? else { return Ok(false) };
     let pin: Pin = serde_json::from_slice(&bytes).map_err(|error| failed(&path, &error))?;
     Ok(pin.workspace == ByteText::from(workspace) && pin.hash == file.hash)
 }
 
+/// A pin's bytes, when the caller alone can have written them; what is judged is what is read.
+fn read(folder: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(failed(path, &"it is a symbolic link")),
+        Err(error) => return Err(failed(path, &error)),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(|error| failed(path, &error))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(failed(path, &"it is no plain file"));
+    }
+    let (uid, mode) = (stat.st_uid, stat.st_mode & 0o7777);
+    if uid != rustix::process::geteuid().as_raw() || mode & 0o022 != 0 {
+        let why = format!("somebody else can have written it (owner {uid}, mode {mode:03o}), so it trusts nothing");
+        return Err(failed(path, &why));
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(MOST_BYTES).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
+    Ok(Some(bytes))
+}
+
 /// Trusts exactly this content from now on.
 pub fn pin(places: &Places, workspace: &Path, file: &WorkspaceFile) -> Result<(), Failure> {
-    let path = place(places, workspace);
-    let write = || -> std::io::Result<()> {
-        let folder = path.parent().ok_or(ErrorKind::InvalidInput)?;
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let text = serde_json::to_vec(&Pin { workspace: workspace.into(), hash: file.hash.clone() })?;
-        // Whole or not at all: half a pin would stop every run here.
-        let fresh = folder.join(format!(".{}", nexus_model::RunId::new()));
-        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        out.write_all(&text)?;
-        out.sync_all()?;
-        std::fs::rename(&fresh, &path)
-    };
-    write().map_err(|error| failed(&path, &error))
+    let (at, name) = (folder(places), name(workspace));
+    let folder = files::folder(&at).map_err(|error| unsafe_folder(&at, &error))?;
+    let path = at.join(&name);
+    let pin = Pin { workspace: workspace.into(), hash: file.hash.clone() };
+    let text = serde_json::to_vec(&pin).map_err(|error| failed(&path, &error))?;
+    // Whole or not at all: half a pin would stop every run here.
+    files::replace(&folder, &name, &text).map_err(|error| failed(&path, &error))
 }
 
 /// Trusts nothing here any more. Whether there was something.
 pub fn unpin(places: &Places, workspace: &Path) -> Result<bool, Failure> {
-    let path = place(places, workspace);
-    match std::fs::remove_file(&path) {
+    let (at, name) = (folder(places), name(workspace));
+    let Some(folder) = opened(&at)? else { return Ok(false) };
+    match rustix::fs::unlinkat(&folder, &name, AtFlags::empty()) {
         Ok(()) => Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-        Err(error) => Err(failed(&path, &error)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(failed(&at.join(&name), &error)),
     }
 }

@@ -20,7 +20,7 @@ pub fn trust(args: &TrustArgs) -> u8 {
 pub fn untrust(args: &UntrustArgs) -> u8 {
     let taken = || -> Result<String, Failure> {
         let (places, workspace) = here(args.workspace.as_deref())?;
-        let name = workspace.display();
+        let name = one_line(&workspace.display().to_string());
         let was = store::unpin(&places, &workspace)?;
         Ok(if was { format!("{name} is no longer trusted\n") } else { format!("{name} was not trusted\n") })
     };
@@ -60,7 +60,7 @@ fn agree(args: &TrustArgs) -> Result<String, Failure> {
     }
     // The content that was shown, whatever the file holds by now.
     store::pin(&places, &workspace, &file)?;
-    Ok(format!("{} is trusted as it is now; a change of it is not\n", file.path.display()))
+    Ok(format!("{} is trusted as it is now; a change of it is not\n", one_line(&file.path.display().to_string())))
 }
 
 /// What the file asks for beyond the default profile, for people. Its text is hostile: it reaches the terminal escaped.

@@ -50,7 +50,7 @@ pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, Failure> {
     }
     let hash = blake3::hash(&bytes).to_hex().to_string();
     let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8"))?;
-    let loaded = super::library::read("nexus.yaml", path.display().to_string(), &text)?;
+    let loaded = super::library::read(NAME, path.display().to_string(), &text)?;
     Ok(Some(WorkspaceFile { path, hash, loaded }))
 }
 

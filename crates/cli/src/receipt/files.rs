@@ -38,25 +38,31 @@ const HIDDEN: &str = ".new-";
 /// Opens a folder that is the caller's alone, and makes it if it is missing.
 pub fn folder(path: &Path) -> Result<OwnedFd, FolderError> {
     let io = |error: Errno| FolderError::Io { path: path.to_owned(), source: error.into() };
+    if let Some(folder) = existing_folder(path)? {
+        return Ok(folder);
+    }
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
+        // Another run makes it at the same time.
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(io(error)),
+    }
+    existing_folder(path)?.ok_or_else(|| io(Errno::NOENT))
+}
+
+/// Opens a folder that is the caller's alone, through no link; `None` when there is none.
+pub fn existing_folder(path: &Path) -> Result<Option<OwnedFd>, FolderError> {
+    let io = |error: Errno| FolderError::Io { path: path.to_owned(), source: error.into() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(Errno::NOENT) => {
-            match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
-                // Another run makes it at the same time.
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(io(error)),
-            }
-            rustix::fs::open(path, flags, Mode::empty())
-        }
-        other => other,
+    let folder = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.map_err(io)?,
     };
-    let folder = opened.map_err(io)?;
     let stat = rustix::fs::fstat(&folder).map_err(io)?;
     let (uid, mode) = (stat.st_uid, stat.st_mode & 0o7777);
     if uid != rustix::process::geteuid().as_raw() || mode & 0o077 != 0 {
         return Err(FolderError::Open { path: path.to_owned(), uid, mode });
     }
-    Ok(folder)
+    Ok(Some(folder))
 }
 
 /// Writes a file under a name that is free; `false` when it is taken. With `durable` its content is on the disk before

@@ -5,7 +5,7 @@
 //!  receipt verify | show | keys | prune      log ─▶ a line for each
 //! ```
 
-mod files;
+pub mod files;
 mod issue;
 mod keys;
 mod manage;

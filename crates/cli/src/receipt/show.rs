@@ -6,18 +6,13 @@ use crate::args::ShowArgs;
 use crate::failure::{Failure, one_line};
 use nexus_model::ByteText;
 use nexus_model::units::format_size;
-use nexus_policy::receipt::{Changes, Exit, Receipt, StreamDigest, open};
+use nexus_policy::receipt::{Changes, Exit, Receipt, StreamDigest};
 
 /// Shows it.
 pub fn command(args: &ShowArgs) -> Result<String, Failure> {
     let ring = keyring(&args.key, &[])?;
-    let file = Source::of(&args.receipt).read()?;
-    let opened = open(&file, &ring).map_err(|error| Failure {
-        exit: 1,
-        code: error.code(),
-        message: format!("not valid: {error}"),
-        hint: String::new(),
-    })?;
+    let source = Source::of(&args.receipt);
+    let opened = source.open(&source.read()?, &ring).map_err(|invalid| invalid.failure())?;
     if args.json {
         // The signed bytes themselves.
         return Ok(String::from_utf8_lossy(&opened.payload).into_owned() + "\n");

@@ -38,6 +38,16 @@ impl Source {
         }
     }
 
+    /// Opens it. Asked for by its run, it must be that run's: whoever can write the folder can give one valid receipt
+    /// the name of another, and a success would stand for a failure.
+    pub fn open(&self, file: &[u8], ring: &Keyring) -> Result<Opened, Invalid> {
+        let opened = open(file, ring).map_err(|error| Invalid { code: error.code(), message: error.to_string() })?;
+        match self {
+            Self::Run(run) if opened.receipt.run_id != *run => Err(renamed(*run, &opened)),
+            Self::Run(_) | Self::File(_) => Ok(opened),
+        }
+    }
+
     /// Its bytes.
     pub fn read(&self) -> Result<Vec<u8>, Failure> {
         match self {
@@ -116,9 +126,26 @@ fn nothing(what: &str, error: &std::io::Error) -> Failure {
 }
 
 /// Why something is not valid.
-struct Invalid {
-    code: &'static str,
-    message: String,
+pub struct Invalid {
+    /// A stable word for programs.
+    pub code: &'static str,
+    /// The reason.
+    pub message: String,
+}
+
+/// The code of an answer where there is no receipt at all: neither valid nor forged.
+const NOTHING: &str = "nothing_to_verify";
+
+impl Invalid {
+    /// What a person is told.
+    pub fn failure(&self) -> Failure {
+        let message = if self.code == NOTHING { self.message.clone() } else { format!("not valid: {}", self.message) };
+        Failure { exit: INVALID, code: self.code, message, hint: String::new() }
+    }
+}
+
+fn renamed(run: RunId, opened: &Opened) -> Invalid {
+    Invalid { code: "renamed", message: format!("{run}: it is the receipt of the run {}", opened.receipt.run_id) }
 }
 
 /// Runs it and returns the exit code.
@@ -136,14 +163,8 @@ pub fn command(args: &VerifyArgs) -> u8 {
         (Ok(text), true) => document(true, None, text),
         (Err(invalid), true) => document(false, Some(invalid.code), &invalid.message),
     };
-    let failed = |invalid: &Invalid| Failure {
-        exit: INVALID,
-        code: invalid.code,
-        message: format!("not valid: {}", invalid.message),
-        hint: String::new(),
-    };
     if let (Err(invalid), false) = (&answer, args.json) {
-        return run::print_failure(&failed(invalid), false);
+        return run::print_failure(&invalid.failure(), false);
     }
     match super::print(Ok(text)) {
         0 => exit,
@@ -158,10 +179,10 @@ fn document(valid: bool, reason: Option<&str>, message: &str) -> String {
 fn look(args: &VerifyArgs) -> Result<Result<String, Invalid>, Failure> {
     let ring = keyring(&args.key, &args.link)?;
     let Some(target) = &args.receipt else { return all(&ring) };
-    let file = Source::of(target).read()?;
-    let opened = match open(&file, &ring) {
+    let source = Source::of(target);
+    let opened = match source.open(&source.read()?, &ring) {
         Ok(opened) => opened,
-        Err(error) => return Ok(Err(Invalid { code: error.code(), message: error.to_string() })),
+        Err(invalid) => return Ok(Err(invalid)),
     };
     if let Some(invalid) = against(args, &opened)? {
         return Ok(Err(invalid));
@@ -275,6 +296,11 @@ fn all(ring: &Keyring) -> Result<Result<String, Invalid>, Failure> {
     // The end is looked at first: what is issued meanwhile is beyond it.
     let end = store.end().map_err(|error| failed(&error))?;
     let runs = store.runs().map_err(|error| failed(&error))?;
+    // Whoever takes everything away takes the evidence of it, too: that is not valid, only unknown.
+    if runs.is_empty() && end.is_none() {
+        let message = "there is nothing to verify: no receipts and no chain; either no run has ended here yet, or all of them were taken away";
+        return Ok(Err(Invalid { code: NOTHING, message: message.to_owned() }));
+    }
     let mut rings: Vec<Ring> = Vec::new();
     let mut unchained = 0;
     for run in &runs {
@@ -282,13 +308,10 @@ fn all(ring: &Keyring) -> Result<Result<String, Invalid>, Failure> {
             Ok(file) => file,
             // Pruned since.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(nothing(&format!("the receipt of the run {run}"), &error)),
         };
         match open(&file, ring) {
-            Ok(opened) if opened.receipt.run_id != *run => wrong.push(Invalid {
-                code: "renamed",
-                message: format!("{run}: it is the receipt of the run {}", opened.receipt.run_id),
-            }),
+            Ok(opened) if opened.receipt.run_id != *run => wrong.push(renamed(*run, &opened)),
             Ok(Opened { receipt: Receipt { chain: Some(place), .. }, hash, .. }) => {
                 rings.push(Ring { run_id: *run, hash, place });
             }

@@ -24,7 +24,17 @@ pub struct Foreground {
     /// Whether standard input is passed on, and has not ended.
     input: bool,
     raw: Option<Raw>,
+    /// What is known of the end of the caller's terminal.
+    hang_up: HangUp,
     ports: Ports,
+}
+
+/// A terminal that goes away tells it twice, in any order: by SIGHUP to its session and by EIO for whoever uses it. The
+/// command is asked to end once, since asked a second time it would be killed without its grace.
+#[derive(Debug, Default)]
+struct HangUp {
+    signalled: bool,
+    found: bool,
 }
 
 /// Its descriptors.
@@ -38,25 +48,47 @@ pub enum Token {
 impl Foreground {
     /// With standard input if it is to be passed on, and the terminal in raw mode if the command has one of its own.
     pub fn new(sink: Sink, input: bool, raw: Option<Raw>, ports: Ports) -> Self {
-        Self { sink, input, raw, ports }
+        Self { sink, input, raw, hang_up: HangUp::default(), ports }
     }
 
     fn read_input(&mut self, inside: &mut Inside) -> io::Result<()> {
         let mut buffer = [0u8; 16384];
         match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
             // A terminal that went away is an end, too.
+            Ok(0) | Err(Errno::IO) if self.raw.is_some() => self.terminal_is_gone(inside),
             Ok(0) | Err(Errno::IO) => {
                 self.input = false;
                 inside.end_input();
-                if self.raw.is_some() {
-                    inside.end(SIGHUP, None);
-                }
             }
             Ok(count) => inside.input(&buffer[..count]),
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// The command is asked to end as by SIGHUP. What it still prints is read and thrown away: it may say something
+    /// before it ends, and would wait for a reader until the grace is over.
+    fn terminal_is_gone(&mut self, inside: &mut Inside) {
+        self.input = false;
+        self.sink.throw_away();
+        if !std::mem::replace(&mut self.hang_up.found, true) {
+            inside.end_input();
+            if !self.hang_up.signalled {
+                inside.end(SIGHUP, None);
+            }
+        }
+    }
+
+    /// Whether the terminal's mode was changed. A terminal that is gone is no error.
+    fn changed(&mut self, result: io::Result<()>, inside: &mut Inside) -> io::Result<bool> {
+        match result {
+            Err(error) if raw::is_gone(&error) => {
+                self.terminal_is_gone(inside);
+                Ok(false)
+            }
+            other => other.map(|()| true),
+        }
     }
 }
 
@@ -87,9 +119,10 @@ impl Caller for Foreground {
         match token {
             Token::Output(stream) => {
                 if self.sink.flush(stream)? {
-                    self.sink.on(stream).for_each(|stream| inside.close(stream));
                     if self.raw.is_some() {
-                        inside.end(SIGHUP, None);
+                        self.terminal_is_gone(inside);
+                    } else {
+                        self.sink.on(stream).for_each(|stream| inside.close(stream));
                     }
                 }
                 Ok(())
@@ -106,12 +139,24 @@ impl Caller for Foreground {
         match (number, &self.raw) {
             (SIGWINCH, Some(_)) => inside.resize(None, raw::size()),
             (SIGTSTP, Some(terminal)) => {
-                terminal.pause()?;
-                kill_process(getpid(), Signal::STOP)?;
+                let paused = terminal.pause();
+                if self.changed(paused, inside)? {
+                    kill_process(getpid(), Signal::STOP)?;
+                }
             }
+            // The kernel sends it after the SIGHUP of a terminal that went away, too.
             (SIGCONT, Some(terminal)) => {
-                terminal.again()?;
-                inside.resize(None, raw::size());
+                let again = terminal.again();
+                if self.changed(again, inside)? {
+                    inside.resize(None, raw::size());
+                }
+            }
+            (SIGHUP, Some(_)) => {
+                let is_known = self.hang_up.found && !self.hang_up.signalled;
+                self.hang_up.signalled = true;
+                if !is_known {
+                    inside.end(SIGHUP, None);
+                }
             }
             (SIGWINCH | SIGTSTP | SIGCONT, None) => {}
             (number, _) => inside.end(number, None),

@@ -17,7 +17,7 @@ use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
-use nexus_policy::profile::{ChangesMode, Grants, LimitKind};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind, ProfileName};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -38,10 +38,14 @@ pub struct Order {
     pub max_output: Option<u64>,
     /// What becomes of the changes.
     pub changes: Changes,
+    /// The line of the workspace's own file that keeps them out of the workspace.
+    pub changes_by_file: Option<String>,
     /// First host uid of sandboxes that root starts.
     pub uid_base: u32,
     /// What it may reach, where it has a network.
     pub network: Option<Network>,
+    /// The documents that said what it may do.
+    pub profiles: Vec<ProfileName>,
     /// Protected names that a direct run cannot protect, because they do not exist yet.
     pub unprotected: Vec<ByteText>,
 }
@@ -68,6 +72,7 @@ impl Order {
         let resolution = Resolution::of(args, &workspace, &places)?;
         let grants = &resolution.grants;
         let run_id = RunId::new();
+        let by_file = workspace.clone();
         refuse_what_a_network_breaks(args, &resolution)?;
         let (total, limits) = limits(grants);
         // Only a direct run needs them: a layer holds protected names back by itself.
@@ -108,8 +113,13 @@ impl Order {
             grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
             max_output: limit(grants, LimitKind::MaxOutput).or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             changes: changes(grants, args),
+            changes_by_file: match changes(grants, args) {
+                Changes::Discard | Changes::Review => resolution.changes_by_file(&by_file).map(ToString::to_string),
+                Changes::Commit | Changes::Ask => None,
+            },
             uid_base: resolution.settings.uid_base.as_ref().map_or(nexus_driver::DEFAULT_UID_BASE, |base| base.value),
             network: resolution.network,
+            profiles: resolution.documents,
             unprotected,
         })
     }

@@ -2,8 +2,10 @@
 
 use super::full_output::FullOutput;
 use super::order::Order;
+use super::output::Stream;
 use super::pump::Outcome;
 use super::settle::{Settled, State};
+use super::sink::write_to_caller;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::net::Ended;
@@ -15,7 +17,8 @@ use nexus_model::network::Network;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
-use nexus_policy::receipt::{Exit, Output};
+use nexus_policy::profile::ProfileName;
+use nexus_policy::receipt::{Exit, Output, ProfileRef};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
@@ -42,6 +45,7 @@ pub struct Report {
     settled: Settled,
     direct: bool,
     unprotected: Vec<ByteText>,
+    changes_by_file: Option<String>,
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
     egress: Option<Ended>,
@@ -104,6 +108,7 @@ impl Report {
             settled,
             direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
             unprotected: order.unprotected.clone(),
+            changes_by_file: order.changes_by_file.clone(),
             note: None,
             receipt: None,
             egress,
@@ -134,7 +139,7 @@ impl Report {
                 plan: &order.plan,
                 wanted_changes: if self.direct { "direct" } else { order.changes.name() },
                 timeout: order.timeout,
-                profiles: Vec::new(),
+                profiles: order.profiles.iter().map(profile_ref).collect(),
                 driver: &self.driver,
                 guarantees: &self.guarantees,
                 proof: &self.proof,
@@ -192,10 +197,10 @@ impl Report {
         let printed = if args.json {
             let mut text = self.json(args).to_string();
             text.push('\n');
-            super::pump::write_unless_closed(&mut io::stdout(), text.as_bytes())
+            write_to_caller(Stream::Out, text.as_bytes())
         } else {
             let text = self.text(args.verbose || io::stderr().is_terminal());
-            super::pump::write_unless_closed(&mut io::stderr(), text.as_bytes())
+            write_to_caller(Stream::Err, text.as_bytes())
         };
         // The run itself is over and settled; only its description could not be delivered.
         match printed {
@@ -237,6 +242,9 @@ impl Report {
             let look = format!("nexus changes show --run {}", self.run_id);
             lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
         }
+        if let Some(line) = self.kept_out_by_file() {
+            lines.add(&line);
+        }
         for line in self.egress.iter().flat_map(Ended::lines) {
             lines.add(&line);
         }
@@ -254,6 +262,17 @@ impl Report {
             self.summary(&mut lines);
         }
         lines.0
+    }
+
+    /// Work that is not in the workspace because a file of the workspace wanted it so is never left unsaid.
+    fn kept_out_by_file(&self) -> Option<String> {
+        let by = self.changes_by_file.as_ref()?;
+        let (what, advice) = match self.settled.state {
+            State::Discarded if !self.settled.changes.changes.is_empty() => ("discarded", "take the line out"),
+            State::Parked => ("not committed", "decide with nexus changes"),
+            State::None | State::Committed | State::Discarded | State::Failed => return None,
+        };
+        Some(format!("the changes were {what} because the workspace's own nexus.yaml says so: {by} ({advice})"))
     }
 
     fn summary(&self, lines: &mut Lines) {
@@ -330,6 +349,7 @@ impl Report {
                 "parked": self.settled.parked,
                 "conflicts": self.settled.conflicts,
                 "unprotected": self.unprotected,
+                "decided_by_file": self.changes_by_file,
             },
             "egress": self.egress.as_ref().unwrap_or(&Ended::default()).json(),
             "receipt": self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| json!({
@@ -353,6 +373,10 @@ impl Report {
             json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
         )
     }
+}
+
+fn profile_ref(profile: &ProfileName) -> ProfileRef {
+    ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
 }
 
 /// The word that a value is in JSON.

@@ -2,7 +2,7 @@
 
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
-use crate::terminal::{Filter, Mode};
+use crate::terminal::{Filter, Mode, raw};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
@@ -43,6 +43,8 @@ struct Outlet {
     pending: Pending,
     /// Whether a whole buffer may be written at once.
     regular: bool,
+    /// Whether nobody will ever take anything again, and what comes is thrown away.
+    gone: bool,
 }
 
 /// The sink of both streams.
@@ -77,7 +79,7 @@ impl Sink {
                 let kind = FileType::from_raw_mode(stat.st_mode);
                 kind == FileType::RegularFile || kind == FileType::BlockDevice
             });
-            Outlet { pending: Pending::default(), regular }
+            Outlet { pending: Pending::default(), regular, gone: false }
         };
         let terminals = streams.map(|stream| !keep && rustix::termios::isatty(caller(stream)));
         let filter = |is_terminal| match show {
@@ -112,6 +114,9 @@ impl Sink {
             Some(filter) => filter.push(now, &mut outlet.pending.bytes),
             None => outlet.pending.bytes.extend_from_slice(now),
         }
+        if outlet.gone {
+            outlet.pending.clear();
+        }
         // Mostly the caller takes it at once; asking first whether it can would cost a call more.
         if outlet.regular { self.flush(stream) } else { Ok(false) }
     }
@@ -137,9 +142,17 @@ impl Sink {
         [Stream::Out, Stream::Err].into_iter().filter(move |other| routes[*other as usize] == stream as usize)
     }
 
+    /// From now on what is not kept is thrown away.
+    pub fn throw_away(&mut self) {
+        for outlet in &mut self.outlets {
+            outlet.gone = true;
+            outlet.pending.clear();
+        }
+    }
+
     /// Writes as much as goes without waiting. `true` means that nobody reads any more.
     pub fn flush(&mut self, stream: Stream) -> io::Result<bool> {
-        let Outlet { pending, regular } = &mut self.outlets[stream as usize];
+        let Outlet { pending, regular, .. } = &mut self.outlets[stream as usize];
         let rest = pending.rest();
         let to = caller(stream);
         match if *regular { rustix::io::write(to, rest) } else { super::nowait::write(to, rest) } {
@@ -197,11 +210,7 @@ impl Sink {
                     Some(filter) => filter.push(piece, &mut shown),
                     None => shown.extend_from_slice(piece),
                 }
-                if stream == Stream::Out {
-                    super::pump::write_unless_closed(&mut io::stdout(), &shown)
-                } else {
-                    super::pump::write_unless_closed(&mut io::stderr(), &shown)
-                }
+                write_to_caller(stream, &shown)
             })?;
             dropped = limit.dropped();
         }
@@ -236,6 +245,25 @@ impl Drop for Sink {
 fn is_one_terminal() -> bool {
     let device = |stream| rustix::fs::fstat(caller(stream)).map(|stat| stat.st_rdev).ok();
     device(Stream::Out) == device(Stream::Err)
+}
+
+/// Writes all of it to whoever is there; a reader that left and a terminal that went away are no errors.
+pub fn write_to_caller(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    let written = match stream {
+        Stream::Out => super::pump::write_unless_closed(&mut io::stdout(), bytes),
+        Stream::Err => super::pump::write_unless_closed(&mut io::stderr(), bytes),
+    };
+    match written {
+        // On a disk, EIO is one: what was to be there is lost.
+        Err(error) if raw::is_gone(&error) && is_device(stream) => Ok(()),
+        other => other,
+    }
+}
+
+/// A terminal, even one that hung up: isatty(3) says no of it.
+fn is_device(stream: Stream) -> bool {
+    rustix::fs::fstat(caller(stream))
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
 }
 
 fn caller(stream: Stream) -> BorrowedFd<'static> {

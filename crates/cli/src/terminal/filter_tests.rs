@@ -249,35 +249,6 @@ fn the_end_puts_back_what_was_switched_and_nothing_else() {
     assert_eq!(end(b"\x1b[?1000;1006h"), "\x1b[?1000l\x1b[?1006l");
 }
 
-#[test]
-fn plain_text_costs_little_more_than_a_copy() {
-    let line = b"A usual line of output with some words, numbers 12345 and a line end.\n".repeat(1 << 15);
-    let best = |work: &mut dyn FnMut() -> usize| {
-        (0..7)
-            .map(|_| {
-                let began = std::time::Instant::now();
-                assert!(std::hint::black_box(work()) >= line.len());
-                began.elapsed()
-            })
-            .min()
-            .unwrap()
-    };
-    let mut filtered = Vec::with_capacity(line.len() + 64);
-    let filter = best(&mut || {
-        filtered.clear();
-        Filter::new(Mode::Plain).push(&line, &mut filtered);
-        filtered.len()
-    });
-    // The parser alone, a call for each character, is the slow way that the filter must not take.
-    let slow = best(&mut || {
-        let mut judge = Judge::default();
-        Parser::new().advance(&mut judge, &line);
-        line.len()
-    });
-    println!("{} bytes: filter {filter:?}, parser {slow:?}", line.len());
-    assert!(filter < slow, "filter {filter:?}, parser {slow:?}");
-}
-
 /// Bytes that make sequences likely.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![

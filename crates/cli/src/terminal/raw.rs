@@ -60,6 +60,11 @@ fn restore(before: &Termios) -> io::Result<()> {
     Ok(tcsetattr(stdin(), OptionalActions::Flush, before)?)
 }
 
+/// Whether an error means that the terminal went away: one that hung up answers EIO to every call (tty_ioctl(4)).
+pub fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
 /// How large the caller's terminal is.
 pub fn size() -> TerminalSize {
     let all = [tcgetwinsize(stdin()), tcgetwinsize(stdout()), tcgetwinsize(stderr())];

@@ -1,6 +1,7 @@
 //! A terminal that a test made, with somebody at its keys: the caller's terminal of `nexus`.
 
 use super::{Bench, wait_until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -8,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ pub struct Screen {
     slave: File,
     before: Termios,
     shown: Arc<Mutex<Vec<u8>>>,
+    closing: Arc<AtomicBool>,
+    reader: Option<std::thread::JoinHandle<()>>,
     /// The program, in a session of its own whose terminal this is.
     pub child: Child,
 }
@@ -42,9 +46,16 @@ impl Screen {
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let shown = Arc::new(Mutex::new(Vec::new()));
         let (mut from, to) = (master.try_clone().unwrap(), Arc::clone(&shown));
-        std::thread::spawn(move || {
+        let closing = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&closing);
+        let reader = std::thread::spawn(move || {
             let mut buffer = vec![0u8; 65536];
-            loop {
+            let often = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            while !stop.load(Ordering::SeqCst) {
+                let mut list = [PollFd::new(&from, PollFlags::IN)];
+                if poll(&mut list, Some(&often)) == Ok(0) {
+                    continue;
+                }
                 match from.read(&mut buffer) {
                     Ok(count @ 1..) => to.lock().unwrap().extend_from_slice(&buffer[..count]),
                     // Made so while keys are typed that nobody takes.
@@ -55,7 +66,7 @@ impl Screen {
                 }
             }
         });
-        Self { master, slave, before, shown, child }
+        Self { master, slave, before, shown, closing, reader: Some(reader), child }
     }
 
     /// Types.
@@ -76,6 +87,13 @@ impl Screen {
             }
         }
         rustix::fs::fcntl_setfl(&self.master, flags).unwrap();
+    }
+
+    /// The terminal goes away, as when its window is closed.
+    pub fn hang_up(&mut self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.reader.take().unwrap().join().unwrap();
+        self.master = File::open("/dev/null").unwrap();
     }
 
     /// Another size.

@@ -6,6 +6,7 @@
 use super::document::Document;
 use super::origin::{Origin, Place};
 use super::suggest::closest;
+use crate::receipt::Digest;
 
 /// A document and what people know it as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Loaded {
     pub name: String,
     /// A path, or `built-in profile NAME`.
     pub source: String,
+    /// Hash of its text as it was read.
+    pub hash: Digest,
     /// What it says.
     pub document: Document,
 }
@@ -133,6 +136,7 @@ mod tests {
             Ok(found.map(|(at, (name, text))| Loaded {
                 name: (*name).to_owned(),
                 source: format!("{name}{at}"),
+                hash: Digest::of(text.as_bytes()),
                 document: parse(text).unwrap(),
             }))
         }

@@ -14,6 +14,7 @@ use super::chain::Loaded;
 use super::document::{At, BindRule, ChangesMode, NetMode, NetPart, Toolchain};
 use super::limits::LimitValues;
 use super::origin::{Origin, Sourced};
+use crate::receipt::Digest;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -55,6 +56,16 @@ pub struct ProfileName {
     pub name: String,
     /// Its path, or `built-in profile NAME`.
     pub source: String,
+    /// Hash of its text as it was read.
+    pub hash: Digest,
+}
+
+impl ProfileName {
+    /// Of a document that was read.
+    #[must_use]
+    pub fn of(loaded: &Loaded) -> Self {
+        Self { name: loaded.name.clone(), source: loaded.source.clone(), hash: loaded.hash }
+    }
 }
 
 /// What may be reached.
@@ -95,7 +106,7 @@ impl Grants {
     /// Adds a document to what came before it.
     pub fn add(&mut self, loaded: &Loaded) {
         let document = &loaded.document;
-        self.profiles.push(ProfileName { name: loaded.name.clone(), source: loaded.source.clone() });
+        self.profiles.push(ProfileName::of(loaded));
         add_all(&mut self.toolchains, &document.toolchains, loaded);
         for (rule, _) in &document.fs.rw {
             self.ro.retain(|known| known.value != *rule);
@@ -155,7 +166,12 @@ mod tests {
     use super::*;
 
     pub(crate) fn loaded(name: &str, text: &str) -> Loaded {
-        Loaded { name: name.to_owned(), source: format!("{name}.yaml"), document: parse(text).unwrap() }
+        Loaded {
+            name: name.to_owned(),
+            source: format!("{name}.yaml"),
+            hash: Digest::of(text.as_bytes()),
+            document: parse(text).unwrap(),
+        }
     }
 
     fn merged(texts: &[&str]) -> Grants {

@@ -22,12 +22,13 @@ mod read;
 mod schema;
 mod suggest;
 mod tree;
+mod yaml_error;
 
 pub use chain::{ChainError, Library, Link, Loaded, resolve};
 pub use document::{
     BindRule, ChangesMode, Document, EnvPart, FsPart, HidePattern, LimitsPart, NetMode, NetPart, Toolchain,
 };
-pub use grants::{Grants, NetGrants};
+pub use grants::{Grants, NetGrants, ProfileName};
 pub use limits::{LimitKind, LimitValues, format_limit};
 pub use narrow::{Narrowed, Widening, narrow};
 pub use origin::{Origin, Place, Sourced};

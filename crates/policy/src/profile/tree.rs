@@ -5,6 +5,7 @@
 //! (the "billion laughs" family, e.g. CVE-2019-11253).
 
 use super::origin::Place;
+use super::yaml_error;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Options, Spanned};
@@ -74,11 +75,7 @@ pub(super) fn read(text: &str) -> Result<Node, DocumentError> {
         Err(error) => {
             let error = error.without_snippet();
             let place = error.location().map(place).unwrap_or_default();
-            // The library's text repeats the place, which stands in front of ours already.
-            let message = error.to_string();
-            let message = message.lines().next().unwrap_or_default();
-            let message = message.split(" at line ").next().unwrap_or(message);
-            Err(DocumentError::at(place, message))
+            Err(DocumentError::at(place, yaml_error::sentence(error)))
         }
     }
 }
@@ -97,6 +94,8 @@ fn options() -> Options {
         duplicate_keys: DuplicateKeyPolicy::Error,
         merge_keys: MergeKeyPolicy::Error,
         strict_booleans: true,
+        // A tag asks for a type, which no value here has; ignored it would hide what the author meant.
+        reject_unsupported_tags: true,
     }
 }
 
@@ -195,6 +194,28 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.place.line >= line, "{text:?}: {error}");
             assert!(!error.message.is_empty() && !error.message.contains(" at line "), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_our_words_with_line_and_column() {
+        for (text, line, said) in [
+            ("a: 1\nb: &x 1\n", 2, "anchors (&name) and aliases (*name) are not read here"),
+            ("a: 1\nb: *x\n", 2, "anchors (&name) and aliases (*name) are not read here"),
+            ("a: 1\n---\nb: 1\n", 2, "a file holds one document"),
+            ("a: 1\na: 2\n", 2, "the key a stands here twice"),
+            ("b: 1\n<<: {a: 1}\n", 2, "a key << that merges other keys is not read here"),
+            ("changes: !!python/object review\n", 1, "the tag "),
+            ("changes: !mine review\n", 1, "the tag "),
+            ("a: !!int x\n", 1, "write it without a tag"),
+            (&("a: ".to_owned() + &"[".repeat(20) + &"]".repeat(20)), 1, "values are nested too deep here"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.message.contains(said), "{text:?}: {error}");
+            assert!(error.place.line == line && error.place.column > 0, "{text:?}: {error}");
+            for foreign in ["budget", "breached", "Options", "policy", "{ "] {
+                assert!(!error.message.contains(foreign), "{text:?}: {error}");
+            }
         }
     }
 

@@ -165,7 +165,7 @@ pub struct EnvEntry {
 pub struct ProfileRef {
     /// Its name.
     pub name: String,
-    /// Where it came from: `built-in` or a path.
+    /// Where it came from: `built-in profile NAME` or a path.
     pub source: ByteText,
     /// Hash of its text.
     pub hash: Digest,

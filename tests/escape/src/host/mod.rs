@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod fault;
 pub mod look;
+pub mod stale;
 pub mod terminal;
 pub mod world;

@@ -47,14 +47,17 @@ pub struct World {
     ipc: Vec<(i64, i64)>,
     /// Control groups that root handed to the owner.
     handed_over: Vec<PathBuf>,
+    /// Tells later attacks that this one lives.
+    _lock: fs::File,
 }
 
 impl World {
     /// Makes the world of one column. `owner` is the ordinary user that will start the driver.
     pub fn make(column: &str, owner: Option<u32>, attacker: &Attacker) -> Result<Self, WorldError> {
         let token = format!("nxe{}{column}", std::process::id());
-        let base = PathBuf::from("/var/tmp").join(format!("nexus-escape-{token}"));
+        let base = super::stale::base_of(&token);
         making("the base folder", fs::create_dir(&base))?;
+        let lock = making("the lock of the base folder", super::stale::hold(&base))?;
         let home = match owner {
             None if sys::uid() == 0 => PathBuf::from("/root"),
             _ => base.join("home"),
@@ -84,6 +87,7 @@ impl World {
             marker: None,
             ipc: Vec::new(),
             handed_over: Vec::new(),
+            _lock: lock,
         };
         world.make_folders()?;
         world.hand_over_cgroups()?;
@@ -270,7 +274,8 @@ impl Drop for World {
     }
 }
 
-fn report(what: &str, result: io::Result<()>) {
+/// Says what could not be removed.
+pub(super) fn report(what: &str, result: io::Result<()>) {
     if let Err(error) = result {
         eprintln!("nexus-escape: left behind {what}: {error}");
     }
