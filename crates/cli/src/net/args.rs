@@ -103,7 +103,7 @@ pub struct CheckArgs {
 /// `nexus net log`.
 #[derive(Debug, Args)]
 pub struct NetLogArgs {
-    /// Which run [default: the latest that had a network]
+    /// Which run [default: the latest that used a network]
     pub run: Option<RunId>,
     /// Print the lines of the record as they are
     #[arg(long)]

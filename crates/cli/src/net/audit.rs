@@ -64,6 +64,16 @@ pub fn runs(places: &Places) -> io::Result<Vec<RunId>> {
     Ok(found)
 }
 
+/// Removes the record of a run that tried nothing, or never started.
+pub fn forget_if_empty(places: &Places, run: RunId) -> io::Result<()> {
+    let path = place(places, run);
+    match std::fs::metadata(&path) {
+        Ok(meta) if meta.len() == 0 => std::fs::remove_file(&path),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Removes the oldest records beyond what is kept. Called after a run, when nobody waits for it.
 pub fn prune(places: &Places) -> io::Result<()> {
     for run in runs(places)?.into_iter().skip(KEPT) {

@@ -47,7 +47,11 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
     let path = audit::place(&places, run);
     let file = File::open(&path).map_err(|error| {
         let message = format!("the run {run} has no record of its network: {error}");
-        Failure::refused("net_log", message, "a run without a network has none; nexus log lists runs")
+        Failure::refused(
+            "net_log",
+            message,
+            "a run without a network has none, nor one that tried nothing; nexus log lists runs",
+        )
     })?;
     let mut reader = BufReader::new(file);
     let mut text = String::new();
@@ -78,7 +82,7 @@ fn is_running(runs: &Path, run: RunId) -> bool {
 fn latest(places: &Places) -> Result<RunId, Failure> {
     let runs = audit::runs(places).map_err(|error| unreadable(&audit::folder(places), &error))?;
     runs.first().copied().ok_or_else(|| {
-        Failure::refused("net_log", "no run had a network yet", "nexus run --allow HOST -- CMD makes one")
+        Failure::refused("net_log", "no run has used a network yet", "nexus run --allow HOST -- CMD makes one")
     })
 }
 

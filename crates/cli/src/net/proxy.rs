@@ -60,8 +60,11 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         Ok(summary) => Ended { summary, ..Ended::default() },
         Err(error) => Ended { problem: Some(error.to_string()), ..Ended::default() },
     };
+    audit::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
     ended.lines().iter().for_each(|line| say(line));
-    say(&format!("the record is nexus net log {id}"));
+    if audit::place(&places, id).exists() {
+        say(&format!("the record is nexus net log {id}"));
+    }
     Ok(u8::from(ended.problem.is_some()))
 }
 

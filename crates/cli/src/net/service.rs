@@ -79,10 +79,10 @@ impl Service {
         self.failure.take()
     }
 
-    /// Ends it and sums up. Old records make room.
-    pub fn finish(self, places: &Places) -> Ended {
+    /// Ends it and sums up. Empty and old records go.
+    pub fn finish(self, places: &Places, run: RunId) -> Ended {
         let mut ended = self.ended();
-        if let Err(error) = audit::prune(places) {
+        if let Err(error) = audit::forget_if_empty(places, run).and_then(|()| audit::prune(places)) {
             ended.problem.get_or_insert(format!("old records of the network could not be removed: {error}"));
         }
         ended

@@ -44,7 +44,7 @@ pub use sink::{Kept, Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::net::Service;
+use crate::net::{self, Service};
 use crate::receipt::Issuer;
 use crate::terminal::Mode;
 use crate::terminal::raw::{self, Raw, USUAL_SIZE};
@@ -259,7 +259,7 @@ impl Run<'_> {
         sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
         sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
         let kept = caller.finish().map_err(|error| pump_failure(&error))?;
-        let egress = service.map(|service| service.finish(&order.places));
+        let egress = service.map(|service| service.finish(&order.places, order.plan.run_id));
         let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };
         let report = self.conclude(args, sandbox, outcome, facts)?;
         Ok(match tidied {
@@ -305,6 +305,10 @@ impl Run<'_> {
     /// After an error: nothing may stay behind.
     fn undo(&mut self) -> Result<(), Failure> {
         self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
+        if self.order.network.is_some() {
+            net::forget_empty_record(&self.order.places, self.order.plan.run_id)
+                .map_err(|error| internal("clearing up", &error))?;
+        }
         match self.layer.take() {
             None => Ok(()),
             Some(layer) => {

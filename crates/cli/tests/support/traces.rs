@@ -196,7 +196,7 @@ fn files(base: &Path) -> BTreeSet<PathBuf> {
         }
     }
     let state = base.join("state");
-    found.retain(|path| !["runs", "layers", "locks", "spare"].iter().any(|name| *path == state.join(name)));
+    found.retain(|path| !["runs", "layers", "locks", "spare", "net"].iter().any(|name| *path == state.join(name)));
     // What is kept on purpose.
     found.retain(|path| !["keys", "receipts", "net"].iter().any(|name| path.starts_with(state.join(name))));
     // Empty folders that wait for the next run, with the mark that overlayfs makes; never a file of a run.
