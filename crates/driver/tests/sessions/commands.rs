@@ -8,6 +8,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Range;
 
 /// A leader that stays, once it has made a file with the number of its background job.
 const STAY: &str = "sleep 1000 & echo $! >pid; mv pid job; echo private >/tmp/note; wait";
@@ -67,23 +68,43 @@ pub fn a_signal_ends_one_command_and_not_its_neighbours() {
     });
 }
 
+/// Starts a command after the other and counts those that are refused, all of them for this reason.
+fn flood(live: &mut Live, execs: Range<u32>, size: Option<TerminalSize>, why: (ExecStage, Errno)) -> usize {
+    for exec in execs.clone() {
+        live.exec(exec, "exec sleep 1000", size);
+        live.until("an answer", |live| live.heard.contains_key(&exec));
+    }
+    let refused: Vec<_> = execs.filter_map(|exec| live.heard[&exec].not_started.as_ref()).collect();
+    for reason in &refused {
+        let NotStarted::Exec { stage, errno } = reason else { panic!("{reason}") };
+        assert_eq!((*stage, *errno), (why.0, why.1.raw_os_error()));
+    }
+    refused.len()
+}
+
 pub fn a_flood_of_commands_is_bounded_and_the_sandbox_survives_it() {
     for_each_user(|bench| {
         let mut live = bench.start(STAY, None);
-        for exec in 2..302 {
-            live.exec(exec, "exec sleep 1000", Some(SIZE));
-            live.until("an answer", |live| live.heard.contains_key(&exec));
-        }
-        let refused: Vec<&NotStarted> = live.heard.values().filter_map(|heard| heard.not_started.as_ref()).collect();
         // 256 at once, and the leader is one of them.
-        assert_eq!(refused.len(), 300 - 255);
-        assert!(refused.iter().all(|reason| {
-            matches!(reason, NotStarted::Exec { stage: ExecStage::Spawn, errno } if *errno == Errno::AGAIN.raw_os_error())
-        }));
+        assert_eq!(flood(&mut live, 2..302, None, (ExecStage::Spawn, Errno::AGAIN)), 300 - 255);
         live.session.signal(2, 9).unwrap();
         assert_eq!(live.end_of(2), ExitStatus::Signal(9));
         live.exec(302, "exit 8", None);
         assert_eq!(live.end_of(302), ExitStatus::Code(8));
+    });
+}
+
+pub fn a_flood_of_terminals_is_bounded_and_commands_without_one_go_on() {
+    for_each_user(|bench| {
+        let mut live = bench.start(STAY, None);
+        // 64 at once: the kernel's pool is the host's, too.
+        assert_eq!(flood(&mut live, 2..82, Some(SIZE), (ExecStage::Prepare, Errno::NOSPC)), 80 - 64);
+        live.exec(82, "exit 7", None);
+        assert_eq!(live.end_of(82), ExitStatus::Code(7));
+        live.session.signal(2, 9).unwrap();
+        assert_eq!(live.end_of(2), ExitStatus::Signal(9));
+        live.exec(83, "exit 8", Some(SIZE));
+        assert_eq!(live.end_of(83), ExitStatus::Code(8));
     });
 }
 

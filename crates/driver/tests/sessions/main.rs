@@ -45,6 +45,10 @@ const TESTS: &[(&str, fn())] = &[
         commands::a_flood_of_commands_is_bounded_and_the_sandbox_survives_it,
     ),
     (
+        "a_flood_of_terminals_is_bounded_and_commands_without_one_go_on",
+        commands::a_flood_of_terminals_is_bounded_and_commands_without_one_go_on,
+    ),
+    (
         "who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever",
         commands::who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever,
     ),
