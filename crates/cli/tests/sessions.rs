@@ -78,8 +78,10 @@ fn names_are_one_sandboxs_own_and_starts_of_ids_do() {
         assert!(stderr(&second).contains("the name web is that of"), "{}", stderr(&second));
         let id = bench.session("web")["id"].as_str().unwrap().to_owned();
         assert_eq!(stdout(&bench.exec(&id[..20], "echo by prefix")), "by prefix\n");
+        let mistyped = bench.run(["rm", "-f", &id[..3]]);
+        assert_eq!(mistyped.status.code(), Some(125), "three characters are nobody's: {}", stderr(&mistyped));
         let other = bench.detach(&["--shell", FOREVER]);
-        let ambiguous = bench.exec("0", "true");
+        let ambiguous = bench.exec(&id[..4], "true");
         assert_eq!(ambiguous.status.code(), Some(125));
         assert!(stderr(&ambiguous).contains("2 sandboxes"), "{}", stderr(&ambiguous));
         for bad in ["-x", "a/b", &id] {

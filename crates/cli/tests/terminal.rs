@@ -66,6 +66,31 @@ fn a_shell_settles_its_changes_as_a_run_does() {
 }
 
 #[test]
+fn who_ends_nexus_at_the_question_keeps_the_changes_for_a_review_and_the_receipt() {
+    let after = ["ctrl-c", "ctrl-d", "term", "hangup"];
+    for how in after {
+        for (bench, mut screen) in screens(&["run", "--shell", "echo made > made; exit 3"]) {
+            screen.wait_for("discard?");
+            match how {
+                "ctrl-c" => screen.send("\x03"),
+                "ctrl-d" => screen.send("\x04"),
+                "term" => screen.kill(Signal::TERM),
+                _ => screen.hang_up(),
+            }
+            let who = format!("{} {how}", bench.who());
+            assert_eq!(screen.end().code(), Some(3), "{who}: the code is the command's: {}", screen.shown());
+            assert!(!bench.workspace.join("made").exists(), "{who}");
+            let reviewed = String::from_utf8(bench.run(["changes", "list"]).stdout).unwrap();
+            assert!(!reviewed.starts_with("No changes"), "{who}: {reviewed}");
+            let receipt = bench.run(["receipt", "verify", "--chain"]);
+            assert_eq!(receipt.status.code(), Some(0), "{who}: {}", stderr(&receipt));
+            let log: serde_json::Value = serde_json::from_slice(&bench.run(["log", "--json"]).stdout).unwrap();
+            assert_eq!(log.as_array().map(Vec::len), Some(1), "{who}: {log}");
+        }
+    }
+}
+
+#[test]
 fn the_terminal_is_as_before_after_every_way_out() {
     let hostile = "printf '\\033[?1049h\\033[?25l\\033[?1000h\\033[?2004h\\033[31mready'; exec sleep 1000";
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {

@@ -1,10 +1,13 @@
 //! `--changes ask`: the decision at the end of a run, on a terminal.
 
+use super::signals::Signals;
 use crate::args::Changes;
 use crate::changes;
 use crate::failure::one_line;
 use nexus_facility::{ChangeSet, Layer, Rules, Workspace};
-use std::io::{BufRead, IsTerminal, Write};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
 /// Changes that are listed before the question.
 const SHOWN: usize = 20;
@@ -14,8 +17,40 @@ pub fn is_possible() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Shows what changed and asks until there is an answer. The end of the input keeps the changes for a review.
-pub fn ask(layer: &Layer, workspace: &Workspace, rules: &Rules, set: &ChangeSet) -> Result<Changes, String> {
+/// What is typed, until there is no more or a signal asks this process to end.
+struct Typed<'a> {
+    signals: &'a Signals,
+}
+
+impl Read for Typed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let stdin = rustix::stdio::stdin();
+            let mut both = [PollFd::new(self.signals, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut both, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let (signal, typed) = (both[0].revents(), both[1].revents());
+            if !signal.is_empty() && self.signals.ending()? {
+                return Ok(0);
+            }
+            if !typed.is_empty() {
+                return Ok(rustix::io::read(stdin, &mut *buffer)?);
+            }
+        }
+    }
+}
+
+/// Shows what changed and asks until there is an answer. The end of the input, and a signal that would end `nexus`, keep
+/// the changes for a review: the run is over, and only its changes are left to lose.
+pub fn ask(
+    layer: &Layer,
+    workspace: &Workspace,
+    rules: &Rules,
+    set: &ChangeSet,
+    signals: &Signals,
+) -> Result<Changes, String> {
     let (added, modified, deleted) = set.counts();
     let mut lines = vec![format!("nexus: {added} added, {modified} modified, {deleted} deleted")];
     let shown = set.changes.iter().take(SHOWN);
@@ -25,7 +60,7 @@ pub fn ask(layer: &Layer, workspace: &Workspace, rules: &Rules, set: &ChangeSet)
     }
     let text = lines.join("\n") + "\n";
     let show = || changes::diff_of_layer(layer, workspace, rules);
-    answer(text.as_bytes(), &show, &mut std::io::stdin().lock(), &mut std::io::stderr())
+    answer(text.as_bytes(), &show, &mut BufReader::new(Typed { signals }), &mut std::io::stderr())
 }
 
 fn answer(
@@ -42,7 +77,11 @@ fn answer(
         let mut line = Vec::new();
         input.read_until(b'\n', &mut line).map_err(failed)?;
         match line.trim_ascii() {
-            _ if line.is_empty() => return Ok(Changes::Review),
+            _ if line.is_empty() => {
+                // The question stands on the line still.
+                output.write_all(b"\n").map_err(failed)?;
+                return Ok(Changes::Review);
+            }
             b"c" | b"commit" => return Ok(Changes::Commit),
             b"r" | b"review" => return Ok(Changes::Review),
             b"x" | b"discard" => return Ok(Changes::Discard),

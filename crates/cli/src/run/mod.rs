@@ -261,7 +261,7 @@ impl Run<'_> {
         let kept = caller.finish().map_err(|error| pump_failure(&error))?;
         let egress = service.map(|service| service.finish(&order.places, order.plan.run_id));
         let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };
-        let report = self.conclude(args, sandbox, outcome, facts)?;
+        let report = self.conclude(args, signals, sandbox, outcome, facts)?;
         Ok(match tidied {
             Ok(()) => report,
             Err(error) => {
@@ -274,6 +274,7 @@ impl Run<'_> {
     fn conclude(
         &mut self,
         args: &RunArgs,
+        signals: &Signals,
         sandbox: Sandbox,
         mut outcome: Outcome,
         facts: report::Facts,
@@ -291,7 +292,7 @@ impl Run<'_> {
         {
             outcome.reason = nexus_model::ExitReason::DiskQuota;
         }
-        let settled = settle::settle(self.layer.take(), in_memory, self.order, args, outcome.reason);
+        let settled = settle::settle(self.layer.take(), in_memory, self.order, args, signals, outcome.reason);
         // The command ran, whatever became of its changes: it gets its receipt.
         let failure = settled.as_ref().err().cloned();
         let settled = settled.unwrap_or_else(settle::Settled::failed);

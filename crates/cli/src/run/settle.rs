@@ -11,6 +11,7 @@ use super::ask;
 use super::disk;
 use super::folder::FolderId;
 use super::order::Order;
+use super::signals::Signals;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_facility::layer::{CommitError, OpenLayerError};
@@ -140,6 +141,7 @@ pub fn settle(
     in_memory: Option<OwnedFd>,
     order: &Order,
     args: &RunArgs,
+    signals: &Signals,
     reason: ExitReason,
 ) -> Result<Settled, Failure> {
     let Some(mut layer) = layer else { return Ok(Settled::default()) };
@@ -162,7 +164,7 @@ pub fn settle(
     let rules = Rules::default();
     // A run that the memory limit cut short has half of what it wanted to write: somebody has to look.
     let wish = if reason == ExitReason::Oom { Changes::Review } else { order.changes };
-    let wanted = if commit { decide(&layer, &workspace, &rules, wish) } else { Ok(Changes::Discard) };
+    let wanted = if commit { decide(&layer, &workspace, &rules, wish, signals) } else { Ok(Changes::Discard) };
     match wanted {
         Ok(Changes::Discard) => return discard(layer, &workspace, &rules, keep),
         Ok(Changes::Review) => return review(layer, from_memory, &workspace, &rules),
@@ -189,7 +191,13 @@ pub fn settle(
 }
 
 /// What is to become of the changes of a run that may keep them. A run that changed nothing is not asked about.
-fn decide(layer: &Layer, workspace: &Workspace, rules: &Rules, wish: Changes) -> Result<Changes, String> {
+fn decide(
+    layer: &Layer,
+    workspace: &Workspace,
+    rules: &Rules,
+    wish: Changes,
+    signals: &Signals,
+) -> Result<Changes, String> {
     if matches!(wish, Changes::Commit | Changes::Discard) {
         return Ok(wish);
     }
@@ -197,7 +205,7 @@ fn decide(layer: &Layer, workspace: &Workspace, rules: &Rules, wish: Changes) ->
     match wish {
         // Ends as "nothing", and takes the layer along.
         _ if changes.is_empty() => Ok(Changes::Commit),
-        Changes::Ask => ask::ask(layer, workspace, rules, &changes),
+        Changes::Ask => ask::ask(layer, workspace, rules, &changes, signals),
         other => Ok(other),
     }
 }

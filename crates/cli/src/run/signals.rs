@@ -59,6 +59,13 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Whether one of those that end the process came since the last call.
+    pub fn ending(&self) -> io::Result<bool> {
+        Ok(self.take()?.iter().any(|number| ENDING.contains(&i32::from(*number))))
+    }
+}
+
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()

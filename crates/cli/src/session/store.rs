@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 const ABOUT: &str = "about.json";
 const ENDING: &str = "ending.json";
 const LOCK: &str = "lock";
+/// Least characters of an id that stand for the whole.
+const LEAST_PREFIX: usize = 4;
 const SOCKET: &str = "socket";
 /// The last output, as frames.
 const OUTPUT: &str = "output";
@@ -187,7 +189,8 @@ impl Store {
         if let Some(at) = all.iter().position(exact) {
             return Ok(all.swap_remove(at));
         }
-        all.retain(|entry| !text.is_empty() && entry.about.id.to_string().starts_with(text));
+        // A digit or two that somebody mistyped must not end whatever is the only one.
+        all.retain(|entry| text.len() >= LEAST_PREFIX && entry.about.id.to_string().starts_with(text));
         if all.len() > 1 {
             let message = format!("{} sandboxes have ids that start with {text}", all.len());
             return Err(Failure::refused("ambiguous", message, "write more of the id; nexus ps --all shows them"));

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,7 @@ fn launch() -> io::Result<Launched> {
     let (mut ours, theirs) = UnixStream::pair()?;
     // The first word is `run`; the rest is what it was.
     let child = Command::new("/proc/self/exe")
+        .arg0("nexus")
         .arg("__supervise")
         .args(std::env::args_os().skip(2))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -117,10 +119,11 @@ pub fn supervise(mut args: RunArgs) -> u8 {
     let (done, hub) = run::execute(&args, &signals, clock, open);
     let Some(mut hub) = hub else { return refused(&args, done, spare) };
     match hub.launcher() {
-        // Nobody was told that it started: so it did not.
+        // Nobody was told that it started: so it did not. Its folder is gone before that is said.
         Some(launcher) => {
+            let forgotten = hub.own.forget();
             let code = refused(&args, done, Some(launcher));
-            if hub.own.forget().is_err() { code.max(1) } else { code }
+            if forgotten.is_err() { code.max(1) } else { code }
         }
         None => ended(&args, done, hub, &signals),
     }

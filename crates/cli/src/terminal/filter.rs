@@ -153,10 +153,25 @@ impl State {
                         self.out.extend_from_slice(&[0xc2, second]);
                     }
                 }
+                // The first third of U+2000 to U+2FFF.
+                0xe2 => {
+                    let rest = bytes.get(done..done + 2).unwrap_or_default();
+                    done += 2;
+                    if !turns(rest) {
+                        self.out.push(0xe2);
+                        self.out.extend_from_slice(rest);
+                    }
+                }
                 _ => self.execute(*byte),
             }
         }
     }
+}
+
+/// Whether these bytes after 0xE2 make a character that turns the reading direction (U+202A to U+202E, U+2066 to
+/// U+2069): with them a terminal shows another text than was printed (CVE-2021-42574).
+fn turns(rest: &[u8]) -> bool {
+    matches!(rest, [0x80, 0xaa..=0xae] | [0x81, 0xa6..=0xa9])
 }
 
 /// How many bytes at the start may be copied as they are. They are known to be UTF-8.
@@ -166,15 +181,19 @@ fn clean(bytes: &[u8]) -> usize {
     bytes[start..].iter().position(|byte| odd(*byte)).map_or(bytes.len(), |at| start + at)
 }
 
-/// Whether a byte needs a look: a control character, or what may be the first half of one of C1.
+/// Whether a byte needs a look: a control character, or the first byte of what may be one of C1 or turn the text.
 #[allow(clippy::needless_bitwise_bool, reason = "without branches a whole block is looked at in a few instructions")]
 fn odd(byte: u8) -> bool {
-    ((byte < 0x20) & (byte != b'\n') & (byte != b'\r') & (byte != b'\t')) | (byte == 0x7f) | (byte == 0xc2)
+    ((byte < 0x20) & (byte != b'\n') & (byte != b'\r') & (byte != b'\t'))
+        | (byte == 0x7f)
+        | (byte == 0xc2)
+        | (byte == 0xe2)
 }
 
 impl Perform for State {
     fn print(&mut self, c: char) {
-        if !c.is_control() {
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if !c.is_control() && !turns {
             self.character(c);
         }
         self.at_text = true;

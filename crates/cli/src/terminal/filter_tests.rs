@@ -22,7 +22,7 @@ struct Judge {
 
 impl Perform for Judge {
     fn print(&mut self, c: char) {
-        if c.is_control() {
+        if c.is_control() || "\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}".contains(c) {
             self.wrong.push(format!("{c:?}"));
         }
     }
@@ -152,6 +152,24 @@ fn what_reaches_beyond_the_screen_or_makes_a_terminal_answer_never_passes() {
 }
 
 #[test]
+fn characters_that_turn_the_reading_direction_never_pass_and_their_neighbours_do() {
+    let shown_as =
+        "if admin { \u{202e}\u{2066}// only for }\u{2069} \u{2066}x\u{202a}\u{202b}\u{202c}\u{202d}\u{2067}\u{2068}";
+    for mode in [Mode::Plain, Mode::Interactive] {
+        assert_eq!(text(mode, shown_as.as_bytes()), "if admin { // only for } x");
+        assert_eq!(text(mode, b"\x1b[1m\xe2\x80\xae!\x1b[0m"), "\x1b[1m!\x1b[0m");
+        let neighbours = "\u{2029}\u{202f}\u{2065}\u{206a}\u{2010}—“”…→✓⠿שלום";
+        assert_eq!(text(mode, neighbours.as_bytes()), neighbours);
+        let cut: Vec<u8> = {
+            let (mut filter, mut out) = (Filter::new(mode), Vec::new());
+            "a\u{202e}b→".bytes().for_each(|byte| filter.push(&[byte], &mut out));
+            out
+        };
+        assert_eq!(cut, "ab→".as_bytes());
+    }
+}
+
+#[test]
 fn what_programs_on_a_screen_need_passes_in_interactive_mode_alone() {
     let kind: &[&str] = &[
         "\x1b[2J\x1b[H",
@@ -258,6 +276,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         2 => "\x1b[\\[\\]PX^_()#%*+]?[!-~]?".prop_map(String::into_bytes),
         2 => "\x1b\\][0-9]{1,3};[a-z\u{e9}]{0,5}(\x07|\x1b\\\\|\u{9c})?".prop_map(String::into_bytes),
         2 => "\\PC{0,4}".prop_map(String::into_bytes),
+        1 => "[\u{2020}-\u{2070}]{1,3}".prop_map(String::into_bytes),
         1 => "[\u{80}-\u{a5}\x00-\x1f]{1,3}".prop_map(String::into_bytes),
     ];
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
