@@ -104,13 +104,28 @@ fn a_receipt_is_verified_by_file_and_by_run_with_output_and_report() {
             ("/output/stdout/text", "other"),
             ("/reason", "oom"),
             ("/sandbox/proof/0/seen", "ok"),
+            ("/changes/added", "9"),
+            ("/egress/bytes_out", "9"),
+            // Short, and nothing is said to be missing.
+            ("/output/stderr/text", "e"),
         ] {
             let mut edited = report.clone();
-            *edited.pointer_mut(pointer).unwrap() = value.into();
+            let as_number = value.parse::<u64>().map(Value::from);
+            *edited.pointer_mut(pointer).unwrap() = as_number.unwrap_or_else(|_| value.into());
             let edited = file(&bench, "edited", edited.to_string().as_bytes());
             let expected = (1, "report_mismatch".to_owned());
             assert_eq!(reason(&bench, &[&run, "--report", &edited]), expected, "{pointer}");
         }
+        // A text that is as long as the whole is compared, whatever the report says of itself.
+        let mut cut = report.clone();
+        cut["output"]["truncated_bytes"] = 1.into();
+        cut["output"]["stdout"]["text"] = "OUT\n".into();
+        let edited = file(&bench, "cut", cut.to_string().as_bytes());
+        assert_eq!(reason(&bench, &[&run, "--report", &edited]), (1, "report_mismatch".to_owned()));
+        cut["output"]["stdout"]["text"] = "o".into();
+        let edited = file(&bench, "cut", cut.to_string().as_bytes());
+        let checked = verify(&bench, &[&run, "--report", &edited]);
+        assert!(stdout(&checked).contains("of its stdout only the length was compared"), "{}", stdout(&checked));
         let shown = stdout(&bench.run(["receipt", "show", &run]));
         for part in ["exit 0 (exit)", "committed, 1 added", "valid, by the key", "/bin/sh -c"] {
             assert!(shown.contains(part), "{part}: {shown}");

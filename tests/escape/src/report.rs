@@ -136,6 +136,7 @@ pub(crate) fn judge(case: &Case, seen: &Observations, asked: &Asked, skip: Optio
             "no-file",
             "no-link",
             "did-not-run",
+            "never-started",
         ];
         match case.kind {
             Kind::Malicious if right => blind.push(format!("cannot see the hole: {}", detail())),

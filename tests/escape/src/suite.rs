@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Seen};
 use crate::attacker::Attacker;
-use crate::cases::{self, Case, How, Limit, Stage};
+use crate::cases::{self, Case, How, Kind, Limit, Stage};
 use crate::host::bench::{Bench, Driver, Ran};
 use crate::host::look;
 use crate::host::world::{World, WorldError, making};
@@ -72,11 +72,12 @@ impl Outcome {
         )
     }
 
-    /// Whether nothing failed and something passed.
+    /// Whether nothing failed, and an attack was refused: harmless twins that work say nothing of a wall.
     #[must_use]
     pub fn good(&self) -> bool {
-        let (passed, failed, _) = self.counts();
-        failed == 0 && passed > 0
+        let (_, failed, _) = self.counts();
+        let refused = |row: &Judged| row.case.kind == Kind::Malicious && matches!(row.verdict, Verdict::Pass);
+        failed == 0 && self.rows.iter().any(refused)
     }
 }
 

@@ -6,7 +6,7 @@
 //!  launch_bench --rows RUNS SECONDS [-- COMMAND WORD…]   {"mode":"fresh","workers":1,"median_us":…,"p99_us":…}
 //!                                                        {"mode":"fresh","workers":8,"runs_per_s":…}
 //! ```
-//! Modes are `posix_spawn`, `bwrap`, `fresh`, `pooled` and `live`, taken in turn. With a command of ours each line must
+//! Modes are `posix_spawn`, `bwrap`, `cold`, `fresh`, `pooled` and `live`, taken in turn. With a command of ours each line must
 //! name it (`"command":"…"`), so that figures of another one cannot pass for it. What it cannot do is reported as not
 //! measured, never filled in.
 

@@ -22,11 +22,12 @@ const LINKS: &[&str] = &["bin", "lib", "lib64"];
 /// Makes the file system that layers need: tmpfs takes no `user.` attributes on old kernels.
 const MKFS: &str = "/sbin/mke2fs";
 
-/// Writes it.
-pub fn write(file: &Path, parts: &Parts, nexus: &Path) -> Result<(), Failure> {
+/// Writes it, with the programs that were built last: the one that is running may have been replaced meanwhile.
+pub fn write(file: &Path, parts: &Parts, built: &Path) -> Result<(), Failure> {
     let failed = |what: String| Failure::new(format!("the initramfs: {what}"), "build first: `cargo build`");
-    let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-    let programs = [("nexus", nexus), ("xtask", &own), ("mke2fs", Path::new(MKFS)), ("busybox", &parts.busybox)];
+    let (nexus, own) = (built.join("nexus"), built.join("xtask"));
+    let programs: [(&str, &Path); 4] =
+        [("nexus", &nexus), ("xtask", &own), ("mke2fs", Path::new(MKFS)), ("busybox", &parts.busybox)];
     let mut libraries = BTreeSet::new();
     for (_, program) in &programs[..3] {
         libraries.extend(libraries_of(program).map_err(&failed)?);

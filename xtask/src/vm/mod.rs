@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  parts (Debian packages, unpacked) ─▶ image (initramfs: nexus, this program as init, busybox) ─▶ boot (QEMU, TCG)
-//!        nothing to be had: skipped, loudly                     guest: init ─▶ cases ─▶ lines on the serial port
+//!        not for this processor: skipped                        guest: init ─▶ cases ─▶ lines on the serial port
 //!                                                                        lines ─▶ judged here
 //! ```
 //! The host of a test may have cgroup v1 only, and its kernel is newer than the oldest that Nexus promises to work on.
@@ -42,12 +42,12 @@ fn boot(workspace: &Workspace, counts: &mut crate::counts::Counts) -> Result<(),
     let parts = match parts::fetch(&folder)? {
         Found::All(parts) => parts,
         Found::Nothing(reason) => {
-            println!("vm: SKIPPED, nothing below was tried: cgroup v2, kernel 6.1: {reason}");
+            println!("vm: SKIPPED, nothing below was tried: cgroup v2, the oldest kernel: {reason}");
             return Ok(());
         }
     };
     let initramfs = folder.join("initramfs.cpio");
-    image::write(&initramfs, &parts, &workspace.target.join("debug/nexus"))?;
+    image::write(&initramfs, &parts, &workspace.target.join("debug"))?;
     let verdict = boot::run(&parts, &initramfs)?;
     counts.passed += verdict.passed;
     counts.failed += verdict.failed;

@@ -36,11 +36,11 @@ pub struct Parts {
 pub enum Found {
     /// All of them.
     All(Parts),
-    /// They cannot be had here, for this reason.
+    /// There are none for this processor.
     Nothing(String),
 }
 
-/// Downloads what is not there yet. Not being able to is no failure; a package that does not hold what it should is.
+/// Downloads what is not there yet. Not being able to is a failure: promises hang on these cases.
 pub fn fetch(folder: &Path) -> Result<Found, Failure> {
     if !cfg!(target_arch = "x86_64") {
         return Ok(Found::Nothing("only x86_64 is emulated".to_owned()));
@@ -52,7 +52,10 @@ pub fn fetch(folder: &Path) -> Result<Found, Failure> {
         Ok((busybox, kernel, qemu))
     });
     match fetched {
-        Err(reason) => Ok(Found::Nothing(reason)),
+        Err(reason) => {
+            let advice = "the virtual machine needs Debian's packages: see what is named, or run `apt-get update`";
+            Err(Failure::new(format!("parts of the virtual machine: {reason}"), advice))
+        }
         Ok((busybox, kernel, qemu)) => Parts::new(&busybox, &kernel, qemu.as_deref(), installed).map(Found::All),
     }
 }

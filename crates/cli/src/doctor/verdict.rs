@@ -48,11 +48,12 @@ pub fn vectors(rows: &[Judged]) -> Vec<Vector> {
                 Verdict::Skip(_) => counts.skipped += 1,
             }
         }
+        let twins = harmless.passed > 0 || harmless.skipped == 0;
         let state = match (attacks.failed + harmless.failed, attacks.passed, attacks.skipped + harmless.passed) {
             (1.., ..) => State::Failed,
-            (0, 1.., _) => State::Held,
-            // The twins alone prove nothing.
-            (0, 0, 1..) => State::Skipped,
+            (0, 1.., _) if twins => State::Held,
+            // Neither the twins alone prove anything, nor refusals where nobody saw that anything works.
+            (0, 1.., _) | (0, 0, 1..) => State::Skipped,
             (0, 0, 0) if harmless.skipped > 0 => State::Skipped,
             (0, 0, 0) => continue,
         };
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(of(vec![row("A05", bad, Verdict::Pass), row("A05", good, fail())]), Some(State::Failed));
         assert_eq!(of(vec![row("E02", bad, skip()), row("E02", good, Verdict::Pass)]), Some(State::Skipped));
         assert_eq!(of(vec![row("E02", good, skip())]), Some(State::Skipped));
+        assert_eq!(of(vec![row("E02", bad, Verdict::Pass), row("E02", good, skip())]), Some(State::Skipped));
         assert_eq!(of(Vec::new()), None);
     }
 
@@ -213,9 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_played_is_no_success() {
-        let outcome = outcome(vec![row("E02", Kind::Malicious, Verdict::Skip("not here".to_owned()))]);
-        assert!(!outcome.good());
-        assert!(people(&vectors(&outcome.rows), &outcome).contains("NOT everything held"));
+    fn nothing_played_is_no_success_and_neither_are_twins_alone() {
+        let skipped = || row("E02", Kind::Malicious, Verdict::Skip("not here".to_owned()));
+        for rows in [vec![skipped()], vec![skipped(), row("E02", Kind::Harmless, Verdict::Pass)]] {
+            let outcome = outcome(rows);
+            assert!(!outcome.good());
+            assert!(people(&vectors(&outcome.rows), &outcome).contains("NOT everything held"));
+        }
     }
 }

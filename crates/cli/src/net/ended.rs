@@ -72,7 +72,7 @@ impl Ended {
             denied: self.summary.denied_count,
             bytes_in: self.summary.bytes_down,
             bytes_out: self.summary.bytes_up,
-            hash: Digest::of_json(&self.summary)?,
+            hash: Digest::of_json(&self.json())?,
         })
     }
 }

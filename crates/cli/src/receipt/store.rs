@@ -246,7 +246,12 @@ impl Chain {
         }
         // Their lines are not needed any more either; a file system that cannot make holes keeps them.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, flags, LINE, floor * LINE) {
+        // The last line stays, whatever goes: the next receipt is chained to it.
+        let lines = floor.min(self.noted.next.saturating_sub(1));
+        if lines == 0 {
+            return Ok(gone);
+        }
+        match rustix::fs::fallocate(&self.file, flags, LINE, lines * LINE) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(gone),
             Err(error) => Err(error.into()),
         }

@@ -95,6 +95,12 @@ fn old_receipts_are_pruned_in_batches_and_not_missed() {
     assert_eq!(left.len(), 5);
     let there: Vec<Ring> = rings.into_inner().unwrap().into_iter().filter(|ring| left.contains(&ring.run_id)).collect();
     assert_eq!(check_chain(&there, store.end().unwrap()), ChainReport::default());
+    assert_eq!(store.prune(0).unwrap(), 5, "the chain goes on after the last one went, too");
+    let rings = Mutex::new(Vec::new());
+    append(&store, RunId::new(), &rings);
+    append(&store, RunId::new(), &rings);
+    assert_eq!(check_chain(&rings.into_inner().unwrap(), store.end().unwrap()), ChainReport::default());
+    assert_eq!(store.end().unwrap().unwrap().next, 23);
     // Without the state directory's note the receipts themselves say the same once another one was issued.
     let noted = |next: u64, floor: u64| Noted { id: RunId::new(), floor, next, last: None };
     assert_eq!(noted(KEEP - 1, 0).next_floor(), 0);

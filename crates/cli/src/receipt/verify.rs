@@ -7,11 +7,13 @@ use super::keys::{KeyFolder, Known};
 use super::store::Store;
 use crate::args::VerifyArgs;
 use crate::failure::{Failure, one_line};
+use crate::net::Ended;
 use crate::places::Places;
 use crate::run;
 use nexus_model::RunId;
 use nexus_policy::receipt::{
-    ChainPlace, Digest, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt, Ring, StreamDigest, check_chain, open,
+    ChainPlace, Changes, Digest, Egress, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt, Ring, StreamDigest,
+    check_chain, open,
 };
 use serde_json::{Value, json};
 use std::fs::File;
@@ -191,6 +193,10 @@ fn look(args: &VerifyArgs) -> Result<Result<String, Invalid>, Failure> {
         [(args.stdout.is_some(), "stdout"), (args.stderr.is_some(), "stderr"), (args.report.is_some(), "the report")];
     let also: Vec<&str> = also.into_iter().filter_map(|(asked, what)| asked.then_some(what)).collect();
     let also = if also.is_empty() { String::new() } else { format!("; {} as it says", also.join(" and ")) };
+    let also = match &args.report {
+        Some(path) => also + &caveat(&only_by_length(&report(path)?, &opened.receipt)),
+        None => also,
+    };
     Ok(Ok(format!("valid: run {}, signed by the key {}{also}", opened.receipt.run_id, opened.receipt.key_id)))
 }
 
@@ -217,18 +223,26 @@ fn against(args: &VerifyArgs, opened: &Opened) -> Result<Option<Invalid>, Failur
         }
     }
     let Some(path) = &args.report else { return Ok(None) };
-    let report: Value = serde_json::from_str(&text_of_report(path)?).map_err(|error| {
-        let message = format!("--report {}: {error}", path.display());
-        Failure::usage("report", message, "give the document that nexus run --json printed")
-    })?;
-    Ok(differs(&report, receipt).map(|what| {
+    Ok(differs(&report(path)?, receipt).map(|what| {
         let message = format!("{} is not the report of the run: its {what} is another", path.display());
         Invalid { code: "report_mismatch", message }
     }))
 }
 
-fn text_of_report(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| nothing(&path.display().to_string(), &error))
+fn report(path: &Path) -> Result<Value, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| nothing(&path.display().to_string(), &error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let message = format!("--report {}: {error}", path.display());
+        Failure::usage("report", message, "give the document that nexus run --json printed")
+    })
+}
+
+/// What a comparison cannot say.
+fn caveat(cut: &[&str]) -> String {
+    if cut.is_empty() {
+        return String::new();
+    }
+    format!(" (of its {} only the length was compared: the text is a part)", cut.join(" and "))
 }
 
 /// The first part of a `nexus run --json` document that is not what the receipt says.
@@ -242,6 +256,8 @@ fn differs(report: &Value, receipt: &Receipt) -> Option<&'static str> {
         ("signal", report["signal"] == json!(receipt.exit.signal)),
         ("guarantees", report["sandbox"]["guarantees"] == guarantees),
         ("proof", report["sandbox"]["proof"] == proof),
+        ("counts of changes", are_counts(&report["changes"], &receipt.changes)),
+        ("network", is_egress(&report["egress"], receipt.egress.as_ref())),
         ("changes", changes_hash(&report["changes"]) == Some(receipt.changes.hash)),
         ("stdout", is_stream(report, "stdout", &receipt.output.stdout)),
         ("stderr", is_stream(report, "stderr", &receipt.output.stderr)),
@@ -249,12 +265,43 @@ fn differs(report: &Value, receipt: &Receipt) -> Option<&'static str> {
     parts.into_iter().find_map(|(what, same)| (!same).then_some(what))
 }
 
-/// A stream that was cut can be compared by its length alone.
+fn are_counts(report: &Value, said: &Changes) -> bool {
+    let counts = [("added", said.added), ("modified", said.modified), ("deleted", said.deleted)];
+    counts.iter().all(|(name, count)| report[name] == json!(count))
+}
+
+/// A run without a network has no such part in its receipt, and an empty one in its report.
+fn is_egress(report: &Value, said: Option<&Egress>) -> bool {
+    match said {
+        Some(said) => Digest::of_json(report) == Some(said.hash),
+        None => *report == Ended::default().json(),
+    }
+}
+
+/// Whether a report's text can be what the receipt says. A text that was cut can be compared by its length alone; whether
+/// it was is seen in the text and not believed, since a report is not signed.
 fn is_stream(report: &Value, name: &str, said: &StreamDigest) -> bool {
     let same_length = report["usage"][format!("{name}_bytes")] == json!(said.bytes);
+    let says_cut = report["output"]["truncated_bytes"] != json!(0);
+    let fits = |text: Vec<u8>| if is_cut(&text, said) { says_cut } else { Digest::of(&text) == said.hash };
+    same_length && shown_of(report, name).is_some_and(fits)
+}
+
+fn shown_of(report: &Value, name: &str) -> Option<Vec<u8>> {
     let text: Result<nexus_model::ByteText, _> = serde_json::from_value(report["output"][name].clone());
-    let whole = report["output"]["truncated_bytes"] == json!(0);
-    same_length && text.is_ok_and(|text| !whole || Digest::of(&text.0) == said.hash)
+    text.ok().map(|text| text.0)
+}
+
+/// Whether some of the stream is missing.
+fn is_cut(text: &[u8], said: &StreamDigest) -> bool {
+    (text.len() as u64) < said.bytes
+}
+
+/// The streams of which a report has a part, which nothing says to be the right one.
+fn only_by_length(report: &Value, receipt: &Receipt) -> Vec<&'static str> {
+    let streams = [("stdout", &receipt.output.stdout), ("stderr", &receipt.output.stderr)];
+    let cut = streams.iter().filter(|(name, said)| shown_of(report, name).is_some_and(|text| is_cut(&text, said)));
+    cut.map(|(name, _)| *name).collect()
 }
 
 /// The hash of a change set, from the report's `changes`.

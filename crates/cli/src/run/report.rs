@@ -91,9 +91,10 @@ impl Report {
             status,
             reason: outcome.reason,
             not_started: outcome.not_started.map(|reason| format!("{command}: {reason}")),
-            proof: outcome.proof,
             driver: handle.driver.clone(),
-            guarantees: guarantees(order),
+            // A sandbox that proved nothing held nothing for anybody.
+            guarantees: if outcome.proof.is_empty() { Vec::new() } else { guarantees(order) },
+            proof: outcome.proof,
             prepared,
             spawned: outcome.spawned.map(|at| at - clock),
             first_output: outcome

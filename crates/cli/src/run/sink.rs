@@ -220,10 +220,11 @@ impl Sink {
         Ok((self.kept.take(), dropped))
     }
 
-    /// Gives the terminals back what the command switched on them. Once; a second time there is nothing left.
+    /// Gives the terminals back what the command switched on them. Once; a second time there is nothing left. What comes
+    /// later is filtered still.
     pub fn put_back(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
-            let bytes = self.filters[stream as usize].take().map(|filter| filter.put_back()).unwrap_or_default();
+            let bytes = self.filters[stream as usize].as_mut().map(Filter::put_back).unwrap_or_default();
             if !bytes.is_empty() {
                 let mut to: Box<dyn Write> =
                     if stream == Stream::Out { Box::new(io::stdout()) } else { Box::new(io::stderr()) };

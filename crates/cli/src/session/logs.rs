@@ -87,7 +87,6 @@ fn print(frames: &[Tell], sink: &mut Sink) -> io::Result<()> {
             _ => {}
         }
     }
-    sink.put_back();
     Ok(())
 }
 

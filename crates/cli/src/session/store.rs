@@ -173,7 +173,12 @@ impl Store {
             let path = entry.map_err(|error| failed(&self.root, &error))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let half = name.starts_with(".gone-") || (name.starts_with(".new-") && is_old(&path));
-            if half && !is_held(&path).unwrap_or(true) {
+            let held = match is_held(&path) {
+                // Its lock went before it, or was never made.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                other => half && other.map_err(|error| failed(&path, &error))?,
+            };
+            if half && !held {
                 remove(&path).map_err(|error| failed(&path, &error))?;
             }
         }

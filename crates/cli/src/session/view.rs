@@ -142,11 +142,14 @@ impl View {
     }
 
     fn wait(&self, link: &Link, signals: &Signals) -> io::Result<Vec<(Source, PollFlags)>> {
-        let mut sources = vec![Source::Signals, Source::Link];
-        let mut list = vec![
-            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(link.as_fd(), link.flags(self.takes())),
-        ];
+        let mut sources = vec![Source::Signals];
+        let mut list = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        // Not with empty flags: a supervisor that hung up would be told again and again while nobody reads.
+        let flags = link.flags(self.takes());
+        if !flags.is_empty() {
+            sources.push(Source::Link);
+            list.push(PollFd::from_borrowed_fd(link.as_fd(), flags));
+        }
         // Keys are always read: there may be those that leave among them.
         if self.input && (self.keys.is_some() || link.waiting() < MOST_TYPED) {
             sources.push(Source::Input);

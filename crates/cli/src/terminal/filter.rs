@@ -76,10 +76,11 @@ impl Filter {
         self.cut.clear();
     }
 
-    /// What puts a terminal back on which this stream was shown.
+    /// What puts a terminal back on which this stream was shown. It is given once; the filter goes on filtering.
     #[must_use]
-    pub fn put_back(&self) -> Vec<u8> {
-        self.state.left.put_back()
+    pub fn put_back(&mut self) -> Vec<u8> {
+        self.interrupt();
+        std::mem::take(&mut self.state.left).put_back()
     }
 
     /// Text up to the next sequence. Returns the bytes that were used.

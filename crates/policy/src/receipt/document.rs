@@ -182,7 +182,7 @@ pub struct Egress {
     pub bytes_in: u64,
     /// Bytes to the outside.
     pub bytes_out: u64,
-    /// Hash of the whole summary.
+    /// Hash of the report's `egress`.
     pub hash: Digest,
 }
 

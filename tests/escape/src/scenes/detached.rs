@@ -2,6 +2,7 @@
 
 use crate::host::bench::{Bench, Job, Ran};
 use crate::host::world::WorldError;
+use std::io;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(15);
@@ -46,8 +47,12 @@ impl<'a> Detached<'a> {
         Ok(ran)
     }
 
-    /// Ends it and forgets it.
-    pub fn remove(self) -> Result<Ran, WorldError> {
-        self.ask(&["rm", "-f"], &[])
+    /// Ends it and forgets it. Without that the next scene would meet it.
+    pub fn remove(self) -> Result<(), WorldError> {
+        let ran = self.ask(&["rm", "-f"], &[])?;
+        if ran.code == Some(0) {
+            return Ok(());
+        }
+        Err(WorldError { what: format!("the end of {}", self.name), source: io::Error::other(ran.summary()) })
     }
 }
