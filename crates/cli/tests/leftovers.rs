@@ -377,37 +377,89 @@ fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
     }
 }
 
+/// A layer whose commit was decided and not finished, and its workspace: killed again and again until a kill came there.
+fn interrupted_commit(bench: &Lone) -> (PathBuf, PathBuf) {
+    loop {
+        let workspace = fresh(bench, "moved");
+        let mut child = work(bench, &workspace, &[]);
+        wait_for_done(&mut child);
+        let layers = bench.state.join("layers");
+        let decided = || {
+            let layer = fs::read_dir(&layers).ok()?.next()?.ok()?.path();
+            layer.join("journal").exists().then_some(layer)
+        };
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut found = None;
+        while found.is_none() && child.try_wait().unwrap().is_none() && Instant::now() < end {
+            found = decided();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let (Some(layer), Some(_)) = (found, decided()) {
+            return (layer, workspace);
+        }
+        let listed = bench.nexus(["changes", "list"]).current_dir("/").output().unwrap();
+        assert!(listed.status.success());
+        fs::remove_dir_all(&workspace).unwrap();
+    }
+}
+
+/// The records of runs.
+fn records(bench: &Lone) -> Vec<PathBuf> {
+    let entries = fs::read_dir(bench.state.join("runs")).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn a_record_that_cannot_be_read_stops_others_only_if_its_changes_may_be_half_applied() {
+    let _turn = turn();
+    for bench in lone_benches() {
+        let elsewhere = fresh(&bench, "elsewhere");
+        let run = || {
+            bench.nexus(["run", "--changes", "discard", "--workspace"]).arg(&elsewhere).args(["--", "true"]).output()
+        };
+        // Killed while its command ran: nothing of it was applied anywhere.
+        for nonsense in ["", "{}", "{\"handle\":"] {
+            let workspace = fresh(&bench, "killed");
+            let mut child = bench
+                .nexus(["run", "--workspace"])
+                .arg(&workspace)
+                .args(["--", "sleep", "60"])
+                .stderr(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            support::wait_until("its record", Duration::from_secs(20), || records(&bench).len() == 1);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            fs::write(&records(&bench)[0], nonsense).unwrap();
+            support::wait_until("a run elsewhere", Duration::from_secs(20), || run().unwrap().status.success());
+            assert!(bench.leftovers().is_empty(), "{nonsense:?}: {:?}", bench.leftovers());
+            fs::remove_dir_all(&workspace).unwrap();
+        }
+        let (_, workspace) = interrupted_commit(&bench);
+        let record = records(&bench).remove(0);
+        let good = fs::read(&record).unwrap();
+        fs::write(&record, &good[..good.len() / 2]).unwrap();
+        let refused = run().unwrap();
+        assert_eq!(refused.status.code(), Some(125), "{}", support::stderr(&refused));
+        assert!(support::stderr(&refused).contains("cannot be read"), "{}", support::stderr(&refused));
+        fs::write(&record, &good).unwrap();
+        assert_eq!(run().unwrap().status.code(), Some(0));
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        for folder in [&workspace, &elsewhere] {
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}
+
 #[test]
 fn an_interrupted_commit_is_never_finished_in_a_folder_that_took_the_name() {
     let _turn = turn();
     for bench in lone_benches() {
         let away = bench.workspace.with_extension("away");
-        // Killed again and again until a kill came after the decision and before the end.
-        let run = loop {
-            let workspace = fresh(&bench, "moved");
-            let mut child = work(&bench, &workspace, &[]);
-            wait_for_done(&mut child);
-            let layers = bench.state.join("layers");
-            let decided = || {
-                let layer = fs::read_dir(&layers).ok()?.next()?.ok()?.path();
-                layer.join("journal").exists().then_some(layer)
-            };
-            let end = Instant::now() + Duration::from_secs(5);
-            let mut found = None;
-            while found.is_none() && child.try_wait().unwrap().is_none() && Instant::now() < end {
-                found = decided();
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
-            if let (Some(layer), Some(_)) = (found, decided()) {
-                fs::rename(&workspace, &away).unwrap();
-                break (layer, workspace);
-            }
-            let listed = bench.nexus(["changes", "list"]).current_dir("/").output().unwrap();
-            assert!(listed.status.success());
-            fs::remove_dir_all(&workspace).unwrap();
-        };
-        let (layer, workspace) = run;
+        let (layer, workspace) = interrupted_commit(&bench);
+        fs::rename(&workspace, &away).unwrap();
         let id = layer.file_name().unwrap().to_str().unwrap().to_owned();
         let changes = |arguments: &[&str]| bench.nexus(["changes"]).args(arguments).current_dir("/").output().unwrap();
         // The folder is gone, then another one has its name.

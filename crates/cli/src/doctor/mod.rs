@@ -5,6 +5,7 @@ mod verdict;
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
+use crate::places::Places;
 use crate::run;
 use nexus_driver::{Driver, ProbeReport};
 use serde_json::json;
@@ -36,9 +37,31 @@ fn ready(report: &ProbeReport) -> Result<(), Failure> {
     trial().map(drop).map_err(|reason| Failure::refused("attack", format!("a trial sandbox failed: {reason}"), hint))
 }
 
+/// What a trial sandbox showed.
+struct Trial {
+    proof: serde_json::Value,
+    /// Where none stood, and why.
+    except: Option<String>,
+}
+
 /// Starts a sandbox for real, in a folder of its own: what a probe says counts less than one that stood.
-fn trial() -> Result<serde_json::Value, String> {
-    let scratch = std::env::temp_dir().join(format!("nexus-doctor-{}", nexus_model::RunId::new()));
+///
+/// Whether one stands depends on the file system of the workspace, too (tmpfs takes no id-mapped mounts before Linux
+/// 6.3). So where the folder for temporary files will not do, the one around the state directory is tried.
+fn trial() -> Result<Trial, String> {
+    let first = match trial_below(&std::env::temp_dir()) {
+        Ok(proof) => return Ok(Trial { proof, except: None }),
+        Err(reason) => reason,
+    };
+    let other = Places::find().ok().and_then(|places| places.state.parent().map(std::path::Path::to_owned));
+    match other.filter(|folder| folder.is_dir()).map(|folder| trial_below(&folder)) {
+        Some(Ok(proof)) => Ok(Trial { proof, except: Some(first) }),
+        Some(Err(_)) | None => Err(first),
+    }
+}
+
+fn trial_below(folder: &std::path::Path) -> Result<serde_json::Value, String> {
+    let scratch = folder.join(format!("nexus-doctor-{}", nexus_model::RunId::new()));
     std::fs::create_dir(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
     let result = trial_in(&scratch);
     let removed = std::fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()));
@@ -63,9 +86,9 @@ fn trial_in(scratch: &std::path::Path) -> Result<serde_json::Value, String> {
     }
 }
 
-fn machine(report: &ProbeReport, trial: &Result<serde_json::Value, String>, works: bool) -> String {
+fn machine(report: &ProbeReport, trial: &Result<Trial, String>, works: bool) -> String {
     let trial = match trial {
-        Ok(proof) => json!({"passed": true, "proof": proof}),
+        Ok(Trial { proof, except }) => json!({"passed": true, "proof": proof, "except": except}),
         Err(reason) => json!({"passed": false, "reason": reason}),
     };
     let document = json!({
@@ -78,16 +101,17 @@ fn machine(report: &ProbeReport, trial: &Result<serde_json::Value, String>, work
     format!("{document}\n")
 }
 
-fn people(report: &ProbeReport, trial: &Result<serde_json::Value, String>) -> String {
+fn people(report: &ProbeReport, trial: &Result<Trial, String>) -> String {
     let mut lines = vec![format!("driver {} (Landlock version {})", report.driver, nexus_driver::landlock_abi())];
     for missing in &report.missing {
         lines.push(format!("  MISSING  {}: {}", missing.what, missing.reason));
         lines.push(format!("           to get it: {}", missing.fix));
     }
     match trial {
-        Ok(proof) => {
+        Ok(Trial { proof, except }) => {
             let checks = proof.as_array().map_or(0, Vec::len);
             lines.push(format!("  ok       a trial sandbox stood, {checks} checks of its walls held"));
+            lines.extend(except.iter().map(|reason| format!("  EXCEPT   in one folder: {reason}")));
         }
         Err(reason) => lines.push(format!("  FAILED   a trial sandbox: {reason}")),
     }

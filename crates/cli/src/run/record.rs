@@ -93,8 +93,20 @@ fn fill(mut file: &File, content: &Content) -> io::Result<()> {
 /// A record whose owner is gone, now ours.
 pub struct Orphan {
     record: Record,
-    /// What it says; `None` when its owner died while writing it, which is before anything was made.
-    pub content: Option<Content>,
+    /// Whose it is.
+    pub run: RunId,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a record says.
+pub enum Said {
+    /// All of it.
+    Whole(Content),
+    /// Its owner died while writing it, which is before anything was made.
+    NothingYet,
+    /// It cannot be read: cut off with the power, or of another version.
+    Nonsense(serde_json::Error),
 }
 
 impl Orphan {
@@ -112,17 +124,15 @@ pub fn orphans(runs: &Path) -> io::Result<Vec<Orphan>> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         let hidden = name.strip_prefix(".new-");
-        if hidden.unwrap_or(name).parse::<RunId>().is_err() {
-            continue;
-        }
-        if let Some(orphan) = take_over(&entry.path(), hidden.is_some())? {
+        let Ok(run) = hidden.unwrap_or(name).parse::<RunId>() else { continue };
+        if let Some(orphan) = take_over(&entry.path(), run, hidden.is_some())? {
             found.push(orphan);
         }
     }
     Ok(found)
 }
 
-fn take_over(path: &Path, hidden: bool) -> io::Result<Option<Orphan>> {
+fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>> {
     let mut file = match File::options().read(true).write(true).open(path) {
         // Its owner, or another command that recovers, was faster.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -139,12 +149,16 @@ fn take_over(path: &Path, hidden: bool) -> io::Result<Option<Orphan>> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text)?;
-    let content = if hidden { None } else { Some(serde_json::from_str(&text).map_err(io::Error::other)?) };
+    let said = match (hidden, serde_json::from_str(&text)) {
+        (true, _) => Said::NothingYet,
+        (false, Ok(content)) => Said::Whole(content),
+        (false, Err(error)) => Said::Nonsense(error),
+    };
     // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
     if hidden && mine.mtime() + 60 > now_seconds()? {
         return Ok(None);
     }
-    Ok(Some(Orphan { record: Record { path: path.to_owned(), _file: file }, content }))
+    Ok(Some(Orphan { record: Record { path: path.to_owned(), _file: file }, run, said }))
 }
 
 fn now_seconds() -> io::Result<i64> {

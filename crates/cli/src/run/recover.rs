@@ -1,11 +1,12 @@
 //! Clears what runs left whose `nexus` was killed. Every command that starts a run does this first.
 
-use super::record::{self, Content, Orphan};
+use super::record::{self, Content, Orphan, Record, Said};
 use super::{alone, settle};
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::{Driver, Namespace};
 use nexus_facility::{IoFailure, RecoverError, Stage, Workspace};
+use nexus_model::RunId;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,7 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn all(places: &Places, driver: &Namespace, concerning: Option<&Path>) -> Result<(), Failure> {
     let orphans = record::orphans(&places.runs).map_err(|error| failed(&error))?;
     for orphan in orphans {
-        let folder = orphan.content.as_ref().map(|content| content.workspace.as_path().to_owned());
+        let folder = match &orphan.said {
+            Said::Whole(content) => Some(content.workspace.as_path().to_owned()),
+            Said::NothingYet | Said::Nonsense(_) => None,
+        };
         let Err(error) = one(orphan, places, driver) else { continue };
         let touches =
             |here: &Path| folder.as_ref().is_none_or(|there| there.starts_with(here) || here.starts_with(there));
@@ -33,10 +37,29 @@ pub fn all(places: &Places, driver: &Namespace, concerning: Option<&Path>) -> Re
 }
 
 fn one(orphan: Orphan, places: &Places, driver: &Namespace) -> io::Result<()> {
-    if let Some(content) = &orphan.content {
-        clear(content, places, driver)?;
+    match &orphan.said {
+        Said::Whole(content) => clear(content, places, driver)?,
+        Said::NothingYet => {}
+        Said::Nonsense(error) => unread(orphan.run, error, places)?,
     }
     orphan.remove()
+}
+
+/// A record that does not say in which folder its run was. Without a decision about its layer no folder was touched;
+/// with one, any may be half old and half new, and somebody has to look.
+fn unread(run: RunId, why: &serde_json::Error, places: &Places) -> io::Result<()> {
+    let other = |error: &dyn std::error::Error| io::Error::other(settle::chain(error));
+    let name = run.to_string();
+    match nexus_facility::stage(&places.layers, &name).map_err(|error| other(&error))? {
+        Stage::Undecided => nexus_facility::abandon(&places.layers, &name).map_err(|error| other(&error)),
+        Stage::Gone | Stage::Parked => Ok(()),
+        Stage::Decided => {
+            let path = Record::place(&places.runs, run);
+            let what =
+                "so the folder into which its changes were going is not known; nexus log names the folders of runs";
+            Err(io::Error::other(format!("{} cannot be read ({why}), {what}", path.display())))
+        }
+    }
 }
 
 fn clear(content: &Content, places: &Places, driver: &Namespace) -> io::Result<()> {

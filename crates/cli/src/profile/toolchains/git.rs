@@ -14,6 +14,11 @@ use super::git_config;
 use super::host;
 use std::path::{Path, PathBuf};
 
+/// Folders of submodules and worktrees that are looked into.
+const MOST_FOLDERS: usize = 512;
+/// How deep they may lie in each other.
+const MOST_DEPTH: usize = 16;
+
 /// Finds it.
 pub fn find(to: &mut Adder<'_>) {
     match to.host.find(&["git"]) {
@@ -49,20 +54,65 @@ fn identity(to: &mut Adder<'_>) {
 
 fn worktree(to: &mut Adder<'_>) {
     let Some(linked) = linked(&to.host.workspace) else { return };
-    let config = linked.common.join("config");
-    let shown = std::fs::read(&config).ok().and_then(|text| git_config::repository(&text).ok());
-    let Some(shown) = shown else {
-        to.note(format!("{} cannot be read: the history of this worktree is not shown", config.display()));
-        return;
+    let configs = match stripped_configs(&linked.common) {
+        Ok(configs) => configs,
+        Err(why) => return to.note(format!("{why}: the history of this worktree is not shown")),
     };
     to.show(&linked.common, "the history of this linked worktree");
-    to.show_made(shown, &config.display().to_string(), "its configuration without passwords and programs");
+    for (path, shown) in configs {
+        to.show_made(shown, &path.display().to_string(), "its configuration without passwords and programs");
+    }
     to.set("GIT_OPTIONAL_LOCKS", "0");
     to.note(format!(
         "this is a linked worktree of {}: git status, diff and log work; git commit does not, since its history lies \
          outside the workspace and is read-only",
         linked.common.display()
     ));
+}
+
+/// Every file below `.git` from which some git reads settings, without what is secret: of the repository, of its other
+/// worktrees, and of its submodules, whose repositories lie in `modules`. An error says what cannot be read.
+fn stripped_configs(common: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
+    let mut found = Vec::new();
+    let mut folders = vec![(common.to_owned(), 0)];
+    let mut looked_at = 0;
+    while let Some((folder, depth)) = folders.pop() {
+        looked_at += 1;
+        if looked_at > MOST_FOLDERS || depth > MOST_DEPTH {
+            return Err(format!("{} has too many submodules", common.display()));
+        }
+        for name in ["config", "config.worktree"] {
+            let path = folder.join(name);
+            match path.symlink_metadata() {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Ok(meta) if meta.is_dir() => {}
+                _ => {
+                    let text = small(&path).and_then(|text| git_config::repository(&text).ok());
+                    found.push((path.clone(), text.ok_or_else(|| format!("{} cannot be read", path.display()))?));
+                }
+            }
+        }
+        // What stands in `modules` is a repository, or a folder of them when its name has slashes.
+        let among_modules = folder.strip_prefix(common).is_ok_and(|below| below.starts_with("modules"));
+        let named = if among_modules && !folder.join("HEAD").exists() { &[""][..] } else { &["modules", "worktrees"] };
+        for name in named {
+            let parent = if name.is_empty() { folder.clone() } else { folder.join(name) };
+            match std::fs::read_dir(&parent) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(format!("{}: {error}", parent.display())),
+                Ok(entries) => {
+                    for entry in entries {
+                        let entry = entry.map_err(|error| format!("{}: {error}", parent.display()))?;
+                        let kind = entry.file_type().map_err(|error| format!("{}: {error}", parent.display()))?;
+                        if kind.is_dir() {
+                            folders.push((entry.path(), depth + 1));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(found)
 }
 
 struct Linked {
@@ -156,6 +206,26 @@ mod tests {
         assert!(found.binds.iter().any(|bind| bind.target == common));
         let config = made(&found, &common.join("config").display().to_string()).unwrap();
         assert!(config.contains("repositoryformatversion") && !config.contains("secret"), "{config}");
+        for other in ["config.worktree", "modules/lib/config", "modules/deep/er/config", "worktrees/ws/config.worktree"]
+        {
+            let scene = Scene::new();
+            let common = with_worktree(&scene);
+            let file = common.join(other);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            let text = "[core]\n\tbare = false\n[remote \"o\"]\n\turl = https://me:secret@git.test/x\n";
+            std::fs::write(&file, text).unwrap();
+            if other.starts_with("modules") {
+                std::fs::write(file.with_file_name("HEAD"), "ref: refs/heads/main\n").unwrap();
+            }
+            let found = found_by(&scene, find);
+            let shown =
+                made(&found, &file.display().to_string()).unwrap_or_else(|| panic!("{other} is shown as it is"));
+            assert!(shown.contains("bare") && !shown.contains("secret"), "{other}: {shown}");
+            // One that cannot be read may hold anything.
+            std::fs::write(&file, "[remote \"o\n").unwrap();
+            let found = found_by(&scene, find);
+            assert!(!found.binds.iter().any(|bind| bind.target == common), "{other}");
+        }
         assert!(found.notes.iter().any(|note| note.contains("git commit does not")), "{:?}", found.notes);
     }
 
