@@ -421,9 +421,23 @@ fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
             let code = ("PYTHONPATH", bench.workspace.as_os_str());
             let output = command.env("PATH", path).envs([venv, code]).output().unwrap();
             let said = stdout(&output) + &stderr(&output);
+            assert_eq!(output.status.code(), Some(0), "{}: {group}: {said}", bench.who());
             assert!(!said.contains("evil.test"), "{}: {group}: {said}", bench.who());
             assert!(!ran.join("it").exists(), "{}: {group} ran a program of the workspace", bench.who());
         }
+        // The harmless twin: the same program in a folder of the user's is asked.
+        let tools = bench.base.path().join("tools");
+        fs::create_dir(&tools).unwrap();
+        for name in ["npm", "node"] {
+            fs::copy(bench.workspace.join("bin").join(name), tools.join(name)).unwrap();
+            bench.give(&tools.join(name));
+        }
+        bench.give(&tools);
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", tools.display());
+        let output =
+            bench.nexus(["explain", "--allow-group", "pkg:npm", "--", "true"]).env("PATH", path).output().unwrap();
+        let said = stdout(&output) + &stderr(&output);
+        assert!(said.contains("evil.test") && ran.join("it").exists(), "{}: {said}", bench.who());
     }
 }
 

@@ -394,19 +394,24 @@ fn a_client_that_takes_nothing_holds_nobody_up() {
         let mut follower =
             bench.nexus(["logs", "-f", &id]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let supervisor = bench.supervisor(&id);
+        // The kernel forgets it with the process, so it is read until that is gone.
+        let peak = std::thread::spawn(move || {
+            let mut most = 0;
+            while let Ok(status) = fs::read_to_string(format!("/proc/{supervisor}/status")) {
+                let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+                let Some(now) = line.and_then(|text| text.trim().parse::<u64>().ok()) else { break };
+                most = most.max(now);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            most
+        });
         assert!(bench.exec(&id, "touch go").status.success());
-        let began = Instant::now();
         let mut all = Vec::new();
         follower.stdout.take().unwrap().read_to_end(&mut all).unwrap();
         assert!(all.ends_with(b"last\n"), "{}", bench.who());
-        let resident = fs::read_to_string(format!("/proc/{supervisor}/status")).ok().and_then(|status| {
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
-        });
-        assert!(resident.is_none_or(|kib| kib < 64 * 1024), "{resident:?} KiB");
+        let most = peak.join().unwrap();
+        assert!((1..64 * 1024).contains(&most), "{most} KiB");
         wait_until("the end", Duration::from_secs(20), || bench.session(&id)["state"] == "ended");
-        assert!(began.elapsed() < Duration::from_secs(20));
         wait_until("the end of the supervisor", Duration::from_secs(20), || {
             fs::metadata(format!("/proc/{supervisor}/exe")).is_err()
         });
@@ -441,11 +446,18 @@ fn whoever_is_not_the_same_user_or_speaks_nonsense_is_dropped() {
                 "{bytes:?}: {ended:?}"
             );
         }
-        if bench.user.is_some() {
+        // The harmless twin: the same user is answered.
+        let list = b"\x02\x00\x00\x00\x00\x01";
+        if bench.user.is_none() {
+            let mut socket = bench.connect(&id);
+            socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            socket.write_all(list).unwrap();
+            assert!(socket.read(&mut [0; 1]).unwrap() > 0, "nobody is answered");
+        } else {
             // Root can open every folder, and is another user all the same.
             let mut socket = bench.connect(&id);
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            socket.write_all(b"\x02\x00\x00\x00\x00\x01").ok();
+            socket.write_all(list).ok();
             let mut answer = Vec::new();
             socket.read_to_end(&mut answer).ok();
             assert!(answer.is_empty(), "root was answered by a user's supervisor");
