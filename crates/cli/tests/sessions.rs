@@ -253,7 +253,7 @@ fn logs_follow_to_the_end_and_show_a_terminal_no_hostile_sequence() {
         let late = "echo early; while ! [ -e go ]; do sleep 0.02; done; printf 'a\\033]0;T\\007b\\n'";
         let id = bench.detach(&["--direct", "--shell", late]);
         wait_until("the first line", PATIENCE, || stdout(&bench.run(["logs", &id])).contains("early"));
-        let mut screen = Screen::run(&bench, &["logs", "-f", "--tail", "5", &id]);
+        let mut screen = Screen::run(&bench, ["logs", "-f", "--tail", "5", &id]);
         screen.wait_for("early");
         bench.write("go", "");
         screen.end();

@@ -5,7 +5,7 @@
 
 use crate::profile::{DocumentError, LimitKind, LimitValues, Origin, Place, Sourced, closest};
 use std::net::IpAddr;
-use toml::{Spanned, Table, Value};
+use toml::Spanned;
 
 /// The settings of one file, or of both after [`Settings::with_own`].
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,8 +18,6 @@ pub struct Settings {
     pub drivers: Vec<Sourced<String>>,
     /// The network's.
     pub egress: EgressSettings,
-    /// The audit log's.
-    pub audit: Table,
 }
 
 /// `[egress]`.
@@ -71,6 +69,9 @@ impl Settings {
     }
 }
 
+/// What makes sandboxes today.
+const ONLY_DRIVER: &str = "namespace";
+
 struct Reader<'t> {
     text: &'t str,
     name: &'t str,
@@ -98,7 +99,7 @@ impl Reader<'_> {
         let mut settings = Settings::default();
         for (section, node) in root {
             let name = section.get_ref().as_ref();
-            let section = self.known(&section.span(), name, &["limits", "sandbox", "egress", "audit"], "")?;
+            let section = self.known(&section.span(), name, &["limits", "sandbox", "egress"], "")?;
             let at = node.span().start;
             let toml::de::DeValue::Table(table) = node.into_inner() else {
                 return self.refuse(at, format!("{section} must be a section: write [{section}]"));
@@ -108,15 +109,7 @@ impl Reader<'_> {
                 match section {
                     "limits" => self.limit(&mut settings, &span, name, &node)?,
                     "sandbox" => self.sandbox(&mut settings, &span, name, &node)?,
-                    "egress" => self.egress(&mut settings, &span, name, &node)?,
-                    _ => {
-                        let value = Value::try_from(self.plain(&node)?);
-                        let at = span.start;
-                        match value {
-                            Ok(value) => settings.audit.insert(name.to_owned(), value),
-                            Err(error) => return self.refuse(at, error.to_string()),
-                        };
-                    }
+                    _ => self.egress(&mut settings, &span, name, &node)?,
                 }
             }
         }
@@ -167,6 +160,10 @@ impl Reader<'_> {
         let at = node.span().start;
         if self.known(span, key, &["uid_base", "drivers"], "sandbox.")? == "drivers" {
             to.drivers = self.texts(node)?;
+            // A list that is read and not obeyed would let run what the operator forbade.
+            if to.drivers.is_empty() || to.drivers.iter().any(|driver| driver.value != ONLY_DRIVER) {
+                return self.refuse(at, format!("drivers can only be [\"{ONLY_DRIVER}\"]: there is no other one yet"));
+            }
             return Ok(());
         }
         // Below 65536 live the machine's own users, and the highest ids mean "nobody".
@@ -242,7 +239,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = "[limits]\nmemory = \"8G\"\npids = 2048\n\n[sandbox]\nuid_base = 2_000_000_000\n\n[egress]\n\
-                        trusted_ranges = [\"10.1.0.0/16\"]\nmissing_sni = \"refuse\"\n\n[audit]\nfile = \"/var/log/nexus\"\n";
+                        trusted_ranges = [\"10.1.0.0/16\"]\nmissing_sni = \"refuse\"\n";
 
     #[test]
     fn every_section_is_read_with_its_lines() {
@@ -252,7 +249,7 @@ mod tests {
         assert_eq!(settings.uid_base.unwrap().value, 2_000_000_000);
         assert_eq!(settings.egress.trusted_ranges[0].value, "10.1.0.0/16");
         assert!(!settings.egress.allow_missing_sni.unwrap().value);
-        assert_eq!(settings.audit["file"].as_str(), Some("/var/log/nexus"));
+        assert!(parse("[sandbox]\ndrivers = [\"namespace\"]\n", "config.toml").is_ok());
     }
 
     #[test]
@@ -266,6 +263,10 @@ mod tests {
             ("[egress]\ntrusted_ranges = [\"10.0.0.0/33\"]\n", "2:19", "is no range"),
             ("[egress]\nmissing_sni = true\n", "2:15", "text or a number"),
             ("limits = 1\n", "1:10", "write [limits]"),
+            // Read and not obeyed, they would mislead.
+            ("[audit]\nfile = \"x\"\n", "1:2", ""),
+            ("[sandbox]\ndrivers = [\"oci\"]\n", "2:11", "no other one yet"),
+            ("[sandbox]\ndrivers = []\n", "2:11", "no other one yet"),
             ("[limits]\nmemory = \n", "2:10", ""),
             ("[limits]\npids = 1\npids = 2\n", "3:1", ""),
         ] {

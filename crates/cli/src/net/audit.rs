@@ -6,6 +6,8 @@
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_model::RunId;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -41,8 +43,20 @@ pub fn create(places: &Places, run: RunId) -> Result<File, Failure> {
     })
 }
 
+/// It is locked while somebody writes to it: a record that is pruned meanwhile would be written and found by nobody.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Whether somebody writes to a record still.
+pub fn is_written(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => flock(file, FlockOperation::Unlock).map(|()| false).map_err(io::Error::from),
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The runs with a record, the latest first.
@@ -76,12 +90,41 @@ pub fn forget_if_empty(places: &Places, run: RunId) -> io::Result<()> {
 
 /// Removes the oldest records beyond what is kept. Called after a run, when nobody waits for it.
 pub fn prune(places: &Places) -> io::Result<()> {
-    for run in runs(places)?.into_iter().skip(KEPT) {
-        match std::fs::remove_file(place(places, run)) {
+    beyond(places, KEPT)
+}
+
+fn beyond(places: &Places, kept: usize) -> io::Result<()> {
+    for run in runs(places)?.into_iter().skip(kept) {
+        let path = place(places, run);
+        let removed =
+            File::open(&path).and_then(|file| if is_written(&file)? { Ok(()) } else { std::fs::remove_file(&path) });
+        match removed {
             // Another run was faster.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_records_go_and_one_that_is_written_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let places = Places::below(state.path().to_owned());
+        let ids: Vec<RunId> = (0..4).map(|_| RunId::new()).collect();
+        let mut files: Vec<File> = ids.iter().map(|run| create(&places, *run).unwrap()).collect();
+        files.truncate(1);
+        assert!(is_written(&File::open(place(&places, ids[0])).unwrap()).unwrap());
+        beyond(&places, 2).unwrap();
+        let mut left = runs(&places).unwrap();
+        left.sort_unstable();
+        assert_eq!(left, [ids[0], ids[2], ids[3]]);
+        files.clear();
+        beyond(&places, 2).unwrap();
+        assert_eq!(runs(&places).unwrap().len(), 2);
+    }
 }

@@ -57,7 +57,7 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
     let mut text = String::new();
     loop {
         // Asked before the reading: what a run writes before its end is seen after it.
-        let goes_on = args.follow && is_running(&places.runs, run);
+        let goes_on = args.follow && audit::is_written(reader.get_ref()).map_err(|error| unreadable(&path, &error))?;
         while reader.read_line(&mut text).map_err(|error| unreadable(&path, &error))? > 0 {
             if !text.ends_with('\n') && goes_on {
                 break;
@@ -72,11 +72,6 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-}
-
-/// Its own record of a run lies there as long as it lives, or until somebody recovered it.
-fn is_running(runs: &Path, run: RunId) -> bool {
-    run::Record::place(runs, run).exists()
 }
 
 fn latest(places: &Places) -> Result<RunId, Failure> {

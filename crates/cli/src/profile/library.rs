@@ -181,6 +181,10 @@ pub fn read_owned(path: &Path, workspace: Option<&Path>) -> Result<Option<String
     let mut text = String::new();
     let most = MAX_BYTES as u64 + 1;
     file.take(most).read_to_string(&mut text).map_err(|error| unreadable(path, &error.to_string()))?;
+    if text.len() > MAX_BYTES {
+        // Cut off, it would say less than its author meant.
+        return Err(unreadable(path, &format!("it has more than {MAX_BYTES} bytes")));
+    }
     Ok(Some(text))
 }
 

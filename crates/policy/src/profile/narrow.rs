@@ -100,8 +100,10 @@ impl Walk<'_> {
         if has != NetMode::Unrestricted {
             let open = if has == NetMode::Allowlist { base } else { &NetGrants::default() };
             self.only_known(&part.allow, &open.allow, |rule| format!("reach {rule}"));
-            self.only_known(&part.groups, &open.groups, |group| format!("reach the group {group}"));
         }
+        // Whatever the mode: for a group the user's own package clients are asked, and their settings are shown inside.
+        let groups = if has == NetMode::None { &[][..] } else { &base.groups };
+        self.only_known(&part.groups, groups, |group| format!("reach the group {group}"));
         for (rule, place) in &part.deny {
             if !base.deny.iter().any(|known| known.value == *rule) {
                 self.out.net.deny.push(Sourced::new(rule.clone(), self.file.origin(*place)));

@@ -177,6 +177,38 @@ fn harmless(mut document: Document) -> Document {
     document
 }
 
+/// Some of `p` (which is told by the bits of `keep`), and what of `w` only takes away.
+fn part_of(p: Document, w: Document, keep: u64, mode: NetMode) -> Document {
+    fn some_of<T>(list: Vec<T>, keep: u64) -> Vec<T> {
+        list.into_iter().enumerate().filter(|(at, _)| keep >> at & 1 == 1).map(|(_, entry)| entry).collect()
+    }
+    let mut part = harmless(w);
+    part.toolchains = some_of(p.toolchains, keep);
+    part.fs.ro = some_of(p.fs.ro, keep >> 4);
+    part.fs.rw = some_of(p.fs.rw, keep >> 8);
+    part.etc = some_of(p.etc, keep >> 12);
+    part.path = some_of(p.path, keep >> 16);
+    part.env.pass = some_of(p.env.pass, keep >> 20);
+    part.env.set = some_of(p.env.set.into_iter().collect(), keep >> 24).into_iter().collect();
+    if mode != NetMode::None && keep >> 40 & 1 == 1 {
+        part.net.mode = None;
+        part.net.allow = some_of(p.net.allow, keep >> 28);
+        part.net.groups = some_of(p.net.groups, keep >> 32);
+    }
+    part
+}
+
+#[test]
+fn an_open_network_does_not_ask_the_package_clients_for_a_workspace_file() {
+    let open = base("net: unrestricted");
+    let found = narrowed("net: {groups: [\"pkg:npm\"]}", &open).unwrap_err();
+    assert_eq!(found[0].what, "reach the group pkg:npm");
+    let both = base("net: {mode: unrestricted, groups: [\"pkg:npm\"]}");
+    let out = narrowed("net: {groups: [\"pkg:npm\"]}", &both).unwrap();
+    assert_eq!((out.net.effective_mode(), out.net.groups.len()), (NetMode::Allowlist, 1));
+    assert!(narrowed("net: {allow: [a.example]}", &open).is_ok());
+}
+
 proptest! {
     #[test]
     fn what_a_workspace_file_leaves_is_never_more_than_the_profiles_allow(p in documents(), w in documents()) {
@@ -188,6 +220,18 @@ proptest! {
         // The other way round: what can only take away is never refused.
         let taken = narrow(&outer, &load("w", harmless(w)));
         prop_assert!(taken.as_ref().is_ok_and(|inner| within(inner, &outer)), "{taken:?}");
+    }
+
+    #[test]
+    fn what_asks_for_a_part_of_what_is_there_is_never_refused(mut p in documents(), w in documents(), keep in any::<u64>()) {
+        p.env.drop.clear();
+        let mut outer = Grants::default();
+        outer.add(&load("p", p.clone()));
+        let mut part = part_of(p, w, keep, outer.net.effective_mode());
+        // Of two values that `p` gives to one name the later one is there.
+        part.env.set.retain(|((name, _), (value, _))| outer.env_set[name].value == *value);
+        let inner = narrow(&outer, &load("w", part));
+        prop_assert!(inner.as_ref().is_ok_and(|inner| within(inner, &outer)), "{inner:?}\n{outer:?}");
     }
 
     #[test]
