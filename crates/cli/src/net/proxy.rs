@@ -13,7 +13,7 @@ use crate::places::Places;
 use crate::run::{self, Signals};
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
 use nexus_model::RunId;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -70,8 +70,10 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
 
 /// The next signal.
 fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
+    let a_while = Timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
-        match poll(&mut [PollFd::new(signals, PollFlags::IN)], None) {
+        // Not for ever: nobody signals that the egress ended by itself.
+        match poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&a_while)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(failed("signals", &error.into())),
         }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How long a client may take; npm on a busy machine needs a second or two.
 const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// More than any answer has.
 const MOST_BYTES: usize = 64 * 1024;
 
@@ -53,11 +54,19 @@ fn until_its_end(child: &mut Child) -> std::io::Result<String> {
         }
         let count = out.read(&mut piece)?;
         if count == 0 {
-            return String::from_utf8(bytes).map_err(std::io::Error::other);
+            break;
         }
         bytes.extend_from_slice(&piece[..count]);
         if bytes.len() > MOST_BYTES {
             return Err(std::io::Error::other("it answers too much"));
         }
     }
+    // Whoever closes its output and stays has the same time for it.
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= end {
+            return Err(std::io::Error::other(format!("it did not end within {} s", PATIENCE.as_secs())));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    String::from_utf8(bytes).map_err(std::io::Error::other)
 }
