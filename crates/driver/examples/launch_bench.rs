@@ -13,12 +13,9 @@
 
 use nexus_driver::namespace::launcher::{Keep, Launcher, serve_stdin};
 use nexus_driver::{CommandEvent, Driver, Ended, Event, LEADER, MoreCommand, Namespace, Sandbox, Session};
-use nexus_model::network::Network;
-use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{ByteText, ExitStatus, Limits, Plan, RunId};
+use nexus_model::plan::PlanDraft;
+use nexus_model::{ByteText, ExitStatus, Limits, Plan};
 use rustix::fd::AsFd;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -344,22 +341,11 @@ impl Drop for Live {
 }
 
 fn plan(workspace: &Path, command: &[String]) -> Result<Plan, Failure> {
-    Ok(Plan::new(PlanDraft {
-        run_id: RunId::new(),
-        profile: SandboxProfile::Untrusted,
-        workspace: WorkspaceMount {
-            source: workspace.into(),
-            target: "/workspace".into(),
-            writes: Writes::Direct { protected: Vec::new() },
-        },
-        hidden: Vec::new(),
-        binds: Vec::new(),
-        argv: command.iter().map(|word| word.as_str().into()).collect(),
-        cwd: "/workspace".into(),
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        network: Network::None,
-        limits: Limits::defaults(64 << 20),
-        required: BTreeSet::new(),
-        marker: "/proc/self/task/no-such".into(),
-    })?)
+    let words = command.iter().map(String::as_str);
+    let mut draft = PlanDraft::direct(workspace, words, Path::new("/proc/self/task/no-such"));
+    draft.workspace.target = "/workspace".into();
+    draft.cwd = "/workspace".into();
+    draft.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+    draft.limits = Limits::defaults(64 << 20);
+    Ok(Plan::new(draft)?)
 }

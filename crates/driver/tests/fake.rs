@@ -5,33 +5,15 @@
 use nexus_driver::conformance::{Fixture, violations};
 use nexus_driver::fake::{Fake, Script};
 use nexus_driver::{Driver, Event, NotStarted, Session, Stdio};
-use nexus_model::network::Network;
-use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{Guarantee, Limits, Plan, RunId};
+use nexus_model::plan::PlanDraft;
+use nexus_model::{Guarantee, Plan};
 use rustix::fd::AsFd;
-use std::collections::BTreeSet;
+use std::path::Path;
 
 fn plan(argv: &[&str], required: &[Guarantee]) -> Plan {
-    Plan::new(PlanDraft {
-        run_id: RunId::new(),
-        profile: SandboxProfile::Untrusted,
-        workspace: WorkspaceMount {
-            source: "/srv/w".into(),
-            target: "/srv/w".into(),
-            writes: Writes::Direct { protected: Vec::new() },
-        },
-        hidden: Vec::new(),
-        binds: Vec::new(),
-        argv: argv.iter().map(|word| (*word).into()).collect(),
-        cwd: "/srv/w".into(),
-        env: Vec::new(),
-        network: Network::None,
-        limits: Limits::defaults(1 << 20),
-        required: required.iter().copied().collect::<BTreeSet<_>>(),
-        marker: "/nowhere".into(),
-    })
-    .unwrap()
+    let mut draft = PlanDraft::direct(Path::new("/srv/w"), argv.iter().copied(), Path::new("/nowhere"));
+    draft.required = required.iter().copied().collect();
+    Plan::new(draft).unwrap()
 }
 
 fn all_violations(driver: &Fake) -> Vec<String> {

@@ -5,36 +5,17 @@
 use nexus_driver::fake::{Fake, Script};
 use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
 use nexus_model::frames::{GuestFrame, ProofPlan, TerminalSize, VERSION};
-use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{ExitStatus, Limits, Plan, RunId};
+use nexus_model::plan::PlanDraft;
+use nexus_model::{ExitStatus, Plan};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::collections::BTreeSet;
 use std::fs::File;
+use std::path::Path;
 
 const SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
 
 fn plan() -> Plan {
-    Plan::new(PlanDraft {
-        run_id: RunId::new(),
-        profile: SandboxProfile::Untrusted,
-        workspace: WorkspaceMount {
-            source: "/srv/w".into(),
-            target: "/srv/w".into(),
-            writes: Writes::Direct { protected: Vec::new() },
-        },
-        hidden: Vec::new(),
-        binds: Vec::new(),
-        argv: vec!["wait".into()],
-        cwd: "/srv/w".into(),
-        env: Vec::new(),
-        network: nexus_model::network::Network::None,
-        limits: Limits::defaults(1 << 20),
-        required: BTreeSet::new(),
-        marker: "/nowhere".into(),
-    })
-    .unwrap()
+    Plan::new(PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"))).unwrap()
 }
 
 /// A session, and the other end of its channel to say anything on. The further command 2 and the forward 5 are asked

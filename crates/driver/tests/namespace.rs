@@ -9,10 +9,8 @@ use nexus_driver::namespace::launcher::{Keep, Launcher, serve_stdin};
 use nexus_driver::{
     DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError,
 };
-use nexus_model::network::Network;
-use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{Guarantee, Limits, Plan, RunId};
+use nexus_model::plan::PlanDraft;
+use nexus_model::{Guarantee, Limits, Plan};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -50,24 +48,10 @@ impl Driver for Remote {
 }
 
 fn plan(workspace: &Path, script: &str, required: Option<Guarantee>) -> Plan {
-    let draft = PlanDraft {
-        run_id: RunId::new(),
-        profile: SandboxProfile::Untrusted,
-        workspace: WorkspaceMount {
-            source: workspace.into(),
-            target: workspace.into(),
-            writes: Writes::Direct { protected: Vec::new() },
-        },
-        hidden: Vec::new(),
-        binds: Vec::new(),
-        argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
-        cwd: workspace.into(),
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        network: Network::None,
-        limits: Limits::defaults(16 << 20),
-        required: required.into_iter().collect(),
-        marker: "/proc/self/task/no-such".into(),
-    };
+    let mut draft = PlanDraft::direct(workspace, ["/bin/sh", "-c", script], Path::new("/proc/self/task/no-such"));
+    draft.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+    draft.limits = Limits::defaults(16 << 20);
+    draft.required = required.into_iter().collect();
     Plan::new(draft).unwrap()
 }
 

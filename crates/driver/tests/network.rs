@@ -7,9 +7,8 @@
 
 use nexus_driver::{Driver, Event, Listeners, Namespace, Session, Stdio};
 use nexus_model::network::Network;
-use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{ExitStatus, Limits, Plan, RunId};
+use nexus_model::plan::PlanDraft;
+use nexus_model::{ExitStatus, Limits, Plan};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::net::sockopt;
@@ -25,25 +24,12 @@ const ORDINARY: &str = "12345";
 const INSIDE: &str = include_str!("network/inside.py");
 
 fn plan(workspace: &Path) -> Plan {
-    Plan::new(PlanDraft {
-        run_id: RunId::new(),
-        profile: SandboxProfile::Untrusted,
-        workspace: WorkspaceMount {
-            source: workspace.into(),
-            target: workspace.into(),
-            writes: Writes::Direct { protected: Vec::new() },
-        },
-        hidden: Vec::new(),
-        binds: Vec::new(),
-        argv: vec!["/usr/bin/python3".into(), "-c".into(), INSIDE.into()],
-        cwd: workspace.into(),
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        network: Network::Egress,
-        limits: Limits::defaults(16 << 20),
-        required: [].into(),
-        marker: "/proc/self/task/no-such".into(),
-    })
-    .unwrap()
+    let words = ["/usr/bin/python3", "-c", INSIDE];
+    let mut draft = PlanDraft::direct(workspace, words, Path::new("/proc/self/task/no-such"));
+    draft.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+    draft.network = Network::Egress;
+    draft.limits = Limits::defaults(16 << 20);
+    Plan::new(draft).unwrap()
 }
 
 fn blocking(fd: OwnedFd) -> OwnedFd {

@@ -104,6 +104,32 @@ pub struct PlanDraft {
     pub marker: ByteText,
 }
 
+impl PlanDraft {
+    /// The least that a plan says: a command that starts in its workspace, which is seen at its own path and written at
+    /// once, without a network, a variable or a limit but the ones that always hold. The rest is set on the draft.
+    #[must_use]
+    pub fn direct<W: Into<ByteText>>(workspace: &Path, argv: impl IntoIterator<Item = W>, marker: &Path) -> Self {
+        Self {
+            run_id: RunId::new(),
+            profile: SandboxProfile::Untrusted,
+            workspace: WorkspaceMount {
+                source: workspace.into(),
+                target: workspace.into(),
+                writes: Writes::Direct { protected: Vec::new() },
+            },
+            hidden: Vec::new(),
+            binds: Vec::new(),
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd: workspace.into(),
+            env: Vec::new(),
+            network: Network::None,
+            limits: Limits::defaults(1 << 20),
+            required: BTreeSet::new(),
+            marker: marker.into(),
+        }
+    }
+}
+
 /// A plan that passed [`Plan::new`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PlanDraft", into = "PlanDraft")]

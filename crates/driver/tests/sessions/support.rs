@@ -3,9 +3,8 @@
 use nexus_driver::namespace::launcher::Launcher;
 use nexus_driver::{CommandEvent, Driver, Event, LEADER, MoreCommand, Namespace, NotStarted, Sandbox, Session, Stdio};
 use nexus_model::frames::TerminalSize;
-use nexus_model::plan::{PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{ExitStatus, Limits, Plan, RunId};
+use nexus_model::plan::PlanDraft;
+use nexus_model::{ExitStatus, Limits, Plan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -90,25 +89,10 @@ pub fn null() -> File {
 }
 
 fn plan(workspace: &Path, script: &str) -> Plan {
-    Plan::new(PlanDraft {
-        run_id: RunId::new(),
-        profile: SandboxProfile::Untrusted,
-        workspace: WorkspaceMount {
-            source: workspace.into(),
-            target: workspace.into(),
-            writes: Writes::Direct { protected: Vec::new() },
-        },
-        hidden: Vec::new(),
-        binds: Vec::new(),
-        argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
-        cwd: workspace.into(),
-        env: environment(),
-        network: nexus_model::network::Network::None,
-        limits: Limits::defaults(16 << 20),
-        required: std::collections::BTreeSet::new(),
-        marker: "/proc/self/task/no-such".into(),
-    })
-    .unwrap()
+    let mut draft = PlanDraft::direct(workspace, ["/bin/sh", "-c", script], Path::new("/proc/self/task/no-such"));
+    draft.env = environment();
+    draft.limits = Limits::defaults(16 << 20);
+    Plan::new(draft).unwrap()
 }
 
 fn environment() -> Vec<(nexus_model::ByteText, nexus_model::ByteText)> {

@@ -4,11 +4,9 @@
 
 use nexus_driver::namespace::launcher::Launcher;
 use nexus_driver::{Driver, Event, Namespace, Session};
-use nexus_model::plan::{Access, Bind, PlanDraft, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{ExitStatus, Limits, Plan, RunId};
+use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
+use nexus_model::{ExitStatus, Limits, Plan};
 use rustix::fd::AsFd;
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -72,24 +70,13 @@ impl Bench {
 
     /// A shell script in this workspace, which appears inside at `target`.
     pub fn draft(&self, target: &Path, script: &str) -> PlanDraft {
-        PlanDraft {
-            run_id: RunId::new(),
-            profile: SandboxProfile::Untrusted,
-            workspace: WorkspaceMount {
-                source: self.path("workspace").as_path().into(),
-                target: target.into(),
-                writes: Writes::Direct { protected: Vec::new() },
-            },
-            hidden: Vec::new(),
-            binds: Vec::new(),
-            argv: vec!["/bin/bash".into(), "-c".into(), script.into()],
-            cwd: target.into(),
-            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            network: nexus_model::network::Network::None,
-            limits: Limits::defaults(16 << 20),
-            required: BTreeSet::new(),
-            marker: "/proc/self/task/no-such".into(),
-        }
+        let marker = Path::new("/proc/self/task/no-such");
+        let mut draft = PlanDraft::direct(&self.path("workspace"), ["/bin/bash", "-c", script], marker);
+        draft.workspace.target = target.into();
+        draft.cwd = target.into();
+        draft.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        draft.limits = Limits::defaults(16 << 20);
+        draft
     }
 
     /// With a new layer, `layer/upper`.
