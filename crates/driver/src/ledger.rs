@@ -43,16 +43,20 @@ enum Phase {
 #[derive(Debug)]
 pub struct Ledger {
     up: bool,
+    layer: bool,
+    listeners: bool,
     commands: BTreeMap<u32, Phase>,
     highest: u32,
     forwards: BTreeSet<u32>,
 }
 
 impl Ledger {
-    /// The leader is asked for.
-    pub fn new(terminal: bool) -> Self {
+    /// The leader is asked for; and, before the sandbox stands, what the plan makes it hand out.
+    pub fn new(terminal: bool, layer: bool, listeners: bool) -> Self {
         Self {
             up: false,
+            layer,
+            listeners,
             commands: BTreeMap::from([(LEADER, Phase::Asked { terminal })]),
             highest: LEADER,
             forwards: BTreeSet::new(),
@@ -64,9 +68,20 @@ impl Ledger {
         self.up
     }
 
-    /// It stands; it says so once.
+    /// It stands; it says so once, and after what it owes.
     pub fn up(&mut self) -> Option<()> {
-        (!std::mem::replace(&mut self.up, true)).then_some(())
+        let first = !std::mem::replace(&mut self.up, true);
+        (first && !self.layer && !self.listeners).then_some(())
+    }
+
+    /// Its layer in memory came: once, and before it stands.
+    pub fn layer(&mut self) -> Option<()> {
+        (!self.up && std::mem::take(&mut self.layer)).then_some(())
+    }
+
+    /// The listeners of its egress came: once, and before it stands.
+    pub fn listeners(&mut self) -> Option<()> {
+        (!self.up && std::mem::take(&mut self.listeners)).then_some(())
     }
 
     /// Numbers must rise: so none is used twice without remembering all of them.
@@ -149,18 +164,31 @@ mod tests {
     use super::*;
 
     fn standing(terminal: bool) -> Ledger {
-        let mut ledger = Ledger::new(terminal);
+        let mut ledger = Ledger::new(terminal, false, false);
         ledger.up().unwrap();
         ledger
     }
 
     #[test]
     fn nothing_is_said_of_a_command_before_the_sandbox_stands() {
-        let mut ledger = Ledger::new(false);
+        let mut ledger = Ledger::new(false, false, false);
         assert_eq!(ledger.started(LEADER), None);
         assert_eq!(ledger.not_started(LEADER), None);
         assert_eq!((ledger.up(), ledger.up()), (Some(()), None));
         assert_eq!(ledger.started(LEADER), Some(()));
+    }
+
+    #[test]
+    fn what_a_plan_makes_it_hand_out_comes_once_and_before_it_stands() {
+        let mut ledger = Ledger::new(false, true, true);
+        assert_eq!((ledger.layer(), ledger.layer()), (Some(()), None));
+        assert_eq!((ledger.listeners(), ledger.listeners()), (Some(()), None));
+        assert_eq!(ledger.up(), Some(()));
+        let mut ledger = Ledger::new(false, false, false);
+        assert_eq!((ledger.layer(), ledger.listeners()), (None, None), "nobody asked for them");
+        let mut ledger = Ledger::new(false, false, true);
+        assert_eq!(ledger.up(), None, "a network whose listeners nobody has is none");
+        assert_eq!(ledger.listeners(), None, "too late");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::received;
 use crate::{Channel, ChannelError, Sandbox};
 use nexus_guest::channel::Partial;
 use nexus_model::frames::{ExecRequest, GuestFrame, HostFrame, ProofPlan, TerminalSize, VERSION};
+use nexus_model::network::Network;
+use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitStatus, Plan};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -171,8 +173,10 @@ impl Session {
     pub fn start(sandbox: &Sandbox, plan: &Plan, stdio: Stdio<'_>) -> Result<Self, NotStarted> {
         let (channel, proof) = (sandbox.channel.clone(), sandbox.proof.clone());
         let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
-        let mut session =
-            Self { channel, proof, ledger: Ledger::new(stdio.size().is_some()), partial: Partial::default() };
+        // A layer that was made outside is with the sandbox already.
+        let layer = matches!(plan.workspace.writes, Writes::MemoryLayer { .. }) && sandbox.upper.is_none();
+        let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network == Network::Egress);
+        let mut session = Self { channel, proof, ledger, partial: Partial::default() };
         let request = session.request(LEADER, command, stdio.size());
         let hello = session.channel.send(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.channel.send(&HostFrame::Exec(request), stdio.descriptors())) {
@@ -238,7 +242,8 @@ impl Session {
     fn judge(&mut self, frame: GuestFrame, descriptors: Vec<OwnedFd>) -> Option<Event> {
         let ledger = &mut self.ledger;
         if frame == GuestFrame::Listeners {
-            return if ledger.is_up() { None } else { received::listeners(descriptors).map(Event::Listeners) };
+            ledger.listeners()?;
+            return received::listeners(descriptors).map(Event::Listeners);
         }
         let descriptor = received::at_most_one(descriptors)?;
         Some(match (frame, descriptor) {
@@ -246,7 +251,10 @@ impl Session {
                 ledger.up()?;
                 Event::Up
             }
-            (GuestFrame::Layer, Some(upper)) if !ledger.is_up() => Event::Layer(upper),
+            (GuestFrame::Layer, Some(upper)) => {
+                ledger.layer()?;
+                Event::Layer(upper)
+            }
             (GuestFrame::SetupFailed { step, errno, detail }, None) if !ledger.is_up() => {
                 Event::NotStarted(NotStarted::SetUp { step, errno, detail })
             }

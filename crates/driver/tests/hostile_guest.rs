@@ -5,7 +5,8 @@
 use nexus_driver::fake::{Fake, Script};
 use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
 use nexus_model::frames::{GuestFrame, ProofPlan, TerminalSize, VERSION};
-use nexus_model::plan::PlanDraft;
+use nexus_model::network::Network;
+use nexus_model::plan::{PlanDraft, Writes};
 use nexus_model::{ExitStatus, Plan};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -21,15 +22,18 @@ fn plan() -> Plan {
 /// A session, and the other end of its channel to say anything on. The further command 2 and the forward 5 are asked
 /// for, with a terminal when `terminal` says so.
 fn session(terminal: bool) -> (Session, Channel) {
+    session_of(terminal, &plan())
+}
+
+fn session_of(terminal: bool, plan: &Plan) -> (Session, Channel) {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     let fake = Fake::new(Script::Obey);
-    let plan = plan();
-    let keeper = fake.start(&plan, &fake.prepare(&plan).unwrap()).unwrap().keeper;
+    let keeper = fake.start(plan, &fake.prepare(plan).unwrap()).unwrap().keeper;
     let sandbox = Sandbox { channel: Channel::new(ours), upper: None, proof: ProofPlan::default(), keeper };
     let null = File::open("/dev/null").unwrap();
     let stdio = if terminal { Stdio::Terminal(SIZE) } else { Stdio::Pipes([null.as_fd(); 3]) };
-    let mut session = Session::start(&sandbox, &plan, stdio).unwrap();
+    let mut session = Session::start(&sandbox, plan, stdio).unwrap();
     let command = MoreCommand { argv: vec!["wait".into()], env: Vec::new(), cwd: "/".into() };
     session.exec(2, &command, stdio).unwrap();
     session.forward(5, 80).unwrap();
@@ -118,6 +122,51 @@ fn what_does_not_belong_here_ends_the_session() {
         let event = last(terminal, said);
         assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{what}: {event:?}");
     }
+}
+
+/// Two TCP listeners, the name service, and two more.
+fn listeners() -> Vec<OwnedFd> {
+    let tcp = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    vec![tcp(), tcp(), std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into(), tcp(), tcp()]
+}
+
+#[test]
+fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
+    let say = |guest: &Channel, frame: &GuestFrame, descriptors: &[OwnedFd]| {
+        guest.send(frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
+    };
+    let null = || vec![OwnedFd::from(File::open("/dev/null").unwrap())];
+    let asking = || {
+        let mut draft = PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"));
+        draft.network = Network::Egress;
+        draft.workspace.writes = Writes::MemoryLayer { bytes: 1 << 20 };
+        Plan::new(draft).unwrap()
+    };
+    let up = GuestFrame::Hello { version: VERSION };
+    let refused = |event: Event| assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{event:?}");
+    for (frame, descriptors) in [(GuestFrame::Listeners, listeners()), (GuestFrame::Layer, null())] {
+        let (mut session, guest) = session(false);
+        say(&guest, &frame, &descriptors);
+        refused(session.hear().unwrap());
+    }
+    let (mut session, guest) = session_of(false, &asking());
+    say(&guest, &GuestFrame::Listeners, &listeners());
+    assert!(matches!(session.hear().unwrap(), Event::Listeners(_)));
+    say(&guest, &GuestFrame::Layer, &null());
+    assert!(matches!(session.hear().unwrap(), Event::Layer(_)));
+    say(&guest, &up, &[]);
+    assert!(matches!(session.hear().unwrap(), Event::Up));
+    say(&guest, &GuestFrame::Listeners, &listeners());
+    refused(session.hear().unwrap());
+    let (mut session, guest) = session_of(false, &asking());
+    say(&guest, &GuestFrame::Listeners, &listeners());
+    session.hear().unwrap();
+    say(&guest, &GuestFrame::Listeners, &listeners());
+    refused(session.hear().unwrap());
+    // A network whose listeners nobody has would be one that nothing watches.
+    let (mut session, guest) = session_of(false, &asking());
+    say(&guest, &up, &[]);
+    refused(session.hear().unwrap());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! System calls of one launch, counted under strace(1): a count does not depend on the clock, so a launch that becomes
-//! dearer is noticed on any machine.
+//! System calls of one launch, counted under strace(1), so that a launch that becomes dearer is noticed on any machine.
+//! The bounds leave room for what a launcher does between launches, which depends on when it finds the time.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -123,12 +123,13 @@ fn set_up_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: &Ow
     let request = Request { plan: &plan, setup: *setup, group: None };
     take_mark(&request)?;
     connect_to_egress(&request, here, channel)?;
+    // Looked at before the first is taken: what does not come is not to be looked for here, among the template's paths.
+    if mounts.len() != plan.binds.len() + 1 {
+        return Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"));
+    }
     let mut mounts = mounts.into_iter();
     let workspace = open_workspace(&request, mounts.next())?;
     let binds = open_binds(&request, Some(mounts.collect()))?;
-    if binds.len() != plan.binds.len() {
-        return Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"));
-    }
     let root = furnish(&request, root, workspace, binds, channel)?;
     seal(&request, root, mask, channel)
 }

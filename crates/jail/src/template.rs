@@ -16,6 +16,7 @@
 //! poll(2), proc(5)), or another entry in a folder of which single entries are shown (its times).
 
 use crate::clone::{Cloned, clone_process, exit_now};
+use crate::etc::FROM_HOST;
 use crate::mounts;
 use crate::places::show;
 use crate::rootfs::{self, Root};
@@ -44,6 +45,7 @@ const BYTES: u64 = 16 << 20;
 pub struct Template {
     namespace: OwnedFd,
     mountinfo: OwnedFd,
+    links: Vec<PathBuf>,
     seen: Vec<Option<Times>>,
     /// Too young to tell the next change from the last one.
     is_young: bool,
@@ -63,9 +65,10 @@ impl Template {
         faults.check(Step::Template)?;
         // Looked at before anything is built, so that what changes meanwhile counts as changed.
         let mountinfo = open_readable("/proc/self/mountinfo").at(Step::Template, "/proc/self/mountinfo")?;
-        let (seen, is_young) = look().at(Step::Template, "folders of the host")?;
+        let links = links().at(Step::Template, "links of the host")?;
+        let (seen, is_young) = look(&links).at(Step::Template, "folders of the host")?;
         let namespace = build_apart(faults)?;
-        Ok(Self { namespace, mountinfo, seen, is_young, tops: BTreeSet::new() })
+        Ok(Self { namespace, mountinfo, links, seen, is_young, tops: BTreeSet::new() })
     }
 
     /// Whether it still shows the host.
@@ -73,7 +76,7 @@ impl Template {
         if self.is_young || mounts_changed(&self.mountinfo)? {
             return Ok(false);
         }
-        Ok(look()?.0 == self.seen)
+        Ok(look(&self.links)?.0 == self.seen)
     }
 
     /// Whether a top folder that these places need is still to be made.
@@ -119,18 +122,36 @@ fn mounts_changed(mountinfo: &OwnedFd) -> io::Result<bool> {
     Ok(wait[0].revents().intersects(PollFlags::PRI | PollFlags::ERR))
 }
 
-fn look() -> io::Result<(Vec<Option<Times>>, bool)> {
+/// The shown entries that are links: what they lead to may be replaced in a folder whose times nobody watches. (Another
+/// entry in the place of a link is seen in the times of its own folder.)
+fn links() -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for path in FROM_HOST.iter().map(|name| Path::new("/etc").join(name)) {
+        match std::fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_symlink() => found.push(path),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn look(links: &[PathBuf]) -> io::Result<(Vec<Option<Times>>, bool)> {
     let since = SystemTime::now().checked_sub(COARSE).unwrap_or(SystemTime::UNIX_EPOCH);
     let mut is_young = false;
-    let mut seen = Vec::with_capacity(WATCHED.len());
-    for folder in WATCHED {
-        seen.push(match std::fs::metadata(folder) {
+    let mut seen = Vec::with_capacity(WATCHED.len() + links.len());
+    let folders = WATCHED.iter().map(|folder| (Path::new(folder), true));
+    for (path, is_folder) in folders.chain(links.iter().map(|link| (link.as_path(), false))) {
+        seen.push(match std::fs::metadata(path) {
             Ok(meta) => {
-                is_young |= meta.modified()? > since;
+                is_young |= is_folder && meta.modified()? > since;
+                // Of what a link leads to only which one it is.
+                let times = |seconds, nanoseconds| if is_folder { (seconds, nanoseconds) } else { (0, 0) };
                 Some(Times {
                     inode: (meta.dev(), meta.ino()),
-                    modified: (meta.mtime(), meta.mtime_nsec()),
-                    changed: (meta.ctime(), meta.ctime_nsec()),
+                    modified: times(meta.mtime(), meta.mtime_nsec()),
+                    changed: times(meta.ctime(), meta.ctime_nsec()),
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,

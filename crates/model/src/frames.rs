@@ -289,11 +289,12 @@ mod tests {
             GuestFrame::Terminal { exec: 1 },
             GuestFrame::Forwarded { forward: 1 },
             GuestFrame::ForwardFailed { forward: 1, errno: 111 },
+            GuestFrame::Listeners,
         ];
         let numbers: Vec<u8> = host.iter().map(|frame| number(encode(frame).unwrap())).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
         let numbers: Vec<u8> = guest.iter().map(|frame| number(encode(frame).unwrap())).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 
     fn request(exec: u32, terminal: Option<TerminalSize>) -> ExecRequest {

@@ -197,6 +197,9 @@ pub enum PlanError {
         /// The name.
         name: ByteText,
     },
+    /// A guarantee that the plan's own network breaks.
+    #[error("the guarantee {name} is required, and the plan has a network", name = Guarantee::NetNone.name())]
+    Contradiction,
     /// A limit of zero.
     #[error("a limit of zero {what} leaves nothing to run with")]
     ZeroLimit {
@@ -211,6 +214,9 @@ impl Plan {
         check_command(&draft)?;
         check_places(&draft)?;
         check_limits(&draft.limits)?;
+        if draft.network == Network::Egress && draft.required.contains(&Guarantee::NetNone) {
+            return Err(PlanError::Contradiction);
+        }
         Ok(Self(draft))
     }
 }
@@ -363,6 +369,17 @@ mod tests {
         let mut bad = draft();
         change(&mut bad);
         Plan::new(bad).unwrap_err()
+    }
+
+    #[test]
+    fn a_plan_with_a_network_cannot_require_that_there_is_none() {
+        let mut with = draft();
+        with.network = Network::Egress;
+        assert!(Plan::new(with.clone()).is_ok());
+        with.required.insert(Guarantee::NetNone);
+        assert_eq!(Plan::new(with.clone()), Err(PlanError::Contradiction));
+        with.network = Network::None;
+        assert!(Plan::new(with).is_ok());
     }
 
     #[test]

@@ -17,7 +17,8 @@ use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Pid, WaitOptions};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -146,7 +147,8 @@ fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
                 let pid = pid.as_raw_nonzero().get();
                 lent.dead.extend(lent.mounts.remove(&pid).map(OwnedFd::from));
                 if let Some(network) = lent.networks.remove(&pid) {
-                    driver.kept.borrow_mut().give_back(network)?;
+                    // One of which it cannot be said that nothing is left in it serves nobody again; that is all.
+                    driver.kept.borrow_mut().give_back(network).unwrap_or_default();
                 }
             }
             Err(rustix::io::Errno::INTR) => {}
@@ -168,7 +170,20 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut L
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
             let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
             lent.hold(pid, launched.network, launched.spent);
-            sent
+            match sent {
+                // Too many descriptors of this user are under way (unix(7)), which other sandboxes of the same user may
+                // bring about. Nothing was said yet: this one ends, and the others stay.
+                Err(ChannelError::Io(Errno::TOOMANYREFS)) => {
+                    match pidfd_send_signal(&launched.child.pidfd, Signal::KILL) {
+                        Ok(()) | Err(Errno::SRCH) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    let detail = "too many descriptors of this user are under way".to_owned();
+                    let (step, errno) = (Step::MakeChannel.name().to_owned(), Errno::TOOMANYREFS.raw_os_error());
+                    channel.send(&Answer::Refused { step, errno, detail }, &[])
+                }
+                sent => sent,
+            }
         }
         Err(StartError::Step(error)) => {
             let step = error.step.name().to_owned();

@@ -33,9 +33,10 @@ fn finding(guarantee: Guarantee, uid: u32, limit: &dyn Fn(bool, bool) -> Result<
         Guarantee::FsWorkspaceOnly => (Ok("private root, Landlock"), None),
         Guarantee::FsReadOnlySystem => (Ok("read-only mounts, Landlock"), None),
         Guarantee::NetNone => (Ok("own network namespace with loopback only"), None),
-        Guarantee::NetDestinationChecked => {
-            (Ok("own network namespace, every connection redirected to the egress"), None)
-        }
+        Guarantee::NetDestinationChecked => (
+            Ok("own network namespace, every connection redirected to the egress (nf_tables; seen at the launch)"),
+            None,
+        ),
         Guarantee::KernelSeparate => later("namespaces share the host's kernel; a microVM does not"),
         Guarantee::LimitsMemory => (limit(true, false).map(|()| "control group"), Some(hand_over(uid, "memory"))),
         Guarantee::LimitsCpu => (limit(false, true).map(|()| "control group"), Some(hand_over(uid, "cpu"))),

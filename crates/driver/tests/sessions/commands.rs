@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
+use std::process::{Command, Stdio as Io};
+use std::time::{Duration, Instant};
 
 /// A leader that stays, once it has made a file with the number of its background job.
 const STAY: &str = "sleep 1000 & echo $! >pid; mv pid job; echo private >/tmp/note; wait";
@@ -105,6 +107,44 @@ pub fn a_flood_of_terminals_is_bounded_and_commands_without_one_go_on() {
         assert_eq!(live.end_of(2), ExitStatus::Signal(9));
         live.exec(83, "exit 8", Some(SIZE));
         assert_eq!(live.end_of(83), ExitStatus::Code(8));
+    });
+}
+
+/// Keeps more descriptors under way than the launcher may have open; says so, and waits for the end of its input.
+const FLOOD: &str = "import socket, sys\npairs = [socket.socketpair() for _ in range(4)]\n\
+    for here, there in pairs:\n socket.send_fds(here, [b'x'], [0] * 100)\nprint('flooded', flush=True)\nsys.stdin.read()\n";
+
+/// The kernel counts them for each user (unix(7)), and a user's sandboxes are that user's.
+pub fn too_many_descriptors_under_way_refuse_a_launch_and_end_nothing() {
+    for_each_user(|bench| {
+        let Some((user, launcher)) = bench.ordinary() else { return };
+        let mut live = bench.start(STAY, None);
+        live.exec(2, "exit 3", None);
+        assert_eq!(live.end_of(2), ExitStatus::Code(3));
+        let id = user.to_string();
+        let as_user = || {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
+            command
+        };
+        let limit = ["prlimit", "--nofile=128:128", "--pid", &launcher.to_string()];
+        assert!(as_user().args(limit).status().unwrap().success());
+        let mut flood =
+            as_user().args(["/usr/bin/python3", "-c", FLOOD]).stdin(Io::piped()).stdout(Io::piped()).spawn().unwrap();
+        let mut word = [0; 8];
+        flood.stdout.take().unwrap().read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"flooded\n");
+        let refused = bench.launch().unwrap_err();
+        assert!(refused.to_string().contains("descriptors of this user"), "{refused}");
+        drop(flood.stdin.take());
+        assert!(flood.wait().unwrap().success());
+        // What was under way is collected when nobody is looking.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while let Err(error) = bench.launch() {
+            assert!(Instant::now() < deadline, "{error}");
+        }
+        live.exec(3, "exit 4", None);
+        assert_eq!(live.end_of(3), ExitStatus::Code(4), "the first one lives");
     });
 }
 

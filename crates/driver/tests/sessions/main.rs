@@ -49,6 +49,10 @@ const TESTS: &[(&str, fn())] = &[
         commands::a_flood_of_terminals_is_bounded_and_commands_without_one_go_on,
     ),
     (
+        "too_many_descriptors_under_way_refuse_a_launch_and_end_nothing",
+        commands::too_many_descriptors_under_way_refuse_a_launch_and_end_nothing,
+    ),
+    (
         "who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever",
         commands::who_asks_without_listening_is_stopped_before_both_sides_wait_for_ever,
     ),

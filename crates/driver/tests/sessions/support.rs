@@ -1,7 +1,9 @@
 //! Live sandboxes for tests of sessions, as every user that this process may be.
 
 use nexus_driver::namespace::launcher::Launcher;
-use nexus_driver::{CommandEvent, Driver, Event, LEADER, MoreCommand, Namespace, NotStarted, Sandbox, Session, Stdio};
+use nexus_driver::{
+    CommandEvent, Driver, Event, LEADER, MoreCommand, Namespace, NotStarted, Sandbox, Session, StartError, Stdio,
+};
 use nexus_model::frames::TerminalSize;
 use nexus_model::plan::PlanDraft;
 use nexus_model::{ExitStatus, Limits, Plan};
@@ -33,6 +35,7 @@ pub struct Bench {
     launcher: Launcher,
     driver: Namespace,
     folder: tempfile::TempDir,
+    user: Option<u32>,
 }
 
 impl Bench {
@@ -55,12 +58,26 @@ impl Bench {
             }
         };
         command.arg("--as-launcher").current_dir("/").stdout(std::process::Stdio::null());
-        Self { launcher: Launcher::start(command).unwrap(), driver: Namespace::with_defaults(), folder }
+        Self { launcher: Launcher::start(command).unwrap(), driver: Namespace::with_defaults(), folder, user }
     }
 
     /// The workspace, by the same name inside.
     pub fn workspace(&self) -> PathBuf {
         std::fs::canonicalize(self.folder.path().join("w")).unwrap()
+    }
+
+    /// The ordinary user, and the launcher's process; `None` when it is this process' user.
+    pub fn ordinary(&self) -> Option<(u32, u32)> {
+        self.user.map(|user| (user, self.launcher.pid()))
+    }
+
+    /// Asks for a sandbox and forgets it at once; the error is the launcher's.
+    pub fn launch(&self) -> Result<(), StartError> {
+        let plan = plan(&self.workspace(), "true");
+        let sandbox = self.launcher.launch(&plan, &self.driver.prepare(&plan).unwrap())?;
+        sandbox.keeper.kill().unwrap();
+        sandbox.keeper.wait().map(drop).unwrap();
+        Ok(())
     }
 
     /// Starts a sandbox whose leader is this script of the shell.
