@@ -3,8 +3,9 @@
 //! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
-use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, recheck};
+use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, check_method, recheck};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
@@ -14,17 +15,22 @@ pub(crate) struct Entry {
     pub(crate) permit: Permit,
     /// A rule that somebody gave for this connection alone.
     pub(crate) once: Option<AnyRule>,
+    /// Whether it has become a tunnel that nobody looks into.
+    opaque: AtomicBool,
     why: OnceLock<Denial>,
     wake: Notify,
 }
 
 impl Entry {
     pub(crate) fn new(permit: Permit, once: Option<AnyRule>) -> Self {
-        Self { permit, once, why: OnceLock::new(), wake: Notify::new() }
+        Self { permit, once, opaque: AtomicBool::new(false), why: OnceLock::new(), wake: Notify::new() }
     }
 
     /// Whether `policy` still allows it.
     pub(crate) fn judge(&self, policy: &Policy, now: Moment) -> Result<(), Denial> {
+        if self.opaque.load(Ordering::Acquire) {
+            check_method(policy, self.permit.target(), "", true)?;
+        }
         match &self.once {
             None => recheck(policy, &self.permit, now),
             Some(rule) => match policy.approve(rule.clone()) {
@@ -32,6 +38,11 @@ impl Entry {
                 Err(_) => recheck(policy, &self.permit, now),
             },
         }
+    }
+
+    /// From now on nobody sees what is done on it, which `policy`, read after this, may mind.
+    pub(crate) fn close_eyes(&self) {
+        self.opaque.store(true, Ordering::Release);
     }
 
     /// Ends the connection; the first reason stays.

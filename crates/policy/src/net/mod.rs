@@ -4,7 +4,7 @@
 //! * [`Pattern`], [`Ports`], [`Rule`], [`AddressRule`]: what people write.
 //! * [`Policy`]: built from [`PolicyInput`], only ever narrowed by a [`Narrower`].
 //! * [`check_name`] → [`check_addrs`] → [`Permit`]: the decision; [`check_dns`], [`check_sni`], [`check_http_host`],
-//!   [`recheck`] around it; [`Denial`] where it ends.
+//!   [`check_inner_host`], [`check_method`], [`recheck`] around it; [`Denial`] where it ends.
 //! * [`Budget`]: how much.
 //!
 //! Nothing here looks at a clock, a file or the network: `now` and addresses are arguments.
@@ -21,6 +21,7 @@ pub mod fuzz;
 mod groups;
 mod item;
 mod literal;
+mod methods;
 mod name;
 pub mod packages;
 mod pattern;
@@ -35,7 +36,7 @@ mod target;
 #[doc(hidden)]
 pub mod vectors;
 
-pub use agree::{Hello, Request, check_http_host, check_sni};
+pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_sni};
 pub use budget::{Budget, Charge, Spent};
 pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
@@ -45,6 +46,7 @@ pub use explain::{AddressTold, Decision, Explanation, explain};
 pub use groups::{Groups, builtin_groups, read_groups};
 pub use ipnet::IpNet;
 pub use item::{FullItem, Item, PortsItem};
+pub use methods::{Methods, check_method};
 pub use name::{HostError, Name};
 pub use pattern::{Pattern, PatternError};
 pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRef, Way};

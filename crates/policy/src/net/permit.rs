@@ -18,7 +18,7 @@ impl Moment {
     }
 }
 
-/// By which way an attempt came in. No decision depends on it; the record does. DNS questions have no port and come in
+/// By which way an attempt came in. Only a policy that cares for methods decides by it: not every way shows them. DNS questions have no port and come in
 /// through [`super::check_dns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -191,6 +191,11 @@ impl Permit {
     /// Whether the first bytes must be a ClientHello, to be given to [`super::check_sni`].
     pub fn expects_tls(&self) -> bool {
         self.basis.tls
+    }
+
+    /// Whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
+    pub fn expects_http(&self) -> bool {
+        super::methods::plain_http(self.attempt.target.port, self.basis.tls)
     }
 
     /// Whether the addresses were checked; if not, the record must say so.
