@@ -53,7 +53,7 @@ fn host(case: &Agree) -> Host {
 }
 
 fn text(ask: &Ask, target: &str) -> String {
-    let hosts: String = ask.hosts.iter().map(|host| format!("Host: {host}\r\n")).collect();
+    let hosts = ask.hosts.iter().map(|host| format!("Host: {host}\r\n")).collect::<Vec<_>>().concat();
     let upgrade = if ask.upgrade { "Connection: Upgrade\r\nUpgrade: websocket\r\n" } else { "" };
     format!("{} {target} HTTP/1.1\r\n{hosts}{upgrade}\r\n", ask.method)
 }

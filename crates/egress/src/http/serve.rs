@@ -168,6 +168,8 @@ impl Client {
     }
 
     async fn last(&mut self, bytes: &[u8]) {
+        // The server need not wait until the client has listened.
+        self.kept = None;
         reply::last(&mut self.stream, bytes).await;
     }
 
