@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::{
-    World, connect, echo, enter, eventually, field, input, outside_of_netns, policy, read_all, read_head, response,
-    server, status, tunnel,
+    PATIENCE, World, connect, echo, enter, eventually, field, input, outside_of_netns, policy, read_all, read_head,
+    response, server, status, tunnel,
 };
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -41,7 +41,11 @@ fn web() -> Receiver<String> {
 }
 
 fn world_with(change: impl FnOnce(PolicyInput) -> PolicyInput) -> World {
-    let limits = Limits { hello_time: Duration::from_millis(300), ..Limits::default() };
+    world_in(Duration::from_millis(300), change)
+}
+
+fn world_in(hello_time: Duration, change: impl FnOnce(PolicyInput) -> PolicyInput) -> World {
+    let limits = Limits { hello_time, ..Limits::default() };
     let world = World::with(change(input(&["+web.test:80", "+other.test:80"])), |config| config.limits = limits);
     world.resolver.set("web.test", &[LOCAL]);
     world
@@ -114,6 +118,7 @@ fn a_request_that_disagrees_ends_the_connection_and_the_server_sees_nothing_of_i
         "GET / HTTP/1.1\r\nHost: web.test\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
         "GET https://web.test/ HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "GET http://web.test:80@other.test/ HTTP/1.1\r\nHost: web.test\r\n\r\n",
+        "GET http://other.test/ HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "GET web.test HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "GET * HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "GET /#a HTTP/1.1\r\nHost: web.test\r\n\r\n",
@@ -223,7 +228,9 @@ fn a_server_that_speaks_first_is_heard_where_the_setting_allows_it() {
         stream.write_all(b"220 hi\r\n").unwrap();
         echo(stream);
     });
-    let (strict, lax) = (world(), lax());
+    // Long before the time for a request is over.
+    let strict = world_in(2 * PATIENCE, |input| input);
+    let lax = world_in(2 * PATIENCE, |input| PolicyInput { missing_sni: Some(MissingSni::Allow), ..input });
     let mut client = to_web(&lax);
     let mut said = [0; 8];
     client.read_exact(&mut said).unwrap();

@@ -17,16 +17,6 @@ pub enum Methods {
     ReadOnly,
 }
 
-impl Methods {
-    /// As it is written in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::ReadOnly => "read_only",
-        }
-    }
-}
-
 /// Whether one request may be made with `method`; an `upgrade` would end the requests, and with them what can be seen.
 /// Methods are told apart by case (RFC 9110, 9.1), so `get` is not GET.
 pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: bool) -> Result<(), Denial> {

@@ -225,7 +225,7 @@ pub const AGREE: &[Agree] = &[
     Agree { id: "I05", ..tls(READ, "other.test", Says::Sni("other.test"), LIST) },
     Agree { id: "I05", ..raw(READ, 8080, HELLO, METHOD) },
     at("example.test", 8080, absolute(web("I05", READ, &[get(&["example.test:8080"])], METHOD), Some(OK))),
-    Agree { id: "I05", ..tls(READ_OPEN, "11.22.33.45", Says::Sni("example.test"), METHOD) },
+    Agree { id: "I05", ..tls(READ_OPEN, "11.22.33.45", Says::NoSni, METHOD) },
     at("11.22.33.45", 80, web("I05", READ_OPEN, &[get(&["11.22.33.45"])], OK)),
     at("11.22.33.45", 80, web("I05", READ_OPEN, &[Ask { method: "PUT", ..get(&["11.22.33.45"]) }], METHOD)),
 ];
