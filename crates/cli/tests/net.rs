@@ -5,6 +5,7 @@
 
 mod support;
 
+use nexus_policy::net::{Replay, Replayed};
 use serde_json::Value;
 use std::fs;
 use std::process::Output;
@@ -109,8 +110,12 @@ fn a_name_that_no_rule_allows_has_no_address_and_the_question_is_recorded() {
         let log = stdout(&bench.run(["net", "log"]));
         assert!(log.contains("db.test  DNS_DENIED"), "{}: {log}", bench.who());
         let lines = stdout(&bench.run(["net", "log", "--json"]));
-        for line in lines.lines() {
-            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], "dns", "{line}");
+        let mut replay = Replay::default();
+        for (at, line) in lines.lines().enumerate() {
+            let event = if at == 0 { "policy" } else { "dns" };
+            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], event, "{line}");
+            let replayed = if at == 0 { Replayed::Policy } else { Replayed::Same };
+            assert_eq!(replay.line(line).unwrap(), replayed, "{line}");
         }
     }
 }

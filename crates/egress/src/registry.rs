@@ -3,6 +3,7 @@
 //! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
+use crate::grounds::InForce;
 use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, check_method, recheck};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,7 +95,7 @@ pub enum ReloadError {
 
 #[derive(Debug)]
 struct Inner {
-    policy: Arc<Policy>,
+    policy: Arc<InForce>,
     open: HashMap<u64, Arc<Entry>>,
 }
 
@@ -103,14 +104,14 @@ pub(crate) struct Registry(Mutex<Inner>);
 
 impl Registry {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self(Mutex::new(Inner { policy, open: HashMap::new() }))
+        Self(Mutex::new(Inner { policy: Arc::new(InForce::new(policy)), open: HashMap::new() }))
     }
 
     fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn policy(&self) -> Arc<Policy> {
+    pub(crate) fn policy(&self) -> Arc<InForce> {
         Arc::clone(&self.inner().policy)
     }
 
@@ -140,10 +141,10 @@ impl Registry {
             return Err(ReloadError::Older { present, offered });
         }
         if offered == present {
-            let same = *inner.policy == *policy;
+            let same = *inner.policy.policy == *policy;
             return if same { Ok(0) } else { Err(ReloadError::Differs { generation: present }) };
         }
-        inner.policy = policy;
+        inner.policy = Arc::new(InForce::new(policy));
         let mut cut = 0;
         for entry in inner.open.values() {
             if let Err(why) = entry.judge(&inner.policy, now) {

@@ -7,7 +7,7 @@ use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::Name;
 use nexus_egress::{EventKind, SYNTHETIC_V4};
 use nexus_policy::net::vectors::{CASES, Case, Expect};
-use nexus_policy::net::{DenyCode, Host, MissingSni, PolicyInput, Port};
+use nexus_policy::net::{DenyCode, Host, MissingSni, PolicyInput, Port, Replay, Replayed};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use support::{World, connect, enter, field, outside_of_netns, read_all, read_head, status};
@@ -122,6 +122,11 @@ fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCod
         let wanted: Vec<IpAddr> = addrs.iter().map(SocketAddr::ip).collect();
         assert_eq!(decided.addresses, wanted, "{what}");
     }
+    // The record alone says the same once more.
+    let mut replay = Replay::default();
+    let replayed: Vec<Replayed> = world.events.lines().iter().map(|line| replay.line(line).unwrap()).collect();
+    let readable = expected(case).err() != Some(DenyCode::InvalidDestination);
+    assert_eq!(replayed.contains(&Replayed::Same), readable, "{what}: {events:?}");
     let resolves = literal(case).is_none() && !matches!(case.expect, Expect::DenyUnasked(_));
     assert_eq!(asked.len(), usize::from(resolves), "{what}: the resolver was asked {asked:?}");
 }

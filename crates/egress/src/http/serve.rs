@@ -235,10 +235,7 @@ impl Client {
         }
         match self.shared.again(&opened.ticket) {
             Ok(()) => Ok(Some(opened)),
-            Err(denial) => {
-                self.shared.denied(self.shared.next_id(), attempt, &denial);
-                Err(denial)
-            }
+            Err(denial) => Err(denial),
         }
     }
 

@@ -51,10 +51,11 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Events in memory; can be made to fail.
+/// Events in memory, without the policies; the lines have all. Can be made to fail.
 #[derive(Default)]
 pub struct Memory {
     events: Mutex<Vec<Event>>,
+    lines: Mutex<Vec<String>>,
     broken: Mutex<bool>,
 }
 
@@ -65,6 +66,10 @@ impl Memory {
 
     pub fn all(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
     }
 
     pub fn has(&self, kind: EventKind) -> bool {
@@ -81,7 +86,10 @@ impl Sink for Memory {
         if *self.broken.lock().unwrap() {
             return Err(AuditError::Other("made to fail".into()));
         }
-        self.events.lock().unwrap().push(event.clone());
+        self.lines.lock().unwrap().push(event.line()?);
+        if event.event != EventKind::Policy {
+            self.events.lock().unwrap().push(event.clone());
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! * [`Policy`]: built from [`PolicyInput`], only ever narrowed by a [`Narrower`].
 //! * [`check_name`] → [`check_addrs`] → [`Permit`]: the decision; [`check_dns`], [`check_sni`], [`check_http_host`],
 //!   [`check_inner_host`], [`check_method`], [`recheck`] around it; [`Denial`] where it ends.
-//! * [`Budget`]: how much.
+//! * [`Budget`]: how much. [`Replay`]: all of it once more, from a record.
 //!
 //! Nothing here looks at a clock, a file or the network: `now` and addresses are arguments.
 
@@ -30,6 +30,7 @@ mod policy;
 mod ports;
 mod preset;
 mod ranges;
+mod replay;
 mod rule;
 mod rule_set;
 mod target;
@@ -54,6 +55,7 @@ pub use policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput, mode_na
 pub use ports::{Ports, PortsError};
 pub use preset::{ApprovalReason, Baseline, approval_reasons, expand};
 pub use ranges::{Class, classify};
+pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};
 pub use rule::{
     AddressRule, AnyRule, Origin, Program, Rule, RuleError, RuleFault, Source, parse_allow, parse_allow_private,
     parse_deny, parse_range,

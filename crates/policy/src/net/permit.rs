@@ -3,11 +3,11 @@
 use super::cause::{Cause, DenyCode};
 use super::rule::{Program, Rule, Source};
 use super::target::{Host, Target};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// A point on the caller's monotonic clock, in milliseconds. A wall clock that is set back must not prolong a grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Moment(pub u64);
 
 impl Moment {
@@ -20,7 +20,7 @@ impl Moment {
 
 /// By which way an attempt came in. Only a policy that cares for methods decides by it: not every way shows them. DNS questions have no port and come in
 /// through [`super::check_dns`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// HTTP CONNECT.
@@ -45,7 +45,7 @@ pub struct Attempt {
 }
 
 /// The rule that decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
     /// Where it was written.
     pub source: Source,

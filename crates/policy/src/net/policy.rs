@@ -157,7 +157,7 @@ pub struct Narrower {
 }
 
 /// One ceiling in the form that decides.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Ceiling {
     pub(super) mode: NetMode,
     pub(super) allow: RuleSet,
