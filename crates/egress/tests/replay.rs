@@ -4,15 +4,16 @@
 mod support;
 
 use hickory_proto::rr::Name;
-use nexus_egress::{Answer, Approver, Asked, EventKind};
+use nexus_egress::{Answer, Approver, Asked, AuditError, Event, EventKind, Sink};
 use nexus_policy::net::{
-    AnyRule, Attempt, Budget, Denial, Methods, Origin, PolicyInput, Replay, ReplayError, Replayed, Source, parse_allow,
-    parse_range,
+    AnyRule, Attempt, Budget, Denial, Methods, Moment, Origin, PolicyInput, Replay, ReplayError, Replayed, Source,
+    parse_allow, parse_range,
 };
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use support::{
     World, connect, enter, eventually, input, policy, read_all, read_head, response, server, status, tunnel,
 };
@@ -44,9 +45,10 @@ fn record() -> Vec<Value> {
     let allow = format!("+web.test:{port}");
     let rules = PolicyInput {
         ask: true,
+        expires: Some(Moment(3_600_000)),
         budget: Budget { connections: Some(100), ..Budget::default() },
         trusted_ranges: vec![parse_range("127.0.0.0/8").unwrap()],
-        ..input(&[&allow, "public.test", "-no.test"])
+        ..input(&[&allow, &format!("+127.0.0.1:{port}"), "public.test", "-no.test"])
     };
     let world =
         World::with(rules.clone(), |config| config.approver = Some(Arc::new(Once(format!("once.test:{port}")))));
@@ -63,6 +65,7 @@ fn record() -> Vec<Value> {
     }
     let once = tunnel(world.http, &at("once.test")).unwrap();
     let open = enter::by_socks(&world, 3, b"web.test", port).unwrap();
+    let literal = tunnel(world.http, &at("127.0.0.1")).unwrap();
     // Denied by a rule, unasked and unanswered, for an address, without an address, as a literal, as no host at all.
     for (host, code) in [
         (at("no.test"), "NOT_IN_ALLOWLIST"),
@@ -85,10 +88,10 @@ fn record() -> Vec<Value> {
     write!(kept, "GET http://{0}/ HTTP/1.1\r\nHost: {0}\r\n\r\n", at("web.test")).unwrap();
     assert_eq!(status(&read_head(&mut kept)), 200);
     assert_eq!(enter::by_connect(&world, &at("web.test")).unwrap_err(), "METHOD_NOT_ALLOWED");
-    drop((kept, once, open));
+    drop((kept, once, open, literal));
     eventually("the ends", || {
         let ended = |kind| world.events.all().iter().filter(|event| event.event == kind).count();
-        ended(EventKind::Close) + ended(EventKind::Cut) == 3
+        ended(EventKind::Close) + ended(EventKind::Cut) == 4
     });
     world.events.lines().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -106,6 +109,9 @@ fn every_decision_of_a_record_comes_out_the_same_again() {
     for (line, replayed) in record.iter().zip(&replayed) {
         let replayed = replayed.as_ref().unwrap_or_else(|error| panic!("{error}: {line}"));
         let event = line["event"].as_str().unwrap();
+        if matches!(event, "allow" | "request") {
+            assert_eq!(line["addresses"], json!(["127.0.0.1"]), "{line}");
+        }
         let decision = matches!(event, "allow" | "deny" | "request" | "dns" | "cut");
         assert_eq!(line["policy"].is_string(), decision || event == "policy", "{line}");
         // What no policy decided: texts that are no host, the own loopback, and why a connection was cut.
@@ -119,7 +125,7 @@ fn every_decision_of_a_record_comes_out_the_same_again() {
         assert_eq!(*replayed, expected, "{line}");
         same += usize::from(*replayed == Replayed::Same);
     }
-    assert_eq!(same, 14, "{record:#?}");
+    assert_eq!(same, 15, "{record:#?}");
     assert_eq!(record.iter().filter(|line| line["event"] == "policy").count(), 2);
     assert_eq!(record[0]["event"], "policy", "before the first decision");
     assert!(record.iter().any(|line| line["once"].is_object()));
@@ -140,6 +146,8 @@ fn an_altered_record_does_not_come_out() {
         let other = if line["code"] == "OK" { "NOT_IN_ALLOWLIST" } else { "OK" };
         assert!(matches!(tried(&with("code", json!(other))), Err(ReplayError::Differs { .. })), "{line}");
         assert!(tried(&with("policy", record.last().unwrap()["policy"].clone())).is_err(), "another policy: {line}");
+        tried(&with("at", Value::Null)).unwrap_err();
+        tried(&with("at", json!(3_600_000))).unwrap_err();
         if line["code"] == "OK" {
             tried(&with("host", json!("no.test"))).unwrap_err();
             if line["event"] != "dns" {
@@ -150,6 +158,8 @@ fn an_altered_record_does_not_come_out() {
                 tried(&with("rule", Value::Null)).unwrap_err();
                 tried(&with("addresses", json!([]))).unwrap_err();
             }
+        } else if line["rule"].is_object() {
+            tried(&with("rule", Value::Null)).unwrap_err();
         } else if line["resolved"] == json!(["10.0.0.1"]) {
             tried(&with("resolved", json!(["127.0.0.1"]))).unwrap_err();
         }
@@ -160,17 +170,37 @@ fn an_altered_record_does_not_come_out() {
     assert!(matches!(replay(&record[1..])[0], Err(ReplayError::NoPolicy)));
 }
 
+/// Takes everything but policies until it is told otherwise.
+#[derive(Default)]
+struct NoPolicies {
+    takes: AtomicBool,
+    kinds: Mutex<Vec<EventKind>>,
+}
+
+impl Sink for NoPolicies {
+    fn record(&self, event: &Event) -> Result<(), AuditError> {
+        if event.event == EventKind::Policy && !self.takes.load(Ordering::SeqCst) {
+            return Err(AuditError::Other("made to fail".into()));
+        }
+        self.kinds.lock().unwrap().push(event.event);
+        Ok(())
+    }
+}
+
 #[test]
 fn a_decision_whose_policy_cannot_be_recorded_allows_nothing() {
     let web = server("127.0.0.1:0", |mut stream| drop(read_all(&mut stream)));
-    let world = World::of(input(&[&format!("+web.test:{}", web.port())]));
+    let sink = Arc::new(NoPolicies::default());
+    let rules = input(&[&format!("+web.test:{}", web.port())]);
+    let world = World::with(rules, |config| config.audit = sink.clone());
     world.resolver.set("web.test", &[web.ip()]);
-    world.events.fail(true);
-    assert_eq!(tunnel(world.http, &format!("web.test:{}", web.port())).unwrap_err().0, 500);
-    world.events.fail(false);
-    tunnel(world.http, &format!("web.test:{}", web.port())).unwrap();
-    let lines = world.events.lines();
-    assert!(lines[0].contains(r#""event":"policy""#), "{lines:?}");
+    let at = format!("web.test:{}", web.port());
+    assert_eq!(tunnel(world.http, &at).unwrap_err().0, 500);
+    enter::by_dns(&world, &Name::from_ascii("web.test").unwrap()).unwrap_err();
+    sink.takes.store(true, Ordering::SeqCst);
+    tunnel(world.http, &at).unwrap();
+    let kinds = sink.kinds.lock().unwrap().clone();
+    assert_eq!(kinds[..3], [EventKind::Deny, EventKind::Policy, EventKind::Allow], "{kinds:?}");
 }
 
 #[test]

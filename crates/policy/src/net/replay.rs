@@ -85,7 +85,7 @@ struct Line {
     #[serde(default)]
     check: Option<Check>,
     #[serde(default)]
-    at: Moment,
+    at: Option<Moment>,
     #[serde(default)]
     way: Option<Way>,
     #[serde(default)]
@@ -205,22 +205,23 @@ impl Line {
             with_rule => with_rule?,
         };
         let policy = with_rule.as_ref().unwrap_or(policy);
+        let at = self.at.ok_or(ReplayError::Grounds)?;
         let host = Host::parse(&self.host).map_err(TargetError::from)?;
         if check == Check::Dns {
-            let decided = check_dns(policy, &host, self.program.as_ref(), self.at);
+            let decided = check_dns(policy, &host, self.program.as_ref(), at);
             return Ok(decided.map(|()| (None, Vec::new())));
         }
         let target = Target { host, port: Port::new(self.port)? };
         let way = self.way.ok_or(ReplayError::Grounds)?;
         let attempt = Attempt { target, way, program: self.program.clone() };
-        Ok(if check == Check::Keep { self.keep(policy, attempt) } else { self.connect(policy, &attempt) })
+        Ok(if check == Check::Keep { self.keep(policy, attempt, at) } else { self.connect(policy, &attempt, at) })
     }
 
-    fn connect(&self, policy: &Policy, attempt: &Attempt) -> Outcome {
-        let permit = match check_name(policy, attempt, self.at)? {
+    fn connect(&self, policy: &Policy, attempt: &Attempt, at: Moment) -> Outcome {
+        let permit = match check_name(policy, attempt, at)? {
             Next::Dial(permit) => permit,
             Next::Resolve(query) => {
-                check_addrs(policy, query, self.resolved.as_deref().unwrap_or(&self.addresses), self.at)?
+                check_addrs(policy, query, self.resolved.as_deref().unwrap_or(&self.addresses), at)?
             }
         };
         let addresses = match permit.route() {
@@ -231,12 +232,12 @@ impl Line {
     }
 
     /// The rule and the addresses of a connection are those of its beginning.
-    fn keep(&self, policy: &Policy, attempt: Attempt) -> Outcome {
+    fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
         let basis = Basis { rule: None, private: false, tls: false };
         let (generation, expires) = (policy.generation, policy.expires);
-        recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, self.at)?;
+        recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
         Ok((self.rule.clone(), self.addresses.clone()))
     }
 }
