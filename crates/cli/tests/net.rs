@@ -5,6 +5,7 @@
 
 mod support;
 
+use nexus_policy::net::{Replay, Replayed};
 use serde_json::Value;
 use std::fs;
 use std::process::Output;
@@ -109,8 +110,12 @@ fn a_name_that_no_rule_allows_has_no_address_and_the_question_is_recorded() {
         let log = stdout(&bench.run(["net", "log"]));
         assert!(log.contains("db.test  DNS_DENIED"), "{}: {log}", bench.who());
         let lines = stdout(&bench.run(["net", "log", "--json"]));
-        for line in lines.lines() {
-            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], "dns", "{line}");
+        let mut replay = Replay::default();
+        for (at, line) in lines.lines().enumerate() {
+            let event = if at == 0 { "policy" } else { "dns" };
+            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], event, "{line}");
+            let replayed = if at == 0 { Replayed::Policy } else { Replayed::Same };
+            assert_eq!(replay.line(line).unwrap(), replayed, "{line}");
         }
     }
 }
@@ -283,6 +288,13 @@ fn check_decides_as_a_run_would_and_its_exit_code_says_so() {
             (&["10.1.2.3:5432", "--allow-private", "10.0.0.0/8:5432"], 0, "allow", "OK"),
             (&["10.1.2.3:5432", "--net", "unrestricted"], 1, "deny", "PRIVATE_DESTINATION"),
             (&["a.test:25", "--net", "unrestricted", "--resolve", "93.184.216.34"], 0, "allow", "OK"),
+            (&["a.test:443", "--allow", "a.test", "--net-methods", "read-only"], 1, "deny", "METHOD_NOT_ALLOWED"),
+            (
+                &["a.test:80", "--allow", "a.test:80", "--net-methods", "read-only", "--resolve", "93.184.216.34"],
+                0,
+                "allow",
+                "OK",
+            ),
         ];
         for (arguments, exit, decision, code) in cases {
             let output = bench.nexus(["net", "check", "--json"]).args(*arguments).output().unwrap();
@@ -304,6 +316,29 @@ fn check_decides_as_a_run_would_and_its_exit_code_says_so() {
         let text = stdout(&bench.run(["net", "check", "a.test:80", "--allow", "a.test"]));
         assert!(text.contains("denied: a.test is allowed on port 443, not on 80"), "{text}");
         assert!(text.contains("allow it with: --allow a.test:80"), "{text}");
+    }
+}
+
+#[test]
+fn a_network_for_reading_lets_requests_that_read_through_and_nothing_else() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let url = format!("http://web.test:{}/", server.port);
+        let allow = format!("web.test:{}", server.port);
+        let flags = ["run", "--json", "--allow-private", &allow, "--net-methods", "read-only", "--", "curl", "-sS"];
+        let run = |more: &[&str]| report(&named.run(&bench, [&flags[..], more, &[&url]].concat()));
+        let told = run(&[]);
+        assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
+        assert_eq!(told["egress"]["denied"].as_array().map_or(0, Vec::len), 0, "{told}");
+        let before = server.accepted();
+        // Another method; a tunnel, and a way around the proxy, in which no method can be seen.
+        for more in [&["-d", "x"][..], &["--proxytunnel"], &["--noproxy", "*"]] {
+            let told = run(more);
+            assert!(!told["output"]["stdout"]["text"].as_str().unwrap().contains("hello"), "{more:?}: {told}");
+            assert_eq!(told["egress"]["denied"][0]["code"], "METHOD_NOT_ALLOWED", "{}: {more:?}: {told}", bench.who());
+        }
+        assert_eq!(server.accepted(), before, "{}: something came through", bench.who());
     }
 }
 
@@ -337,6 +372,12 @@ fn a_profile_opens_the_network_and_the_workspaces_file_only_narrows_it() {
         let (code, told) = check("a.test:443");
         assert_eq!(code, Some(1), "{told}");
         assert!(told["rule"]["source"]["file"].as_str().unwrap().ends_with("nexus.yaml"), "{told}");
+        bench.write("nexus.yaml", "net: {methods: read_only}\n");
+        assert_eq!(check("a.test:443").1["code"], "METHOD_NOT_ALLOWED");
+        bench.write("nexus.yaml", "net: {methods: any}\n");
+        let flags = ["run", "--profile", "web", "--net-methods", "read-only", "--", "true"];
+        assert_eq!(bench.run(flags).status.code(), Some(0), "the flag is the last word");
+        assert_eq!(check("a.test:443").0, Some(0));
         bench.write("nexus.yaml", "net: {allow: [c.test]}\n");
         let output = bench.run(["run", "--profile", "web", "--", "true"]);
         assert_eq!(output.status.code(), Some(125));
@@ -456,6 +497,8 @@ fn explain_names_every_network_rule_with_who_said_it() {
             "code:github",
             "--max-connections",
             "5",
+            "--net-methods",
+            "read-only",
             "--",
             "true",
         ];
@@ -467,6 +510,7 @@ fn explain_names_every_network_rule_with_who_said_it() {
             "allow private 10.0.0.0/8:5432  ← --allow-private",
             "group code:github  ← --allow-group",
             "at most 5 connections  ← --max-connections",
+            "methods read_only  ← --net-methods",
         ] {
             assert!(text.contains(row), "{row}: {text}");
         }

@@ -1,10 +1,15 @@
 //! What is recorded: one line of JSON per attempt, and one more when its connection ends.
 //!
+//! A decision has the hash of the policy that made it and all that went into it; the policy itself stands before its
+//! first decision ([`grounds`](crate::grounds)). So a reader can make each decision once more
+//! (`nexus_policy::net::Replay`).
+//!
 //! The first line is written before anything is dialled. If it cannot be written the attempt is denied: a connection
 //! that nobody can find in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user
 //! information, which is where secrets travel.
 
-use nexus_policy::net::{Attempt, Denial, DenyCode, Permit, Route, RuleRef, Target, Way};
+use nexus_policy::net::{AnyRule, Attempt, Check, Denial, DenyCode, Moment, Permit, Route, RuleRef, Target, Way};
+use nexus_policy::receipt::Digest;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,6 +20,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
+    /// A policy decides from here on.
+    Policy,
     /// A connection was allowed and is about to be made.
     Allow,
     /// An attempt was denied.
@@ -68,6 +75,24 @@ pub struct Event {
     /// `false` where the operator's upstream proxy resolves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses_checked: Option<bool>,
+    /// The policy that decided, by the hash of its canonical form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Digest>,
+    /// The policy itself, where it comes into force. One that is very long is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<serde_json::Value>,
+    /// What was asked of the policy, where this line holds all that it was asked with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
+    /// When, by the policy's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Moment>,
+    /// What a name resolved to that was denied then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Vec<IpAddr>>,
+    /// A rule that somebody gave for this connection alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub once: Option<AnyRule>,
     /// Bytes to the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_up: Option<u64>,
@@ -98,6 +123,12 @@ impl Event {
             addresses: Vec::new(),
             ttl_s: None,
             addresses_checked: None,
+            policy: None,
+            in_force: None,
+            check: None,
+            at: None,
+            resolved: None,
+            once: None,
             bytes_up: None,
             bytes_down: None,
             duration_ms: None,

@@ -126,7 +126,7 @@ impl Egress {
 
     /// The policy in force.
     pub fn policy(&self) -> Arc<Policy> {
-        self.shared.registry.policy()
+        Arc::clone(&self.shared.registry.policy().policy)
     }
 
     /// What was allowed and denied so far.

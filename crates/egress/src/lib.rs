@@ -28,6 +28,7 @@ mod dial;
 mod dns;
 mod egress;
 mod file_sink;
+mod grounds;
 mod hello;
 mod http;
 mod inbuf;

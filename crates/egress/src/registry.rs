@@ -3,8 +3,10 @@
 //! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
-use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, recheck};
+use crate::grounds::InForce;
+use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, check_method, recheck};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
@@ -14,17 +16,22 @@ pub(crate) struct Entry {
     pub(crate) permit: Permit,
     /// A rule that somebody gave for this connection alone.
     pub(crate) once: Option<AnyRule>,
+    /// Whether it has become a tunnel that nobody looks into.
+    opaque: AtomicBool,
     why: OnceLock<Denial>,
     wake: Notify,
 }
 
 impl Entry {
     pub(crate) fn new(permit: Permit, once: Option<AnyRule>) -> Self {
-        Self { permit, once, why: OnceLock::new(), wake: Notify::new() }
+        Self { permit, once, opaque: AtomicBool::new(false), why: OnceLock::new(), wake: Notify::new() }
     }
 
     /// Whether `policy` still allows it.
     pub(crate) fn judge(&self, policy: &Policy, now: Moment) -> Result<(), Denial> {
+        if self.opaque.load(Ordering::Acquire) {
+            check_method(policy, self.permit.target(), "", true)?;
+        }
         match &self.once {
             None => recheck(policy, &self.permit, now),
             Some(rule) => match policy.approve(rule.clone()) {
@@ -32,6 +39,11 @@ impl Entry {
                 Err(_) => recheck(policy, &self.permit, now),
             },
         }
+    }
+
+    /// From now on nobody sees what is done on it, which `policy`, read after this, may mind.
+    pub(crate) fn close_eyes(&self) {
+        self.opaque.store(true, Ordering::Release);
     }
 
     /// Ends the connection; the first reason stays.
@@ -83,7 +95,7 @@ pub enum ReloadError {
 
 #[derive(Debug)]
 struct Inner {
-    policy: Arc<Policy>,
+    policy: Arc<InForce>,
     open: HashMap<u64, Arc<Entry>>,
 }
 
@@ -92,14 +104,14 @@ pub(crate) struct Registry(Mutex<Inner>);
 
 impl Registry {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self(Mutex::new(Inner { policy, open: HashMap::new() }))
+        Self(Mutex::new(Inner { policy: Arc::new(InForce::new(policy)), open: HashMap::new() }))
     }
 
     fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn policy(&self) -> Arc<Policy> {
+    pub(crate) fn policy(&self) -> Arc<InForce> {
         Arc::clone(&self.inner().policy)
     }
 
@@ -129,10 +141,10 @@ impl Registry {
             return Err(ReloadError::Older { present, offered });
         }
         if offered == present {
-            let same = *inner.policy == *policy;
+            let same = *inner.policy.policy == *policy;
             return if same { Ok(0) } else { Err(ReloadError::Differs { generation: present }) };
         }
-        inner.policy = policy;
+        inner.policy = Arc::new(InForce::new(policy));
         let mut cut = 0;
         for entry in inner.open.values() {
             if let Err(why) = entry.judge(&inner.policy, now) {

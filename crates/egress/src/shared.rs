@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
+use crate::grounds::{Grounds, InForce};
 use crate::programs::Programs;
 use crate::registry::{Entry, Registry};
 use crate::resolve::{ResolveError, Resolver};
@@ -25,8 +26,10 @@ use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Denial, Hello, Next, Permit, Policy, Spent, check_addrs, check_name, check_sni,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Spent, check_addrs,
+    check_name, check_sni,
 };
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,8 +82,11 @@ pub(crate) enum Speech {
 struct Decided {
     permit: Permit,
     ttl_s: Option<u32>,
-    once: Option<AnyRule>,
+    grounds: Grounds,
 }
+
+/// A denial, with the same.
+type Refused = (Denial, Grounds);
 
 /// The parts that are given.
 pub(crate) struct Parts {
@@ -153,17 +159,26 @@ impl Shared {
         spent.open_connections = spent.open_connections.saturating_sub(1);
     }
 
+    /// The policy in force now, for what is decided by more than it.
+    pub(crate) fn grounds(&self) -> Grounds {
+        Grounds::of(self.registry.policy(), self.clock.now())
+    }
+
     /// Records a denial. It is one already, so a failing audit cannot make it worse.
     pub(crate) fn denied(&self, id: u64, attempt: &Attempt, denial: &Denial) {
+        self.denied_on(&self.grounds(), Event::of(EventKind::Deny, id, attempt), attempt, denial);
+    }
+
+    fn denied_on(&self, grounds: &Grounds, event: Event, attempt: &Attempt, denial: &Denial) {
         self.tally().deny(attempt.target.host.to_string(), attempt.target.port.number(), denial);
-        self.audit.note(&Event::of(EventKind::Deny, id, attempt).denied(denial));
+        grounds.note(&event.denied(denial), &self.audit);
     }
 
     /// Records a request that names no readable destination.
     pub(crate) fn unreadable(&self, way: nexus_policy::net::Way, denial: &Denial) {
         self.tally().deny(String::new(), 0, denial);
         let event = Event::new(EventKind::Deny, self.next_id()).denied(denial);
-        self.audit.note(&Event { way: Some(way), ..event });
+        self.grounds().note(&Event { way: Some(way), ..event }, &self.audit);
     }
 
     /// From an attempt to a connection.
@@ -171,33 +186,42 @@ impl Shared {
         let id = self.next_id();
         match self.permitted(&attempt, speech, id).await {
             Ok(ticket) => self.dialled(ticket).await,
-            Err(denial) => {
-                self.denied(id, &attempt, &denial);
+            Err((denial, grounds)) => {
+                self.denied_on(&grounds, Event::of(EventKind::Deny, id, &attempt), &attempt, &denial);
                 Err(Refusal::Denied(denial))
             }
         }
     }
 
-    /// Decides about one more request on a connection that exists.
+    /// Decides about one more request on a connection that exists, and records a denial.
     pub(crate) fn again(&self, ticket: &Ticket) -> Result<(), Denial> {
+        let attempt = ticket.permit().attempt();
         if let Some(why) = ticket.entry.why() {
+            self.denied(self.next_id(), attempt, &why);
             return Err(why);
         }
-        ticket.entry.judge(&self.registry.policy(), self.clock.now())?;
-        let event = Event::of(EventKind::Request, ticket.id, ticket.permit().attempt());
-        self.audit.must(&event).map_err(|error| denials::internal(error.to_string()))
+        let grounds = Grounds { once: ticket.entry.once.clone(), ..self.grounds().asked(Check::Keep) };
+        let event = |kind, id| Event::of(kind, id, attempt).permitted(ticket.permit(), None);
+        if let Err(denial) = ticket.entry.judge(&grounds.policy, grounds.at) {
+            self.denied_on(&grounds, event(EventKind::Deny, self.next_id()), attempt, &denial);
+            return Err(denial);
+        }
+        let recorded = grounds.must(&event(EventKind::Request, ticket.id), &self.audit);
+        recorded.map_err(|error| denials::internal(error.to_string()))
     }
 
     /// Everything up to the dial. Whoever holds the ticket settles the budget by dropping it.
-    async fn permitted(self: &Arc<Self>, attempt: &Attempt, speech: Speech, id: u64) -> Result<Ticket, Denial> {
-        let Decided { permit, ttl_s, once } = self.decide(attempt).await?;
+    async fn permitted(self: &Arc<Self>, attempt: &Attempt, speech: Speech, id: u64) -> Result<Ticket, Refused> {
+        let Decided { permit, ttl_s, grounds } = self.decide(attempt).await?;
+        let other = |denial| (denial, self.grounds());
         if speech == Speech::PlainHttp {
-            check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now())?;
+            check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now()).map_err(other)?;
         }
-        self.charge(Charge::Connection)?;
+        self.charge(Charge::Connection).map_err(other)?;
         let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
-        let entered = self.audit.must(&event).map_err(|error| denials::internal(error.to_string())).and_then(|()| {
-            let entry = Arc::new(Entry::new(permit, once));
+        let recorded = grounds.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
+        let entered = recorded.and_then(|()| {
+            let entry = Arc::new(Entry::new(permit, grounds.once));
             self.registry.enter(id, Arc::clone(&entry), self.clock.now()).map(|()| entry)
         });
         match entered {
@@ -207,7 +231,7 @@ impl Shared {
             }
             Err(denial) => {
                 self.give_back();
-                Err(denial)
+                Err(other(denial))
             }
         }
     }
@@ -229,60 +253,63 @@ impl Shared {
     }
 
     /// Decides, and asks once where the policy says that somebody may be asked.
-    async fn decide(&self, attempt: &Attempt) -> Result<Decided, Denial> {
-        let denial = match self.decide_with(attempt, None).await {
-            Err(denial) if denial.cause == Cause::MayAsk => denial,
+    async fn decide(&self, attempt: &Attempt) -> Result<Decided, Refused> {
+        let (denial, grounds) = match self.decide_with(attempt, None).await {
+            Err((denial, grounds)) if denial.cause == Cause::MayAsk => (denial, grounds),
             decided => return decided,
         };
-        let Some(approver) = &self.approver else { return Err(denial) };
+        let Some(approver) = &self.approver else { return Err((denial, grounds)) };
         match approver.ask(attempt, &denial).await {
-            Answer::Deny => Err(denial),
+            Answer::Deny => Err((denial, grounds)),
             Answer::Once(rule) => self.decide_with(attempt, Some(rule)).await,
             Answer::Again => self.decide_with(attempt, None).await,
         }
     }
 
-    async fn decide_with(&self, attempt: &Attempt, once: Option<AnyRule>) -> Result<Decided, Denial> {
-        let (permit, ttl_s) = match check_name(&*self.effective(once.as_ref())?, attempt, self.clock.now())? {
-            Next::Dial(permit) => (permit, None),
-            Next::Resolve(query) => {
-                let found = match tokio::time::timeout(self.limits.resolve_time, self.resolver.lookup(query.name()))
-                    .await
-                {
-                    Ok(found) => found,
-                    Err(_) => {
-                        Err(ResolveError::Failed { name: query.name().to_string(), why: "no answer in time".into() })
-                    }
-                };
-                // The policy may be another one by now.
-                let policy = self.effective(once.as_ref())?;
-                let now = self.clock.now();
-                match found {
-                    Ok(found) => (check_addrs(&policy, query, &found.addrs, now)?, found.ttl_s),
-                    // No address is a denial by the policy too; only its sentence is better.
-                    Err(error) => {
-                        let permit = check_addrs(&policy, query, &[], now);
-                        return Err(match permit {
-                            Err(denial) if denial.cause == Cause::NotResolved => {
-                                Denial { explanation: error.to_string(), ..denial }
-                            }
-                            Err(denial) => denial,
-                            Ok(_) => denials::internal(error.to_string()),
-                        });
-                    }
-                }
-            }
-        };
-        Ok(Decided { permit, ttl_s, once })
+    async fn decide_with(&self, attempt: &Attempt, once: Option<AnyRule>) -> Result<Decided, Refused> {
+        let mut grounds = Grounds { once, ..self.grounds().asked(Check::Connect) };
+        match self.ask_policy(attempt, &mut grounds).await {
+            Ok((permit, ttl_s)) => Ok(Decided { permit, ttl_s, grounds }),
+            // Not the policy's word.
+            Err(denial) if denial.code == DenyCode::InternalError => Err((denial, Grounds { check: None, ..grounds })),
+            Err(denial) => Err((denial, grounds)),
+        }
     }
 
-    fn effective(&self, once: Option<&AnyRule>) -> Result<Arc<Policy>, Denial> {
-        let policy = self.registry.policy();
-        match once {
-            None => Ok(policy),
-            Some(rule) => {
-                policy.approve(rule.clone()).map(Arc::new).map_err(|error| denials::internal(error.to_string()))
+    /// Leaves in `grounds` what the policy was asked with, the last time that it was asked.
+    async fn ask_policy(&self, attempt: &Attempt, grounds: &mut Grounds) -> Result<(Permit, Option<u32>), Denial> {
+        let query = match check_name(&*effective(grounds)?, attempt, grounds.at)? {
+            Next::Dial(permit) => return Ok((permit, None)),
+            Next::Resolve(query) => query,
+        };
+        let found = match tokio::time::timeout(self.limits.resolve_time, self.resolver.lookup(query.name())).await {
+            Ok(found) => found,
+            Err(_) => Err(ResolveError::Failed { name: query.name().to_string(), why: "no answer in time".into() }),
+        };
+        // The policy may be another one by now.
+        (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
+        let addrs = found.as_ref().map(|found| found.addrs.clone()).unwrap_or_default();
+        let decided = check_addrs(&*effective(grounds)?, query, &addrs, grounds.at);
+        grounds.resolved = Some(addrs);
+        match (decided, found) {
+            (Ok(permit), Ok(found)) => Ok((permit, found.ttl_s)),
+            // No address is a denial by the policy too; only its sentence is better.
+            (Err(denial), Err(error)) if denial.cause == Cause::NotResolved => {
+                Err(Denial { explanation: error.to_string(), ..denial })
             }
+            (Err(denial), _) => Err(denial),
+            (Ok(_), Err(error)) => Err(denials::internal(error.to_string())),
+        }
+    }
+}
+
+/// The policy with the rule that somebody gave for this connection.
+fn effective(grounds: &Grounds) -> Result<Cow<'_, Policy>, Denial> {
+    let policy: &InForce = &grounds.policy;
+    match &grounds.once {
+        None => Ok(Cow::Borrowed(policy)),
+        Some(rule) => {
+            policy.approve(rule.clone()).map(Cow::Owned).map_err(|error| denials::internal(error.to_string()))
         }
     }
 }

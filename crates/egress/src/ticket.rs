@@ -1,9 +1,10 @@
 //! An open connection's place in the books: counts while it lives, settles when it is dropped.
 
 use crate::audit::{Event, EventKind};
+use crate::grounds::InForce;
 use crate::registry::Entry;
 use crate::shared::Shared;
-use nexus_policy::net::{Charge, Denial, Moment, Permit, Policy};
+use nexus_policy::net::{Charge, Denial, Moment, Permit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl Ticket {
     }
 
     /// The policy in force, for decisions while the connection is open.
-    pub(crate) fn policy(&self) -> Arc<Policy> {
+    pub(crate) fn policy(&self) -> Arc<InForce> {
         self.shared.registry.policy()
     }
 
@@ -112,11 +113,15 @@ impl Drop for Ticket {
         if let Some(why) = &cut {
             event = event.denied(why);
         }
-        shared.audit.note(&Event {
+        let event = Event {
             bytes_up: Some(up),
             bytes_down: Some(down),
             duration_ms: Some(shared.clock.now().0.saturating_sub(self.begun.0)),
             ..event
-        });
+        };
+        match &cut {
+            Some(_) => shared.grounds().note(&event, &shared.audit),
+            None => shared.audit.note(&event),
+        }
     }
 }

@@ -5,10 +5,11 @@
 //! to, so it is a reset; the reason is in the audit and in the summary.
 
 use crate::denials;
+use crate::http::carry::carry;
 use crate::inbuf::InBuf;
 use crate::shared::{Shared, Speech};
 use crate::synthetic::Found;
-use crate::tunnel::{self, Ends};
+use crate::tunnel;
 use nexus_policy::net::{Attempt, Denial, Host, Program, Target, Way};
 use rustix::net::sockopt;
 use std::io;
@@ -38,7 +39,7 @@ impl Destinations for Kernel {
 }
 
 /// Serves `stream` to its end.
-pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, program: Option<Program>, v6: bool) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, program: Option<Program>, v6: bool) {
     let target = match target(&shared, &stream, v6) {
         Ok(target) => target,
         Err(denial) => {
@@ -47,15 +48,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, program: O
         }
     };
     match shared.open(Attempt { target, way: Way::Transparent, program }, Speech::Unknown).await {
-        Ok(mut opened) => {
-            let ends = Ends {
-                client: &mut stream,
-                upstream: &mut opened.dialed.stream,
-                from_client: InBuf::default(),
-                from_upstream: std::mem::take(&mut opened.dialed.early),
-            };
-            tunnel::run(ends, &opened.ticket, true).await;
-        }
+        Ok(opened) => carry(stream, InBuf::default(), opened).await,
         Err(_) => tunnel::reset(&stream),
     }
 }

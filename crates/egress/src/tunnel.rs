@@ -54,9 +54,17 @@ impl From<Denial> for Stop {
     }
 }
 
-/// Runs a tunnel to its end. `inspect` looks at the ClientHello where the permit expects one.
+/// Runs a tunnel to its end; see `http::carry` for what never gets here. `inspect` looks at the ClientHello where the permit expects one.
 pub(crate) async fn run(ends: Ends<'_>, ticket: &Ticket, inspect: bool) {
     let Ends { client, upstream, mut from_client, mut from_upstream } = ends;
+    // First the mark, then the policy: a reload sees one, or this sees the other.
+    ticket.entry.close_eyes();
+    let policy = ticket.policy();
+    if policy.generation() != ticket.permit().generation()
+        && let Err(why) = ticket.entry.judge(&policy, ticket.shared.clock.now())
+    {
+        ticket.entry.cut(why);
+    }
     let stop = {
         let (mut client_read, mut client_write) = client.split();
         let (mut upstream_read, mut upstream_write) = upstream.split();

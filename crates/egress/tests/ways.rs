@@ -3,14 +3,14 @@
 
 mod support;
 
-use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::{Name, RData, RecordType};
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::Name;
 use nexus_egress::{EventKind, SYNTHETIC_V4};
 use nexus_policy::net::vectors::{CASES, Case, Expect};
-use nexus_policy::net::{DenyCode, Host, MissingSni, PolicyInput, Port};
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use support::{World, connect, field, outside_of_netns, read_all, read_head, status, try_connect};
+use nexus_policy::net::{DenyCode, Host, MissingSni, PolicyInput, Port, Replay, Replayed};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use support::{World, connect, enter, field, outside_of_netns, read_all, read_head, status};
 
 /// What came out of an attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,14 +88,7 @@ fn read_answer(stream: &mut TcpStream) -> Got {
 }
 
 fn by_connect(world: &World, case: &Case) -> Got {
-    let mut stream = connect(world.http);
-    let authority = case.authority();
-    stream.write_all(format!("CONNECT {authority} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
-    let head = read_head(&mut stream);
-    match field(&head, "x-proxy-error") {
-        Some(code) => Got::Refused(code.into()),
-        None => ask(stream),
-    }
+    enter::by_connect(world, &case.authority()).map_or_else(Got::Refused, ask)
 }
 
 fn by_absolute(world: &World, case: &Case) -> Got {
@@ -106,40 +99,11 @@ fn by_absolute(world: &World, case: &Case) -> Got {
 }
 
 fn by_socks(world: &World, kind: u8, host: &[u8], port: u16) -> Got {
-    let mut stream = connect(world.socks);
-    let mut request = vec![5, 1, 0, 5, 1, 0, kind];
-    if kind == 3 {
-        request.push(u8::try_from(host.len()).unwrap());
-    }
-    request.extend_from_slice(host);
-    request.extend_from_slice(&port.to_be_bytes());
-    stream.write_all(&request).unwrap();
-    let mut reply = [0; 12];
-    stream.read_exact(&mut reply).unwrap();
-    assert_eq!(reply[..3], [5, 0, 5]);
-    if reply[3] == 0 { ask(stream) } else { Got::Refused(reply[3].to_string()) }
+    enter::by_socks(world, kind, host, port).map_or_else(Got::Refused, ask)
 }
 
 fn by_transparent(world: &World, to: SocketAddr) -> Got {
-    world.redirected.to(to);
-    // A denial is a reset, which may be there before `connect` returns.
-    try_connect(world.transparent).map_or_else(|_| Got::Refused("reset".into()), ask)
-}
-
-/// The synthetic address, or the response code.
-fn by_dns(world: &World, name: &Name) -> Result<IpAddr, ResponseCode> {
-    let mut message = Message::new(7, MessageType::Query, OpCode::Query);
-    message.queries.push(Query::query(name.clone(), RecordType::A));
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(support::PATIENCE)).unwrap();
-    socket.send_to(&message.to_vec().unwrap(), world.dns_udp).unwrap();
-    let mut answer = [0; 1500];
-    let count = socket.recv(&mut answer).unwrap();
-    let answer = Message::from_vec(&answer[..count]).unwrap();
-    match answer.answers.first().map(|record| &record.data) {
-        Some(RData::A(address)) => Ok(IpAddr::V4(address.0)),
-        _ => Err(answer.metadata.response_code),
-    }
+    enter::by_transparent(world, to).map_or_else(Got::Refused, ask)
 }
 
 /// Holds what came out, what was recorded, and what the resolver was asked against the table.
@@ -158,6 +122,11 @@ fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCod
         let wanted: Vec<IpAddr> = addrs.iter().map(SocketAddr::ip).collect();
         assert_eq!(decided.addresses, wanted, "{what}");
     }
+    // The record alone says the same once more.
+    let mut replay = Replay::default();
+    let replayed: Vec<Replayed> = world.events.lines().iter().map(|line| replay.line(line).unwrap()).collect();
+    let readable = expected(case).err() != Some(DenyCode::InvalidDestination);
+    assert_eq!(replayed.contains(&Replayed::Same), readable, "{what}: {events:?}");
     let resolves = literal(case).is_none() && !matches!(case.expect, Expect::DenyUnasked(_));
     assert_eq!(asked.len(), usize::from(resolves), "{what}: the resolver was asked {asked:?}");
 }
@@ -262,7 +231,7 @@ fn redirected_names_and_dns_decide_like_the_table() {
         // What is no DNS name at all cannot be asked for.
         let Ok(name) = Name::from_ascii(case.host) else { continue };
         let world = world(case);
-        let answered = by_dns(&world, &name);
+        let answered = enter::by_dns(&world, &name);
         assert_eq!(world.resolver.take_asked(), [] as [&str; 0], "{case:?}");
         let event = world.events.take().remove(0);
         assert_eq!(event.event, EventKind::Dns);

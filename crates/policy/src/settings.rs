@@ -27,7 +27,7 @@ pub struct EgressSettings {
     pub trusted_ranges: Vec<Sourced<String>>,
     /// Another proxy that every connection goes through.
     pub upstream_proxy: Option<Sourced<String>>,
-    /// Whether TLS without a server name is let through.
+    /// Whether TLS without a server name, and what is no HTTP on port 80, is let through.
     pub allow_missing_sni: Option<Sourced<bool>>,
 }
 

@@ -2,7 +2,7 @@
 //! TLS names and Host headers against the host that was allowed (vectors I02, I03, I04, H12).
 
 use nexus_model::capability::NetMode;
-use nexus_policy::net::vectors::{DEFAULT, PUBLIC, Rules};
+use nexus_policy::net::vectors::{AGREE, DEFAULT, PUBLIC, Rules};
 use nexus_policy::net::{
     Attempt, DenyCode, Hello, Host, MissingSni, Moment, Next, Permit, Policy, Request, Target, Way, check_addrs,
     check_dns, check_http_host, check_name, check_sni, recheck,
@@ -188,4 +188,17 @@ fn the_egress_itself_is_no_destination_whatever_the_rules_say() {
     assert_eq!(code("lo.test:1080", "::ffff:127.0.0.1"), DenyCode::PrivateDestination);
     assert_eq!(code("lo.test:1081", "127.0.0.1"), DenyCode::Ok);
     assert_eq!(code("127.0.0.9:1080", "127.0.0.9"), DenyCode::Ok);
+}
+
+#[test]
+fn what_is_said_on_a_connection_agrees_as_the_table_says() {
+    for case in AGREE {
+        for way in [Way::Connect, Way::Socks5, Way::Transparent] {
+            assert_eq!(case.decide(way).unwrap(), case.expect, "{case:?} by {way:?}");
+        }
+    }
+    for code in [DenyCode::Ok, DenyCode::SniMismatch, DenyCode::InvalidDestination, DenyCode::MethodNotAllowed] {
+        let told = AGREE.iter().filter(|case| case.expect == code).count();
+        assert!(told > 5, "a table in which hardly anything is {code} proves little: {told}");
+    }
 }

@@ -16,6 +16,15 @@ pub enum Net {
     Unrestricted,
 }
 
+/// `--net-methods`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NetMethods {
+    /// Every method
+    Any,
+    /// GET, HEAD and OPTIONS, over plain HTTP alone: nobody sees the methods inside TLS
+    ReadOnly,
+}
+
 /// What may be reached.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NetFlags {
@@ -34,6 +43,9 @@ pub struct NetFlags {
     /// Let it reach a private destination: a name that leads to one, an address or a range; may repeat
     #[arg(long, value_name = "HOST:PORT|CIDR")]
     pub allow_private: Vec<String>,
+    /// HTTP methods that it may use; of this and the profiles the stricter holds [default: any]
+    #[arg(long, value_name = "METHODS")]
+    pub net_methods: Option<NetMethods>,
     /// Ask on the terminal about what no rule allows
     #[arg(long)]
     pub ask: bool,

@@ -27,7 +27,7 @@ mod rules;
 mod saved;
 mod service;
 
-pub use args::{Net, NetArgs, NetFlags, RuleArgs};
+pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
 pub use ask::is_possible as can_ask;
 pub use audit::forget_if_empty as forget_empty_record;
 pub use command::command;

@@ -85,7 +85,10 @@ impl Network {
         }
         if let Some(missing) = &settings.allow_missing_sni {
             let word = if missing.value { "allowed" } else { "refused" };
-            rows.push((format!("TLS without a server name is {word}"), missing.from.to_string()));
+            rows.push((
+                format!("TLS without a server name, and other than HTTP on port 80, is {word}"),
+                missing.from.to_string(),
+            ));
         }
         let budget = self.policy.budget();
         rows.extend(

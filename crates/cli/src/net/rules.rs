@@ -42,6 +42,7 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
             .allow_missing_sni
             .as_ref()
             .map(|allow| if allow.value { MissingSni::Allow } else { MissingSni::Refuse }),
+        methods: grants.effective_methods(),
         upstream_proxy: settings.upstream_proxy.is_some(),
         budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
         ask: flags.ask,

@@ -198,6 +198,10 @@ pub fn grants_json(grants: &Grants) -> Value {
             "from": grants.net.mode.as_ref().map(|mode| &mode.from),
             "allow": grants.net.allow, "deny": grants.net.deny, "groups": grants.net.groups,
             "allow_private": grants.net.allow_private,
+            "methods": {
+                "allowed": grants.net.effective_methods().word(),
+                "from": grants.net.methods.as_ref().map(|methods| &methods.from),
+            },
         },
         "limits": limits,
         "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
@@ -252,6 +256,9 @@ fn network(grants: &Grants) -> String {
     out.title("network");
     let from = net.mode.as_ref().map_or("always".to_owned(), |mode| mode.from.to_string());
     out.row(net.effective_mode().word(), &from);
+    if let Some(methods) = &net.methods {
+        out.row(&format!("methods {}", methods.value.word()), &methods.from.to_string());
+    }
     let lists =
         [("allow", &net.allow), ("allow private", &net.allow_private), ("deny", &net.deny), ("group", &net.groups)];
     for (what, rule) in lists.into_iter().flat_map(|(what, rules)| rules.iter().map(move |rule| (what, rule))) {

@@ -1,7 +1,8 @@
 //! The flags of `nexus run` as grants. They come after all profiles, so they beat them.
 
 use crate::args::{Changes, RunArgs};
-use crate::net::{Net, NetFlags};
+use crate::net::{Net, NetFlags, NetMethods};
+use nexus_policy::net::Methods;
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetGrants, NetMode, Origin, Sourced};
 
 /// Adds what the flags say, except for paths and variables, which are bytes and stay with their own readers.
@@ -45,6 +46,13 @@ fn network(net: &mut NetGrants, flags: &NetFlags) {
             list.retain(|known| known.value != *text);
             list.push(flagged(text.clone(), flag));
         }
+    }
+    if let Some(methods) = flags.net_methods {
+        let methods = match methods {
+            NetMethods::Any => Methods::Any,
+            NetMethods::ReadOnly => Methods::ReadOnly,
+        };
+        net.restrict_methods(flagged(methods, "--net-methods"));
     }
     let has = net.effective_mode();
     let implied = [

@@ -254,12 +254,14 @@ fn plan_failure(error: &PlanError) -> Failure {
         PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
         PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
         PlanError::EnvName { .. } => "write --env NAME=VALUE",
+        PlanError::Contradiction => "use --net none, or --require net.destination_checked",
         PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
         PlanError::ArgumentTooLong { .. } => "",
     };
     match error {
         PlanError::NoCommand
         | PlanError::EnvName { .. }
+        | PlanError::Contradiction
         | PlanError::ZeroLimit { .. }
         | PlanError::ArgumentTooLong { .. } => Failure::usage("plan", error.to_string(), hint),
         _ => Failure::refused("plan", error.to_string(), hint),

@@ -3,9 +3,10 @@
 use super::answer::{answer, question};
 use crate::audit::{Event, EventKind};
 use crate::denials;
+use crate::grounds::Grounds;
 use crate::shared::Shared;
 use nexus_policy::net::{
-    Attempt, Cause, Charge, Denial, Host, Name, Port, Program, Target, Way, check_dns, check_name,
+    Attempt, Cause, Charge, Check, Denial, Host, Name, Port, Program, Target, Way, check_dns, check_name,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, PoisonError};
@@ -56,8 +57,9 @@ fn respond(shared: &Shared, bytes: &[u8], program: Option<&Program>) -> Option<V
         Err(refusal) => return refusal,
     };
     let id = shared.next_id();
+    let mut grounds = shared.grounds();
     let decided = match &question.host {
-        Ok(host) => decide(shared, host, program),
+        Ok(host) => decide(shared, host, program, &mut grounds),
         Err(why) => Err(Denial::unreadable(why)),
     };
     let host = question.host.as_ref().map_or_else(|_| question.text.clone(), ToString::to_string);
@@ -65,33 +67,40 @@ fn respond(shared: &Shared, bytes: &[u8], program: Option<&Program>) -> Option<V
     let event = Event { program: program.map(|program| program.0.clone()), ..event };
     let decided = match decided {
         Ok(addresses) => {
-            shared.audit.must(&event).map(|()| addresses).map_err(|error| denials::internal(error.to_string()))
+            let recorded = grounds.must(&event, &shared.audit);
+            recorded.map(|()| addresses).map_err(|error| denials::internal(error.to_string()))
         }
         Err(denial) => {
             shared.tally().deny(host, 0, &denial);
-            shared.audit.note(&event.denied(&denial));
+            grounds.note(&event.denied(&denial), &shared.audit);
             Err(denial)
         }
     };
     answer(&question, decided.as_ref().copied())
 }
 
-fn decide(shared: &Shared, host: &Host, program: Option<&Program>) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
+fn decide(
+    shared: &Shared,
+    host: &Host,
+    program: Option<&Program>,
+    grounds: &mut Grounds,
+) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
     shared.charge(Charge::Request)?;
-    let now = shared.clock.now();
     if let Some(name) = host.name()
         && is_localhost(name)
     {
         return Ok((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST));
     }
-    let policy = shared.registry.policy();
-    if let Err(denial) = check_dns(&policy, host, program, now)
-        && !may_be_asked(shared, host, program)
-    {
-        return Err(denial);
+    grounds.check = Some(Check::Dns);
+    if let Err(denial) = check_dns(&grounds.policy, host, program, grounds.at) {
+        if !may_be_asked(shared, host, program) {
+            return Err(denial);
+        }
+        // It is answered for the sake of the question that comes later.
+        grounds.check = None;
     }
     let Some(name) = host.name() else { return Err(denials::malformed("an address is no name")) };
-    Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name, now))
+    Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name, grounds.at))
 }
 
 /// RFC 6761: the sandbox's own loopback, whoever asks.

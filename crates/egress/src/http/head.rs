@@ -188,6 +188,6 @@ pub(crate) fn field(line: &[u8]) -> Result<Field<'_>, HeadError> {
 }
 
 /// RFC 9110, 5.6.2.
-fn is_token(byte: u8) -> bool {
+pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

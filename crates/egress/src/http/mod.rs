@@ -1,10 +1,12 @@
-//! The HTTP proxy: CONNECT and absolute-form requests of HTTP/1.
+//! HTTP/1: the proxy with CONNECT and absolute-form requests, and the inside of connections to port 80.
 //!
 //! * `head`, `framing`, `fields`: pure, strict readers. What two programs could read in two ways is refused, since a
 //!   request that the proxy and the server read differently is a way around the proxy (request smuggling).
 //! * `serve`: one client connection; `exchange`: one request on it, `body`: its bytes, `reply`: what the proxy says itself; `order`: what a request asks for.
+//! * `carry`: what becomes of a connection that was allowed by any way in: HTTP, or a tunnel.
 
 mod body;
+pub(crate) mod carry;
 pub(crate) mod exchange;
 pub(crate) mod fields;
 pub(crate) mod framing;

@@ -4,7 +4,7 @@ use super::fields::request_fields;
 use super::framing::{Body, request_body};
 use super::head::{HeadError, Request};
 use crate::denials;
-use nexus_policy::net::{self, Denial, Port, Target, Way, check_http_host};
+use nexus_policy::net::{self, Attempt, Denial, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host};
 use std::fmt::Write;
 
 /// A request that can be carried out, if it is allowed.
@@ -38,6 +38,13 @@ impl Forward {
     }
 }
 
+/// The connection inside of which a request was read: what it was allowed for is the target of all of them.
+pub(crate) struct Inside<'a> {
+    pub(crate) attempt: &'a Attempt,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Moment,
+}
+
 /// A request that is answered with an error, after which the connection ends: where it stops is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
@@ -56,11 +63,11 @@ impl Refused {
     }
 }
 
-/// Reads what `request` asks for.
-pub(crate) fn order(request: &Request<'_>) -> Result<Order, Refused> {
+/// Reads what `request` asks for, of the proxy or `inside` of a connection to its target.
+pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Result<Order, Refused> {
     let body = request_body(request).map_err(Refused::head)?;
     let hosts: Vec<&[u8]> = request.fields.iter().filter(|field| field.is("host")).map(|field| field.value).collect();
-    if request.method == "CONNECT" {
+    if request.method == "CONNECT" && inside.is_none() {
         let refused = |denial| Refused::of(Way::Connect, denial);
         let target = target(request.target, None).map_err(refused)?;
         check_http_host(&target, net::Request::Connect, &hosts).map_err(refused)?;
@@ -70,10 +77,12 @@ pub(crate) fn order(request: &Request<'_>) -> Result<Order, Refused> {
         return Ok(Order::Connect(target));
     }
     let refused = |denial| Refused::of(Way::HttpAbsolute, denial);
-    let (authority, path) = absolute(request.target).map_err(refused)?;
-    let target = target(authority, Some(Port::HTTP)).map_err(refused)?;
     let version = if request.minor == 0 { net::Request::Http10 } else { net::Request::Http11 };
-    check_http_host(&target, version, &hosts).map_err(refused)?;
+    let Place { target, named, path } = match inside {
+        Some(inside) => placed_inside(request, inside, version, &hosts),
+        None => placed(request.target, version, &hosts),
+    }
+    .map_err(refused)?;
     let kept = request_fields(request).map_err(Refused::head)?;
     if kept.websocket && body != Body::None {
         return Err(refused(denials::malformed("a request for an upgrade has no body")));
@@ -81,13 +90,14 @@ pub(crate) fn order(request: &Request<'_>) -> Result<Order, Refused> {
 
     let mut head = Vec::with_capacity(request.length + 64);
     let path = match path {
+        "*" => path.to_owned(),
         "" if request.method == "OPTIONS" => "*".to_owned(),
         path if path.starts_with('/') => path.to_owned(),
         query => format!("/{query}"),
     };
     let mut first = String::new();
     // Writing to a string cannot fail.
-    if write!(first, "{} {path} HTTP/1.{}\r\nHost: {}\r\n", request.method, request.minor, host(&target)).is_err() {
+    if write!(first, "{} {path} HTTP/1.{}\r\nHost: {}\r\n", request.method, request.minor, host(&named)).is_err() {
         return Err(refused(denials::internal("the request could not be written")));
     }
     head.extend_from_slice(first.as_bytes());
@@ -132,16 +142,58 @@ fn host(target: &Target) -> String {
     if target.port == Port::HTTP { text.strip_suffix(":80").unwrap_or(&text).to_owned() } else { text }
 }
 
-/// `http://AUTHORITY/PATH` in its two parts.
-fn absolute(target: &str) -> Result<(&str, &str), Denial> {
-    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let Some(rest) = scheme.and(target.get(7..)) else {
+/// Where a request goes, what its `Host` says, and the path for the server.
+struct Place<'a> {
+    target: Target,
+    named: Target,
+    path: &'a str,
+}
+
+/// A request to the proxy: the request target alone decides, and `Host` must agree.
+fn placed<'a>(text: &'a str, version: net::Request, hosts: &[&[u8]]) -> Result<Place<'a>, Denial> {
+    let Some((authority, path)) = absolute(text)? else {
         return Err(denials::malformed("this is a proxy: it takes CONNECT HOST:PORT and METHOD http://HOST/"));
     };
-    if rest.contains('#') {
-        return Err(denials::malformed("a request target has no fragment"));
+    let target = target(authority, Some(Port::HTTP))?;
+    check_http_host(&target, version, hosts)?;
+    Ok(Place { named: target.clone(), target, path })
+}
+
+/// A request inside of a connection: the connection's target decides, and all that the request says must agree.
+fn placed_inside<'a>(
+    request: &Request<'a>,
+    inside: &Inside<'_>,
+    version: net::Request,
+    hosts: &[&[u8]],
+) -> Result<Place<'a>, Denial> {
+    let allowed = &inside.attempt.target;
+    let origin = request.target.starts_with('/') || (request.target == "*" && request.method == "OPTIONS");
+    if origin && request.method != "CONNECT" {
+        without_fragment(request.target)?;
+        let named = check_inner_host(inside.policy, inside.attempt, version, hosts, inside.now)?;
+        return Ok(Place { target: allowed.clone(), named, path: request.target });
     }
-    Ok(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
+    let Some((authority, path)) = absolute(request.target)? else {
+        let why = "inside of a connection to a server the request target is a path; a proxy is asked on its own port";
+        return Err(denials::malformed(why));
+    };
+    // The authority stands where `Host` does, so it has to pass as one.
+    target(authority, Some(Port::HTTP))?;
+    check_http_host(allowed, net::Request::Http11, &[authority.as_bytes()])?;
+    check_http_host(allowed, version, hosts)?;
+    Ok(Place { target: allowed.clone(), named: allowed.clone(), path })
+}
+
+/// `http://AUTHORITY/PATH` in its two parts; `None` if it has another form.
+fn absolute(target: &str) -> Result<Option<(&str, &str)>, Denial> {
+    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let Some(rest) = scheme.and(target.get(7..)) else { return Ok(None) };
+    without_fragment(rest)?;
+    Ok(Some(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()))))
+}
+
+fn without_fragment(text: &str) -> Result<(), Denial> {
+    if text.contains('#') { Err(denials::malformed("a request target has no fragment")) } else { Ok(()) }
 }
 
 /// The target, and never its text in a message: it may carry a password.

@@ -1,48 +1,48 @@
-//! One client connection to the HTTP proxy.
+//! One client connection on which HTTP is spoken: to the proxy, or inside of a connection to port 80.
 //!
 //! ```text
 //!          ┌────────────── response through, both go on ───────────┐
 //!          ▼                                                       │
-//!  await a head ─▶ order ─┬─ CONNECT ─▶ open ─▶ 200 ─▶ tunnel ─▶ end
-//!   │ 408 431 414 400     │                                        │
-//!   ▼                     └─ absolute ─▶ decide anew ─▶ exchange ──┴─ 101 ─▶ tunnel ─▶ end
+//!  await a head ─▶ order ─┬─ CONNECT ─▶ open ─▶ 200 ─▶ carry ─▶ end
+//!   │ 408 431 414 400     │ (to the proxy only)                    │
+//!   ▼                     └─ request ──▶ decide anew ─▶ exchange ──┴─ 101 ─▶ tunnel ─▶ end
 //!  end                                     │ 403 429 …
 //!                                          ▼ await the next head if the body was empty, else end
 //! ```
 //!
 //! One server connection is kept beside the client's. It is used again only for the same target, and each request on it
-//! is decided anew.
+//! is decided anew. Inside of a connection ([`inside`]) that target is the connection's own for every request, and the
+//! server connection that was opened for it is the first one that is kept.
 
+use super::carry::carry;
 use super::exchange::{self, Outcome};
 use super::framing::Body;
-use super::head::parse_request;
-use super::order::{Forward, Order, Refused, order};
+use super::head::{Request, parse_request};
+use super::order::{Forward, Inside, Order, Refused, order};
 use super::reply;
 use crate::denials;
 use crate::inbuf::InBuf;
 use crate::shared::{Opened, Refusal, Shared, Speech};
 use crate::tunnel::{self, Ends};
-use nexus_policy::net::{Attempt, Charge, Denial, Program, Target, Way};
+use nexus_policy::net::{Attempt, Charge, Denial, Program, Target, Way, check_method};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Serves `stream` to its end.
+/// Serves `stream`, a connection to the proxy, to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, program: Option<Program>) {
-    let mut client = Client { shared, stream, held: InBuf::default(), program, kept: None };
-    while let Some(order) = client.next().await {
-        let go_on = match order {
-            Order::Connect(target) => {
-                client.connect(target).await;
-                false
-            }
-            Order::Forward(forward) => client.forward(forward).await,
-        };
-        if !go_on {
-            break;
-        }
-    }
+    let client = Client { shared, stream, held: InBuf::default(), program, fixed: None, kept: None };
+    client.requests().await;
+}
+
+/// Serves `stream`, on which a client speaks HTTP to the server of `opened`, to its end.
+pub(crate) async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
+    let shared = Arc::clone(&opened.ticket.shared);
+    let attempt = opened.ticket.permit().attempt().clone();
+    let kept = Some(Kept { target: attempt.target.clone(), opened });
+    let client = Client { shared, stream, held, program: attempt.program.clone(), fixed: Some(attempt), kept };
+    client.requests().await;
 }
 
 /// A server connection that may be used again.
@@ -56,10 +56,36 @@ struct Client {
     stream: TcpStream,
     held: InBuf,
     program: Option<Program>,
+    /// What every request is for, inside of a connection.
+    fixed: Option<Attempt>,
     kept: Option<Kept>,
 }
 
 impl Client {
+    async fn requests(mut self) {
+        while let Some(order) = self.next().await {
+            match order {
+                Order::Connect(target) => return self.connect(target).await,
+                Order::Forward(forward) if self.forward(&forward).await => {}
+                Order::Forward(_) => return,
+            }
+        }
+    }
+
+    fn order(&self, request: &Request<'_>) -> Result<Order, Refused> {
+        let Some(attempt) = &self.fixed else { return order(request, None) };
+        let policy = self.shared.registry.policy();
+        order(request, Some(&Inside { attempt, policy: &policy, now: self.shared.clock.now() }))
+    }
+
+    /// Records a request that gets no further.
+    fn unreadable(&self, way: Way, denial: &Denial) {
+        match &self.fixed {
+            Some(attempt) => self.shared.denied(self.shared.next_id(), attempt, denial),
+            None => self.shared.unreadable(way, denial),
+        }
+    }
+
     /// The next order; `None` when the connection is over, after it was told why.
     async fn next(&mut self) -> Option<Order> {
         self.held.rest();
@@ -72,7 +98,7 @@ impl Client {
             loop {
                 if self.held.worth_reading(before, &limits) {
                     match parse_request(self.held.bytes(), &limits) {
-                        Ok(Some(request)) => return Some((order(&request), request.length)),
+                        Ok(Some(request)) => return Some((self.order(&request), request.length)),
                         Ok(None) => {}
                         Err(error) => return Some((Err(Refused::head(error)), 0)),
                     }
@@ -91,7 +117,7 @@ impl Client {
                 Some(order)
             }
             Ok(Some((Err(refused), _))) => {
-                self.shared.unreadable(refused.way, &refused.denial);
+                self.unreadable(refused.way, &refused.denial);
                 let text = reply::sentence(&refused.denial);
                 self.last(&reply::answer(refused.status, refused.denial.code.as_str(), &text, true, false)).await;
                 None
@@ -99,7 +125,7 @@ impl Client {
             Ok(None) => None,
             Err(_) => {
                 let denial = denials::too_many("the request did not arrive in time");
-                self.shared.unreadable(Way::HttpAbsolute, &denial);
+                self.unreadable(Way::HttpAbsolute, &denial);
                 self.last(&reply::answer(408, denial.code.as_str(), &reply::sentence(&denial), true, false)).await;
                 None
             }
@@ -128,52 +154,65 @@ impl Client {
             if let Some(kept) = self.kept.take() {
                 tunnel::reset(&kept.opened.dialed.stream);
             }
+            if self.fixed.is_some() {
+                // For nothing else was the client's connection allowed.
+                tunnel::reset(&self.stream);
+                return false;
+            }
         }
     }
 
     fn attempt(&self, target: Target, way: Way) -> Attempt {
-        Attempt { target, way, program: self.program.clone() }
+        let program = self.program.clone();
+        self.fixed.clone().unwrap_or(Attempt { target, way, program })
     }
 
     async fn last(&mut self, bytes: &[u8]) {
+        // The server need not wait until the client has listened.
+        self.kept = None;
         reply::last(&mut self.stream, bytes).await;
     }
 
-    async fn connect(&mut self, target: Target) {
+    async fn connect(mut self, target: Target) {
         self.kept = None;
         let attempt = self.attempt(target, Way::Connect);
-        let mut opened = match self.shared.open(attempt, Speech::Unknown).await {
+        let opened = match self.shared.open(attempt, Speech::Unknown).await {
             Ok(opened) => opened,
             Err(refusal) => return self.last(&reply::refused(&refusal, true, false)).await,
         };
         if self.stream.write_all(reply::CONNECTED).await.is_ok() {
-            self.tunnel(&mut opened, true).await;
+            carry(self.stream, self.held, opened).await;
         }
     }
 
-    async fn tunnel(&mut self, opened: &mut Opened, inspect: bool) {
+    async fn tunnel(&mut self, opened: &mut Opened) {
         let ends = Ends {
             client: &mut self.stream,
             upstream: &mut opened.dialed.stream,
             from_client: std::mem::take(&mut self.held),
             from_upstream: std::mem::take(&mut opened.dialed.early),
         };
-        tunnel::run(ends, &opened.ticket, inspect).await;
+        tunnel::run(ends, &opened.ticket, false).await;
     }
 
     /// One request; whether the connection goes on.
-    async fn forward(&mut self, order: Forward) -> bool {
+    async fn forward(&mut self, order: &Forward) -> bool {
         let attempt = self.attempt(order.target.clone(), Way::HttpAbsolute);
+        let policy = self.shared.registry.policy();
+        if let Err(denial) = check_method(&policy, &order.target, &order.method, order.websocket) {
+            self.shared.denied(self.shared.next_id(), &attempt, &denial);
+            return self.refuse(&Refusal::Denied(denial), order).await;
+        }
         if let Err(denial) = self.shared.charge(Charge::Request) {
             self.shared.denied(self.shared.next_id(), &attempt, &denial);
-            return self.refuse(&Refusal::Denied(denial), &order).await;
+            return self.refuse(&Refusal::Denied(denial), order).await;
         }
         let reused = match self.reuse(&attempt) {
             Ok(reused) => reused,
-            Err(denial) => return self.refuse(&Refusal::Denied(denial), &order).await,
+            Err(denial) => return self.refuse(&Refusal::Denied(denial), order).await,
         };
         if let Some(mut opened) = reused {
-            match exchange::run(&mut self.stream, &mut self.held, &mut opened, &order).await {
+            match exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await {
                 // A server may close a kept connection at any time; then nothing was done, and it can be asked again.
                 Outcome::Nothing if order.repeatable() => drop(opened),
                 outcome => return self.settle(outcome, opened, order).await,
@@ -181,10 +220,10 @@ impl Client {
         }
         match self.shared.open(attempt, Speech::PlainHttp).await {
             Ok(mut opened) => {
-                let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, &order).await;
+                let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await;
                 self.settle(outcome, opened, order).await
             }
-            Err(refusal) => self.refuse(&refusal, &order).await,
+            Err(refusal) => self.refuse(&refusal, order).await,
         }
     }
 
@@ -196,18 +235,15 @@ impl Client {
         }
         match self.shared.again(&opened.ticket) {
             Ok(()) => Ok(Some(opened)),
-            Err(denial) => {
-                self.shared.denied(self.shared.next_id(), attempt, &denial);
-                Err(denial)
-            }
+            Err(denial) => Err(denial),
         }
     }
 
-    async fn settle(&mut self, outcome: Outcome, mut opened: Opened, order: Forward) -> bool {
+    async fn settle(&mut self, outcome: Outcome, mut opened: Opened, order: &Forward) -> bool {
         match outcome {
             Outcome::Done { client, server } => {
                 if client && server {
-                    self.kept = Some(Kept { target: order.target, opened });
+                    self.kept = Some(Kept { target: order.target.clone(), opened });
                 }
                 if !client && let Err(error) = self.stream.shutdown().await {
                     // The client closed first.
@@ -216,15 +252,15 @@ impl Client {
                 client
             }
             Outcome::Switched => {
-                self.tunnel(&mut opened, false).await;
+                self.tunnel(&mut opened).await;
                 false
             }
-            Outcome::Nothing => self.bad_server("it closed the connection without an answer", &order).await,
-            Outcome::BadServer(why) => self.bad_server(&why, &order).await,
+            Outcome::Nothing => self.bad_server("it closed the connection without an answer", order).await,
+            Outcome::BadServer(why) => self.bad_server(&why, order).await,
             Outcome::BadBody(error) => {
                 tunnel::reset(&opened.dialed.stream);
                 let denial = denials::malformed(error.to_string());
-                self.shared.unreadable(Way::HttpAbsolute, &denial);
+                self.unreadable(Way::HttpAbsolute, &denial);
                 self.last(&reply::denied(&denial, true, false)).await;
                 false
             }

@@ -3,9 +3,9 @@
 use super::frame::{Command, Greeting, Step, greeting, request};
 use crate::denials;
 use crate::dial::DialError;
+use crate::http::carry::carry;
 use crate::inbuf::InBuf;
 use crate::shared::{Opened, Refusal, Shared, Speech};
-use crate::tunnel::{self, Ends};
 use nexus_policy::net::{Attempt, Denial, Program, Way};
 use std::io;
 use std::sync::Arc;
@@ -19,15 +19,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, program: O
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
     let Ok(Ok(Some(command))) = asked else { return };
     match opened(&shared, command, program).await {
-        Ok(mut opened) => {
+        Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
-                let ends = Ends {
-                    client: &mut stream,
-                    upstream: &mut opened.dialed.stream,
-                    from_client: held,
-                    from_upstream: std::mem::take(&mut opened.dialed.early),
-                };
-                tunnel::run(ends, &opened.ticket, true).await;
+                carry(stream, held, opened).await;
             }
         }
         Err(code) => crate::http::reply::last(&mut stream, &reply(code)).await,

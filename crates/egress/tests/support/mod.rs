@@ -7,8 +7,12 @@
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test stops at the first surprise")]
 #![allow(clippy::disallowed_methods, reason = "tests are clients, and clients connect")]
 
+pub mod enter;
+
 use nexus_egress::{AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, Scripted, Sink};
 use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow, parse_allow_private, parse_deny};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
@@ -47,10 +51,11 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Events in memory; can be made to fail.
+/// Events in memory, without the policies; the lines have all. Can be made to fail.
 #[derive(Default)]
 pub struct Memory {
     events: Mutex<Vec<Event>>,
+    lines: Mutex<Vec<String>>,
     broken: Mutex<bool>,
 }
 
@@ -61,6 +66,10 @@ impl Memory {
 
     pub fn all(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
     }
 
     pub fn has(&self, kind: EventKind) -> bool {
@@ -77,7 +86,10 @@ impl Sink for Memory {
         if *self.broken.lock().unwrap() {
             return Err(AuditError::Other("made to fail".into()));
         }
-        self.events.lock().unwrap().push(event.clone());
+        self.lines.lock().unwrap().push(event.line()?);
+        if event.event != EventKind::Policy {
+            self.events.lock().unwrap().push(event.clone());
+        }
         Ok(())
     }
 }
@@ -272,4 +284,22 @@ pub fn echo(mut stream: TcpStream) {
     if io::copy(&mut copy, &mut stream).is_ok() {
         stream.shutdown(std::net::Shutdown::Write).ok();
     }
+}
+
+/// A real ClientHello; `fragment` splits it into records of so many bytes.
+pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    config.max_fragment_size = fragment;
+    let name: ServerName<'static> = name.to_owned().try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut bytes = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut bytes).unwrap();
+    }
+    bytes
 }

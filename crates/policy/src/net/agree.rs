@@ -5,6 +5,7 @@
 
 use super::cause::Cause;
 use super::decide::check_name;
+use super::methods::Methods;
 use super::permit::{Attempt, Denial, Moment, Permit};
 use super::policy::{MissingSni, Policy};
 use super::target::{Host, Port, Target};
@@ -46,18 +47,30 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
             Err(Denial::new(Cause::OtherSni, why))
         }
         (Hello::NoSni, Host::Address(_)) => Ok(()),
-        (Hello::NoSni, Host::Name(_)) => missing(policy, format!("the TLS connection to {target} names no host")),
+        (Hello::NoSni, Host::Name(_)) => {
+            missing(policy, Cause::NoSni, format!("the TLS connection to {target} names no host"))
+        }
         (Hello::NotTls, Host::Address(_) | Host::Name(_)) => {
-            missing(policy, format!("the connection to {target} does not begin with TLS"))
+            missing(policy, Cause::NoSni, format!("the connection to {target} does not begin with TLS"))
         }
     }
 }
 
-fn missing(policy: &Policy, why: String) -> Result<(), Denial> {
+fn missing(policy: &Policy, cause: Cause, why: String) -> Result<(), Denial> {
     match policy.missing_sni {
         MissingSni::Allow => Ok(()),
-        MissingSni::Refuse => Err(Denial::new(Cause::NoSni, why)),
+        MissingSni::Refuse => Err(Denial::new(cause, why)),
     }
+}
+
+/// Whether a connection on which HTTP was expected may be something else: what names no host follows the same setting
+/// as TLS without a name. Where only reading is allowed it may not, since nobody could see what it does.
+pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
+    let target = permit.target();
+    if policy.methods == Methods::ReadOnly {
+        return Err(super::methods::unseen(target));
+    }
+    missing(policy, Cause::NoHttp, format!("the connection to {target} does not begin with an HTTP request"))
 }
 
 /// What kind of request carries the `Host` header.
@@ -69,6 +82,31 @@ pub enum Request {
     Http11,
     /// Plain HTTP 1.0: `Host` may be missing.
     Http10,
+}
+
+/// Whether a request inside of a connection for `attempt` asks for what was decided about, and what its `Host` names.
+///
+/// In the mode `unrestricted` another name passes that no rule denies, on the same port; as for TLS, under an allowlist
+/// it must be the target itself.
+pub fn check_inner_host(
+    policy: &Policy,
+    attempt: &Attempt,
+    request: Request,
+    hosts: &[&[u8]],
+    now: Moment,
+) -> Result<Target, Denial> {
+    let target = &attempt.target;
+    if let ([header], true) = (hosts, policy.is_open())
+        && let Some(named) = named(header, Port::HTTP).filter(|named| named.port == target.port && named != target)
+    {
+        let other = Attempt { target: named.clone(), ..attempt.clone() };
+        return check_name(policy, &other, now).map(|_| named);
+    }
+    check_http_host(target, request, hosts).map(|()| target.clone())
+}
+
+fn named(header: &[u8], default: Port) -> Option<Target> {
+    std::str::from_utf8(header).ok().and_then(|text| Target::parse_or(text, default).ok())
 }
 
 /// Whether the `Host` headers of a request (all of them, in order) name the target that was decided about.
@@ -86,8 +124,7 @@ pub fn check_http_host(target: &Target, request: Request, hosts: &[&[u8]]) -> Re
         Request::Connect => target.port,
         Request::Http11 | Request::Http10 => Port::HTTP,
     };
-    let named = std::str::from_utf8(header).ok().and_then(|text| Target::parse_or(text, default).ok());
-    match named {
+    match named(header, default) {
         Some(named) if named == *target => Ok(()),
         Some(named) => refuse(format!("the request is for {target}, and its Host header says {named}")),
         None => refuse(format!("the request is for {target}, and its Host header cannot be read")),

@@ -38,6 +38,8 @@ pub enum DenyCode {
     NameNotResolved,
     /// A budget is used up.
     LimitExceeded,
+    /// The policy allows reading only, and this is another method or could be one.
+    MethodNotAllowed,
 }
 
 impl DenyCode {
@@ -59,6 +61,7 @@ impl DenyCode {
             Self::PrivateDestination => "PRIVATE_DESTINATION",
             Self::NameNotResolved => "NAME_NOT_RESOLVED",
             Self::LimitExceeded => "LIMIT_EXCEEDED",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
         }
     }
 
@@ -76,6 +79,7 @@ impl DenyCode {
             | Self::PolicyExpired
             | Self::ApprovalRequired
             | Self::PrivateDestination
+            | Self::MethodNotAllowed
             | Self::Other => 403,
             Self::LimitExceeded => 429,
             Self::InternalError => 500,
@@ -97,6 +101,7 @@ impl DenyCode {
             | Self::PolicyExpired
             | Self::ApprovalRequired
             | Self::PrivateDestination
+            | Self::MethodNotAllowed
             | Self::LimitExceeded => 2,
             Self::NameNotResolved => 4,
         }
@@ -144,6 +149,10 @@ pub enum Cause {
     OtherSni,
     /// There is no TLS name, and the policy wants one.
     NoSni,
+    /// HTTP was expected, and it is something else.
+    NoHttp,
+    /// Only reading is allowed.
+    Method,
     /// It may be allowed after a question.
     MayAsk,
 }
@@ -156,12 +165,13 @@ impl Cause {
             Self::NotListed | Self::DeniedByRule | Self::Narrowed | Self::LiteralNotAllowed => DenyCode::NotInAllowlist,
             Self::PortNotListed => DenyCode::PortNotAllowed,
             Self::Special(_) | Self::OwnListener => DenyCode::PrivateDestination,
-            Self::Unreadable | Self::Disagree => DenyCode::InvalidDestination,
+            Self::Unreadable | Self::Disagree | Self::NoHttp => DenyCode::InvalidDestination,
             Self::NotResolved => DenyCode::NameNotResolved,
             Self::NameNotAnswered => DenyCode::DnsDenied,
             Self::Expired => DenyCode::PolicyExpired,
             Self::Budget => DenyCode::LimitExceeded,
             Self::OtherSni | Self::NoSni => DenyCode::SniMismatch,
+            Self::Method => DenyCode::MethodNotAllowed,
             Self::MayAsk => DenyCode::ApprovalRequired,
         }
     }

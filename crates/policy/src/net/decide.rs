@@ -16,6 +16,7 @@
 //! for this connection; but such an answer is what rebinding looks like, and a refusal is seen where a drop is not.
 
 use super::cause::Cause;
+use super::methods::{Methods, check_seen, unseen};
 use super::name::Name;
 use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef};
 use super::policy::Policy;
@@ -32,7 +33,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
     in_force(policy, now, &attempt.target)?;
     match &attempt.target.host {
         Host::Name(name) => {
-            let basis = name_basis(policy, name, attempt.target.port, attempt.program.as_ref())?;
+            let basis = named_attempt(policy, name, attempt)?;
             if policy.upstream_proxy {
                 return Ok(Next::Dial(permit(policy, attempt, None, basis)));
             }
@@ -40,6 +41,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
         }
         Host::Address(address) => {
             let basis = literal_basis(policy, *address, &attempt.target)?;
+            check_seen(policy, attempt, basis.tls)?;
             let addrs = (!policy.upstream_proxy).then(|| vec![socket(*address, attempt.target.port)]);
             Ok(Next::Dial(permit(policy, attempt, addrs, basis)))
         }
@@ -52,7 +54,7 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
     let NameQuery { attempt, name } = query;
     in_force(policy, now, &attempt.target)?;
     let port = attempt.target.port;
-    let basis = name_basis(policy, &name, port, attempt.program.as_ref())?;
+    let basis = named_attempt(policy, &name, &attempt)?;
     if addrs.is_empty() {
         return Err(Denial::new(Cause::NotResolved, format!("the name {name} has no address")));
     }
@@ -78,12 +80,19 @@ pub fn check_dns(policy: &Policy, host: &Host, program: Option<&Program>, now: M
     let Host::Name(name) = host else {
         return Err(Denial::new(Cause::NameNotAnswered, format!("{host} is an address, not a name")));
     };
-    let Err(first) = name_basis(policy, name, Port::HTTPS, program) else { return Ok(()) };
+    // Where only reading is allowed, a port of TLS is no use.
+    let on = |port| match name_basis(policy, name, port, program) {
+        Ok(basis) if policy.methods == Methods::ReadOnly && basis.tls => {
+            Err(unseen(&Target { port, ..target.clone() }))
+        }
+        decided => decided,
+    };
+    let Err(first) = on(Port::HTTPS) else { return Ok(()) };
     // Between two edges of the rules every port gets the same answer, so that trying the edges tries all ports.
     let layers = policy.ceilings.iter().map(|ceiling| &ceiling.allow).chain([&policy.allow, &policy.deny]);
     let edges: BTreeSet<Port> =
         layers.flat_map(|rules| rules.matching(name)).flat_map(|rule| rule.ports.edges()).collect();
-    if edges.into_iter().chain([Port::LOWEST]).any(|port| name_basis(policy, name, port, program).is_ok()) {
+    if edges.into_iter().chain([Port::LOWEST, Port::AFTER_HTTPS]).any(|port| on(port).is_ok()) {
         return Ok(());
     }
     Err(Denial { cause: Cause::NameNotAnswered, code: Cause::NameNotAnswered.code(), ..first })
@@ -94,9 +103,12 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
     let attempt = permit.attempt();
     in_force(policy, now, &attempt.target)?;
     match &attempt.target.host {
-        Host::Address(address) => literal_basis(policy, *address, &attempt.target).map(|_| ()),
+        Host::Address(address) => {
+            let basis = literal_basis(policy, *address, &attempt.target)?;
+            check_seen(policy, attempt, basis.tls)
+        }
         Host::Name(name) => {
-            let basis = name_basis(policy, name, attempt.target.port, attempt.program.as_ref())?;
+            let basis = named_attempt(policy, name, attempt)?;
             for address in permit.addrs.iter().flatten() {
                 resolved_address(policy, address.ip(), &attempt.target, basis.private)?;
             }
@@ -126,6 +138,19 @@ fn flag_for(target: &Target) -> String {
         Host::Name(_) => format!("--allow {target}"),
         Host::Address(_) => format!("--allow-private {target}"),
     }
+}
+
+/// Whether a name is allowed for `attempt`, and the methods can be seen where they matter. Nobody is asked about what
+/// no answer could open.
+fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basis, Denial> {
+    let basis = name_basis(policy, name, attempt.target.port, attempt.program.as_ref());
+    let tls = match &basis {
+        Ok(basis) => basis.tls,
+        Err(denial) if denial.cause == Cause::MayAsk => false,
+        Err(_) => return basis,
+    };
+    check_seen(policy, attempt, tls)?;
+    basis
 }
 
 /// Whether the rules allow a name on a port.

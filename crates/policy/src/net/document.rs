@@ -10,6 +10,7 @@ use super::budget::Budget;
 use super::decide::check_name;
 use super::groups::Groups;
 use super::item::Item;
+use super::methods::Methods;
 use super::permit::{Attempt, Moment, Way};
 use super::policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput};
 use super::preset::{self, Baseline};
@@ -50,6 +51,8 @@ pub struct NetDocument {
     pub ttl_seconds: Option<u32>,
     /// What a missing TLS name means.
     pub missing_sni: Option<MissingSni>,
+    /// Which HTTP methods: `any` or `read_only`.
+    pub methods: Methods,
     /// Private ranges into which allowed names may resolve; only in the operator's documents.
     pub trusted_ranges: Vec<String>,
     /// Cases that must hold.
@@ -144,6 +147,7 @@ impl NetDocument {
             deny_addresses: parts.deny_addresses,
             trusted_ranges: parts.trusted_ranges,
             missing_sni: parts.missing_sni,
+            methods: self.methods,
             budget: self.limits,
             expires: self.ends(now),
             ..PolicyInput::default()
@@ -173,6 +177,7 @@ impl NetDocument {
             deny_addresses: parts.deny_addresses,
             refuse_private: false,
             missing_sni: parts.missing_sni,
+            methods: self.methods,
             budget: self.limits,
             expires: self.ends(now),
         };

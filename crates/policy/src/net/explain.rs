@@ -2,6 +2,7 @@
 
 use super::cause::DenyCode;
 use super::decide::{check_addrs, check_name};
+use super::methods::Methods;
 use super::permit::{Attempt, Denial, Moment, Next, Permit, Route, RuleRef, Way};
 use super::policy::Policy;
 use super::ranges::{Class, classify};
@@ -88,6 +89,10 @@ fn allowed(policy: &Policy, permit: &Permit) -> String {
     let by = match permit.rule() {
         Some(rule) => format!("the rule {} allows {}", rule.source, permit.target()),
         None => format!("the mode {} allows {}", super::mode_name(policy.mode()), permit.target()),
+    };
+    let by = match policy.methods() {
+        Methods::Any => by,
+        Methods::ReadOnly => format!("{by}, for GET, HEAD and OPTIONS"),
     };
     if permit.addresses_checked() {
         by

@@ -4,8 +4,8 @@
 //! * [`Pattern`], [`Ports`], [`Rule`], [`AddressRule`]: what people write.
 //! * [`Policy`]: built from [`PolicyInput`], only ever narrowed by a [`Narrower`].
 //! * [`check_name`] → [`check_addrs`] → [`Permit`]: the decision; [`check_dns`], [`check_sni`], [`check_http_host`],
-//!   [`recheck`] around it; [`Denial`] where it ends.
-//! * [`Budget`]: how much.
+//!   [`check_inner_host`], [`check_method`], [`recheck`] around it; [`Denial`] where it ends.
+//! * [`Budget`]: how much. [`Replay`]: all of it once more, from a record.
 //!
 //! Nothing here looks at a clock, a file or the network: `now` and addresses are arguments.
 
@@ -21,6 +21,7 @@ pub mod fuzz;
 mod groups;
 mod item;
 mod literal;
+mod methods;
 mod name;
 pub mod packages;
 mod pattern;
@@ -29,13 +30,14 @@ mod policy;
 mod ports;
 mod preset;
 mod ranges;
+mod replay;
 mod rule;
 mod rule_set;
 mod target;
 #[doc(hidden)]
 pub mod vectors;
 
-pub use agree::{Hello, Request, check_http_host, check_sni};
+pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_sni};
 pub use budget::{Budget, Charge, Spent};
 pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
@@ -45,6 +47,7 @@ pub use explain::{AddressTold, Decision, Explanation, explain};
 pub use groups::{Groups, builtin_groups, read_groups};
 pub use ipnet::IpNet;
 pub use item::{FullItem, Item, PortsItem};
+pub use methods::{Methods, check_method};
 pub use name::{HostError, Name};
 pub use pattern::{Pattern, PatternError};
 pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRef, Way};
@@ -52,6 +55,7 @@ pub use policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput, mode_na
 pub use ports::{Ports, PortsError};
 pub use preset::{ApprovalReason, Baseline, approval_reasons, expand};
 pub use ranges::{Class, classify};
+pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};
 pub use rule::{
     AddressRule, AnyRule, Origin, Program, Rule, RuleError, RuleFault, Source, parse_allow, parse_allow_private,
     parse_deny, parse_range,

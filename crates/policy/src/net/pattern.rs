@@ -1,7 +1,7 @@
 //! Which names a rule means: one name, or the names beneath one. There is no third form.
 
 use super::name::{HostError, Name};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// A name, or everything beneath a name but never that name itself.
@@ -69,5 +69,11 @@ impl fmt::Display for Pattern {
 impl Serialize for Pattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }

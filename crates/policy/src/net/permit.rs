@@ -3,11 +3,11 @@
 use super::cause::{Cause, DenyCode};
 use super::rule::{Program, Rule, Source};
 use super::target::{Host, Target};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// A point on the caller's monotonic clock, in milliseconds. A wall clock that is set back must not prolong a grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Moment(pub u64);
 
 impl Moment {
@@ -18,9 +18,9 @@ impl Moment {
     }
 }
 
-/// By which way an attempt came in. No decision depends on it; the record does. DNS questions have no port and come in
+/// By which way an attempt came in. Only a policy that cares for methods decides by it: not every way shows them. DNS questions have no port and come in
 /// through [`super::check_dns`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// HTTP CONNECT.
@@ -45,7 +45,7 @@ pub struct Attempt {
 }
 
 /// The rule that decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
     /// Where it was written.
     pub source: Source,
@@ -191,6 +191,11 @@ impl Permit {
     /// Whether the first bytes must be a ClientHello, to be given to [`super::check_sni`].
     pub fn expects_tls(&self) -> bool {
         self.basis.tls
+    }
+
+    /// Whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
+    pub fn expects_http(&self) -> bool {
+        super::methods::plain_http(self.attempt.target.port, self.basis.tls)
     }
 
     /// Whether the addresses were checked; if not, the record must say so.

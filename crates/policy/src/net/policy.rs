@@ -7,6 +7,7 @@
 //! ```
 
 use super::budget::Budget;
+use super::methods::Methods;
 use super::permit::Moment;
 use super::rule::{AddressRule, AnyRule, Origin, Rule, Source};
 use super::rule_set::RuleSet;
@@ -43,6 +44,8 @@ pub struct PolicyInput {
     pub trusted_ranges: Vec<IpNet>,
     /// What a missing TLS name means; `None` is "refuse, except in the mode unrestricted".
     pub missing_sni: Option<MissingSni>,
+    /// Which HTTP methods; of two the stricter one holds.
+    pub methods: Methods,
     /// Whether everything goes through the operator's proxy, which then resolves.
     pub upstream_proxy: bool,
     /// Upper bounds.
@@ -110,6 +113,7 @@ impl PolicyInput {
         Self {
             mode: nearer.mode.or(self.mode),
             missing_sni: nearer.missing_sni.or(self.missing_sni),
+            methods: nearer.methods.max(self.methods),
             upstream_proxy: nearer.upstream_proxy || self.upstream_proxy,
             budget: nearer.budget.or(self.budget),
             expires: nearer.expires.or(self.expires),
@@ -144,6 +148,8 @@ pub struct Narrower {
     pub refuse_private: bool,
     /// `Some(Refuse)` makes it stricter; nothing makes it laxer.
     pub missing_sni: Option<MissingSni>,
+    /// `ReadOnly` makes it stricter; nothing makes it laxer.
+    pub methods: Methods,
     /// Lower bounds win.
     pub budget: Budget,
     /// An earlier end wins.
@@ -151,7 +157,7 @@ pub struct Narrower {
 }
 
 /// One ceiling in the form that decides.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Ceiling {
     pub(super) mode: NetMode,
     pub(super) allow: RuleSet,
@@ -169,6 +175,7 @@ pub struct Policy {
     pub(super) ceilings: Vec<Ceiling>,
     pub(super) refuse_private: bool,
     pub(super) missing_sni: MissingSni,
+    pub(super) methods: Methods,
     pub(super) upstream_proxy: bool,
     pub(super) budget: Budget,
     pub(super) expires: Option<Moment>,
@@ -214,6 +221,7 @@ impl Policy {
                 NetMode::Unrestricted => MissingSni::Allow,
                 NetMode::None | NetMode::Allowlist => MissingSni::Refuse,
             }),
+            methods: input.methods,
             upstream_proxy: input.upstream_proxy,
             budget: input.budget,
             expires: input.expires,
@@ -235,6 +243,7 @@ impl Policy {
         narrow.deny_addresses = sorted(self.deny_addresses.iter().chain(&by.deny_addresses).cloned());
         narrow.refuse_private |= by.refuse_private;
         narrow.missing_sni = self.missing_sni.max(by.missing_sni.unwrap_or(MissingSni::Allow));
+        narrow.methods = self.methods.max(by.methods);
         narrow.budget = self.budget.min(by.budget);
         narrow.expires = match (self.expires, by.expires) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -296,6 +305,11 @@ impl Policy {
     pub fn is_open(&self) -> bool {
         let ceilings = self.ceilings.iter().map(|ceiling| ceiling.mode);
         ceilings.chain([self.mode]).all(|mode| mode == NetMode::Unrestricted)
+    }
+
+    /// The HTTP methods that may be used.
+    pub fn methods(&self) -> Methods {
+        self.methods
     }
 
     /// The upper bounds.

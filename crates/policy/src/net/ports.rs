@@ -1,6 +1,7 @@
 //! Sets of ports as rules write them: `443`, `80,443`, `8000-8099`, `*`.
 
 use super::target::{Port, TargetError};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// A set of ports, never empty; sorted ranges that neither touch nor overlap.
@@ -111,5 +112,17 @@ impl fmt::Display for Ports {
             if low == high { write!(f, "{comma}{low}")? } else { write!(f, "{comma}{low}-{high}")? }
         }
         Ok(())
+    }
+}
+
+impl Serialize for Ports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }

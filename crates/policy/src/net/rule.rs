@@ -5,7 +5,7 @@ use super::pattern::{Pattern, PatternError};
 use super::ports::{Ports, PortsError};
 use super::target::{self, Host, Port, TargetError};
 use ipnet::IpNet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -13,11 +13,11 @@ use std::net::IpAddr;
 ///
 /// A rule for one program narrows and helps an audit. It is no boundary: a library that is loaded into the program runs
 /// as that program.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Program(pub String);
 
 /// Who may say what: a workspace file and a directive come from others than the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The operator's configuration.
@@ -47,7 +47,7 @@ impl Origin {
 }
 
 /// Where a rule was written, for every message about it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
     /// Who said it.
     pub origin: Origin,
@@ -80,7 +80,7 @@ impl fmt::Display for Source {
 }
 
 /// A rule about names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rule {
     /// Which names.
     pub pattern: Pattern,
@@ -98,7 +98,7 @@ pub struct Rule {
 
 /// A rule about addresses. As an allowance it opens them as literals and, on its ports, as what an allowed name
 /// resolves to; as a denial it closes them in both ways.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AddressRule {
     /// Which addresses.
     pub net: IpNet,
@@ -109,7 +109,8 @@ pub struct AddressRule {
 }
 
 /// Either kind, as one text may be either.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AnyRule {
     /// About names.
     Name(Rule),

@@ -3,14 +3,28 @@
 use super::name::Name;
 use super::pattern::Pattern;
 use super::rule::Rule;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Rules in canonical order, without repetitions, so that the order in which they were written never shows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Rule>", into = "Vec<Rule>")]
 pub(super) struct RuleSet {
     rules: Vec<Rule>,
     exact: BTreeMap<Name, Vec<usize>>,
     below: BTreeMap<Name, Vec<usize>>,
+}
+
+impl From<Vec<Rule>> for RuleSet {
+    fn from(rules: Vec<Rule>) -> Self {
+        Self::of(rules)
+    }
+}
+
+impl From<RuleSet> for Vec<Rule> {
+    fn from(set: RuleSet) -> Self {
+        set.rules
+    }
 }
 
 impl RuleSet {

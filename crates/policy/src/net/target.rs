@@ -77,6 +77,8 @@ impl Port {
     pub const HTTPS: Self = Self(443);
     /// 80.
     pub const HTTP: Self = Self(80);
+    /// The next one after HTTPS: between ports that are TLS by themselves and others there is an edge.
+    pub(super) const AFTER_HTTPS: Self = Self(444);
 
     /// A port, unless it is 0.
     pub fn new(number: u16) -> Result<Self, TargetError> {

@@ -1,12 +1,18 @@
-//! The attacks on names, addresses and agreement as one table, so that every way in is tested with the same cases.
+//! The attacks on names, addresses and agreement as two tables, so that every way in is tested with the same cases.
 //!
 //! The test of this crate asks the decision directly; the tests of the egress send each case through CONNECT,
-//! absolute-form HTTP, SOCKS5, transparent TCP and DNS, with a resolver that answers [`Case::answers`].
+//! absolute-form HTTP, SOCKS5, transparent TCP and DNS, with a resolver that answers [`Case::answers`]. [`CASES`] are
+//! about where a connection goes, [`AGREE`] about what is said on it.
+
+mod says;
+
+pub use says::{AGREE, Agree, Ask, Says};
 
 use super::cause::DenyCode;
 use super::decide::{check_addrs, check_name};
+use super::methods::Methods;
 use super::permit::{Attempt, Denial, Moment, Next, Permit, Way};
-use super::policy::{Policy, PolicyInput};
+use super::policy::{MissingSni, Policy, PolicyInput};
 use super::rule::{Origin, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
 use super::target::Target;
 use nexus_model::capability::NetMode;
@@ -27,12 +33,22 @@ pub struct Rules {
     pub trusted: &'static [&'static str],
     /// Addresses of the host.
     pub own: &'static [&'static str],
+    /// The operator's setting.
+    pub missing_sni: Option<MissingSni>,
+    /// `--net-methods`.
+    pub methods: Methods,
 }
 
 impl Rules {
     /// The parts of a policy.
     pub fn input(&self) -> Result<PolicyInput, Box<dyn std::error::Error>> {
-        let mut input = PolicyInput { mode: Some(self.mode), generation: 1, ..PolicyInput::default() };
+        let mut input = PolicyInput {
+            mode: Some(self.mode),
+            missing_sni: self.missing_sni,
+            methods: self.methods,
+            generation: 1,
+            ..PolicyInput::default()
+        };
         for text in self.allow {
             input.allow.push(parse_allow(text, Source::flag(*text))?);
         }
@@ -120,6 +136,8 @@ pub const DEFAULT: Rules = Rules {
     allow_private: &[],
     trusted: &[],
     own: &["9.8.7.6", "192.168.77.1"],
+    missing_sni: None,
+    methods: Methods::Any,
 };
 
 /// An address of the public internet in these tests.

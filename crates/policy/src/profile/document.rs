@@ -2,6 +2,7 @@
 
 use super::limits::LimitKind;
 use super::origin::Place;
+use crate::net::Methods;
 
 /// A value and where it stands.
 pub type At<T> = (T, Place);
@@ -76,6 +77,8 @@ pub struct NetPart {
     pub deny: Vec<At<String>>,
     /// Named groups of destinations.
     pub groups: Vec<At<String>>,
+    /// HTTP methods.
+    pub methods: Option<At<Methods>>,
 }
 
 /// `net.mode`, from the narrowest to the widest.
@@ -150,5 +153,6 @@ macro_rules! words {
 }
 
 words!(NetMode, "a network mode", NetMode::None => "none", NetMode::Allowlist => "allowlist", NetMode::Unrestricted => "unrestricted");
+words!(Methods, "which HTTP methods", Methods::Any => "any", Methods::ReadOnly => "read_only");
 words!(ChangesMode, "what to do with changes", ChangesMode::Commit => "commit", ChangesMode::Ask => "ask", ChangesMode::Review => "review", ChangesMode::Discard => "discard");
 words!(Toolchain, "a toolchain", Toolchain::Python => "python", Toolchain::Node => "node", Toolchain::Rust => "rust", Toolchain::Go => "go", Toolchain::Java => "java", Toolchain::Git => "git");

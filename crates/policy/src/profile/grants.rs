@@ -7,6 +7,7 @@
 //! | `env.set` | replaces the value of the same name |
 //! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
 //! | each of `limits`, `changes`, `net.mode` | replaces |
+//! | `net.methods` | the stricter one holds |
 //!
 //! The same path in `ro` and `rw` counts as the later one said.
 
@@ -14,6 +15,7 @@ use super::chain::Loaded;
 use super::document::{At, BindRule, ChangesMode, NetMode, NetPart, Toolchain};
 use super::limits::LimitValues;
 use super::origin::{Origin, Sourced};
+use crate::net::Methods;
 use crate::receipt::Digest;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -81,6 +83,8 @@ pub struct NetGrants {
     pub groups: Vec<Sourced<String>>,
     /// Private destinations, as written; only flags give them.
     pub allow_private: Vec<Sourced<String>>,
+    /// HTTP methods; none said means any.
+    pub methods: Option<Sourced<Methods>>,
 }
 
 impl NetGrants {
@@ -90,7 +94,23 @@ impl NetGrants {
         self.mode.as_ref().map_or(NetMode::None, |mode| mode.value)
     }
 
+    /// The HTTP methods that hold.
+    #[must_use]
+    pub fn effective_methods(&self) -> Methods {
+        self.methods.as_ref().map_or(Methods::Any, |methods| methods.value)
+    }
+
+    /// The stricter of what holds and `methods`.
+    pub fn restrict_methods(&mut self, methods: Sourced<Methods>) {
+        if self.methods.is_none() || methods.value > self.effective_methods() {
+            self.methods = Some(methods);
+        }
+    }
+
     fn add(&mut self, part: &NetPart, loaded: &Loaded) {
+        if let Some((methods, place)) = part.methods {
+            self.restrict_methods(Sourced::new(methods, loaded.origin(place)));
+        }
         add_all(&mut self.allow, &part.allow, loaded);
         add_all(&mut self.deny, &part.deny, loaded);
         add_all(&mut self.groups, &part.groups, loaded);
@@ -208,6 +228,18 @@ mod tests {
         assert_eq!((grants.ro.len(), grants.rw.len()), (1, 0));
         assert_eq!(grants.env_pass.keys().collect::<Vec<_>>(), ["B"]);
         assert_eq!(grants.env_drop.keys().collect::<Vec<_>>(), ["A"]);
+    }
+
+    #[test]
+    fn of_the_methods_the_stricter_ones_hold_wherever_they_stand() {
+        let methods = |texts: &[&str]| merged(texts).net.effective_methods();
+        assert_eq!(methods(&["net: {allow: [a.example]}", "net: {methods: any}"]), Methods::Any);
+        for texts in
+            [["net: {methods: any}", "net: {methods: read_only}"], ["net: {methods: read_only}", "net: {methods: any}"]]
+        {
+            assert_eq!(methods(&texts), Methods::ReadOnly);
+            assert_eq!(merged(&texts).net.effective_mode(), NetMode::None, "it opens nothing");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What a workspace's `nexus.yaml` may do before somebody trusted it: take away.
 //!
 //! The file comes with the code, so whoever wrote the code wrote it, and a command that runs inside may have changed it
-//! in an earlier run. It may hide more, lower limits, choose a stricter way with changes, close the network and drop
-//! variables. Everything else is a [`Widening`]: the run is refused and the line is named, rather than passed over, so
+//! in an earlier run. It may hide more, lower limits, choose a stricter way with changes, close the network or leave it
+//! to reading, and drop variables. Everything else is a [`Widening`]: the run is refused and the line is named, rather than passed over, so
 //! that nobody believes that a permission holds which does not.
 //!
 //! A flag is the user's last word for one run: where a limit or mode of the file is wider than a *flag*, the smaller
@@ -104,6 +104,13 @@ impl Walk<'_> {
         // Whatever the mode: for a group the user's own package clients are asked, and their settings are shown inside.
         let groups = if has == NetMode::None { &[][..] } else { &base.groups };
         self.only_known(&part.groups, groups, |group| format!("reach the group {group}"));
+        if let Some((methods, place)) = part.methods {
+            if methods >= base.effective_methods() {
+                self.out.net.restrict_methods(Sourced::new(methods, self.file.origin(place)));
+            } else if !base.methods.as_ref().is_some_and(|methods| methods.from.is_flag()) {
+                self.refuse(place, "use every HTTP method".to_owned());
+            }
+        }
         for (rule, place) in &part.deny {
             if !base.deny.iter().any(|known| known.value == *rule) {
                 self.out.net.deny.push(Sourced::new(rule.clone(), self.file.origin(*place)));

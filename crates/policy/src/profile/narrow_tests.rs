@@ -5,6 +5,7 @@ use super::super::limits::LimitKind;
 use super::super::origin::Origin;
 use super::super::read::parse;
 use super::*;
+use crate::net::Methods;
 use crate::receipt::Digest;
 use proptest::prelude::*;
 
@@ -24,7 +25,9 @@ fn narrowed(by: &str, what: &Grants) -> Narrowed {
 
 #[test]
 fn everything_that_widens_is_refused_with_its_line() {
-    let profile = base("limits: {memory: 1G}\nchanges: review\nnet: {allow: [a.example]}\nenv: {set: {A: x}}");
+    let profile = base(
+        "limits: {memory: 1G}\nchanges: review\nnet: {allow: [a.example], methods: read_only}\nenv: {set: {A: x}}",
+    );
     for (text, place, what) in [
         ("fs: {ro: [/opt]}", "1:11", "show /opt"),
         ("fs:\n  rw: [/opt]", "2:8", "write /opt"),
@@ -33,6 +36,7 @@ fn everything_that_widens_is_refused_with_its_line() {
         ("env: {set: {LD_PRELOAD: /x}}", "1:13", "set the variable LD_PRELOAD"),
         ("net: {allow: [b.example]}", "1:15", "reach b.example"),
         ("net: {groups: [\"pkg:pip\"]}", "1:16", "reach the group pkg:pip"),
+        ("net: {methods: any}", "1:16", "use every HTTP method"),
         ("net: unrestricted", "1:6", "open the network (unrestricted)"),
         ("limits: {memory: 2G}", "1:18", "raise the limit memory"),
         ("changes: commit", "1:10", "let changes go with less care (commit)"),
@@ -62,6 +66,9 @@ fn everything_that_narrows_holds() {
     assert_eq!(out.net.allow.iter().map(|rule| rule.value.as_str()).collect::<Vec<_>>(), ["a.example"]);
     assert_eq!(out.net.deny.len(), 1);
     assert!(out.env_set.is_empty() && out.env_pass.is_empty());
+    let read_only = narrowed("net: {methods: read_only}", &profile).unwrap();
+    assert_eq!((read_only.net.effective_methods(), read_only.net.allow.len()), (Methods::ReadOnly, 2));
+    assert_eq!(narrowed("net: {methods: any}", &profile).unwrap().net.effective_methods(), Methods::Any);
     assert_eq!(narrowed("net: none", &profile).unwrap().net.effective_mode(), NetMode::None);
     assert_eq!(out.limits[&LimitKind::Memory].from.to_string(), "nexus.yaml:3:18");
 }
@@ -73,6 +80,8 @@ fn a_flag_that_is_smaller_than_the_file_counts_and_refuses_nothing() {
     profile.limits.insert(LimitKind::Memory, flag(1 << 20));
     assert_eq!(narrowed("limits: {memory: 2M}", &profile).unwrap().limits[&LimitKind::Memory].value, 1 << 20);
     assert_eq!(narrowed("limits: {memory: 512K}", &profile).unwrap().limits[&LimitKind::Memory].value, 512 << 10);
+    profile.net.methods = Some(Sourced::new(Methods::ReadOnly, Origin::Flag("--net-methods".to_owned())));
+    assert_eq!(narrowed("net: {methods: any}", &profile).unwrap().net.effective_methods(), Methods::ReadOnly);
     profile.changes = Some(Sourced::new(ChangesMode::Discard, Origin::Flag("--changes".to_owned())));
     assert_eq!(narrowed("changes: commit", &profile).unwrap().changes.unwrap().value, ChangesMode::Discard);
 }
@@ -107,6 +116,7 @@ fn within(inner: &Grants, outer: &Grants) -> bool {
         && limits
         && changes(inner) >= changes(outer)
         && narrow <= wide
+        && inner.net.effective_methods() >= outer.net.effective_methods()
         && lists
 }
 
@@ -153,13 +163,15 @@ fn documents() -> impl Strategy<Value = Document> {
     });
     let fs = (rules(), rules(), words(&["k", "l", "m"]), words(&["apt", "maven"]), words(&["/p", "/q"]));
     let env = (words(&["A", "B", "C"]), sets, words(&["A", "B", "C"]));
-    let net = (modes, words(&["a", "b", "c"]), words(&["a", "b", "d"]), words(&["g", "h"]));
+    let methods =
+        proptest::option::of(proptest::sample::select(vec![(Methods::Any, NOWHERE), (Methods::ReadOnly, NOWHERE)]));
+    let net = (modes, methods, words(&["a", "b", "c"]), words(&["a", "b", "d"]), words(&["g", "h"]));
     let tools = some(vec![Toolchain::Python, Toolchain::Rust]);
     (fs, env, net, limits, changes, tools).prop_map(|(fs, env, net, limits, changes, toolchains)| {
         let mut document = Document { toolchains, limits, changes, ..Document::default() };
         (document.fs.ro, document.fs.rw, document.fs.hide, document.etc, document.path) = fs;
         (document.env.pass, document.env.set, document.env.drop) = env;
-        (document.net.mode, document.net.allow, document.net.deny, document.net.groups) = net;
+        (document.net.mode, document.net.methods, document.net.allow, document.net.deny, document.net.groups) = net;
         document
     })
 }
@@ -171,6 +183,7 @@ fn harmless(mut document: Document) -> Document {
     (document.etc, document.path) = Default::default();
     (document.env.pass, document.env.set) = Default::default();
     (document.net.allow, document.net.groups) = Default::default();
+    document.net.methods = document.net.methods.map(|(_, place)| (Methods::ReadOnly, place));
     document.net.mode = document.net.mode.map(|(_, place)| (NetMode::None, place));
     document.limits = document.limits.into_iter().map(|(kind, (_, place))| (kind, (1, place))).collect();
     document.changes = document.changes.map(|(_, place)| (ChangesMode::Discard, place));

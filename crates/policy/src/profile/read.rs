@@ -85,10 +85,11 @@ fn net(node: Node) -> Result<NetPart, DocumentError> {
         return Ok(part);
     }
     for (place, key, node) in entries(node, "net")? {
-        match known(place, &key, &["mode", "allow", "deny", "groups"], "net.")? {
+        match known(place, &key, &["mode", "allow", "deny", "groups", "methods"], "net.")? {
             "mode" => part.mode = Some(word(node)?),
             "allow" => part.allow = list(node, "net.allow", |node| checked(node, "a destination", filled))?,
             "deny" => part.deny = list(node, "net.deny", |node| checked(node, "a destination", filled))?,
+            "methods" => part.methods = Some(word(node)?),
             _ => part.groups = list(node, "net.groups", |node| checked(node, "a group", filled))?,
         }
     }
@@ -240,6 +241,7 @@ fn etc_name(text: &str) -> Result<(), String> {
 mod tests {
     use super::super::document::{ChangesMode, NetMode, Toolchain};
     use super::*;
+    use crate::net::Methods;
 
     const EXAMPLE: &str = r#"
 extends: [default, python]
@@ -254,7 +256,7 @@ env:
   drop: [TZ]
 etc: [apt]
 path: ["~/tools/bin"]
-net: {mode: allowlist, allow: ["github.com:443", "*.example.com:443"], groups: ["pkg:pip"]}
+net: {mode: allowlist, allow: ["github.com:443", "*.example.com:443"], groups: ["pkg:pip"], methods: read_only}
 limits: {memory: 2G, pids: 512, disk: 4G, timeout: 10m, cpus: 1.5}
 changes: review
 "#;
@@ -272,6 +274,7 @@ changes: review
         assert_eq!(text(&document.env.drop), ["TZ"]);
         assert_eq!(document.net.mode.unwrap().0, NetMode::Allowlist);
         assert_eq!(text(&document.net.groups), ["pkg:pip"]);
+        assert_eq!(document.net.methods.unwrap().0, Methods::ReadOnly);
         let limits: Vec<_> = document.limits.iter().map(|(kind, (value, _))| (*kind, *value)).collect();
         assert_eq!(
             limits,
@@ -303,6 +306,7 @@ changes: review
             ("fs: {ro: [/a/../b]}\n", "1:11", "has .. in it"),
             ("fs: {ro: [{dst: /a}]}\n", "1:11", "src is missing"),
             ("fs: {ro: /a}\n", "1:10", "must be a list"),
+            ("net: {methods: read-only}\n", "1:16", "did you mean read_only?"),
             ("changes: reviw\n", "1:10", "did you mean review?"),
             ("toolchains: [perl]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),

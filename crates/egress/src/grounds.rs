@@ -1,0 +1,95 @@
+//! What a decision was made from, for the record.
+
+use crate::audit::{Audit, AuditError, Event, EventKind};
+use nexus_policy::net::{AnyRule, Check, MOST_BYTES, Moment, Policy};
+use nexus_policy::receipt::Digest;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A policy in force, and whether the record has it.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) policy: Arc<Policy>,
+    told: Mutex<Option<Digest>>,
+}
+
+impl InForce {
+    pub(crate) fn new(policy: Arc<Policy>) -> Self {
+        Self { policy, told: Mutex::new(None) }
+    }
+
+    /// The hash of the policy, after the record has the policy itself. A run that tries nothing records nothing.
+    fn told(&self, audit: &Audit) -> Result<Digest, AuditError> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(digest) = *told {
+            return Ok(digest);
+        }
+        let no_json = || AuditError::Other("the policy makes no JSON".into());
+        let (digest, value) = self.policy.recorded().ok_or_else(no_json)?;
+        let fits = value.to_string().len() <= MOST_BYTES;
+        audit.must(&Event {
+            policy: Some(digest),
+            in_force: fits.then_some(value),
+            explanation: Some(format!("policy {} is {digest}", self.policy.generation())),
+            ..Event::new(EventKind::Policy, 0)
+        })?;
+        *told = Some(digest);
+        Ok(digest)
+    }
+}
+
+impl Deref for InForce {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+/// The policy and what it was asked with.
+#[derive(Debug, Clone)]
+pub(crate) struct Grounds {
+    pub(crate) policy: Arc<InForce>,
+    pub(crate) at: Moment,
+    /// `None` where the line will not hold all that was asked with.
+    pub(crate) check: Option<Check>,
+    pub(crate) resolved: Option<Vec<IpAddr>>,
+    pub(crate) once: Option<AnyRule>,
+}
+
+impl Grounds {
+    /// For what is decided by more than the policy.
+    pub(crate) fn of(policy: Arc<InForce>, at: Moment) -> Self {
+        Self { policy, at, check: None, resolved: None, once: None }
+    }
+
+    pub(crate) fn asked(self, check: Check) -> Self {
+        Self { check: Some(check), ..self }
+    }
+
+    fn on(&self, event: &Event, audit: &Audit) -> Result<Event, AuditError> {
+        let allowed = event.event == EventKind::Allow;
+        Ok(Event {
+            policy: Some(self.policy.told(audit)?),
+            check: self.check,
+            at: Some(self.at),
+            resolved: self.resolved.clone().filter(|_| !allowed),
+            once: self.once.clone(),
+            ..event.clone()
+        })
+    }
+
+    /// Records what must not happen unrecorded.
+    pub(crate) fn must(&self, event: &Event, audit: &Audit) -> Result<(), AuditError> {
+        audit.must(&self.on(event, audit)?)
+    }
+
+    /// Records a refusal, if need be without its grounds.
+    pub(crate) fn note(&self, event: &Event, audit: &Audit) {
+        match self.on(event, audit) {
+            Ok(event) => audit.note(&event),
+            Err(_) => audit.note(event),
+        }
+    }
+}

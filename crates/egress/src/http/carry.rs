@@ -1,0 +1,160 @@
+//! What is spoken on a connection that was allowed, by whatever way it came in.
+//!
+//! ```text
+//!  CONNECT ────┐   for port 80 without TLS: await the first bytes
+//!  SOCKS5 ─────┼─▶   ├─ METHOD SP ───────────────▶ serve::inside: every request is decided
+//!  redirected ─┘     ├─ something else, the server │ refused, or by the setting
+//!                    │  first, nothing in time ────┴▶ tunnel
+//!                    └─ an end before a byte ───────▶ end
+//!                  for all else ────────────────────▶ tunnel (with a look at the ClientHello)
+//! ```
+//!
+//! A tunnel to port 80 that nobody looks into is domain fronting without any TLS: the `Host` header chooses among all
+//! names behind the server.
+
+use super::head::is_token;
+use super::serve;
+use crate::inbuf::InBuf;
+use crate::shared::Opened;
+use crate::tunnel::{self, Ends};
+use nexus_policy::net::{Denial, check_not_http};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// No method is longer (the longest that is registered has 17 letters).
+const LONGEST_METHOD: usize = 32;
+
+/// What the first bytes of a client are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// The beginning of a method.
+    More,
+    /// A request of HTTP/1.
+    Http,
+    /// Something else.
+    Other,
+}
+
+/// What came first on a connection.
+enum First {
+    Begin(Begin),
+    /// An end, and not a byte before it.
+    End,
+    /// It was cut, or its time is over.
+    Over(Option<Denial>),
+}
+
+/// Serves `stream` to its end.
+pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Opened) {
+    if opened.ticket.permit().expects_http() {
+        let first = first(&mut stream, &mut held, &opened).await;
+        let lax = check_not_http(&opened.ticket.policy(), opened.ticket.permit());
+        let stop = match (first, lax) {
+            // In a box: the inside has no CONNECT, but the compiler cannot know.
+            (First::Begin(Begin::Http), _) => return Box::pin(serve::inside(stream, held, opened)).await,
+            (First::Over(why), _) => why,
+            (First::End, Err(_)) => return,
+            (First::Begin(Begin::More | Begin::Other), Err(denial)) => Some(denial),
+            (First::Begin(Begin::More | Begin::Other) | First::End, Ok(())) => {
+                return through(stream, held, &mut opened).await;
+            }
+        };
+        if let Some(why) = stop {
+            opened.ticket.entry.cut(why);
+        }
+        tunnel::reset(&stream);
+        tunnel::reset(&opened.dialed.stream);
+        return;
+    }
+    through(stream, held, &mut opened).await;
+}
+
+async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
+    let ends = Ends {
+        client: &mut stream,
+        upstream: &mut opened.dialed.stream,
+        from_client: held,
+        from_upstream: std::mem::take(&mut opened.dialed.early),
+    };
+    tunnel::run(ends, &opened.ticket, true).await;
+}
+
+/// Waits for the first bytes of either side. The server's are left where they are.
+async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
+    let (mut from, _) = stream.split();
+    let client = async {
+        loop {
+            match begin(held.bytes()) {
+                Begin::More => {}
+                begun => return First::Begin(begun),
+            }
+            match held.fill(&mut from).await {
+                Ok(0) | Err(_) if held.is_empty() => return First::End,
+                Ok(0) | Err(_) => return First::Begin(Begin::Other),
+                Ok(_) => {}
+            }
+        }
+    };
+    let server = async {
+        if !opened.dialed.early.is_empty() {
+            return First::Begin(Begin::Other);
+        }
+        match opened.dialed.stream.peek(&mut [0]).await {
+            Ok(0) | Err(_) => First::End,
+            Ok(_) => First::Begin(Begin::Other),
+        }
+    };
+    let either = async {
+        tokio::select! {
+            biased;
+            first = client => first,
+            first = server => first,
+        }
+    };
+    tokio::select! {
+        biased;
+        why = opened.ticket.entry.until_cut() => First::Over(Some(why)),
+        first = timeout(opened.ticket.shared.limits.hello_time, either) => {
+            first.unwrap_or(First::Begin(Begin::Other))
+        }
+        over = opened.ticket.until_over() => First::Over(over),
+    }
+}
+
+/// Looks for `METHOD SP`. `PRI` begins HTTP/2 (RFC 9113, 3.4), which is not read here.
+fn begin(bytes: &[u8]) -> Begin {
+    let method = bytes.iter().take_while(|byte| is_token(**byte)).count();
+    match bytes.get(method) {
+        _ if method > LONGEST_METHOD => Begin::Other,
+        None => Begin::More,
+        Some(b' ') if method > 0 && !bytes.starts_with(b"PRI ") => Begin::Http,
+        Some(_) => Begin::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_told_by_its_method_at_every_length() {
+        for (bytes, wanted) in [
+            (&b"GET / HTTP/1.1\r\n"[..], Begin::Http),
+            (b"x-own / HTTP/1.1\r\n", Begin::Http),
+            (b"PRIX * HTTP/2.0\r\n", Begin::Http),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Begin::Other),
+            (b"PING\r\n", Begin::Other),
+            (b" GET / HTTP/1.1\r\n", Begin::Other),
+            (b"\r\nGET / HTTP/1.1\r\n", Begin::Other),
+            (b"\x16\x03\x01", Begin::Other),
+            (b"A-METHOD-THAT-IS-LONGER-THAN-ANY-OTHER / HTTP/1.1", Begin::Other),
+        ] {
+            assert_eq!(begin(bytes), wanted, "{bytes:?}");
+            for end in 0..bytes.len() {
+                let so_far = begin(&bytes[..end]);
+                assert!(so_far == wanted || so_far == Begin::More, "{bytes:?} up to {end}: {so_far:?}");
+            }
+        }
+        assert_eq!(begin(b""), Begin::More);
+    }
+}

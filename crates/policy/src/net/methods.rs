@@ -1,0 +1,54 @@
+//! Which HTTP methods a policy lets through, and what follows for connections whose methods nobody can see.
+
+use super::cause::Cause;
+use super::permit::{Attempt, Denial, Way};
+use super::policy::Policy;
+use super::target::{Port, Target};
+use serde::{Deserialize, Serialize};
+
+/// The methods that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Methods {
+    /// All of them.
+    #[default]
+    Any,
+    /// GET, HEAD and OPTIONS, and nothing that could be another one unseen: no TLS, no tunnel, no upgrade.
+    ReadOnly,
+}
+
+/// Whether one request may be made with `method`; an `upgrade` would end the requests, and with them what can be seen.
+/// Methods are told apart by case (RFC 9110, 9.1), so `get` is not GET.
+pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: bool) -> Result<(), Denial> {
+    match policy.methods {
+        Methods::Any => Ok(()),
+        Methods::ReadOnly if upgrade => Err(unseen(target)),
+        Methods::ReadOnly if matches!(method, "GET" | "HEAD" | "OPTIONS") => Ok(()),
+        Methods::ReadOnly => {
+            let method: String = method.chars().take(32).collect();
+            let why = format!("the policy allows reading only (GET, HEAD, OPTIONS), so not {method} to {target}");
+            Err(Denial::new(Cause::Method, why))
+        }
+    }
+}
+
+/// Whether the methods of `attempt` will be seen, if the policy cares. `tls` tells whether TLS is expected on it.
+pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, tls: bool) -> Result<(), Denial> {
+    let seen = match attempt.way {
+        Way::HttpAbsolute => true,
+        Way::Connect | Way::Socks5 | Way::Transparent => plain_http(attempt.target.port, tls),
+    };
+    if seen || policy.methods == Methods::Any { Ok(()) } else { Err(unseen(&attempt.target)) }
+}
+
+/// Whether a connection to `port` is for plain HTTP, whatever the way in.
+pub(super) fn plain_http(port: Port, tls: bool) -> bool {
+    port == Port::HTTP && !tls
+}
+
+/// The denial of what cannot be looked into.
+pub(super) fn unseen(target: &Target) -> Denial {
+    let why =
+        format!("the policy allows reading only (GET, HEAD, OPTIONS), and inside of {target} no method can be seen");
+    Denial::new(Cause::Method, why)
+}

@@ -1,0 +1,247 @@
+//! Decisions as data: what a record keeps so that somebody else can make each decision once more.
+//!
+//! ```text
+//!  {"event":"policy","policy":HASH,"in_force":{…}} ─▶ HASH must be of exactly that ─▶ kept
+//!  {"event":…,"policy":HASH,"check":…,inputs,"code":…,"rule":…} ─▶ decided again ─▶ must come out the same
+//! ```
+//!
+//! A policy holds rules and where they were written, and no credentials: not the upstream proxy's address, and of a
+//! client's settings only hosts. A policy that was read from a record decides here and nowhere else.
+
+use super::budget::Budget;
+use super::cause::DenyCode;
+use super::decide::{check_addrs, check_dns, check_name, recheck};
+use super::methods::Methods;
+use super::permit::{Attempt, Basis, Denial, Moment, Next, Permit, Route, RuleRef, Way};
+use super::policy::{Ceiling, MissingSni, Policy, PolicyError};
+use super::rule::{AddressRule, AnyRule, Program};
+use super::rule_set::RuleSet;
+use super::target::{Host, Port, Target, TargetError};
+use crate::receipt::{Digest, canonical};
+use ipnet::IpNet;
+use nexus_model::capability::NetMode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+/// Bytes of a policy that are kept; of a longer one there is only the hash.
+pub const MOST_BYTES: usize = 256 * 1024;
+
+/// Everything that decides. A field that is missing here would not be a part of the hash; the compiler sees to that.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Policy", deny_unknown_fields)]
+struct Form {
+    mode: NetMode,
+    allow: RuleSet,
+    deny: RuleSet,
+    allow_addresses: Vec<AddressRule>,
+    deny_addresses: Vec<AddressRule>,
+    trusted_ranges: Vec<IpNet>,
+    ceilings: Vec<Ceiling>,
+    refuse_private: bool,
+    missing_sni: MissingSni,
+    methods: Methods,
+    upstream_proxy: bool,
+    budget: Budget,
+    expires: Option<Moment>,
+    ask: bool,
+    own_addresses: BTreeSet<IpAddr>,
+    own_listeners: Vec<SocketAddr>,
+    generation: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Formed(#[serde(with = "Form")] Policy);
+
+impl Policy {
+    /// The policy as a document, and the hash of its canonical form; `None` if it makes no JSON.
+    pub fn recorded(&self) -> Option<(Digest, Value)> {
+        let value = serde_json::to_value(Formed(self.clone())).ok()?;
+        Some((Digest::of(&canonical::bytes(&value)), value))
+    }
+}
+
+/// Which question a decision answered. Budgets, and what a client said on a connection, are not decided from a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// Whether a connection may be made.
+    Connect,
+    /// Whether a connection may go on.
+    Keep,
+    /// Whether a name may be answered.
+    Dns,
+}
+
+/// What stands in a line, as far as it concerns the decision.
+#[derive(Deserialize)]
+struct Line {
+    event: String,
+    #[serde(default)]
+    policy: Option<Digest>,
+    #[serde(default)]
+    in_force: Option<Value>,
+    #[serde(default)]
+    check: Option<Check>,
+    #[serde(default)]
+    at: Option<Moment>,
+    #[serde(default)]
+    way: Option<Way>,
+    #[serde(default)]
+    program: Option<Program>,
+    #[serde(default)]
+    host: String,
+    #[serde(default)]
+    port: u16,
+    #[serde(default)]
+    once: Option<AnyRule>,
+    #[serde(default)]
+    resolved: Option<Vec<IpAddr>>,
+    #[serde(default)]
+    addresses: Vec<IpAddr>,
+    #[serde(default)]
+    code: Option<DenyCode>,
+    #[serde(default)]
+    rule: Option<RuleRef>,
+}
+
+/// What a line was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// A policy that came into force.
+    Policy,
+    /// A decision that came out the same.
+    Same,
+    /// Something that cannot be decided from the record.
+    Other,
+}
+
+/// Why a line does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It is no line of a record.
+    #[error("the line cannot be read: {source}")]
+    Unreadable {
+        /// Why.
+        #[from]
+        source: serde_json::Error,
+    },
+    /// A policy under another policy's hash.
+    #[error("the policy is not the one of the hash {said}")]
+    Hash {
+        /// The hash of the line.
+        said: Digest,
+    },
+    /// A decision under a policy that was not in the record before it.
+    #[error("the record does not hold the policy that decided")]
+    NoPolicy,
+    /// Nothing to decide about.
+    #[error("the line names no destination: {why}")]
+    Target {
+        /// Why.
+        #[from]
+        why: TargetError,
+    },
+    /// A rule of one answer that the policy does not take.
+    #[error(transparent)]
+    Once(#[from] PolicyError),
+    /// Another outcome.
+    #[error("the record says {recorded}, and the policy says {replayed}")]
+    Differs {
+        /// As it stands in the record.
+        recorded: DenyCode,
+        /// As it comes out.
+        replayed: DenyCode,
+    },
+    /// The same code for another reason, or other addresses.
+    #[error("the record names another rule or other addresses than the policy")]
+    Grounds,
+}
+
+/// Reads a record from its beginning and decides all of it again.
+#[derive(Debug, Default)]
+pub struct Replay {
+    policies: HashMap<Digest, Policy>,
+}
+
+/// What a decision comes to: its rule and the addresses that are dialled, or the denial.
+type Outcome = Result<(Option<RuleRef>, Vec<IpAddr>), Denial>;
+
+impl Replay {
+    /// Takes the next line.
+    pub fn line(&mut self, text: &str) -> Result<Replayed, ReplayError> {
+        let mut line: Line = serde_json::from_str(text)?;
+        if line.event == "policy" {
+            if let (Some(said), Some(value)) = (line.policy, line.in_force.take()) {
+                if Digest::of(&canonical::bytes(&value)) != said {
+                    return Err(ReplayError::Hash { said });
+                }
+                self.policies.insert(said, serde_json::from_value::<Formed>(value)?.0);
+            }
+            return Ok(Replayed::Policy);
+        }
+        let Some(check) = line.check else { return Ok(Replayed::Other) };
+        let policy = line.policy.and_then(|digest| self.policies.get(&digest)).ok_or(ReplayError::NoPolicy)?;
+        let outcome = line.decide(check, policy)?;
+        let recorded = line.code.unwrap_or(DenyCode::InternalError);
+        let replayed = outcome.as_ref().map_or_else(|denial| denial.code, |_| DenyCode::Ok);
+        if recorded != replayed {
+            return Err(ReplayError::Differs { recorded, replayed });
+        }
+        let same = match outcome {
+            Ok((rule, addresses)) => rule == line.rule && addresses == line.addresses,
+            Err(denial) => denial.rule.map(|rule| *rule) == line.rule,
+        };
+        if same { Ok(Replayed::Same) } else { Err(ReplayError::Grounds) }
+    }
+}
+
+impl Line {
+    fn decide(&self, check: Check, policy: &Policy) -> Result<Outcome, ReplayError> {
+        let with_rule = match self.once.clone().map(|rule| policy.approve(rule)).transpose() {
+            // A later policy that does not take the rule decides by itself whether the connection may stay.
+            Err(_) if check == Check::Keep => None,
+            with_rule => with_rule?,
+        };
+        let policy = with_rule.as_ref().unwrap_or(policy);
+        let at = self.at.ok_or(ReplayError::Grounds)?;
+        let host = Host::parse(&self.host).map_err(TargetError::from)?;
+        if check == Check::Dns {
+            let decided = check_dns(policy, &host, self.program.as_ref(), at);
+            return Ok(decided.map(|()| (None, Vec::new())));
+        }
+        let target = Target { host, port: Port::new(self.port)? };
+        let way = self.way.ok_or(ReplayError::Grounds)?;
+        let attempt = Attempt { target, way, program: self.program.clone() };
+        Ok(if check == Check::Keep { self.keep(policy, attempt, at) } else { self.connect(policy, &attempt, at) })
+    }
+
+    fn connect(&self, policy: &Policy, attempt: &Attempt, at: Moment) -> Outcome {
+        let permit = match check_name(policy, attempt, at)? {
+            Next::Dial(permit) => permit,
+            Next::Resolve(query) => {
+                check_addrs(policy, query, self.resolved.as_deref().unwrap_or(&self.addresses), at)?
+            }
+        };
+        let addresses = match permit.route() {
+            Route::Addrs(addrs) => addrs.iter().map(SocketAddr::ip).collect(),
+            Route::ViaProxy(_) => Vec::new(),
+        };
+        Ok((permit.rule().cloned(), addresses))
+    }
+
+    /// The rule and the addresses of a connection are those of its beginning.
+    fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
+        let port = attempt.target.port.number();
+        let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
+        let basis = Basis { rule: None, private: false, tls: false };
+        let (generation, expires) = (policy.generation, policy.expires);
+        recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
+        Ok((self.rule.clone(), self.addresses.clone()))
+    }
+}
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

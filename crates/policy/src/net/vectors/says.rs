@@ -1,0 +1,231 @@
+//! The second table: what a client says on a connection that was allowed, and whether it agrees with it.
+
+use super::super::agree::{Hello, Request, check_inner_host, check_not_http, check_sni};
+use super::super::cause::DenyCode;
+use super::super::decide::{check_addrs, check_name};
+use super::super::methods::{Methods, check_method};
+use super::super::permit::{Attempt, Denial, Moment, Next, Permit, Way};
+use super::super::policy::{MissingSni, Policy};
+use super::super::target::Target;
+use super::{DEFAULT, OPEN, Rules};
+use nexus_model::capability::NetMode;
+
+/// One request.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// The method.
+    pub method: &'static str,
+    /// The request target; one that begins with `/` is given its `http://HOST:PORT` where a proxy is asked.
+    pub target: &'static str,
+    /// The values of its `Host` fields.
+    pub hosts: &'static [&'static str],
+    /// Whether it asks for a WebSocket.
+    pub upgrade: bool,
+}
+
+/// What the client says.
+#[derive(Debug, Clone, Copy)]
+pub enum Says {
+    /// A ClientHello with this name.
+    Sni(&'static str),
+    /// A ClientHello without one.
+    NoSni,
+    /// Something that is neither TLS nor HTTP/1.
+    Raw(&'static [u8]),
+    /// Requests of HTTP/1.1, one after the other.
+    Http(&'static [Ask]),
+}
+
+/// One case. All that is said but the last passes.
+#[derive(Debug, Clone, Copy)]
+pub struct Agree {
+    /// The vector.
+    pub id: &'static str,
+    /// Under which rules.
+    pub rules: Rules,
+    /// The host that the connection is for.
+    pub host: &'static str,
+    /// Its port.
+    pub port: u16,
+    /// What is said on it.
+    pub says: Says,
+    /// What becomes of the last that is said, or of the connection, by CONNECT, SOCKS5 and redirection.
+    pub expect: DenyCode,
+    /// The same for absolute-form requests, where it can be said to a proxy.
+    pub absolute: Option<DenyCode>,
+}
+
+impl Agree {
+    /// What the resolver answers.
+    pub const ANSWERS: &'static [&'static str] = &["11.22.33.45"];
+
+    /// `HOST:PORT`.
+    pub fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// What the decision says about a connection that comes in by `way`.
+    pub fn decide(&self, way: Way) -> Result<DenyCode, Box<dyn std::error::Error>> {
+        let policy = self.rules.policy()?;
+        let attempt = Attempt { target: Target::parse(&self.authority())?, way, program: None };
+        let mut addresses = Vec::new();
+        for text in Self::ANSWERS {
+            addresses.push(text.parse()?);
+        }
+        let permit = match check_name(&policy, &attempt, Moment(0)) {
+            Ok(Next::Dial(permit)) => Ok(permit),
+            Ok(Next::Resolve(query)) => check_addrs(&policy, query, &addresses, Moment(0)),
+            Err(denial) => Err(denial),
+        };
+        let said = permit.and_then(|permit| self.said(&policy, &permit));
+        Ok(said.map_or_else(|denial| denial.code, |()| DenyCode::Ok))
+    }
+
+    fn said(&self, policy: &Policy, permit: &Permit) -> Result<(), Denial> {
+        let hello = match self.says {
+            Says::Sni(name) => Hello::Sni(name.as_bytes()),
+            Says::NoSni => Hello::NoSni,
+            Says::Raw(_) if permit.expects_http() => return check_not_http(policy, permit),
+            Says::Http(asks) if permit.expects_http() => {
+                return asks.iter().try_for_each(|ask| asked(policy, permit, ask));
+            }
+            Says::Raw(_) | Says::Http(_) => Hello::NotTls,
+        };
+        check_sni(policy, permit, hello, Moment(0))
+    }
+}
+
+/// As far as it lies in the decision; what else a request target may be is the reader's.
+fn asked(policy: &Policy, permit: &Permit, ask: &Ask) -> Result<(), Denial> {
+    let hosts: Vec<&[u8]> = ask.hosts.iter().map(|host| host.as_bytes()).collect();
+    check_inner_host(policy, permit.attempt(), Request::Http11, &hosts, Moment(0))?;
+    check_method(policy, permit.target(), ask.method, ask.upgrade)
+}
+
+const WEB: Rules = Rules { allow: &["example.test:80,443,8080", "*.allowed.test:80"], ..DEFAULT };
+const LAX: Rules = Rules { missing_sni: Some(MissingSni::Allow), ..WEB };
+const LITERAL: Rules = Rules { allow_private: &["10.0.0.5:80,443"], ..WEB };
+const OPEN_DENY: Rules = Rules { mode: NetMode::Unrestricted, deny: &["bad.test", "example.test:81"], ..OPEN };
+const READ: Rules = Rules { methods: Methods::ReadOnly, ..WEB };
+const READ_LAX: Rules = Rules { missing_sni: Some(MissingSni::Allow), ..READ };
+const READ_OPEN: Rules = Rules { methods: Methods::ReadOnly, ..OPEN };
+
+use DenyCode::{InvalidDestination as BAD, MethodNotAllowed as METHOD, NotInAllowlist as LIST, Ok as OK};
+use DenyCode::{PortNotAllowed as PORT, SniMismatch as SNI};
+
+const HELLO: &[u8] = b"SSH-2.0-x\r\n";
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const fn get(hosts: &'static [&'static str]) -> Ask {
+    Ask { method: "GET", target: "/", hosts, upgrade: false }
+}
+
+const fn by(method: &'static str) -> Ask {
+    Ask { method, ..get(&["example.test"]) }
+}
+
+const fn to(target: &'static str, hosts: &'static [&'static str]) -> Ask {
+    Ask { target, ..get(hosts) }
+}
+
+const fn tls(rules: Rules, host: &'static str, says: Says, expect: DenyCode) -> Agree {
+    Agree { id: "I03", rules, host, port: 443, says, expect, absolute: None }
+}
+
+const fn raw(rules: Rules, port: u16, says: &'static [u8], expect: DenyCode) -> Agree {
+    Agree { id: "I02", rules, host: "example.test", port, says: Says::Raw(says), expect, absolute: None }
+}
+
+/// The same by every way.
+const fn web(id: &'static str, rules: Rules, asks: &'static [Ask], expect: DenyCode) -> Agree {
+    let says = Says::Http(asks);
+    Agree { id, rules, host: "example.test", port: 80, says, expect, absolute: Some(expect) }
+}
+
+const fn absolute(case: Agree, absolute: Option<DenyCode>) -> Agree {
+    Agree { absolute, ..case }
+}
+
+const fn at(host: &'static str, port: u16, case: Agree) -> Agree {
+    Agree { host, port, ..case }
+}
+
+/// Every case.
+pub const AGREE: &[Agree] = &[
+    // I03: the TLS name.
+    tls(DEFAULT, "example.test", Says::Sni("example.test"), OK),
+    tls(DEFAULT, "example.test", Says::Sni("EXAMPLE.test"), OK),
+    tls(DEFAULT, "example.test", Says::Sni("other.test"), SNI),
+    tls(DEFAULT, "example.test", Says::Sni("a.allowed.test"), SNI),
+    tls(DEFAULT, "example.test", Says::NoSni, SNI),
+    tls(DEFAULT, "example.test", Says::Raw(HELLO), SNI),
+    absolute(tls(DEFAULT, "example.test", Says::Http(&[get(&["example.test:443"])]), SNI), Some(SNI)),
+    tls(LAX, "example.test", Says::NoSni, OK),
+    tls(LAX, "example.test", Says::Raw(HELLO), OK),
+    tls(LAX, "example.test", Says::Sni("other.test"), SNI),
+    tls(LITERAL, "10.0.0.5", Says::NoSni, OK),
+    tls(LITERAL, "10.0.0.5", Says::Sni("example.test"), SNI),
+    tls(OPEN_DENY, "good.test", Says::Sni("other.test"), OK),
+    tls(OPEN_DENY, "good.test", Says::Sni("bad.test"), LIST),
+    tls(OPEN_DENY, "11.22.33.45", Says::Sni("bad.test"), LIST),
+    // I02: Host and the connection.
+    web("I02", WEB, &[get(&["example.test"])], OK),
+    web("I02", WEB, &[get(&["EXAMPLE.test.:80"])], OK),
+    web("I02", WEB, &[get(&["other.test"])], BAD),
+    web("I02", WEB, &[get(&["a.allowed.test"])], BAD),
+    web("I02", WEB, &[get(&["example.test:81"])], BAD),
+    web("I02", WEB, &[get(&["example.test", "example.test"])], BAD),
+    web("I02", WEB, &[get(&["example.test", "other.test"])], BAD),
+    web("I02", WEB, &[get(&["example.test, other.test"])], BAD),
+    web("I02", WEB, &[get(&["other.test@example.test"])], BAD),
+    web("I02", WEB, &[get(&[""])], BAD),
+    web("I02", WEB, &[get(&[])], BAD),
+    web("I02", LAX, &[get(&["other.test"])], BAD),
+    web("I02", WEB, &[to("http://example.test/a", &["example.test"])], OK),
+    web("I02", WEB, &[to("http://example.test/a", &["other.test"])], BAD),
+    absolute(web("I02", WEB, &[to("http://a.allowed.test/", &["a.allowed.test"])], BAD), Some(OK)),
+    absolute(web("I02", WEB, &[to("http://other.test/", &["other.test"])], BAD), Some(LIST)),
+    absolute(web("I02", WEB, &[to("http://example.test:81/", &["example.test:81"])], BAD), Some(PORT)),
+    // An opaque port: what is said there is the server's alone, while a request to the proxy is always read.
+    absolute(at("example.test", 8080, web("I02", WEB, &[get(&["other.test"])], OK)), Some(BAD)),
+    raw(WEB, 80, HELLO, BAD),
+    raw(WEB, 80, HTTP2, BAD),
+    raw(LAX, 80, HELLO, OK),
+    raw(LAX, 80, HTTP2, OK),
+    raw(WEB, 8080, HELLO, OK),
+    at("10.0.0.5", 80, web("I02", LITERAL, &[get(&["10.0.0.5"])], OK)),
+    at("10.0.0.5", 80, web("I02", LITERAL, &[get(&["example.test"])], BAD)),
+    // In an open network a name may carry another one, unless that is denied. A request to the proxy names its host.
+    absolute(at("good.test", 80, web("I02", OPEN_DENY, &[get(&["other.test"])], OK)), Some(BAD)),
+    absolute(at("11.22.33.45", 80, web("I02", OPEN_DENY, &[get(&["other.test"])], OK)), Some(BAD)),
+    absolute(at("good.test", 80, web("I02", OPEN_DENY, &[get(&["bad.test"])], LIST)), Some(BAD)),
+    absolute(at("11.22.33.45", 80, web("I02", OPEN_DENY, &[get(&["BAD.test."])], LIST)), Some(BAD)),
+    at("good.test", 80, web("I02", OPEN_DENY, &[get(&["good.test:81"])], BAD)),
+    at("good.test", 80, web("I02", OPEN_DENY, &[get(&["other.test", "good.test"])], BAD)),
+    // I04: each request of a kept connection.
+    web("I04", WEB, &[get(&["example.test"]), get(&["example.test"])], OK),
+    web("I04", WEB, &[get(&["example.test"]), get(&["other.test"])], BAD),
+    web("I04", WEB, &[by("HEAD"), by("OPTIONS"), get(&["a.allowed.test"])], BAD),
+    absolute(at("good.test", 80, web("I04", OPEN_DENY, &[get(&["good.test"]), get(&["bad.test"])], LIST)), Some(BAD)),
+    // I05: reading only.
+    web("I05", READ, &[by("GET"), by("HEAD"), by("OPTIONS")], OK),
+    web("I05", READ, &[by("POST")], METHOD),
+    web("I05", READ, &[by("GET"), by("DELETE")], METHOD),
+    web("I05", READ, &[by("get")], METHOD),
+    web("I05", READ, &[by("GETX")], METHOD),
+    web("I05", READ, &[Ask { upgrade: true, ..by("GET") }], METHOD),
+    web("I05", READ, &[get(&["other.test"])], BAD),
+    web("I05", WEB, &[by("DELETE")], OK),
+    absolute(web("I05", READ, &[to("http://other.test/", &["other.test"])], BAD), Some(LIST)),
+    Agree { id: "I05", ..raw(READ, 80, HELLO, METHOD) },
+    Agree { id: "I05", ..raw(READ_LAX, 80, HELLO, METHOD) },
+    Agree { id: "I05", ..raw(READ_LAX, 80, HTTP2, METHOD) },
+    Agree { id: "I05", ..tls(READ, "example.test", Says::Sni("example.test"), METHOD) },
+    Agree { id: "I05", ..tls(READ_LAX, "example.test", Says::NoSni, METHOD) },
+    Agree { id: "I05", ..tls(READ, "other.test", Says::Sni("other.test"), LIST) },
+    Agree { id: "I05", ..raw(READ, 8080, HELLO, METHOD) },
+    at("example.test", 8080, absolute(web("I05", READ, &[get(&["example.test:8080"])], METHOD), Some(OK))),
+    Agree { id: "I05", ..tls(READ_OPEN, "11.22.33.45", Says::NoSni, METHOD) },
+    at("11.22.33.45", 80, web("I05", READ_OPEN, &[get(&["11.22.33.45"])], OK)),
+    at("11.22.33.45", 80, web("I05", READ_OPEN, &[Ask { method: "PUT", ..get(&["11.22.33.45"]) }], METHOD)),
+];
