@@ -13,18 +13,21 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant;
 
+/// Passes bytes on from the first to the second until there are no more.
+type Relay = fn(&TcpStream, &TcpStream);
+
 const TOTAL: usize = 1 << 30;
 const BLOCK: usize = 256 * 1024;
 const PIPE: usize = 1 << 20;
 
 fn main() {
     let rounds: usize = std::env::args().nth(1).map_or(5, |text| text.parse().unwrap());
-    let ways: [(&str, fn(TcpStream, TcpStream)); 2] = [("copy", copied), ("splice", spliced)];
+    let ways: [Relay; 2] = [copied, spliced];
     let mut direct = Vec::new();
     let mut relayed = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
         direct.push(speed(None));
-        for (rates, (_, way)) in relayed.iter_mut().zip(ways) {
+        for (rates, way) in relayed.iter_mut().zip(ways) {
             rates.push(speed(Some(way)));
         }
     }
@@ -40,13 +43,13 @@ fn median(mut rates: Vec<f64>) -> u64 {
 }
 
 /// Bytes a second from a writing thread to a reading one.
-fn speed(relay: Option<fn(TcpStream, TcpStream)>) -> f64 {
+fn speed(relay: Option<Relay>) -> f64 {
     let (mut writer, mut reader) = match relay {
         None => pair(),
         Some(relay) => {
             let (writer, from) = pair();
             let (to, reader) = pair();
-            thread::spawn(move || relay(from, to));
+            thread::spawn(move || relay(&from, &to));
             (writer, reader)
         }
     };
@@ -71,7 +74,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
-fn copied(mut from: TcpStream, mut to: TcpStream) {
+fn copied(mut from: &TcpStream, mut to: &TcpStream) {
     let mut block = vec![0; BLOCK];
     loop {
         match from.read(&mut block).unwrap() {
@@ -81,17 +84,17 @@ fn copied(mut from: TcpStream, mut to: TcpStream) {
     }
 }
 
-fn spliced(from: TcpStream, to: TcpStream) {
+fn spliced(from: &TcpStream, to: &TcpStream) {
     let (output, input) = pipe().unwrap();
     fcntl_setpipe_size(&input, PIPE).unwrap();
     let flags = SpliceFlags::MOVE;
     loop {
-        let mut held = splice(&from, None, &input, None, PIPE, flags).unwrap();
+        let mut held = splice(from, None, &input, None, PIPE, flags).unwrap();
         if held == 0 {
             return;
         }
         while held > 0 {
-            held -= splice(&output, None, &to, None, held, flags | SpliceFlags::MORE).unwrap();
+            held -= splice(&output, None, to, None, held, flags | SpliceFlags::MORE).unwrap();
         }
     }
 }
