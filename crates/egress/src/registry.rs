@@ -122,7 +122,8 @@ impl Registry {
     /// Enters a connection, unless the policy that is in force by now forbids it.
     pub(crate) fn enter(&self, id: u64, entry: Arc<Entry>, now: Moment) -> Result<(), Denial> {
         let mut inner = self.inner();
-        if inner.policy.generation() != entry.permit.generation() {
+        // A permit that was given for once has a number of its own, which a policy that came meanwhile may have too.
+        if entry.once.is_some() || inner.policy.generation() != entry.permit.generation() {
             entry.judge(&inner.policy, now)?;
         }
         inner.open.insert(id, entry);

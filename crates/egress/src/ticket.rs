@@ -79,7 +79,8 @@ impl Ticket {
         loop {
             let idle = if self.half_closed.load(Ordering::Relaxed) { half.min(whole) } else { whole };
             let now = self.shared.clock.now();
-            let expires = self.permit().expires();
+            // That of the policy in force: a later one may end sooner, or later.
+            let expires = self.policy().expires();
             if expires.is_some_and(|end| now >= end) {
                 return nexus_policy::net::recheck(&self.policy(), self.permit(), now)
                     .err()

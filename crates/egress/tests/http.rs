@@ -226,7 +226,7 @@ fn fields_of_one_hop_are_stripped_and_nobody_forges_ours() {
 #[test]
 fn too_much_is_told_apart_and_others_are_unaffected() {
     let (server, _heads) = web();
-    let limits = Limits { head_time: Duration::from_millis(300), clients: 3, ..Limits::default() };
+    let limits = Limits { head_time: Duration::from_secs(1), clients: 3, ..Limits::default() };
     let world = world_with(server, limits, Budget::default());
     let at = url(server);
     let head = format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n");
@@ -276,6 +276,17 @@ fn a_budget_of_requests_and_bytes_is_kept() {
     assert!(got <= 100_000, "{got}");
     eventually("the cut in the record", || world.events.has(EventKind::Cut));
     assert_eq!(world.egress().summary().denied[0].code, DenyCode::LimitExceeded);
+}
+
+#[test]
+fn what_fits_a_budget_of_bytes_to_the_last_one_is_read_whole() {
+    let exactly = server("127.0.0.1:0", |mut stream| stream.write_all(&[7; 100_000]).unwrap());
+    let budget = Budget { bytes_down: Some(100_000), ..Budget::default() };
+    let world = world_with(exactly, Limits::default(), budget);
+    let mut client = tunnel(world.http, &url(exactly)).unwrap();
+    assert_eq!(read_all(&mut client).map(|bytes| bytes.len()), Some(100_000));
+    drop(client);
+    eventually("the last line", || world.events.has(EventKind::Close));
 }
 
 fn server_of_bytes() -> SocketAddr {

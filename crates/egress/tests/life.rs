@@ -82,7 +82,7 @@ fn a_policy_that_expires_ends_its_connections() {
     let upstream = server("127.0.0.1:0", echo);
     let [one, _] = two_names(upstream);
     let clock = Clock::start();
-    let expires = Some(clock.now().plus_ms(700));
+    let expires = Some(clock.now().plus_ms(2000));
     let world = World::with(PolicyInput { expires, ..input(&[&format!("+{one}")]) }, |config| config.clock = clock);
     world.resolver.set("*", &[upstream.ip()]);
     let mut client = tunnel(world.http, &one).unwrap();
@@ -90,6 +90,31 @@ fn a_policy_that_expires_ends_its_connections() {
     assert_eq!(read_all(&mut client), None, "a reset");
     let (code, head, _) = tunnel(world.http, &one).unwrap_err();
     assert_eq!((code, field(&head, "x-proxy-error")), (403, Some("POLICY_EXPIRED")));
+}
+
+#[test]
+fn a_later_policy_that_ends_sooner_or_not_at_all_decides_when_connections_end() {
+    let upstream = server("127.0.0.1:0", echo);
+    let [one, _] = two_names(upstream);
+    let clock = Clock::start();
+    let policy = |generation, expires| {
+        let input = PolicyInput { expires, generation, ..input(&[&format!("+{one}")]) };
+        std::sync::Arc::new(nexus_policy::net::Policy::build(input).unwrap())
+    };
+    let limits = Limits { half_closed: Duration::from_millis(100), ..Limits::default() };
+    let soon = clock.now().plus_ms(2000);
+    let world = World::with(PolicyInput { expires: Some(soon), ..input(&[&format!("+{one}")]) }, |config| {
+        config.clock = clock;
+        config.limits = limits;
+    });
+    world.resolver.set("*", &[upstream.ip()]);
+    let mut client = tunnel(world.http, &one).unwrap();
+    world.egress().reload(policy(50, None)).unwrap();
+    while clock.now() < soon.plus_ms(300) {
+        assert!(round_trip(&mut client), "it goes on under a policy without an end");
+    }
+    world.egress().reload(policy(51, Some(clock.now().plus_ms(500)))).unwrap();
+    assert_eq!(read_all(&mut client), None, "a reset");
 }
 
 #[test]

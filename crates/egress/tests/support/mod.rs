@@ -8,11 +8,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests are clients, and clients connect")]
 
 pub mod enter;
+mod hello;
 
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub use hello::hello;
 use nexus_egress::{AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, Scripted, Sink};
 use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow, parse_allow_private, parse_deny};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
@@ -284,22 +285,4 @@ pub fn echo(mut stream: TcpStream) {
     if io::copy(&mut copy, &mut stream).is_ok() {
         stream.shutdown(std::net::Shutdown::Write).ok();
     }
-}
-
-/// A real ClientHello; `fragment` splits it into records of so many bytes.
-pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    config.max_fragment_size = fragment;
-    let name: ServerName<'static> = name.to_owned().try_into().unwrap();
-    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut bytes = Vec::new();
-    while client.wants_write() {
-        client.write_tls(&mut bytes).unwrap();
-    }
-    bytes
 }

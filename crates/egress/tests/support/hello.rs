@@ -1,0 +1,23 @@
+//! What a TLS client says first.
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::sync::Arc;
+
+/// A real ClientHello; `fragment` splits it into records of so many bytes.
+pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    config.max_fragment_size = fragment;
+    let name: ServerName<'static> = name.to_owned().try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut bytes = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut bytes).unwrap();
+    }
+    bytes
+}
