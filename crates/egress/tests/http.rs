@@ -280,7 +280,7 @@ fn a_budget_of_requests_and_bytes_is_kept() {
 
 #[test]
 fn what_fits_a_budget_of_bytes_to_the_last_one_is_read_whole() {
-    let exactly = server("127.0.0.1:0", |mut stream| stream.write_all(&[7; 100_000]).unwrap());
+    let exactly = server("127.0.0.1:0", |mut stream| stream.write_all(&vec![7; 100_000]).unwrap());
     let budget = Budget { bytes_down: Some(100_000), ..Budget::default() };
     let world = world_with(exactly, Limits::default(), budget);
     let mut client = tunnel(world.http, &url(exactly)).unwrap();
