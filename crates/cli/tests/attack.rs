@@ -18,7 +18,26 @@ fn left_behind(pid: u32) -> Vec<String> {
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path().display().to_string())
     });
     let processes = processes_with(&token).into_iter().map(|pid| format!("process {pid}"));
-    names.filter(|name| name.contains(&token)).chain(processes).collect()
+    names.filter(|name| name.contains(&token)).chain(processes).chain(objects(&token, pid)).collect()
+}
+
+/// Its objects in the host's IPC namespace. Their keys have its number, as those of files have.
+fn objects(token: &str, pid: u32) -> Vec<String> {
+    let is_its = |key: i64| key >> 24 == 0x6e && (key >> 4) & 0xffff == i64::from(pid & 0xffff);
+    let tables = ["msg", "shm", "sem"].into_iter().flat_map(|kind| {
+        let table = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap();
+        let keys: Vec<i64> =
+            table.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+        keys.into_iter().filter(|key| is_its(*key)).map(move |key| format!("{kind} {key:#x}")).collect::<Vec<_>>()
+    });
+    let mut found: Vec<String> = tables.collect();
+    if rustix::process::geteuid().is_root() {
+        let list = "mount -t mqueue none /mnt && ls -1A /mnt";
+        let output = std::process::Command::new("unshare").args(["-m", "sh", "-c", list]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        found.extend(stdout(&output).lines().filter(|name| name.contains(token)).map(str::to_owned));
+    }
+    found
 }
 
 fn verdict(bench: &Bench, more: &[&str]) -> (Value, Option<i32>) {
@@ -89,6 +108,7 @@ fn what_an_attack_left_that_was_killed_is_cleared_by_the_next_of_the_same_user()
         child.kill().unwrap();
         child.wait().unwrap();
         assert_ne!(left_behind(pid), Vec::<String>::new(), "{}: nothing was left to clear", bench.who());
+        assert_ne!(objects(&marker, pid), Vec::<String>::new(), "{}: no object was left to clear", bench.who());
         verdict(&bench, &["--only", "A17"]);
         assert_eq!(left_behind(pid), Vec::<String>::new(), "{}", bench.who());
     }

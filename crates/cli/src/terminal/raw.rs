@@ -8,12 +8,20 @@
 //! so the input queue is flushed with the change back.
 
 use nexus_model::frames::TerminalSize;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::stdio::{stderr, stdin, stdout};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// The size of a terminal that tells none.
 pub const USUAL_SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
+
+/// How long typed bytes are thrown away at the end.
+const MOST: Duration = Duration::from_millis(500);
+/// How long the next piece of them may take.
+const A_PIECE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Standard input in raw mode, as long as this lives.
 pub struct Raw {
@@ -57,7 +65,25 @@ impl Drop for Raw {
 }
 
 fn restore(before: &Termios) -> io::Result<()> {
+    throw_away()?;
     Ok(tcsetattr(stdin(), OptionalActions::Flush, before)?)
+}
+
+/// Throws away what was typed. A flush empties only what a reader could have read by now; what the other side wrote beyond
+/// that comes after it, in pieces. So it is done again until nothing comes, for a while: somebody may go on typing.
+fn throw_away() -> io::Result<()> {
+    let end = Instant::now() + MOST;
+    loop {
+        let waits = rustix::io::ioctl_fionread(stdin())? > 0;
+        tcflush(stdin(), QueueSelector::IFlush)?;
+        if !waits || Instant::now() >= end {
+            return Ok(());
+        }
+        match poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], Some(&A_PIECE)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Whether an error means that the terminal went away: one that hung up answers EIO to every call (tty_ioctl(4)).

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod fault;
+pub mod ipc;
 pub mod look;
 pub mod stale;
 pub mod terminal;

@@ -65,15 +65,17 @@ pub fn clear() {
                 continue;
             }
             if entry.path() == base_of(token) {
-                bases.push((entry.path(), token.to_owned()));
+                bases.push((entry.path(), token.to_owned(), pid));
             } else {
                 report(&name, remove(&entry));
             }
         }
     }
     // Last: as long as it is there, the lock can be asked.
-    for (base, token) in bases {
+    for (base, token, pid) in bases {
         look::end_strays(&token);
+        let column = token.trim_start_matches("nxe").trim_start_matches(|letter: char| letter.is_ascii_digit());
+        super::ipc::clear(&token, pid, column);
         report(&base.display().to_string(), look::remove_tree(&base));
     }
 }

@@ -1,6 +1,7 @@
 //! What the suite makes on the host for one column: folders, canaries, sockets, System V objects, a process.
 //! Everything carries the column's token and is removed when the world is dropped.
 
+use super::ipc;
 use crate::attacker::Attacker;
 use crate::context::Context;
 use crate::sys::{self, address, call};
@@ -71,8 +72,8 @@ impl World {
             host_marker: format!("{token}-host-marker"),
             secret: format!("{token}-secret-of-the-caller"),
             abstract_socket: format!("{token}-abstract"),
-            ipc_key: 0x6e00_0000 | (std::process::id() as i32 & 0xffff) << 4 | column.len() as i32,
-            mqueue: format!("/{token}-queue"),
+            ipc_key: ipc::key(std::process::id(), column),
+            mqueue: ipc::queue(&token),
             token,
             ..Context::default()
         };
@@ -253,14 +254,9 @@ impl Drop for World {
             report("the marker process", marker.kill().and_then(|()| marker.wait().map(drop)));
         }
         for (control, id) in &self.ipc {
-            let position =
-                if *control == libc::SYS_semctl { [0, libc::IPC_RMID as usize] } else { [libc::IPC_RMID as usize, 0] };
-            let gone = call(*control, &[*id as usize, position[0], position[1]]);
-            report("a System V object", gone.map(drop).map_err(io::Error::from_raw_os_error));
+            report("a System V object", ipc::remove(*control, *id));
         }
-        let name = sys::c_path(self.context.mqueue.trim_start_matches('/'));
-        let gone = call(libc::SYS_mq_unlink, &[address(name.as_bytes_with_nul())]);
-        report("the message queue", gone.map(drop).map_err(io::Error::from_raw_os_error));
+        report("the message queue", ipc::remove_queue(&self.context.token));
         for path in &self.stray_files {
             report(&path.display().to_string(), fs::remove_file(path));
         }
