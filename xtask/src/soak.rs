@@ -35,6 +35,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-cli", "--features", "nexus-cli/inject", "--test", "leftovers", "killed"],
     },
     Soak {
+        name: "5,000 idle tunnels and 500 slow clients",
+        variable: ("NEXUS_SOAK_TUNNELS", "5000"),
+        words: &["-p", "nexus-egress", "--test", "soak"],
+    },
+    Soak {
         name: "200 detached sandboxes at once and 1,000 clients killed at random, for root and for a user",
         variable: ("NEXUS_SOAK_ATTACHES", "1000"),
         words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],

@@ -70,6 +70,37 @@ fn an_allowed_destination_is_reached_by_every_client_and_another_is_refused_at_o
     }
 }
 
+/// Vectors I07 and I15: who is sent elsewhere asks anew, and what is inside is reached beside the egress.
+#[test]
+fn a_redirect_is_judged_as_its_own_request_and_loopback_stays_inside() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let port = server.port;
+        let allow = format!("web.test:{port}");
+        let to = |host: &str| format!("http://web.test:{port}/to/{host}");
+        let fetch = |url: &str, more: &[&str]| {
+            let flags = [&["run", "--changes", "discard", "--allow-private", &allow][..], more].concat();
+            let output = named.run(&bench, [&flags[..], &["--", "curl", "-sSL", "--max-time", "20", url]].concat());
+            stdout(&output) + &stderr(&output)
+        };
+        let denied = fetch(&to("db.test"), &[]);
+        assert!(!denied.contains("hello") && denied.contains("blocked: db.test"), "{}: {denied}", bench.who());
+        let both = fetch(&to("db.test"), &["--allow-private", &format!("db.test:{port}")]);
+        assert!(both.contains("hello"), "{}: {both}", bench.who());
+        let script = "python3 -m http.server --bind 127.0.0.1 7001 >/dev/null 2>&1 & \
+            for i in $(seq 200); do curl -sS --max-time 20 http://localhost:7001/ 2>/dev/null | grep -q Directory && break; \
+            sleep 0.05; done; curl -sS http://localhost:7001/ | grep -c 'Directory listing for'; echo $HTTP_PROXY";
+        let output = named.run(&bench, ["run", "--json", "--allow-private", &allow, "--shell", script]);
+        let told = report(&output);
+        let text = told["output"]["stdout"]["text"].as_str().unwrap();
+        // By the proxy's variables, and yet not through the proxy: it would refuse, and record it.
+        assert!(text.starts_with("2\nhttp://") || text.starts_with("1\nhttp://"), "{}: {told}", bench.who());
+        assert_eq!(told["egress"]["denied"], serde_json::json!([]), "{}", bench.who());
+        assert_eq!(told["egress"]["allowed"], serde_json::json!([]), "{}", bench.who());
+    }
+}
+
 #[test]
 fn the_flag_that_the_summary_offers_allows_it() {
     let server = Server::start();
@@ -571,6 +602,28 @@ fn the_proxy_serves_other_programs_reads_its_rules_again_and_ends() {
         write("net: {allow: [x.test]}\n");
         signal(&child, rustix::process::Signal::HUP);
         wait_until("the old rules", Duration::from_secs(20), || fetch("web.test") == "hello\n");
+        // Its flag still allows something; a proxy with nothing but the profile has nothing left without it.
+        let (only, at) = proxy(&named, &bench, &["--profile", "p"]);
+        let through = |host: &str| {
+            let url = format!("http://{host}/");
+            let output = std::process::Command::new("curl").args(["-sS", "--max-time", "20", "-x", &at, &url]).output();
+            stdout(&output.unwrap())
+        };
+        assert!(!through("x.test").contains("there is no network"), "{}", bench.who());
+        for gone in [false, true] {
+            write("net: {allow: [x.test]}\n");
+            signal(&only, rustix::process::Signal::HUP);
+            wait_until("the rule", Duration::from_secs(20), || !through("x.test").contains("there is no network"));
+            if gone {
+                fs::remove_file(folder.join("p.yaml")).unwrap();
+            } else {
+                write("{}\n");
+            }
+            signal(&only, rustix::process::Signal::HUP);
+            wait_until("no rule", Duration::from_secs(20), || through("x.test").contains("there is no network"));
+        }
+        signal(&only, rustix::process::Signal::TERM);
+        assert_eq!(only.wait_with_output().unwrap().status.code(), Some(0));
         signal(&child, rustix::process::Signal::TERM);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

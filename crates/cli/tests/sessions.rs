@@ -554,30 +554,47 @@ fn many_sandboxes_and_clients_that_come_and_are_killed_at_random_lose_no_exit_co
             assert_eq!(output.status.code(), Some(0), "{}, {number}: {}", bench.who(), stderr(&output));
             ids.push((stdout(&output).trim().to_owned(), code));
         }
-        let descriptors = |id: &str| fs::read_dir(format!("/proc/{}/fd", bench.supervisor(id))).unwrap().count();
-        let first = descriptors(&ids[0].0);
+        let supervisors: Vec<u64> = bench.sessions().iter().map(|session| session["pid"].as_u64().unwrap()).collect();
+        assert_eq!(supervisors.len(), sessions);
+        let descriptors = |pid: &u64| fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+        let first: Vec<usize> = supervisors.iter().map(descriptors).collect();
         std::thread::scope(|scope| {
             for worker in 0..4usize {
                 let (ids, bench) = (&ids, &bench);
                 scope.spawn(move || {
                     for number in (worker..attaches).step_by(4) {
                         let chance = support::random();
-                        let id = &ids[(chance % ids.len() as u64) as usize].0;
-                        let arguments: &[&str] =
-                            if chance & 8 == 0 { &["attach", id] } else { &["exec", "--tty", id, "--", "cat"] };
-                        let mut screen = Screen::run(bench, arguments);
+                        let which = (chance % ids.len() as u64) as usize;
+                        let id = &ids[which].0;
+                        let mut screen = Screen::run(bench, ["attach", id]);
+                        // A further command beside it, now and then, which dies with its client.
+                        let mut beside =
+                            (chance & 8 == 0).then(|| Screen::run(bench, ["exec", "--tty", id, "--", "cat"]));
                         match number % 4 {
                             // At any moment of its start.
                             0 => std::thread::sleep(Duration::from_millis(chance % 30)),
                             1 => {
-                                screen.wait_for(if chance & 8 == 0 { "started" } else { "" });
+                                screen.wait_for("started");
                                 screen.resize(10 + (chance % 50) as u16, 20 + (chance % 90) as u16);
                             }
                             2 => {
-                                screen.send("x\x10\x11");
+                                screen.wait_for("started");
                                 screen.resize(20, 20);
+                                screen.send("x\x10\x11");
+                                // Where there are single keys to read; else they are a line that never ends.
+                                if !which.is_multiple_of(3) {
+                                    assert_eq!(screen.end().code(), Some(0), "detached: {}", screen.shown());
+                                }
+                            }
+                            // Without a terminal inside SIGTERM would be passed on to the command.
+                            _ if which.is_multiple_of(3) => {
+                                screen.kill([Signal::KILL, Signal::HUP][(chance % 2) as usize]);
                             }
                             _ => screen.kill([Signal::KILL, Signal::HUP, Signal::TERM][(chance % 3) as usize]),
+                        }
+                        if let Some(screen) = &mut beside {
+                            screen.child.kill().ok();
+                            screen.child.wait().unwrap();
                         }
                         screen.child.kill().ok();
                         screen.child.wait().unwrap();
@@ -585,7 +602,9 @@ fn many_sandboxes_and_clients_that_come_and_are_killed_at_random_lose_no_exit_co
                 });
             }
         });
-        wait_until("descriptors of clients that are gone", PATIENCE, || descriptors(&ids[0].0) <= first);
+        for (pid, first) in supervisors.iter().zip(first) {
+            wait_until("descriptors of clients that are gone", PATIENCE, || descriptors(pid) <= first);
+        }
         for number in 0..sessions {
             bench.write(&format!("go-{number}"), "");
         }

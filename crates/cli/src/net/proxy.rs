@@ -10,9 +10,11 @@ use super::ended::Ended;
 use super::network::Network;
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
+use crate::profile::NO_SUCH_PROFILE;
 use crate::run::{self, Signals};
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
 use nexus_model::RunId;
+use nexus_policy::net::Policy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -35,7 +37,10 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let socks_address = socks_address.map_err(|error| failed("the listener", &error))?;
     let own: Vec<SocketAddr> = [address].into_iter().chain(socks_address).collect();
 
-    let network = read(args, &own, 1)?;
+    let network = read(args, &own, 1)?.ok_or_else(|| {
+        let hint = "give --allow, --allow-group, --net or a --profile with a network";
+        Failure::usage("net", "there is nothing that the proxy may reach", hint)
+    })?;
     let places = Places::find()?.ensure()?;
     let id = RunId::new();
     let sink = Arc::new(FileSink::new(audit::create(&places, id)?, audit::MOST_BYTES));
@@ -88,10 +93,16 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
     }
 }
 
-/// The rules as the files have them now. Where they cannot be read, the old ones stay.
+/// The rules as the files have them now. Files that allow nothing any more, or are gone, allow nothing; where they cannot be
+/// read, the old rules stay.
 fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress) {
     let told = match read(args, own, generation) {
-        Ok(network) => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
+        Ok(Some(network)) => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
+        Ok(None) => egress.reload(nothing(generation)).map_err(|error| error.to_string()),
+        Err(failure) if failure.code == NO_SUCH_PROFILE => {
+            say(&failure.message);
+            egress.reload(nothing(generation)).map_err(|error| error.to_string())
+        }
         Err(failure) => Err(failure.text()),
     };
     match told {
@@ -100,12 +111,13 @@ fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress
     }
 }
 
-fn read(args: &ProxyArgs, own: &[SocketAddr], generation: u64) -> Result<Network, Failure> {
-    let nothing = || {
-        let hint = "give --allow, --allow-group, --net or a --profile with a network";
-        Failure::usage("net", "there is nothing that the proxy may reach", hint)
-    };
-    resolved(&args.rules)?.ok_or_else(nothing)?.on_this_host(own, generation)
+/// `None` where nothing is allowed.
+fn read(args: &ProxyArgs, own: &[SocketAddr], generation: u64) -> Result<Option<Network>, Failure> {
+    resolved(&args.rules)?.map(|network| network.on_this_host(own, generation)).transpose()
+}
+
+fn nothing(generation: u64) -> Arc<Policy> {
+    Arc::new(Policy::default().numbered(generation))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {

@@ -154,11 +154,14 @@ fn granted(documents: &[Loaded]) -> Grants {
     grants
 }
 
+/// The code of a profile that is named and is not there.
+pub const NO_SUCH_PROFILE: &str = "no_profile";
+
 fn chain(shelf: &mut Shelf, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, Failure> {
     resolve(shelf, wanted).map_err(|error| match error {
         ChainError::Load(failure) => failure,
         ChainError::Unknown { .. } => {
-            Failure::refused("profile", error.to_string(), "nexus profile list shows which there are")
+            Failure::refused(NO_SUCH_PROFILE, error.to_string(), "nexus profile list shows which there are")
         }
         ChainError::Cycle { .. } => {
             Failure::refused("profile", error.to_string(), "take one extends out of the circle")

@@ -62,6 +62,14 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
         }
         head.push(byte[0]);
     }
+    if let Some(rest) = head.strip_prefix(b"GET /to/") {
+        let port = stream.local_addr()?.port();
+        let host = String::from_utf8_lossy(rest).split(' ').next().unwrap_or_default().to_owned();
+        let answer = format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{host}:{port}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        return stream.write_all(answer.as_bytes());
+    }
     if head.starts_with(b"GET /endless") {
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
         loop {
