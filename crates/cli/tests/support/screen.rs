@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How long anything may take here.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Written by the test itself after the end of the program.
+const END: &[u8] = b"\0the end\0";
+
 /// A terminal and the program that runs on it.
 pub struct Screen {
     master: File,
@@ -122,7 +125,26 @@ impl Screen {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
+        self.read_all();
         status.unwrap()
+    }
+
+    /// Until everything is read that was written: what comes last is our own, and is not shown.
+    fn read_all(&self) {
+        let Some(reader) = &self.reader else { return };
+        let marked = (&self.slave).write_all(END).is_ok();
+        let at = |shown: &[u8]| shown.windows(END.len()).position(|window| window == END);
+        wait_until("what was shown last", PATIENCE, || {
+            let mut shown = self.shown.lock().unwrap();
+            match at(&shown) {
+                Some(start) => {
+                    shown.drain(start..start + END.len());
+                    true
+                }
+                // A terminal that hung up takes no mark, and its reader ends.
+                None => !marked && reader.is_finished(),
+            }
+        });
     }
 
     /// Signals the program.
