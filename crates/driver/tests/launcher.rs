@@ -6,7 +6,7 @@
 mod support;
 
 use nexus_driver::namespace::launcher::Launcher;
-use nexus_model::plan::Writes;
+use nexus_model::plan::{PlanDraft, Writes};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -28,18 +28,24 @@ fn sorted(text: &str) -> BTreeSet<&str> {
     text.lines().collect()
 }
 
+/// Places in the root, in private folders, and in a folder that only this sandbox has.
+const TARGETS: [&str; 5] =
+    ["/workspace", "/srv/project/deep", "/tmp/project", "/home/somebody/project", "/var/lib/project"];
+
+/// A plan that asks for further places, and hides one.
+fn with_places(bench: &Bench, target: &Path, script: &str) -> PlanDraft {
+    let mut draft = bench.draft(target, script);
+    draft.binds = vec![bench.bind("/opt/tool/x"), bench.bind("/bound")];
+    draft.hidden = vec!["file".into()];
+    draft
+}
+
 #[test]
 fn a_sandbox_on_a_template_is_like_one_built_from_nothing() {
     let bench = Bench::new();
-    // Places in the root, in private folders, and in a folder that only this sandbox has.
-    for target in ["/workspace", "/srv/project/deep", "/tmp/project", "/home/somebody/project", "/var/lib/project"] {
+    for target in TARGETS {
         let target = Path::new(target);
-        let plan = |script: &str| {
-            let mut draft = bench.draft(target, script);
-            draft.binds = vec![bench.bind("/opt/tool/x"), bench.bind("/bound")];
-            draft.hidden = vec!["file".into()];
-            draft
-        };
+        let plan = |script: &str| with_places(&bench, target, script);
         let script = format!("{LOOK}; cat file; ls -1A /opt/tool /bound {}", target.parent().unwrap().display());
         let remote = launcher(&["2", "true"]);
         let expected = in_own_process(&bench, plan(&format!("({script}); true")));
@@ -62,15 +68,9 @@ fn a_sandbox_begun_in_advance_is_like_one_built_from_nothing() {
     let bench = Bench::new();
     // With networks of their own, and with pooled ones.
     for keep in [["0", "false", "1"], ["2", "true", "1"]] {
-        for target in ["/workspace", "/srv/project/deep", "/tmp/project", "/home/somebody/project", "/var/lib/project"]
-        {
+        for target in TARGETS {
             let target = Path::new(target);
-            let plan = |script: &str| {
-                let mut draft = bench.draft(target, script);
-                draft.binds = vec![bench.bind("/opt/tool/x"), bench.bind("/bound")];
-                draft.hidden = vec!["file".into()];
-                draft
-            };
+            let plan = |script: &str| with_places(&bench, target, script);
             let script = format!("{LOOK}; cat file; ls -1A /opt/tool /bound {}", target.parent().unwrap().display());
             let script = format!("readlink /proc/self/ns/pid; ({script}); true");
             let expected = in_own_process(&bench, plan(&script));
