@@ -42,7 +42,7 @@ fn variants(bench: &Lone) -> Vec<Vec<String>> {
         vec!["--disk".to_owned(), "8M".to_owned()],
         vec!["--direct".to_owned()],
         vec!["--hide".to_owned(), "secret*".to_owned()],
-        vec!["--allow".to_owned(), "a.test".to_owned()],
+        vec!["--allow".to_owned(), "a.test@/usr/bin/curl".to_owned()],
         vec!["--ro".to_owned(), format!("{}:/bound", bound.display())],
     ];
     if bench.user.is_none() && is_root() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Output;
 use std::time::{Duration, Instant};
-use support::net::{Named, Server};
+use support::net::{Named, Server, proxy};
 use support::screen::Screen;
 use support::{Bench, benches, stderr, stdout, wait_until};
 
@@ -547,19 +547,6 @@ fn explain_names_every_network_rule_with_who_said_it() {
         }
         assert!(text.lines().any(|line| line.contains("code:github: ") && line.contains("built-in")), "{text}");
     }
-}
-
-/// `nexus net proxy` with these rules and its address.
-fn proxy(named: &Named, bench: &Bench, flags: &[&str]) -> (std::process::Child, String) {
-    let mut child = named
-        .nexus(bench, ["net", "proxy"].iter().chain(flags))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
-    (child, line.trim().to_owned())
 }
 
 fn signal(child: &std::process::Child, signal: rustix::process::Signal) {

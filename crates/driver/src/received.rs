@@ -34,10 +34,12 @@ pub fn tcp_socket(fd: OwnedFd) -> Option<OwnedFd> {
     if is_tcp { non_blocking(fd) } else { None }
 }
 
-/// The listeners of the egress, in the order of the frame.
-pub fn listeners(descriptors: Vec<OwnedFd>) -> Option<Listeners> {
+/// The listeners of the egress, in the order of the frame; before them `/proc`, where it was asked for.
+pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool) -> Option<Listeners> {
     let mut all = descriptors.into_iter();
+    let processes = if by_program { Some(process_folder(all.next()?)?) } else { None };
     let listeners = Listeners {
+        processes,
         http: listening(all.next()?)?,
         socks: listening(all.next()?)?,
         dns_udp: datagram(all.next()?)?,
@@ -49,6 +51,14 @@ pub fn listeners(descriptors: Vec<OwnedFd>) -> Option<Listeners> {
         },
     };
     all.next().is_none().then_some(listeners)
+}
+
+/// The root of a `/proc` that is not the host's own, in which a guest would show the host's processes as its own.
+fn process_folder(fd: OwnedFd) -> Option<OwnedFd> {
+    let is_proc = rustix::fs::fstatfs(&fd).ok()?.f_type == rustix::fs::PROC_SUPER_MAGIC;
+    let (given, own) = (rustix::fs::fstat(&fd).ok()?, rustix::fs::stat("/proc").ok()?);
+    let is_root = FileType::from_raw_mode(given.st_mode) == FileType::Directory && given.st_ino == own.st_ino;
+    (is_proc && is_root && given.st_dev != own.st_dev).then_some(fd)
 }
 
 fn listening(fd: OwnedFd) -> Option<OwnedFd> {
@@ -106,17 +116,17 @@ mod tests {
         let stream = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let datagram = || OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         let without_ipv6 = || vec![stream(), stream(), datagram(), stream(), stream()];
-        assert!(listeners(without_ipv6()).unwrap().transparent_ipv6.is_none());
+        assert!(listeners(without_ipv6(), false).unwrap().transparent_ipv6.is_none());
         let mut with_ipv6 = without_ipv6();
         with_ipv6.push(stream());
-        assert!(listeners(with_ipv6).unwrap().transparent_ipv6.is_some());
-        assert!(listeners(vec![stream(), stream(), stream(), stream(), stream()]).is_none());
-        assert!(listeners(vec![stream(), stream(), datagram(), stream()]).is_none());
+        assert!(listeners(with_ipv6, false).unwrap().transparent_ipv6.is_some());
+        assert!(listeners(vec![stream(), stream(), stream(), stream(), stream()], false).is_none());
+        assert!(listeners(vec![stream(), stream(), datagram(), stream()], false).is_none());
         let mut deaf = without_ipv6();
         deaf[0] = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        assert!(listeners(deaf).is_none());
+        assert!(listeners(deaf, false).is_none());
         let mut too_many = without_ipv6();
         too_many.extend([stream(), stream()]);
-        assert!(listeners(too_many).is_none());
+        assert!(listeners(too_many, false).is_none());
     }
 }

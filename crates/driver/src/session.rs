@@ -88,6 +88,8 @@ pub struct Listeners {
     pub transparent: OwnedFd,
     /// The same for IPv6, where the sandbox has it.
     pub transparent_ipv6: Option<OwnedFd>,
+    /// The sandbox's `/proc`, where the plan lets the host know its processes.
+    pub processes: Option<OwnedFd>,
 }
 
 /// What the guest told.
@@ -164,6 +166,8 @@ pub struct Session {
     channel: Channel,
     proof: ProofPlan,
     ledger: Ledger,
+    /// Whether its `/proc` comes with its listeners.
+    by_program: bool,
     /// What came of the next frame.
     partial: Partial,
 }
@@ -175,8 +179,9 @@ impl Session {
         let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
         // A layer that was made outside is with the sandbox already.
         let layer = matches!(plan.workspace.writes, Writes::MemoryLayer { .. }) && sandbox.upper.is_none();
-        let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network == Network::Egress);
-        let mut session = Self { channel, proof, ledger, partial: Partial::default() };
+        let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network.has_egress());
+        let by_program = plan.network == Network::EgressByProgram;
+        let mut session = Self { channel, proof, ledger, by_program, partial: Partial::default() };
         let request = session.request(LEADER, command, stdio.size());
         let hello = session.channel.send(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.channel.send(&HostFrame::Exec(request), stdio.descriptors())) {
@@ -243,7 +248,7 @@ impl Session {
         let ledger = &mut self.ledger;
         if frame == GuestFrame::Listeners {
             ledger.listeners()?;
-            return received::listeners(descriptors).map(Event::Listeners);
+            return received::listeners(descriptors, self.by_program).map(Event::Listeners);
         }
         let descriptor = received::at_most_one(descriptors)?;
         Some(match (frame, descriptor) {

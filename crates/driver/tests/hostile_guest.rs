@@ -163,6 +163,21 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
     session.hear().unwrap();
     say(&guest, &GuestFrame::Listeners, &listeners());
     refused(session.hear().unwrap());
+    // Where the host is to know the processes, it takes a /proc for them and nothing else, least of all its own.
+    let by_program = || {
+        let mut draft = PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"));
+        draft.network = Network::EgressByProgram;
+        Plan::new(draft).unwrap()
+    };
+    for first in ["/proc", "/proc/self", "/tmp", "/proc/self/net/tcp", "/dev/null"] {
+        let (mut session, guest) = session_of(false, &by_program());
+        let first = OwnedFd::from(File::open(first).unwrap());
+        say(&guest, &GuestFrame::Listeners, &std::iter::once(first).chain(listeners()).collect::<Vec<_>>());
+        refused(session.hear().unwrap());
+    }
+    let (mut session, guest) = session_of(false, &by_program());
+    say(&guest, &GuestFrame::Listeners, &listeners());
+    refused(session.hear().unwrap());
     // A network whose listeners nobody has would be one that nothing watches.
     let (mut session, guest) = session_of(false, &asking());
     say(&guest, &up, &[]);

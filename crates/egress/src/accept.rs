@@ -97,22 +97,33 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, door: D
         // The client is gone already.
         return;
     }
-    let program = who(&shared, &stream, peer);
+    if door == Door::Dns {
+        dns::serve::serve_tcp(shared, stream).await;
+        return drop(place);
+    }
+    let program = who(&shared, peer).await;
     match door {
         Door::Http => http::serve::serve(shared, stream, program).await,
         Door::Socks => socks::serve::serve(shared, stream, program).await,
         Door::TransparentV4 => transparent::serve(shared, stream, program, false).await,
         Door::TransparentV6 => transparent::serve(shared, stream, program, true).await,
-        Door::Dns => dns::serve::serve_tcp(shared, stream, program).await,
+        Door::Dns => {}
     }
     drop(place);
 }
 
-fn who(shared: &Shared, stream: &TcpStream, peer: SocketAddr) -> Option<Program> {
-    if !shared.programs.knows_any() {
+/// Asked only where it matters, in a thread that may wait, and one at a time: however many connections a sandbox makes,
+/// one processor of the host is busy with finding out whose they are.
+async fn who(shared: &Shared, peer: SocketAddr) -> Option<Program> {
+    if !shared.registry.policy().names_programs {
         return None;
     }
-    stream.local_addr().ok().and_then(|local| shared.programs.who(peer, local))
+    let turn = shared.asking_who.lock().await;
+    let programs = Arc::clone(&shared.programs);
+    let found = tokio::task::spawn_blocking(move || programs.who(peer)).await;
+    drop(turn);
+    // A panic in there is no answer either.
+    found.ok().flatten()
 }
 
 /// Tells a client that there are too many.

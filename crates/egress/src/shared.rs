@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
     pub(crate) programs: Arc<dyn Programs>,
+    /// Held by the connection whose program is being found out.
+    pub(crate) asking_who: tokio::sync::Mutex<()>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) destinations: Arc<dyn Destinations>,
     pub(crate) synthetic: Mutex<Synthetic>,
@@ -110,6 +112,7 @@ impl Shared {
             limits: parts.limits,
             buffers: Buffers::default(),
             programs: parts.programs,
+            asking_who: tokio::sync::Mutex::new(()),
             approver: parts.approver,
             destinations: parts.destinations,
             synthetic: Mutex::new(Synthetic::default()),

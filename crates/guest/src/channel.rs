@@ -1,6 +1,6 @@
 //! Frames over a Unix stream socket, with descriptors beside them where the driver can pass any.
 
-use nexus_model::frames::{self, FrameError, HEADER, LISTENERS};
+use nexus_model::frames::{self, FrameError, HEADER};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -13,8 +13,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Most descriptors that come with one frame: the listeners of the egress.
-pub const MAX_DESCRIPTORS: usize = LISTENERS;
+pub use nexus_model::frames::MAX_DESCRIPTORS;
 
 /// The channel could not be used.
 #[derive(Debug, thiserror::Error)]

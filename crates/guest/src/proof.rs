@@ -108,7 +108,7 @@ fn socket(family: AddressFamily) -> Result<(), Errno> {
 fn reachable(network: Network) -> &'static str {
     match network {
         Network::None => "ENETUNREACH",
-        Network::Egress => "loopback",
+        Network::Egress | Network::EgressByProgram => "loopback",
     }
 }
 

@@ -64,7 +64,7 @@ impl Begun {
         // What leads to an egress is made in the sandbox's own network, by the sandbox, with the rest of what only it has.
         let network = match plan.network {
             network::Network::None => true,
-            network::Network::Egress => false,
+            network::Network::Egress | network::Network::EgressByProgram => false,
         };
         network && self.scratch_bytes == plan.limits.scratch_bytes && plan.binds.len() < order::MOST
     }

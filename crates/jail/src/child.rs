@@ -241,10 +241,11 @@ fn names_and_devices(setup: &Setup<'_>, here: &Here) -> Result<(), StepError> {
 
 /// The way to the egress. The host holds the only copies of the listeners afterwards.
 fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
-    match request.plan.network {
+    let by_program = match request.plan.network {
         Network::None => return Ok(()),
-        Network::Egress => {}
-    }
+        Network::Egress => false,
+        Network::EgressByProgram => true,
+    };
     let faults = request.setup.faults;
     if !here.own_network {
         // In one that was made in advance this process has no rights, and another sandbox would inherit the rules.
@@ -255,8 +256,15 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
     faults.check(Step::Redirect)?;
     let ipv6 = listeners.len() == LISTENERS;
     net::redirect(ipv6).at(Step::Redirect, "routes and nf_tables rules of the sandbox")?;
+    let processes = if by_program {
+        faults.check(Step::ShowProcesses)?;
+        // One of its own: what is mounted for the command comes later, and the host starts to serve meanwhile.
+        Some(rootfs::new_proc().at(Step::ShowProcesses, "/proc for the host")?)
+    } else {
+        None
+    };
     faults.check(Step::SendListeners)?;
-    let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+    let descriptors: Vec<_> = processes.iter().chain(&listeners).map(AsFd::as_fd).collect();
     (request.setup.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
 }
 

@@ -173,7 +173,7 @@ impl Kept {
         // The way to an egress is made by the sandbox itself, with rights that it has only in a network of its own.
         let pooled = match plan.network {
             nexus_model::network::Network::None => true,
-            nexus_model::network::Network::Egress => false,
+            nexus_model::network::Network::Egress | nexus_model::network::Network::EgressByProgram => false,
         };
         let targets = if self.serves(plan) { Some(targets(plan)) } else { None };
         self.enter_at(pooled, targets.as_deref(), faults)

@@ -88,6 +88,8 @@ steps! {
     EgressListeners = "egress_listeners",
     /// Routes and rules that bring every connection there.
     Redirect = "redirect",
+    /// The `/proc` by which the host knows the sandbox's processes.
+    ShowProcesses = "show_processes",
     /// The sockets are handed to the host.
     SendListeners = "send_listeners",
     /// The private root file system.

@@ -13,11 +13,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version that this code speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Longest frame, in bytes. Arguments and environment of one command fit (Linux takes 2 MiB of them by default).
 pub const MAX_FRAME: usize = 8 << 20;
 /// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
 pub const LISTENERS: usize = 6;
+/// Most descriptors with one frame: the listeners, and the sandbox's `/proc`.
+pub const MAX_DESCRIPTORS: usize = LISTENERS + 1;
 /// Bytes before the payload.
 pub const HEADER: usize = 4;
 
@@ -172,7 +174,8 @@ pub enum GuestFrame {
         errno: i32,
     },
     /// The listeners of the egress, before `Hello`: come as descriptors with this frame, in this order: HTTP proxy,
-    /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 transparent once more.
+    /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 transparent once more. Before them, for
+    /// [`Network::EgressByProgram`], the sandbox's `/proc`.
     Listeners,
 }
 

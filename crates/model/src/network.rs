@@ -10,6 +10,18 @@ pub enum Network {
     None,
     /// Its own loopback, and listeners there that the host's egress serves: the only way out.
     Egress,
+    /// The same, and the host is shown the sandbox's processes, so that rules can be for one program.
+    EgressByProgram,
+}
+
+impl Network {
+    /// Whether there is a way out.
+    pub fn has_egress(self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Egress | Self::EgressByProgram => true,
+        }
+    }
 }
 
 /// HTTP proxy, on 127.0.0.1 inside.

@@ -214,7 +214,7 @@ impl Plan {
         check_command(&draft)?;
         check_places(&draft)?;
         check_limits(&draft.limits)?;
-        if draft.network == Network::Egress && draft.required.contains(&Guarantee::NetNone) {
+        if draft.network.has_egress() && draft.required.contains(&Guarantee::NetNone) {
             return Err(PlanError::Contradiction);
         }
         Ok(Self(draft))

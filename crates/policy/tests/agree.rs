@@ -109,7 +109,7 @@ fn the_host_header_must_name_the_target() {
 fn dns_answers_only_what_some_port_could_reach() {
     let code = |rules: Rules, host: &str| {
         let policy = rules.policy().unwrap();
-        check_dns(&policy, &Host::parse(host).unwrap(), None, NOW).map_or_else(|denial| denial.code, |()| DenyCode::Ok)
+        check_dns(&policy, &Host::parse(host).unwrap(), NOW).map_or_else(|denial| denial.code, |()| DenyCode::Ok)
     };
     let ports = Rules { allow: &["example.test:5432,6000-6100"], ..DEFAULT };
     assert_eq!(code(ports, "example.test"), DenyCode::Ok);

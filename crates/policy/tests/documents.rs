@@ -81,6 +81,8 @@ fn items_that_are_no_rule_or_contradict_each_other_are_refused_by_name() {
         (r#"{"allow": [{"host": "a.test:80", "ports": 443}]}"#, "twice"),
         (r#"{"allow": [{"host": "a.test", "ports": 0}]}"#, "\"0\""),
         (r#"{"allow": [{"host": "a.test", "binary": "curl"}]}"#, "absolute path"),
+        (r#"{"allow": [{"host": "a.test@/bin/x", "binary": "/bin/x"}]}"#, "stands twice"),
+        (r#"{"allow": [{"host": "a.test:80@/bin/x", "ports": 80}]}"#, "ports stand twice"),
         (r#"{"allow": [{"host": "10.0.0.1", "private": true, "tls": true}]}"#, "not for addresses"),
         (r#"{"deny": [{"host": "a.test", "private": true}]}"#, "mean nothing"),
         (r#"{"allow": ["A.test."], "deny": ["a.test:443"]}"#, "contradict"),

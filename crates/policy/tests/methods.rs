@@ -109,7 +109,7 @@ fn dns_answers_a_name_that_some_port_without_tls_could_reach() {
         (Rules { allow: &["example.test:443"], ..ANY }, DenyCode::Ok),
         (Rules { deny: &["example.test:80,8080"], ..READ }, DenyCode::DnsDenied),
     ] {
-        let said = check_dns(&rules.policy().unwrap(), &Host::parse("example.test").unwrap(), None, NOW);
+        let said = check_dns(&rules.policy().unwrap(), &Host::parse("example.test").unwrap(), NOW);
         assert_eq!(said.map_or_else(|denial| denial.code, |()| DenyCode::Ok), wanted, "{rules:?}");
     }
 }

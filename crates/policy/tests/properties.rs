@@ -3,11 +3,11 @@
 
 mod naive;
 
-use naive::Naive;
+use naive::{Naive, Only};
 use nexus_model::capability::NetMode;
 use nexus_policy::net::{
-    AnyRule, Decision, Explanation, Moment, Narrower, Policy, PolicyInput, Rule, Source, Target, explain, fuzz,
-    parse_allow, parse_allow_private, parse_deny, parse_range, vectors,
+    AnyRule, Attempt, Decision, Explanation, Moment, Narrower, Policy, PolicyInput, Program, Rule, Source, Target, Way,
+    explain, explain_attempt, fuzz, parse_allow, parse_allow_private, parse_deny, parse_range, vectors,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -68,6 +68,8 @@ const NETS: &[(&str, u8)] = &[
     ("::", 0),
 ];
 
+const PROGRAMS: &[&str] = &["/usr/bin/curl", "/usr/bin/git", "/work/curl"];
+
 const CONFIGURATION: &[&str] = &[
     "[global]\n",
     "index-url = ",
@@ -123,8 +125,8 @@ fn some_policy() -> impl Strategy<Value = Naive> {
     let net = || select(NETS).prop_map(|(net, prefix)| (net.to_string(), prefix));
     (
         any::<bool>(),
-        vec((pattern(), ports(), prop::bool::weighted(0.3)), 0..5),
-        vec((pattern(), vec(select(PORTS), 0..3)), 0..3),
+        vec((pattern(), ports(), prop::bool::weighted(0.3), some_program()), 0..5),
+        vec((pattern(), vec(select(PORTS), 0..3), some_program()), 0..3),
         vec(net(), 0..2),
         vec((net(), select(PORTS)), 0..3),
         vec(net(), 0..3),
@@ -132,13 +134,24 @@ fn some_policy() -> impl Strategy<Value = Naive> {
         .prop_map(|(open, allow, deny, deny_nets, allow_nets, trusted)| Naive {
             open,
             // In the open mode only private allowances mean anything, and others are refused.
-            allow: allow.into_iter().map(|(pattern, ports, private)| (pattern, ports, private || open)).collect(),
+            allow: allow
+                .into_iter()
+                .map(|(pattern, ports, private, only)| (pattern, ports, private || open, only))
+                .collect(),
             deny,
             deny_nets,
             allow_nets: allow_nets.into_iter().map(|((net, prefix), port)| (net, prefix, port)).collect(),
             trusted,
             own: vec!["9.8.7.6".into()],
         })
+}
+
+fn some_program() -> impl Strategy<Value = Only> {
+    prop_oneof![2 => Just(None), 1 => select(PROGRAMS).prop_map(Some)]
+}
+
+fn at(only: Only) -> String {
+    only.map(|program| format!("@{program}")).unwrap_or_default()
 }
 
 fn list(ports: &[u16]) -> String {
@@ -148,13 +161,13 @@ fn list(ports: &[u16]) -> String {
 fn input(naive: &Naive) -> PolicyInput {
     let mode = if naive.open { NetMode::Unrestricted } else { NetMode::Allowlist };
     let mut input = PolicyInput { mode: Some(mode), ..PolicyInput::default() };
-    for (pattern, ports, private) in &naive.allow {
-        let rule = parse_allow(&format!("{pattern}:{}", list(ports)), Source::flag(pattern)).unwrap();
+    for (pattern, ports, private, only) in &naive.allow {
+        let rule = parse_allow(&format!("{pattern}:{}{}", list(ports), at(*only)), Source::flag(pattern)).unwrap();
         input.allow.push(Rule { private: *private, ..rule });
     }
-    for (pattern, ports) in &naive.deny {
+    for (pattern, ports, only) in &naive.deny {
         let text = if ports.is_empty() { pattern.clone() } else { format!("{pattern}:{}", list(ports)) };
-        input.deny_any(parse_deny(&text, Source::flag(pattern)).unwrap());
+        input.deny_any(parse_deny(&format!("{text}{}", at(*only)), Source::flag(pattern)).unwrap());
     }
     for (net, prefix) in &naive.deny_nets {
         input.deny_any(parse_deny(&format!("{net}/{prefix}"), Source::flag(net)).unwrap());
@@ -175,6 +188,7 @@ struct Ask {
     host: &'static str,
     port: u16,
     answers: Vec<&'static str>,
+    program: Only,
 }
 
 fn some_ask() -> impl Strategy<Value = Ask> {
@@ -182,15 +196,17 @@ fn some_ask() -> impl Strategy<Value = Ask> {
         prop_oneof![5 => select(NAMES), 1 => select(ADDRS)],
         select(PORTS),
         vec(prop_oneof![1 => select(&ADDRS[..2]), 2 => select(ADDRS)], 0..3),
+        some_program(),
     )
-        .prop_map(|(host, port, answers)| Ask { host, port, answers })
+        .prop_map(|(host, port, answers, program)| Ask { host, port, answers, program })
 }
 
 fn asked(policy: &Policy, ask: &Ask) -> Explanation {
     let host = if ask.host.contains(':') { format!("[{}]", ask.host) } else { ask.host.to_string() };
     let target = Target::parse(&format!("{host}:{}", ask.port)).unwrap();
     let answers: Vec<IpAddr> = ask.answers.iter().map(|text| text.parse().unwrap()).collect();
-    explain(policy, &target, &answers, Moment(0))
+    let program = ask.program.map(|path| Program::parse(path).unwrap());
+    explain_attempt(policy, &Attempt { target, way: Way::Connect, program }, &answers, Moment(0))
 }
 
 fn allowed(policy: &Policy, ask: &Ask) -> bool {
@@ -207,7 +223,7 @@ proptest! {
             // A mapped address written as a destination is the IPv4 address; the other opinion reads no spellings.
             let host = ask.host.strip_prefix("::ffff:").unwrap_or(ask.host);
             let found = asked(&policy, &ask);
-            prop_assert_eq!(found.decision == Decision::Allow, naive.allows(host, ask.port, &ask.answers), "{:?} {:?}", ask, found);
+            prop_assert_eq!(found.decision == Decision::Allow, naive.allows(host, ask.port, &ask.answers, ask.program), "{:?} {:?}", ask, found);
         }
     }
 
@@ -235,15 +251,36 @@ proptest! {
 
     #[test]
     fn one_more_denial_never_allows_more(
-        naive in some_policy(), asks in vec(some_ask(), 1..20), pattern in select(PATTERNS), net in select(NETS), as_net in any::<bool>()
+        naive in some_policy(), asks in vec(some_ask(), 1..20), pattern in select(PATTERNS), net in select(NETS), as_net in any::<bool>(), only in some_program()
     ) {
         let before = Policy::build(input(&naive)).unwrap();
         let mut more = input(&naive);
-        let text = if as_net { format!("{}/{}", net.0, net.1) } else { pattern.to_string() };
+        let text = if as_net { format!("{}/{}", net.0, net.1) } else { format!("{pattern}{}", at(only)) };
         more.deny_any(parse_deny(&text, Source::flag(pattern)).unwrap());
         let after = Policy::build(more).unwrap();
         for ask in asks {
             prop_assert!(!allowed(&after, &ask) || allowed(&before, &ask), "{:?}", ask);
+        }
+    }
+
+    #[test]
+    fn a_rule_for_one_program_never_allows_more_than_one_for_all(
+        naive in some_policy(), asks in vec(some_ask(), 1..20), place in any::<prop::sample::Index>(), program in select(PROGRAMS)
+    ) {
+        let before = input(&naive);
+        let mut after = before.clone();
+        if !after.allow.is_empty() {
+            let place = place.index(after.allow.len());
+            after.allow[place].program.get_or_insert(Program::parse(program).unwrap());
+        }
+        let (before, after) = (Policy::build(before).unwrap(), Policy::build(after).unwrap());
+        for ask in asks {
+            prop_assert!(!allowed(&after, &ask) || allowed(&before, &ask), "{:?}", ask);
+            // Whoever is not known is allowed what everybody is, and nothing else.
+            let unknown = Ask { program: None, ..ask.clone() };
+            let anybody = PROGRAMS.iter().all(|program| allowed(&after, &Ask { program: Some(program), ..ask.clone() }));
+            let stranger = allowed(&after, &Ask { program: Some("/usr/bin/stranger"), ..ask.clone() });
+            prop_assert!(!allowed(&after, &unknown) || (anybody && stranger), "{:?}", ask);
         }
     }
 

@@ -31,11 +31,12 @@ pub struct NetFlags {
     /// Network of the command [default: what the profiles say, else none]
     #[arg(long = "net", value_name = "MODE")]
     pub mode: Option<Net>,
-    /// Let it reach this host; port 443 unless given; *.NAME is every name beneath NAME; may repeat
-    #[arg(long, value_name = "HOST[:PORT]")]
+    /// Let it reach this host; port 443 unless given; *.NAME is every name beneath NAME; with @/PATH only this program
+    /// may; may repeat
+    #[arg(long, value_name = "HOST[:PORT][@/PATH]")]
     pub allow: Vec<String>,
-    /// Never let it reach this, whoever allows it; every port unless given; may repeat
-    #[arg(long, value_name = "HOST|CIDR[:PORT]")]
+    /// Never let it reach this, whoever allows it; every port unless given; with @/PATH this program may not; may repeat
+    #[arg(long, value_name = "HOST|CIDR[:PORT][@/PATH]")]
     pub deny: Vec<String>,
     /// Let it reach a named group: pkg:pip, pkg:npm, pkg:cargo, pkg:apt, code:NAME; may repeat
     #[arg(long, value_name = "NAME")]
@@ -104,6 +105,9 @@ pub struct CheckArgs {
     /// The rules.
     #[command(flatten)]
     pub rules: RuleArgs,
+    /// Decide as if this program connected [default: one that is not known]
+    #[arg(long, value_name = "/PATH")]
+    pub program: Option<String>,
     /// Decide as if the name had this address; may repeat [default: ask the resolver that the egress asks]
     #[arg(long, value_name = "ADDR")]
     pub resolve: Vec<IpAddr>,

@@ -12,7 +12,7 @@
 
 use super::{rules, saved};
 use nexus_egress::{Answer, Approver, Asked, Egress};
-use nexus_policy::net::{Attempt, Denial};
+use nexus_policy::net::{Attempt, Denial, Program};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
@@ -42,13 +42,28 @@ pub struct Questions(Sender<Option<Question>>);
 impl Approver for Questions {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _denial: &'a Denial) -> Asked<'a> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.0.send(Some(Question { target: attempt.target.to_string(), answer }));
+        let sent = self.0.send(Some(Question { target: wish(attempt), answer }));
         Box::pin(async move {
             match sent {
                 Ok(()) => answered.await.unwrap_or(Answer::Deny),
                 Err(_) => Answer::Deny,
             }
         })
+    }
+}
+
+/// What an answer is about, as the text of a rule: for one program where it is known, so that a yes opens no more than
+/// was asked.
+fn wish(attempt: &Attempt) -> String {
+    let only = attempt.program.as_ref().and_then(Program::suffix).unwrap_or_default();
+    format!("{}{only}", attempt.target)
+}
+
+/// The same for a person.
+fn told(wish: &str) -> String {
+    match wish.split_once('@') {
+        Some((target, program)) => format!("{program} wants to reach {target}"),
+        None => format!("the command wants to reach {wish}"),
     }
 }
 
@@ -176,8 +191,9 @@ impl Desk {
         tcflush(&self.terminal, QueueSelector::IFlush)?;
         let seconds = self.patience.as_secs();
         let text = format!(
-            "\nnexus: the command wants to reach {target}\n\
-             nexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) "
+            "\nnexus: {}\n\
+             nexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) ",
+            told(target)
         );
         self.terminal.write_all(text.as_bytes())?;
         let end = Instant::now() + self.patience;
@@ -229,4 +245,25 @@ fn understood(line: &[u8]) -> Option<Said> {
 /// Whether somebody can be asked here.
 pub fn is_possible() -> bool {
     terminal().is_ok_and(|terminal| rustix::termios::isatty(terminal.as_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_policy::net::{AnyRule, Target, Way};
+
+    #[test]
+    fn an_answer_is_for_the_program_that_asked_where_it_is_known() {
+        let asked = |program: Option<&str>| {
+            let program = program.map(|path| Program::parse(path).unwrap());
+            wish(&Attempt { target: Target::parse("a.test:443").unwrap(), way: Way::Connect, program })
+        };
+        assert_eq!(told(&asked(None)), "the command wants to reach a.test:443");
+        let curl = asked(Some("/usr/bin/curl"));
+        assert_eq!(told(&curl), "/usr/bin/curl wants to reach a.test:443");
+        let AnyRule::Name(rule) = rules::approved(&curl).unwrap() else { panic!("a name") };
+        assert_eq!(rule.program.unwrap().0, "/usr/bin/curl");
+        // Nothing that a process chose as its path reaches a terminal or a profile.
+        assert_eq!(asked(Some("/work/x\" wants")), "a.test:443");
+    }
 }

@@ -2,13 +2,16 @@
 
 use super::args::{CheckArgs, RuleArgs};
 use super::network::Network;
+use super::rules;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::Resolution;
 use crate::{run, workspace};
 use nexus_egress::{Clock, Resolver, System};
-use nexus_policy::net::{Attempt, Decision, Explanation, Moment, Next, Policy, Target, Way, check_name, explain};
+use nexus_policy::net::{
+    Attempt, Decision, Explanation, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
+};
 use std::net::IpAddr;
 
 /// Decides and prints; 0 is allowed, 1 is not.
@@ -17,14 +20,15 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         let message = format!("{:?} is no destination: {error}", args.target);
         Failure::usage("target", message, "write HOST:PORT, for example example.com:443")
     })?;
+    let attempt = Attempt { target, way: Way::Connect, program: program(args)? };
     let policy = resolved(&args.rules)?.map_or_else(Policy::default, |network| network.policy);
     let now = Clock::start().now();
-    let found = if args.resolve.is_empty() { look_up(&policy, &target, now)? } else { Ok(args.resolve.clone()) };
+    let found = if args.resolve.is_empty() { look_up(&policy, &attempt, now)? } else { Ok(args.resolve.clone()) };
     let (addresses, unresolved) = match found {
         Ok(addresses) => (addresses, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let mut told = explain(&policy, &target, &addresses, now);
+    let mut told = explain_attempt(&policy, &attempt, &addresses, now);
     if let Some(why) = unresolved {
         told.explanation = why;
     }
@@ -32,6 +36,16 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
         .map_err(|error| run::not_written("the answer", &error))?;
     Ok(u8::from(told.decision != Decision::Allow))
+}
+
+/// The program by its real path, as in the rules.
+fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
+    let Some(path) = &args.program else { return Ok(None) };
+    let program = Program::parse(path).map_err(|error| {
+        let message = format!("{path:?} is no program: {error}");
+        Failure::usage("program", message, "write its whole path, for example /usr/bin/curl")
+    })?;
+    Ok(Some(rules::real(program)))
 }
 
 /// The network that `nexus run` would have with these rules.
@@ -43,9 +57,8 @@ pub fn resolved(rules: &RuleArgs) -> Result<Option<Network>, Failure> {
 }
 
 /// Asks the resolver of the egress, and only for a name that the rules let through: a question tells others its name.
-fn look_up(policy: &Policy, target: &Target, now: Moment) -> Result<Result<Vec<IpAddr>, String>, Failure> {
-    let attempt = Attempt { target: target.clone(), way: Way::Connect, program: None };
-    let Ok(Next::Resolve(query)) = check_name(policy, &attempt, now) else { return Ok(Ok(Vec::new())) };
+fn look_up(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Result<Vec<IpAddr>, String>, Failure> {
+    let Ok(Next::Resolve(query)) = check_name(policy, attempt, now) else { return Ok(Ok(Vec::new())) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure::refused("net", format!("the resolver cannot be started: {error}"), "give addresses with --resolve")
     })?;

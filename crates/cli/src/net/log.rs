@@ -22,6 +22,8 @@ struct Line {
     event: String,
     #[serde(default)]
     way: Option<String>,
+    #[serde(default)]
+    program: Option<String>,
     host: String,
     port: u16,
     code: String,
@@ -98,6 +100,7 @@ fn told(text: &str) -> String {
     let time = crate::receipt::utc(line.time_ms);
     let mut parts = vec![time, format!("{:7}", line.event), target];
     parts.extend(line.way.map(|way| format!("by {way}")));
+    parts.extend(line.program.map(|program| format!("from {program}")));
     if line.code != "OK" {
         parts.push(line.code);
     }

@@ -12,7 +12,7 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::NO_SUCH_PROFILE;
 use crate::run::{self, Signals};
-use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
+use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,6 +46,8 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let sink = Arc::new(FileSink::new(audit::create(&places, id)?, audit::MOST_BYTES));
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
     config.upstream_proxy = network.upstream;
+    // Always: rules that are read again may be for one program.
+    config.programs = Arc::new(Processes::of_this_host().map_err(|error| failed("/proc", &error))?);
     let listeners = Listeners { http: Some(listener), socks, ..Listeners::default() };
     let egress = Egress::start(config, listeners)
         .map_err(|error| Failure::refused("net", error.to_string(), "nothing is served"))?;

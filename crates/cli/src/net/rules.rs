@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use nexus_egress::UpstreamProxy;
 use nexus_model::capability::NetMode as Mode;
 use nexus_policy::net::{
-    AnyRule, Budget, Groups, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Rule, RuleError, Source,
+    AnyRule, Budget, Groups, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Program, Rule, RuleError, Source,
     parse_allow, parse_allow_private, parse_deny, parse_range,
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
@@ -53,17 +53,17 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
     // What a profile lists is in an open network anyway; a list beside the flag that opens it is a contradiction.
     let counts = |rule: &Sourced<String>| mode != Mode::Unrestricted || rule.from.is_flag();
     for rule in grants.allow.iter().filter(|rule| counts(rule)) {
-        input.allow.push(parse_allow(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?);
+        input.allow.push(located(parse_allow(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
     }
     for group in grants.groups.iter().filter(|group| counts(group)) {
         input.allow.extend(members(groups, group)?);
     }
     for rule in &grants.allow_private {
         let parsed = parse_allow_private(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?;
-        input.allow_any(parsed);
+        input.allow_any(any_located(parsed));
     }
     for rule in &grants.deny {
-        input.deny_any(parse_deny(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?);
+        input.deny_any(any_located(parse_deny(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
     }
     for range in &settings.trusted_ranges {
         let parsed = parse_range(&range.value).map_err(|error| {
@@ -84,6 +84,24 @@ pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Fail
     // Neither the text nor a part of it: it may hold a password.
     let refuse = |error| Failure::refused("config", format!("{}: {error}", proxy.from), "mend the line in config.toml");
     UpstreamProxy::parse(&proxy.value).map(Some).map_err(refuse)
+}
+
+/// A program by its real path: the kernel names an executable by that, never by a link to it. What is not
+/// there yet stays as it was written.
+pub fn real(program: Program) -> Program {
+    let path = std::fs::canonicalize(&program.0).ok();
+    path.and_then(|path| Program::parse(path.to_str()?).ok()).unwrap_or(program)
+}
+
+fn located(rule: Rule) -> Rule {
+    Rule { program: rule.program.map(real), ..rule }
+}
+
+fn any_located(rule: AnyRule) -> AnyRule {
+    match rule {
+        AnyRule::Name(rule) => AnyRule::Name(located(rule)),
+        AnyRule::Address(_) => rule,
+    }
 }
 
 /// The policy's word for a profile's mode.
@@ -127,7 +145,7 @@ fn source(rule: &Sourced<String>) -> Source {
 }
 
 fn unreadable(rule: &Sourced<String>, error: &RuleError) -> Failure {
-    let hint = "write HOST, HOST:PORT or *.HOST:PORT; --allow-private takes addresses too";
+    let hint = "write HOST, HOST:PORT or *.HOST:PORT, each with @/PATH for one program alone; --allow-private takes addresses too";
     wrong(rule, "net", format!("{}: {error}", rule.from), hint)
 }
 

@@ -12,7 +12,7 @@ use super::network::Network;
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::Listeners as Handed;
-use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
+use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -128,6 +128,9 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
         let (started, questions) = Asker::start(terminal, patience).map_err(|error| failed(&error))?;
         config.approver = Some(questions);
         asker = Some(started);
+    }
+    if let Some(proc) = handed.processes {
+        config.programs = Arc::new(Processes::of_sandbox(proc));
     }
     let tcp = |fd: OwnedFd| Some(TcpListener::from(fd));
     let listeners = Listeners {

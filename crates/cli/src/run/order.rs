@@ -100,7 +100,7 @@ impl Order {
             argv,
             cwd: cwd.into(),
             env: env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
-            network: if resolution.network.is_some() { NetworkKind::Egress } else { NetworkKind::None },
+            network: network_kind(resolution.network.as_ref()),
             limits,
             required: args.require.iter().copied().collect(),
             marker: marker.into(),
@@ -151,6 +151,15 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("ask", message, "name the destinations with --allow"));
     }
     Ok(())
+}
+
+/// The host looks at the sandbox's processes only where a rule is for one program.
+fn network_kind(network: Option<&Network>) -> NetworkKind {
+    match network {
+        None => NetworkKind::None,
+        Some(network) if network.policy.names_programs() => NetworkKind::EgressByProgram,
+        Some(_) => NetworkKind::Egress,
+    }
 }
 
 /// A guarantee that somebody demands must not be given up by another flag in silence.

@@ -425,7 +425,7 @@ fn guarantees(order: &Order) -> Vec<Guarantee> {
         Guarantee::FsReadOnlySystem,
         match order.plan.network {
             Network::None => Guarantee::NetNone,
-            Network::Egress => Guarantee::NetDestinationChecked,
+            Network::Egress | Network::EgressByProgram => Guarantee::NetDestinationChecked,
         },
         Guarantee::LimitsPids,
         Guarantee::KillComplete,

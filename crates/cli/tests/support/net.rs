@@ -4,10 +4,10 @@
 use super::{Bench, USER, is_root};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -130,4 +130,17 @@ impl Named {
     pub fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, bench: &Bench, arguments: I) -> Output {
         self.nexus(bench, arguments).output().unwrap()
     }
+}
+
+/// `nexus net proxy` with these rules and its address.
+pub fn proxy(named: &Named, bench: &Bench, flags: &[&str]) -> (Child, String) {
+    let mut child = named
+        .nexus(bench, ["net", "proxy"].iter().chain(flags))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    (child, line.trim().to_owned())
 }

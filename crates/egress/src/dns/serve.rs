@@ -5,9 +5,7 @@ use crate::audit::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::shared::Shared;
-use nexus_policy::net::{
-    Attempt, Cause, Charge, Check, Denial, Host, Name, Port, Program, Target, Way, check_dns, check_name,
-};
+use nexus_policy::net::{Attempt, Cause, Charge, Check, Denial, Host, Name, Port, Target, Way, check_dns, check_name};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,7 +21,7 @@ pub(crate) async fn serve_udp(shared: Arc<Shared>, socket: UdpSocket) {
             continue;
         };
         let bytes = buffer.get(..count).unwrap_or_default();
-        if let Some(answer) = respond(&shared, bytes, None)
+        if let Some(answer) = respond(&shared, bytes)
             && let Err(error) = socket.send_to(&answer, from).await
         {
             drop(error);
@@ -32,7 +30,7 @@ pub(crate) async fn serve_udp(shared: Arc<Shared>, socket: UdpSocket) {
 }
 
 /// Serves one connection: questions with a length before each (RFC 1035, 4.2.2).
-pub(crate) async fn serve_tcp(shared: Arc<Shared>, mut stream: TcpStream, program: Option<Program>) {
+pub(crate) async fn serve_tcp(shared: Arc<Shared>, mut stream: TcpStream) {
     loop {
         let read = async {
             let length = stream.read_u16().await?;
@@ -41,7 +39,7 @@ pub(crate) async fn serve_tcp(shared: Arc<Shared>, mut stream: TcpStream, progra
             std::io::Result::Ok(bytes)
         };
         let Ok(Ok(bytes)) = timeout(shared.limits.head_time, read).await else { return };
-        let Some(answer) = respond(&shared, &bytes, program.as_ref()) else { return };
+        let Some(answer) = respond(&shared, &bytes) else { return };
         let Ok(length) = u16::try_from(answer.len()) else { return };
         let mut framed = length.to_be_bytes().to_vec();
         framed.extend_from_slice(&answer);
@@ -51,7 +49,7 @@ pub(crate) async fn serve_tcp(shared: Arc<Shared>, mut stream: TcpStream, progra
     }
 }
 
-fn respond(shared: &Shared, bytes: &[u8], program: Option<&Program>) -> Option<Vec<u8>> {
+fn respond(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
     let question = match question(bytes) {
         Ok(question) => question,
         Err(refusal) => return refusal,
@@ -59,12 +57,11 @@ fn respond(shared: &Shared, bytes: &[u8], program: Option<&Program>) -> Option<V
     let id = shared.next_id();
     let mut grounds = shared.grounds();
     let decided = match &question.host {
-        Ok(host) => decide(shared, host, program, &mut grounds),
+        Ok(host) => decide(shared, host, &mut grounds),
         Err(why) => Err(Denial::unreadable(why)),
     };
     let host = question.host.as_ref().map_or_else(|_| question.text.clone(), ToString::to_string);
     let event = Event { host: host.clone(), ..Event::new(EventKind::Dns, id) };
-    let event = Event { program: program.map(|program| program.0.clone()), ..event };
     let decided = match decided {
         Ok(addresses) => {
             let recorded = grounds.must(&event, &shared.audit);
@@ -79,12 +76,7 @@ fn respond(shared: &Shared, bytes: &[u8], program: Option<&Program>) -> Option<V
     answer(&question, decided.as_ref().copied())
 }
 
-fn decide(
-    shared: &Shared,
-    host: &Host,
-    program: Option<&Program>,
-    grounds: &mut Grounds,
-) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
+fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
     shared.charge(Charge::Request)?;
     if let Some(name) = host.name()
         && is_localhost(name)
@@ -92,8 +84,8 @@ fn decide(
         return Ok((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST));
     }
     grounds.check = Some(Check::Dns);
-    if let Err(denial) = check_dns(&grounds.policy, host, program, grounds.at) {
-        if !may_be_asked(shared, host, program) {
+    if let Err(denial) = check_dns(&grounds.policy, host, grounds.at) {
+        if !may_be_asked(shared, host) {
             return Err(denial);
         }
         // It is answered for the sake of the question that comes later.
@@ -109,12 +101,9 @@ fn is_localhost(name: &Name) -> bool {
 }
 
 /// With somebody to ask, the question comes when the program connects; until then the name needs an address.
-fn may_be_asked(shared: &Shared, host: &Host, program: Option<&Program>) -> bool {
-    let attempt = Attempt {
-        target: Target { host: host.clone(), port: Port::HTTPS },
-        way: Way::Transparent,
-        program: program.cloned(),
-    };
+fn may_be_asked(shared: &Shared, host: &Host) -> bool {
+    let attempt =
+        Attempt { target: Target { host: host.clone(), port: Port::HTTPS }, way: Way::Transparent, program: None };
     let asked = check_name(&shared.registry.policy(), &attempt, shared.clock.now());
     shared.approver.is_some() && asked.is_err_and(|denial| denial.cause == Cause::MayAsk)
 }

@@ -123,6 +123,8 @@ pub enum Cause {
     NotListed,
     /// A rule names the host, on other ports.
     PortNotListed,
+    /// A rule names the host and the port, for other programs.
+    OtherProgram,
     /// A deny rule.
     DeniedByRule,
     /// A narrower policy on top does not have it.
@@ -162,7 +164,9 @@ impl Cause {
     pub fn code(self) -> DenyCode {
         match self {
             Self::NoNetwork => DenyCode::NetModeNone,
-            Self::NotListed | Self::DeniedByRule | Self::Narrowed | Self::LiteralNotAllowed => DenyCode::NotInAllowlist,
+            Self::NotListed | Self::OtherProgram | Self::DeniedByRule | Self::Narrowed | Self::LiteralNotAllowed => {
+                DenyCode::NotInAllowlist
+            }
             Self::PortNotListed => DenyCode::PortNotAllowed,
             Self::Special(_) | Self::OwnListener => DenyCode::PrivateDestination,
             Self::Unreadable | Self::Disagree | Self::NoHttp => DenyCode::InvalidDestination,

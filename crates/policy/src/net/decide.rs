@@ -73,15 +73,46 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
     Ok(permit(policy, &attempt, Some(dialled), basis))
 }
 
-/// Whether a DNS question for `host` may be answered: on some port it could be allowed.
-pub fn check_dns(policy: &Policy, host: &Host, program: Option<&Program>, now: Moment) -> Result<(), Denial> {
+/// Who wants to connect, as far as rules for one program care.
+#[derive(Debug, Clone, Copy)]
+enum Who<'a> {
+    /// This program; `None` is not known.
+    Program(Option<&'a Program>),
+    /// Some program, whichever.
+    Somebody,
+}
+
+impl Who<'_> {
+    /// A rule for one program allows nobody who is not known to be it.
+    fn is_allowed_by(self, rule: &Rule) -> bool {
+        match (self, &rule.program) {
+            (_, None) | (Self::Somebody, Some(_)) => true,
+            (Self::Program(known), Some(only)) => known == Some(only),
+        }
+    }
+
+    /// A rule for one program denies everybody who is not known to be another one.
+    fn is_denied_by(self, rule: &Rule) -> bool {
+        match (self, &rule.program) {
+            (_, None) => true,
+            (Self::Somebody, Some(_)) => false,
+            (Self::Program(known), Some(only)) => known.is_none_or(|known| known == only),
+        }
+    }
+}
+
+/// Whether a DNS question for `host` may be answered: on some port it could be allowed to some program.
+///
+/// Who asks counts for nothing: a daemon may ask for others, and a datagram has no holder. Nothing leaves by it, since
+/// the answer is an address that only the egress knows; the connection to it is decided by the program that makes it.
+pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial> {
     let target = Target { host: host.clone(), port: Port::HTTPS };
     in_force(policy, now, &target)?;
     let Host::Name(name) = host else {
         return Err(Denial::new(Cause::NameNotAnswered, format!("{host} is an address, not a name")));
     };
     // Where only reading is allowed, a port of TLS is no use.
-    let on = |port| match name_basis(policy, name, port, program) {
+    let on = |port| match name_basis(policy, name, port, Who::Somebody) {
         Ok(basis) if policy.methods == Methods::ReadOnly && basis.tls => {
             Err(unseen(&Target { port, ..target.clone() }))
         }
@@ -143,7 +174,7 @@ fn flag_for(target: &Target) -> String {
 /// Whether a name is allowed for `attempt`, and the methods can be seen where they matter. Nobody is asked about what
 /// no answer could open.
 fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basis, Denial> {
-    let basis = name_basis(policy, name, attempt.target.port, attempt.program.as_ref());
+    let basis = name_basis(policy, name, attempt.target.port, Who::Program(attempt.program.as_ref()));
     let tls = match &basis {
         Ok(basis) => basis.tls,
         Err(denial) if denial.cause == Cause::MayAsk => false,
@@ -154,12 +185,9 @@ fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basi
 }
 
 /// Whether the rules allow a name on a port.
-fn name_basis(policy: &Policy, name: &Name, port: Port, program: Option<&Program>) -> Result<Basis, Denial> {
+fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<Basis, Denial> {
     let shown = || format!("{name}:{port}");
-    // A rule for one program denies every program that is not known to be another one.
-    let denies = |rule: &&Rule| {
-        rule.ports.contains(port) && (rule.program.is_none() || program.is_none() || rule.program.as_ref() == program)
-    };
+    let denies = |rule: &&Rule| rule.ports.contains(port) && who.is_denied_by(rule);
     if let Some(rule) = policy.deny.matching(name).filter(denies).min() {
         let denial = Denial::new(Cause::DeniedByRule, format!("{} is denied by the rule {}", shown(), rule.source));
         return Err(denial.by(RuleRef::of(rule)));
@@ -169,25 +197,22 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, program: Option<&Program
             NetMode::Unrestricted => {}
             NetMode::None => return Err(narrowed(&shown())),
             NetMode::Allowlist => {
-                if allowing(ceiling.allow.matching(name), port, program).is_empty() {
+                if allowing(ceiling.allow.matching(name), port, who).is_empty() {
                     return Err(narrowed(&shown()));
                 }
             }
         }
     }
-    let rules = allowing(policy.allow.matching(name), port, program);
+    let rules = allowing(policy.allow.matching(name), port, who);
     match policy.mode {
         NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
-        NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port)),
+        NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port, who)),
         NetMode::Unrestricted | NetMode::Allowlist => Ok(basis(policy, &rules, port)),
     }
 }
 
-fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, program: Option<&Program>) -> Vec<&'a Rule> {
-    rules
-        .filter(|rule| rule.ports.contains(port))
-        .filter(|rule| rule.program.is_none() || rule.program.as_ref() == program)
-        .collect()
+fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, who: Who<'_>) -> Vec<&'a Rule> {
+    rules.filter(|rule| rule.ports.contains(port) && who.is_allowed_by(rule)).collect()
 }
 
 /// What the matching rules say together: the widest about addresses, since each is an allowance; the strictest about TLS.
@@ -205,21 +230,39 @@ fn narrowed(shown: &str) -> Denial {
     Denial::new(Cause::Narrowed, format!("{shown} is not in a narrower policy on top"))
 }
 
-fn not_listed(policy: &Policy, name: &Name, port: Port) -> Denial {
-    let same_name = policy.allow.matching(name).filter(|rule| !rule.ports.contains(port)).min();
+fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial {
+    let for_others = policy.allow.matching(name).filter(|rule| rule.ports.contains(port)).min();
+    let same_name = for_others.or(policy.allow.matching(name).min());
     let denial = match same_name {
+        Some(rule) if rule.ports.contains(port) => another_program(rule, name, port, who),
         Some(rule) => {
             let why = format!("{name} is allowed on port {}, not on {port}", rule.ports);
             Denial::new(Cause::PortNotListed, why).by(RuleRef::of(rule))
         }
         None => Denial::new(Cause::NotListed, format!("no rule allows {name}:{port}")),
     };
-    let denial = denial.allow_with(format!("--allow {name}:{port}"));
+    let only = match (&denial.cause, who) {
+        (Cause::OtherProgram, Who::Program(Some(program))) => program.suffix(),
+        _ => None,
+    };
+    let only = only.unwrap_or_default();
+    let denial = denial.allow_with(format!("--allow {name}:{port}{only}"));
     if policy.ask {
         let explanation = format!("{}; somebody can be asked", denial.explanation);
         return Denial { cause: Cause::MayAsk, code: Cause::MayAsk.code(), explanation, ..denial };
     }
     denial
+}
+
+/// `rule` allows the target, and not to this program.
+fn another_program(rule: &Rule, name: &Name, port: Port, who: Who<'_>) -> Denial {
+    let only = rule.program.as_ref().map_or("another program", |program| program.0.as_str());
+    let found = match who {
+        Who::Program(Some(program)) => format!("this is {}", program.0),
+        Who::Program(None) | Who::Somebody => "it is not known which program this is".to_owned(),
+    };
+    let why = format!("{name}:{port} is allowed for {only}, and {found}");
+    Denial::new(Cause::OtherProgram, why).by(RuleRef::of(rule))
 }
 
 /// Whether a target that is an address itself is allowed. Name rules and trusted ranges never open one.

@@ -48,10 +48,16 @@ pub struct Explanation {
     pub allow_with: Option<String>,
 }
 
-/// Decides about `target` as if it resolved to `addrs` (ignored for an address and behind an upstream proxy).
+/// Decides about `target` as if it resolved to `addrs` (ignored for an address and behind an upstream proxy), for a
+/// program that is not known.
 pub fn explain(policy: &Policy, target: &Target, addrs: &[IpAddr], now: Moment) -> Explanation {
-    let attempt = Attempt { target: target.clone(), way: Way::Connect, program: None };
-    let outcome = match check_name(policy, &attempt, now) {
+    explain_attempt(policy, &Attempt { target: target.clone(), way: Way::Connect, program: None }, addrs, now)
+}
+
+/// The same for one attempt.
+pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now: Moment) -> Explanation {
+    let target = &attempt.target;
+    let outcome = match check_name(policy, attempt, now) {
         Ok(Next::Dial(permit)) => Ok(permit),
         Ok(Next::Resolve(query)) => check_addrs(policy, query, addrs, now),
         Err(denial) => Err(denial),

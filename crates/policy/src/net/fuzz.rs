@@ -3,7 +3,7 @@
 
 use super::decide::{check_addrs, check_name};
 use super::packages::{self, Client, Needs};
-use super::permit::{Attempt, Moment, Next, Route, Way};
+use super::permit::{Attempt, Moment, Next, Route, RuleRef, Way};
 use super::policy::{Policy, PolicyInput};
 use super::rule::{Source, parse_allow, parse_allow_private, parse_deny, parse_range};
 use super::target::{Host, Target};
@@ -59,7 +59,7 @@ pub fn fuzz_target(data: &[u8]) {
 pub fn fuzz_rule(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(rule) = parse_allow(text, Source::flag(text)) {
-        let again = format!("{}:{}", rule.pattern, rule.ports);
+        let again = RuleRef::of(&rule).text;
         assert_eq!(parse_allow(&again, Source::flag(text)), Ok(rule), "{again:?}");
         assert!(!text.starts_with("*.") || text.matches('.').count() >= 2 || !text.is_ascii(), "{text:?}");
     }

@@ -139,15 +139,14 @@ impl FullItem {
         if ports.is_some() && has_ports(&self.host) {
             return Err(RuleFault::PortsTwice);
         }
-        let program = self.binary.clone().map(Program);
-        if program.as_ref().is_some_and(|program| !program.0.starts_with('/')) {
-            return Err(RuleFault::Program);
-        }
+        let beside = self.binary.as_deref().map(Program::parse).transpose()?;
         match rule {
+            AnyRule::Name(Rule { program: Some(_), .. }) if beside.is_some() => Err(RuleFault::ProgramTwice),
             AnyRule::Name(rule) => {
+                let program = beside.or(rule.program);
                 Ok(AnyRule::Name(Rule { ports: ports.unwrap_or(rule.ports), tls: self.tls, program, ..rule }))
             }
-            AnyRule::Address(_) if self.tls.is_some() || program.is_some() => Err(RuleFault::OnlyForNames),
+            AnyRule::Address(_) if self.tls.is_some() || beside.is_some() => Err(RuleFault::OnlyForNames),
             AnyRule::Address(mut rule) => {
                 rule.ports = ports.unwrap_or(rule.ports);
                 Ok(AnyRule::Address(rule))
@@ -158,6 +157,7 @@ impl FullItem {
 
 /// Whether ports stand behind the host: the only colon, or one behind a bracket. A bare IPv6 address has several.
 fn has_ports(host: &str) -> bool {
+    let host = host.split_once("@/").map_or(host, |(host, _)| host);
     match host.rsplit_once(']') {
         Some((_, after)) => after.contains(':'),
         None => host.matches(':').count() == 1,

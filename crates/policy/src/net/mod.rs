@@ -43,7 +43,7 @@ pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
 pub use decide::{check_addrs, check_dns, check_name, recheck};
 pub use document::{DocumentError, DocumentTests, NetDocument};
-pub use explain::{AddressTold, Decision, Explanation, explain};
+pub use explain::{AddressTold, Decision, Explanation, explain, explain_attempt};
 pub use groups::{Groups, builtin_groups, read_groups};
 pub use ipnet::IpNet;
 pub use item::{FullItem, Item, PortsItem};

@@ -55,7 +55,8 @@ pub struct RuleRef {
 
 impl RuleRef {
     pub(super) fn of(rule: &Rule) -> Self {
-        Self { source: rule.source.clone(), text: format!("{}:{}", rule.pattern, rule.ports) }
+        let by = rule.program.as_ref().map(|program| format!("@{}", program.0)).unwrap_or_default();
+        Self { source: rule.source.clone(), text: format!("{}:{}{by}", rule.pattern, rule.ports) }
     }
 }
 

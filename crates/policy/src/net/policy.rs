@@ -307,6 +307,12 @@ impl Policy {
         ceilings.chain([self.mode]).all(|mode| mode == NetMode::Unrestricted)
     }
 
+    /// Whether some rule is for one program, so that it matters who connects.
+    pub fn names_programs(&self) -> bool {
+        let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.allow);
+        ceilings.chain([&self.allow, &self.deny]).any(|rules| rules.rules().iter().any(|rule| rule.program.is_some()))
+    }
+
     /// The HTTP methods that may be used.
     pub fn methods(&self) -> Methods {
         self.methods

@@ -208,7 +208,7 @@ impl Line {
         let at = self.at.ok_or(ReplayError::Grounds)?;
         let host = Host::parse(&self.host).map_err(TargetError::from)?;
         if check == Check::Dns {
-            let decided = check_dns(policy, &host, self.program.as_ref(), at);
+            let decided = check_dns(policy, &host, at);
             return Ok(decided.map(|()| (None, Vec::new())));
         }
         let target = Target { host, port: Port::new(self.port)? };

@@ -16,6 +16,23 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Program(pub String);
 
+impl Program {
+    /// Reads one, as it stands in a rule: a path from the root in its shortest form, so that it can be compared.
+    pub fn parse(path: &str) -> Result<Self, RuleFault> {
+        let names = path.strip_prefix('/').ok_or(RuleFault::Program)?;
+        let clean = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
+        let printable = !path.chars().any(char::is_control);
+        if clean && printable { Ok(Self(path.to_owned())) } else { Err(RuleFault::Program) }
+    }
+
+    /// Behind a rule's place, for a flag that somebody copies into a shell. Nothing for a path that a shell could read
+    /// as more than a word: its name may have been chosen inside.
+    pub fn suffix(&self) -> Option<String> {
+        let plain = |char: char| char.is_ascii_alphanumeric() || "/._+-".contains(char);
+        self.0.chars().all(plain).then(|| format!("@{}", self.0))
+    }
+}
+
 /// Who may say what: a workspace file and a directive come from others than the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -157,34 +174,38 @@ pub enum RuleFault {
     #[error("the range after the slash is wrong")]
     Range,
     /// Something that has no meaning for addresses.
-    #[error("tls and binary are for names, not for addresses")]
+    #[error("a program and tls are for names, not for addresses")]
     OnlyForNames,
     /// Behind the host and beside it.
     #[error("the ports stand twice")]
     PortsTwice,
-    /// A path of a program that is not absolute.
-    #[error("a program is an absolute path")]
+    /// Behind the host and beside it.
+    #[error("the program stands twice")]
+    ProgramTwice,
+    /// A path of a program in another form.
+    #[error("a program is an absolute path without . and .., such as /usr/bin/curl")]
     Program,
 }
 
-/// `--allow HOST[:PORTS]`, default port 443. Never an address.
+/// `--allow HOST[:PORTS][@PROGRAM]`, default port 443. Never an address.
 pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
     fail(text, || {
-        let (host, ports) = host_and_ports(text, Ports::one(Port::HTTPS))?;
+        let (place, program) = place_and_program(text)?;
+        let (host, ports) = host_and_ports(place, Ports::one(Port::HTTPS))?;
         let pattern = match pattern_or_address(host)? {
             Which::Pattern(pattern) => pattern,
             Which::Address(address) => return Err(RuleFault::Address { with: address_flag(address, &ports) }),
         };
-        Ok(Rule { pattern, ports, private: false, tls: None, program: None, source })
+        Ok(Rule { pattern, ports, private: false, tls: None, program, source })
     })
 }
 
-/// `--deny HOST[:PORTS]`, an address or a range too; without ports every port, so that a deny never falls short.
+/// `--deny HOST[:PORTS][@PROGRAM]`, an address or a range too; without ports every port, so that a deny never falls short.
 pub fn parse_deny(text: &str, source: Source) -> Result<AnyRule, RuleError> {
     fail(text, || any(text, Ports::all(), false, source))
 }
 
-/// `--allow-private HOST[:PORTS]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
+/// `--allow-private HOST[:PORTS][@PROGRAM]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
 pub fn parse_allow_private(text: &str, source: Source) -> Result<AnyRule, RuleError> {
     fail(text, || any(text, Ports::one(Port::HTTPS), true, source))
 }
@@ -205,6 +226,25 @@ fn fail<T>(text: &str, read: impl FnOnce() -> Result<T, RuleFault>) -> Result<T,
 }
 
 fn any(text: &str, ports: Ports, private: bool, source: Source) -> Result<AnyRule, RuleFault> {
+    let (text, program) = place_and_program(text)?;
+    let rule = any_place(text, ports, private, source)?;
+    match (rule, program) {
+        (AnyRule::Name(rule), program) => Ok(AnyRule::Name(Rule { program, ..rule })),
+        (rule @ AnyRule::Address(_), None) => Ok(rule),
+        (AnyRule::Address(_), Some(_)) => Err(RuleFault::OnlyForNames),
+    }
+}
+
+/// What stands before and after `@/`. No host, port or range has an `@`; one without a slash behind it is left to the
+/// reader of hosts, who refuses it.
+fn place_and_program(text: &str) -> Result<(&str, Option<Program>), RuleFault> {
+    match text.split_once("@/") {
+        None => Ok((text, None)),
+        Some((place, _)) => Ok((place, Some(Program::parse(&text[place.len() + 1..])?))),
+    }
+}
+
+fn any_place(text: &str, ports: Ports, private: bool, source: Source) -> Result<AnyRule, RuleFault> {
     if text.contains('/') && !text.contains("://") {
         let (net, ports) = range_and_ports(text, ports)?;
         return Ok(AnyRule::Address(AddressRule { net, ports, source }));

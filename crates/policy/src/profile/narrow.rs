@@ -99,7 +99,13 @@ impl Walk<'_> {
         let has = base.effective_mode();
         if has != NetMode::Unrestricted {
             let open = if has == NetMode::Allowlist { base } else { &NetGrants::default() };
-            self.only_known(&part.allow, &open.allow, |rule| format!("reach {rule}"));
+            for (rule, place) in &part.allow {
+                // For one program is less than for all.
+                let wider = rule.split_once("@/").map_or(rule.as_str(), |(place, _)| place);
+                if !open.allow.iter().any(|known| known.value == *rule || known.value == wider) {
+                    self.refuse(*place, format!("reach {rule}"));
+                }
+            }
         }
         // Whatever the mode: for a group the user's own package clients are asked, and their settings are shown inside.
         let groups = if has == NetMode::None { &[][..] } else { &base.groups };

@@ -74,6 +74,17 @@ fn everything_that_narrows_holds() {
 }
 
 #[test]
+fn one_program_is_less_than_all_and_another_one_is_not() {
+    let base = base("net: {allow: [a.example, \"b.example@/usr/bin/curl\"]}");
+    let out = narrowed("net: {allow: [\"a.example@/usr/bin/git\", \"b.example@/usr/bin/curl\"]}", &base).unwrap();
+    assert_eq!(out.net.allow.len(), 2);
+    for wider in ["b.example", "b.example@/usr/bin/git", "c.example@/usr/bin/git", "a.example:80@/usr/bin/git"] {
+        let refused = narrowed(&format!("net: {{allow: [\"{wider}\"]}}"), &base).unwrap_err();
+        assert_eq!(refused[0].what, format!("reach {wider}"));
+    }
+}
+
+#[test]
 fn a_flag_that_is_smaller_than_the_file_counts_and_refuses_nothing() {
     let mut profile = base("");
     let flag = |value| Sourced::new(value, Origin::Flag("--memory".to_owned()));

@@ -1,11 +1,14 @@
 //! A second decision, written from the description alone: strings, loops and no sharing with the first.
 
+/// For which program alone.
+pub type Only = Option<&'static str>;
+
 /// A policy as texts.
 #[derive(Debug, Clone)]
 pub struct Naive {
     pub open: bool,
-    pub allow: Vec<(String, Vec<u16>, bool)>,
-    pub deny: Vec<(String, Vec<u16>)>,
+    pub allow: Vec<(String, Vec<u16>, bool, Only)>,
+    pub deny: Vec<(String, Vec<u16>, Only)>,
     pub deny_nets: Vec<(String, u8)>,
     pub allow_nets: Vec<(String, u8, u16)>,
     pub trusted: Vec<(String, u8)>,
@@ -62,8 +65,9 @@ const SPECIAL: &[(&str, u8)] = &[
 ];
 
 impl Naive {
-    /// Whether a connection to `host` (a name, or an address in usual form) is made when it resolves to `answers`.
-    pub fn allows(&self, host: &str, port: u16, answers: &[&str]) -> bool {
+    /// Whether a connection to `host` (a name, or an address in usual form) is made when it resolves to `answers`, by `program`
+    /// where that is known.
+    pub fn allows(&self, host: &str, port: u16, answers: &[&str], program: Only) -> bool {
         let literal = host.parse::<std::net::IpAddr>().is_ok();
         if literal {
             let opened = self.opened_net(host, port);
@@ -71,14 +75,17 @@ impl Naive {
                 && (opened || (self.open && !self.is_special(host)))
                 && self.inner_ok(host, port, false);
         }
-        if self.deny.iter().any(|(pattern, ports)| means(pattern, host) && (ports.is_empty() || ports.contains(&port)))
-        {
-            return false;
+        for (pattern, ports, only) in &self.deny {
+            let at = means(pattern, host) && (ports.is_empty() || ports.contains(&port));
+            let surely_another = only.is_some() && program.is_some() && *only != program;
+            if at && !surely_another {
+                return false;
+            }
         }
         let mut listed = false;
         let mut private = false;
-        for (pattern, ports, is_private) in &self.allow {
-            if means(pattern, host) && ports.contains(&port) {
+        for (pattern, ports, is_private, only) in &self.allow {
+            if means(pattern, host) && ports.contains(&port) && (only.is_none() || *only == program) {
                 listed = true;
                 private |= is_private;
             }

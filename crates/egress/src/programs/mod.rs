@@ -1,4 +1,13 @@
 //! Who connected: a question to whoever knows the sandbox's processes.
+//!
+//! ```text
+//!  peer's address ─▶ socket's inode (table) ─▶ processes that hold it (processes) ─▶ their executable
+//! ```
+
+mod processes;
+mod table;
+
+pub use processes::Processes;
 
 use nexus_policy::net::Program;
 use std::net::SocketAddr;
@@ -7,13 +16,9 @@ use std::net::SocketAddr;
 ///
 /// A rule for one program narrows and helps the audit; it is no boundary (`nexus_policy::net::Program`).
 pub trait Programs: Send + Sync {
-    /// The program whose socket inside has the address `peer` and is connected to `local`. Must answer at once.
-    fn who(&self, peer: SocketAddr, local: SocketAddr) -> Option<Program>;
-
-    /// Whether it knows any. Where it does not, a connection's own address is not looked up, a system call for each.
-    fn knows_any(&self) -> bool {
-        true
-    }
+    /// The program whose socket inside has the address `peer`; `None` is not known. It may block for a moment, and is
+    /// asked only where some rule is for one program.
+    fn who(&self, peer: SocketAddr) -> Option<Program>;
 }
 
 /// Nobody knows. Rules for one program then allow nothing, and deny rules for one deny all.
@@ -21,11 +26,7 @@ pub trait Programs: Send + Sync {
 pub struct Unknown;
 
 impl Programs for Unknown {
-    fn who(&self, _peer: SocketAddr, _local: SocketAddr) -> Option<Program> {
+    fn who(&self, _peer: SocketAddr) -> Option<Program> {
         None
-    }
-
-    fn knows_any(&self) -> bool {
-        false
     }
 }
