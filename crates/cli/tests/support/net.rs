@@ -141,7 +141,9 @@ impl Named {
             None => before.to_owned(),
             Some(etc) => format!("mount -t overlay -o ro,lowerdir={}:/etc none /etc && {before}", etc.display()),
         };
-        command.args(["--mount", "/bin/sh", "-c", PREPARE, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
+        // Whoever maps its own id alone keeps its groups (user_namespaces(7): no setgroups).
+        let prepare = if is_root() { PREPARE.to_owned() } else { PREPARE.replace("--clear-groups", "--keep-groups") };
+        command.args(["--mount", "/bin/sh", "-c", &prepare, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
         let uid = if is_root() { bench.user.unwrap_or(0) } else { rustix::process::geteuid().as_raw() };
         assert!([0, USER].contains(&uid) || !is_root());
         command.arg(uid.to_string()).arg(nexus.get_program()).args(nexus.get_args());
