@@ -40,6 +40,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-egress", "--test", "soak"],
     },
     Soak {
+        name: "10,000 connections by each way in, where 8,192 fit",
+        variable: ("NEXUS_SOAK_CLIENTS", "10000"),
+        words: &["-p", "nexus-egress", "--test", "bound"],
+    },
+    Soak {
         name: "200 detached sandboxes at once and 1,000 clients killed at random, for root and for a user",
         variable: ("NEXUS_SOAK_ATTACHES", "1000"),
         words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],

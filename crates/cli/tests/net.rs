@@ -638,16 +638,9 @@ fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_
             fs::write(config.join("config.toml"), "[egress]\ntrusted_ranges = [\"127.0.0.0/8\"]\n").unwrap();
         }
         let on_screen = |flags: &[&str], script: &str| {
-            let mut command = bench.command("setsid");
-            let inner =
-                named.nexus(&bench, ["run", "--changes", "discard"].iter().chain(flags).chain(&["--shell", script]));
-            command.args(["--ctty", "--"]).arg(inner.get_program()).args(inner.get_args());
+            let all = [&["run", "--changes", "discard"], flags, &["--shell", script]].concat();
+            let mut command = named.on_terminal(&bench, all);
             command.env("NEXUS_CONFIG_DIR", &config);
-            // setsid itself stays root where the namespace needs it.
-            if support::is_root() {
-                std::os::unix::process::CommandExt::uid(&mut command, 0);
-                std::os::unix::process::CommandExt::gid(&mut command, 0);
-            }
             Screen::start(command)
         };
         let fetch = format!("curl -sS {url}; curl -sS {url}; curl -sS {other}; echo END");

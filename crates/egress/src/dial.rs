@@ -111,7 +111,12 @@ impl Dialer {
         if addrs.is_empty() {
             return Err(refused("its name has no address".into()));
         }
-        let mut stream = self.any_of(&addrs, &proxy.target).await?;
+        // The sandbox learns what failed, and not where the operator's proxy is.
+        let mut stream = self.any_of(&addrs, &proxy.target).await.map_err(|error| match error {
+            DialError::Connect { source, .. } => refused(format!("it cannot be reached: {source}")),
+            DialError::TimedOut { after, .. } => refused(format!("it does not answer within {} s", after.as_secs())),
+            upstream @ DialError::Upstream { .. } => upstream,
+        })?;
         let asked = timeout(self.connect_time, ask(&mut stream, target, proxy.authorization.as_deref())).await;
         let early = asked.map_err(|_| refused("it does not answer".into()))?.map_err(refused)?;
         Ok(Dialed { stream, early })

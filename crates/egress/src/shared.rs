@@ -249,7 +249,7 @@ impl Shared {
             Ok(dialed) => Ok(Opened { ticket, dialed }),
             Err(error) => {
                 let event = Event::of(EventKind::Fail, ticket.id, ticket.permit().attempt());
-                self.audit.note(&Event { explanation: Some(error.to_string()), ..event });
+                self.audit.note(&Event { code: DenyCode::Other, explanation: Some(error.to_string()), ..event });
                 Err(Refusal::Unreachable(error))
             }
         }

@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::process::{raise_descriptors, resident_kib};
 use support::{World, connect, echo, eventually, input, tunnel};
 
 const NAME: &str = "idle_tunnels_and_slow_clients_keep_nobody_waiting";
@@ -28,19 +29,6 @@ fn hold(proxy: SocketAddr, authority: &str, tunnels: usize) {
         .collect();
     println!("\nholding {} and {}", held.len(), slow.len());
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-}
-
-fn raise_descriptors() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    limit.maximum.unwrap_or(u64::MAX)
-}
-
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]

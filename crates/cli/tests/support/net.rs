@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -47,6 +48,11 @@ impl Server {
         self.accepted.load(Ordering::SeqCst)
     }
 
+    /// Counts from zero again.
+    pub fn forget(&self) {
+        self.accepted.store(0, Ordering::SeqCst);
+    }
+
     /// Connections that are open.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
@@ -83,6 +89,8 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
 pub struct Named {
     hosts: PathBuf,
     resolv: PathBuf,
+    /// Lies over `/etc`, where the operator's settings are.
+    etc: Option<PathBuf>,
 }
 
 /// What the namespace is prepared with before the command. The arguments are the two files, the uid, the command.
@@ -93,11 +101,23 @@ const PREPARE: &str = "mount --bind \"$1\" /etc/hosts && mount --bind \"$2\" /et
 impl Named {
     /// `web.test` and `db.test` are this host.
     pub fn new(bench: &Bench) -> Self {
-        let named = Self { hosts: bench.base.path().join("hosts"), resolv: bench.base.path().join("resolv.conf") };
+        let base = bench.base.path();
+        let named = Self { hosts: base.join("hosts"), resolv: base.join("resolv.conf"), etc: None };
         fs::write(&named.hosts, "127.0.0.1 localhost\n127.0.0.1 web.test db.test\n").unwrap();
         // Nobody answers there, and says so at once.
         fs::write(&named.resolv, "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n").unwrap();
         named
+    }
+
+    /// The operator's `config.toml` of that machine, for root and for an ordinary user.
+    pub fn with_settings(self, text: &str) -> Self {
+        let etc = self.hosts.with_file_name("etc");
+        fs::create_dir_all(etc.join("nexus")).unwrap();
+        fs::write(etc.join("nexus/config.toml"), text).unwrap();
+        for file in [&self.hosts, &self.resolv] {
+            fs::copy(file, etc.join(file.file_name().unwrap())).unwrap();
+        }
+        Self { etc: Some(etc), ..self }
     }
 
     /// `nexus` with these arguments in a mount namespace where the names hold.
@@ -117,12 +137,30 @@ impl Named {
             command.args(["--user", "--map-current-user", "--keep-caps"]);
         }
         let nexus = bench.nexus(arguments);
-        command.args(["--mount", "/bin/sh", "-c", PREPARE, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
+        let before = match &self.etc {
+            None => before.to_owned(),
+            Some(etc) => format!("mount -t overlay -o ro,lowerdir={}:/etc none /etc && {before}", etc.display()),
+        };
+        // Whoever maps its own id alone keeps its groups (user_namespaces(7): no setgroups).
+        let prepare = if is_root() { PREPARE.to_owned() } else { PREPARE.replace("--clear-groups", "--keep-groups") };
+        command.args(["--mount", "/bin/sh", "-c", &prepare, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
         let uid = if is_root() { bench.user.unwrap_or(0) } else { rustix::process::geteuid().as_raw() };
         assert!([0, USER].contains(&uid) || !is_root());
         command.arg(uid.to_string()).arg(nexus.get_program()).args(nexus.get_args());
         command.env_clear().current_dir(&bench.workspace).stdin(std::process::Stdio::null());
         command.envs(nexus.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    }
+
+    /// The same for a terminal: the command is the first of its session there.
+    pub fn on_terminal<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, bench: &Bench, arguments: I) -> Command {
+        let inner = self.nexus(bench, arguments);
+        let mut command = bench.command("setsid");
+        command.args(["--ctty", "--"]).arg(inner.get_program()).args(inner.get_args());
+        // setsid itself stays root where the namespace needs it.
+        if is_root() {
+            command.uid(0).gid(0);
+        }
         command
     }
 

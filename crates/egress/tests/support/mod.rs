@@ -9,6 +9,7 @@
 
 pub mod enter;
 mod hello;
+pub mod process;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use hello::hello;

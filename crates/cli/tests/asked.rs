@@ -1,0 +1,120 @@
+//! `--ask` with a person at the terminal: how long each answer holds.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use support::net::{Named, Server};
+use support::screen::{PATIENCE, Screen};
+use support::{Bench, benches, stderr, stdout, wait_until};
+
+/// The names lead to loopback, which no answer opens; the operator trusts it.
+const TRUSTED: &str = "[egress]\ntrusted_ranges = [\"127.0.0.0/8\"]\n";
+
+/// A run with questions, on a terminal.
+struct Run {
+    screen: Screen,
+    target: String,
+}
+
+impl Run {
+    fn start(bench: &Bench, named: &Named, target: &str, script: &str) -> Self {
+        let arguments = ["run", "--changes", "discard", "--ask", "--shell", script];
+        Self { screen: Screen::start(named.on_terminal(bench, arguments)), target: target.to_owned() }
+    }
+
+    /// Questions about the target so far.
+    fn questions(&self) -> usize {
+        self.screen.shown().matches(&format!("wants to reach {}", self.target)).count()
+    }
+
+    /// Waits for this one, and answers it.
+    fn answer(&self, number: usize, word: &str) {
+        wait_until(&format!("question {number}: {:?}", self.screen.shown()), PATIENCE, || self.questions() == number);
+        self.screen.send(&format!("{word}\n"));
+    }
+
+    /// The end of the run; how often it was asked and how often it was served.
+    fn end(mut self) -> (usize, usize, String) {
+        self.screen.wait_for("END");
+        assert!(self.screen.end().success());
+        let shown = self.screen.shown();
+        (self.questions(), shown.matches("hello").count(), shown)
+    }
+}
+
+#[test]
+fn an_answer_for_the_run_holds_to_its_end_and_one_for_once_for_one_connection() {
+    for bench in benches() {
+        let server = Server::start();
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let start =
+            |script: &str| Run::start(&bench, &named, &target, &script.replace("FETCH", &format!("curl -sS {target}")));
+
+        let run = start("FETCH; FETCH; FETCH --noproxy '*'; echo END");
+        run.answer(1, "r");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (1, 3), "{}: for the run: {shown}", bench.who());
+        assert_eq!(server.accepted(), 3);
+
+        // Another run knows nothing of that.
+        let run = start("FETCH; FETCH; echo END");
+        run.answer(1, "o");
+        run.answer(2, "o");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (2, 2), "{}: once, twice: {shown}", bench.who());
+
+        let run = start("FETCH; FETCH; FETCH; echo END");
+        run.answer(1, "once");
+        run.answer(2, "no");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (2, 1), "{}: once, then no: {shown}", bench.who());
+        assert_eq!(server.accepted(), 6, "{}", bench.who());
+
+        // Two that ask at the same time are one question.
+        let run = start("FETCH & FETCH & wait; echo END");
+        run.answer(1, "run");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (1, 2), "{}: both at once: {shown}", bench.who());
+        assert_eq!(server.accepted(), 8, "{}", bench.who());
+        let log = stdout(&named.run(&bench, ["net", "log"]));
+        assert_eq!(log.matches("allow    web.test").count(), 2, "{}: {log}", bench.who());
+        // An answer that is not saved leaves nothing.
+        let check = named.run(&bench, ["net", "check", &target, "--ask"]);
+        assert_eq!(check.status.code(), Some(1), "{}: {}", bench.who(), stderr(&check));
+    }
+}
+
+#[test]
+fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
+    for bench in benches() {
+        let server = Server::start();
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let other = target.replace("web.test", "db.test");
+        let script = format!(
+            "curl -sS {target}; curl -sS {target}; curl -sS --noproxy '*' {target}; curl -sS {other}; echo END"
+        );
+        let run = Run::start(&bench, &named, &target, &script);
+        // A word that nobody knows is no answer, and no refusal.
+        run.answer(1, "d");
+        run.screen.wait_for("o, r, s or n?");
+        assert_eq!(server.accepted(), 0);
+        run.screen.send("n\n");
+        run.screen.wait_for(&format!("wants to reach {other}"));
+        run.screen.send("r\n");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (1, 1), "{}: {shown}", bench.who());
+        assert_eq!(server.accepted(), 1, "{}: what was refused came through", bench.who());
+        assert!(shown.contains(&format!("blocked: {target}")), "{}: {shown}", bench.who());
+
+        // The end of the input is a no as well.
+        let run = Run::start(&bench, &named, &target, &format!("curl -sS {target}; curl -sS {target}; echo END"));
+        wait_until("the question", PATIENCE, || run.questions() == 1);
+        run.screen.send("\u{4}");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (1, 0), "{}: {shown}", bench.who());
+        assert_eq!(server.accepted(), 1, "{}", bench.who());
+    }
+}

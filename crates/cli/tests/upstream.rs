@@ -1,0 +1,310 @@
+//! The operator's own proxy (`upstream_proxy` in `config.toml`): everything goes through it, nothing beside it, and its
+//! password shows nowhere.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::net::{Named, Server};
+use support::{Bench, benches, stderr, stdout};
+
+/// What must show nowhere: as it is written in the setting, and as it is sent.
+const PASSWORD: &str = "hunter%402";
+const SENT: &str = "Basic bmV4dXM6aHVudGVyQDI=";
+const SECRETS: &[&str] = &["hunter", "bmV4dXM6"];
+/// A refusal by a proxy that is away or says no comes sooner than any time limit ends.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// What the proxy does with a CONNECT.
+#[derive(Clone, Copy)]
+enum Does {
+    /// Connects to this port of loopback, whatever the name.
+    Connect(u16),
+    /// Answers this and ends the connection.
+    Says(&'static str),
+}
+
+/// A proxy that remembers the heads that it saw. It ends with the test's process.
+struct Proxy {
+    port: u16,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    fn start(does: Does) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self { port: listener.local_addr().unwrap().port(), heads: Arc::default() };
+        let heads = Arc::clone(&proxy.heads);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, heads) = (stream.unwrap(), Arc::clone(&heads));
+                // A client that leaves early is part of some tests.
+                thread::spawn(move || serve(stream, does, &heads).ok());
+            }
+        });
+        proxy
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heads.lock().unwrap())
+    }
+
+    /// `[egress]` with this proxy.
+    fn setting(&self) -> String {
+        setting(self.port)
+    }
+}
+
+fn setting(port: u16) -> String {
+    format!("[egress]\nupstream_proxy = \"http://nexus:{PASSWORD}@127.0.0.1:{port}\"\n")
+}
+
+fn serve(mut stream: TcpStream, does: Does, heads: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? == 1 {
+        head.push(byte[0]);
+    }
+    heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+    let port = match does {
+        Does::Says(answer) => return stream.write_all(answer.as_bytes()),
+        Does::Connect(port) => port,
+    };
+    let mut server = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+    let (mut from, mut to) = (stream.try_clone()?, server.try_clone()?);
+    let up = thread::spawn(move || std::io::copy(&mut from, &mut to).and_then(|_| to.shutdown(Shutdown::Write)));
+    std::io::copy(&mut server, &mut stream)?;
+    stream.shutdown(Shutdown::Write)?;
+    up.join().unwrap()
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
+}
+
+/// Fails where the password, or its form on the wire, is a part of this.
+fn assert_no_secret(bench: &Bench, what: &str, text: &str) {
+    for secret in SECRETS {
+        assert!(!text.contains(secret), "{}: {what} shows the password: {text}", bench.who());
+    }
+}
+
+/// The same for everything that is kept of the runs.
+fn assert_no_secret_is_kept(bench: &Bench, named: &Named) {
+    for arguments in [&["net", "log"][..], &["net", "log", "--json"], &["log"]] {
+        let output = named.run(bench, arguments);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{}: {arguments:?}", bench.who());
+        assert_no_secret(bench, &arguments.join(" "), &(stdout(&output) + &stderr(&output)));
+    }
+    let all =
+        Command::new("grep").args(["-rlF", "-e", SECRETS[0], "-e", SECRETS[1]]).arg(&bench.state).output().unwrap();
+    assert_eq!(stdout(&all), "", "{}: the state holds the password", bench.who());
+}
+
+/// Every way in with a client for each: the two of the proxy, SOCKS, and one that knows of none.
+fn clients(port: u16) -> [(&'static str, String); 4] {
+    let curl = "curl -sS --max-time 30";
+    let url = format!("http://web.test:{port}/");
+    [
+        ("http_absolute", format!("{curl} {url}")),
+        ("connect", format!("{curl} --proxytunnel {url}")),
+        ("socks5", format!("{curl} --proxy socks5h://127.0.0.1:1080 {url}")),
+        ("transparent", format!("{curl} --noproxy '*' {url}")),
+    ]
+}
+
+#[test]
+fn every_way_out_of_a_run_is_the_operators_proxy_with_its_name_and_password() {
+    let server = Server::start();
+    for bench in benches() {
+        let proxy = Proxy::start(Does::Connect(server.port));
+        // Nobody listens on this port of this host, so what arrives has come through the proxy.
+        let port = 7;
+        let named = Named::new(&bench).with_settings(&proxy.setting());
+        for (way, client) in clients(port) {
+            let allow = format!("web.test:{port}");
+            let output =
+                named.run(&bench, ["run", "--json", "--net", "allowlist", "--allow", &allow, "--shell", &client]);
+            let told = report(&output);
+            assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {client}: {told}", bench.who());
+            assert_eq!(told["egress"]["allowed"][0]["host"], "web.test", "{told}");
+            let heads = proxy.take();
+            assert_eq!(heads.len(), 1, "{}: {client}: {heads:?}", bench.who());
+            let lines: Vec<&str> = heads[0].lines().collect();
+            assert_eq!(lines[0], format!("CONNECT {allow} HTTP/1.1"), "{}: {client}", bench.who());
+            assert!(lines.contains(&format!("Proxy-Authorization: {SENT}").as_str()), "{client}: {lines:?}");
+            assert_no_secret(&bench, &client, &(stdout(&output) + &stderr(&output)));
+            let line = stdout(&named.run(&bench, ["net", "log", "--json"]));
+            assert!(line.contains("\"addresses_checked\":false"), "{}: {client}: {line}", bench.who());
+            assert!(line.contains(&format!("\"way\":\"{way}\"")), "{}: {client}: {line}", bench.who());
+
+            // What is denied here is no question for the proxy.
+            let denied = ["run", "--json", "--net", "allowlist", "--allow", "db.test", "--shell", &client];
+            let told = report(&named.run(&bench, denied));
+            assert_eq!(told["egress"]["denied"][0]["host"], "web.test", "{}: {client}: {told}", bench.who());
+            assert_eq!(proxy.take(), [] as [&str; 0], "{}: {client}", bench.who());
+        }
+        // Neither the file nor the setting is to be seen inside.
+        let look = "cat /etc/nexus/config.toml; env; grep -rs hunt[e]r /etc /proc/*/cmdline /proc/*/environ; echo END";
+        let output = named.run(&bench, ["run", "--allow", "web.test", "--shell", look]);
+        assert!(stdout(&output).ends_with("END\n"), "{}: {}", bench.who(), stderr(&output));
+        assert_no_secret(&bench, "the inside", &(stdout(&output) + &stderr(&output)));
+        // One that goes on has its setting in memory alone.
+        let allow = format!("web.test:{port}");
+        let flags = ["run", "--detach", "--name", "d", "--allow", &allow, "--", "sleep", "1000"];
+        let output = named.run(&bench, flags);
+        assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
+        let output = bench.run(["exec", "d", "--", "curl", "-sS", &format!("http://{allow}/")]);
+        assert_eq!(stdout(&output), "hello\n", "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(proxy.take().len(), 1);
+        let seen = bench.run(["ps", "--json"]);
+        assert!(stdout(&seen).contains("sleep"), "{}", stdout(&seen));
+        assert_no_secret(&bench, "ps", &stdout(&seen));
+        assert_no_secret_is_kept(&bench, &named);
+        assert!(bench.run(["stop", "d"]).status.success());
+        assert!(bench.run(["rm", "d"]).status.success());
+        assert_no_secret_is_kept(&bench, &named);
+    }
+}
+
+#[test]
+fn a_proxy_that_is_away_or_refuses_ends_the_attempt_at_once_and_nothing_goes_around_it() {
+    let server = Server::start();
+    let allow = format!("web.test:{}", server.port);
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let says = |answer| Proxy::start(Does::Says(answer)).setting();
+    let cases = [
+        (setting(gone), "refused"),
+        (says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), "403"),
+        (says("HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=x\r\n\r\n"), "407"),
+        (says("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "502"),
+        (says(""), "closed the connection"),
+        (says("SSH-2.0-x\r\n\r\n"), ""),
+    ];
+    for bench in benches() {
+        for (setting, why) in &cases {
+            let named = Named::new(&bench).with_settings(setting);
+            for (way, client) in clients(server.port) {
+                let began = Instant::now();
+                // The name leads to the server, and it may: a connection beside the proxy would get there.
+                let flags = ["run", "--json", "--net", "allowlist", "--allow-private", &allow, "--shell"];
+                let output = named.run(&bench, flags.iter().copied().chain([client.as_str()]));
+                let told = report(&output);
+                let context = format!("{}: {client}, {why:?}: {told}", bench.who());
+                let shown = told["output"]["stdout"]["text"].as_str().unwrap();
+                assert!(!shown.contains("hello"), "{context}");
+                assert!(began.elapsed() < AT_ONCE, "{:?}: {context}", began.elapsed());
+                if !shown.is_empty() {
+                    // An absolute-form request has a place for the reason.
+                    assert!(shown.contains("the upstream proxy does not connect to web.test"), "{context}");
+                    assert!(shown.contains(why), "{context}");
+                }
+                assert_no_secret(&bench, &client, &(stdout(&output) + &stderr(&output)));
+                let log = stdout(&named.run(&bench, ["net", "log"]));
+                let fail = log.lines().find(|line| line.contains("fail")).unwrap_or_else(|| panic!("{log} {context}"));
+                assert!(fail.contains("OTHER  (the upstream proxy does not connect"), "{fail} {context}");
+                assert!(fail.contains(why) && fail.contains(&format!("by {way}")), "{fail} {context}");
+            }
+            let head = format!("curl -sS -o /dev/null -D - --max-time 30 http://{allow}/");
+            let output = named.run(&bench, ["run", "--allow-private", &allow, "--shell", &head]);
+            let head = stdout(&output);
+            assert!(head.starts_with("HTTP/1.1 502 ") && head.contains("x-proxy-error: OTHER"), "{head}");
+            assert_no_secret_is_kept(&bench, &named);
+        }
+        assert_eq!(server.accepted(), 0, "{}: a connection went around the proxy", bench.who());
+        // The harmless twin: without the setting the same command gets there.
+        let named = Named::new(&bench);
+        let output = named.run(&bench, ["run", "--allow-private", &allow, "--shell", &clients(server.port)[0].1]);
+        assert_eq!(stdout(&output), "hello\n", "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(server.accepted(), 1);
+        server.forget();
+    }
+}
+
+#[test]
+fn the_proxy_for_other_programs_goes_through_the_operators() {
+    let server = Server::start();
+    for bench in benches() {
+        let allow = format!("web.test:{}", server.port);
+        let fetch = |named: &Named| {
+            let mut child = named
+                .nexus(&bench, ["net", "proxy", "--allow-private", &allow])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line)
+                .unwrap();
+            let url = format!("http://{allow}/");
+            let output = Command::new("curl").args(["-sS", "-i", "--max-time", "30", "-x", line.trim(), &url]).output();
+            rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+                .unwrap();
+            let ended = child.wait_with_output().unwrap();
+            assert!(ended.status.success(), "{}: {}", bench.who(), stderr(&ended));
+            let told = stdout(&output.unwrap());
+            assert_no_secret(&bench, "net proxy", &(told.clone() + &line + &stdout(&ended) + &stderr(&ended)));
+            told
+        };
+        let other = Server::start();
+        let proxy = Proxy::start(Does::Connect(other.port));
+        // By its name: that one is looked up here, the destinations' are not.
+        let named = Named::new(&bench).with_settings(&proxy.setting().replace("127.0.0.1", "db.test"));
+        assert!(fetch(&named).ends_with("hello\n"), "{}", bench.who());
+        assert_eq!(other.accepted(), 1);
+        assert!(proxy.take()[0].starts_with(&format!("CONNECT {allow} HTTP/1.1\r\n")));
+        assert_no_secret_is_kept(&bench, &named);
+        let refusing = Proxy::start(Does::Says("HTTP/1.1 407 No\r\n\r\n"));
+        let told = fetch(&Named::new(&bench).with_settings(&refusing.setting()));
+        assert!(told.starts_with("HTTP/1.1 502 ") && told.contains("it answers 407"), "{}: {told}", bench.who());
+        assert_eq!(server.accepted(), 0, "{}: a connection went around the proxy", bench.who());
+    }
+}
+
+#[test]
+fn a_wrong_setting_refuses_the_run_and_no_document_repeats_the_password() {
+    for bench in benches() {
+        let run = |setting: &str, arguments: &[&str]| {
+            let output = Named::new(&bench).with_settings(setting).run(&bench, arguments);
+            assert_no_secret(&bench, &arguments.join(" "), &(stdout(&output) + &stderr(&output)));
+            output
+        };
+        let good = setting(3128);
+        let told = run(&good, &["explain", "--allow", "a.test", "--", "true"]);
+        assert!(stdout(&told).contains("everything goes through the operator's proxy"), "{}", stdout(&told));
+        assert!(run(&good, &["explain", "--json", "--allow", "a.test", "--", "true"]).status.success());
+        let told = run(&good, &["net", "check", "a.test:443", "--allow", "a.test"]);
+        assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+        assert!(stdout(&told).contains("the upstream proxy resolves it"), "{}", stdout(&told));
+        for wrong in [
+            good.replace("http:", "https:"),
+            good.replace("http:", "socks5:"),
+            good.replace(":3128", ""),
+            good.replace(":3128", ":3128/path"),
+            good.replace("%402", "%4"),
+            good.replace("\"http", "[\"http").replace("3128\"", "3128\"]"),
+            good.replace("3128\"", "3128"),
+        ] {
+            for arguments in [
+                &["run", "--allow", "a.test", "--", "true"][..],
+                &["run", "--json", "--allow", "a.test", "--", "true"],
+                &["net", "check", "a.test:443", "--allow", "a.test"],
+                &["net", "proxy", "--allow", "a.test"],
+            ] {
+                let output = run(&wrong, arguments);
+                assert!(!output.status.success(), "{}: {arguments:?}: {wrong}", bench.who());
+                let said = stdout(&output) + &stderr(&output);
+                assert!(said.contains("config.toml:2"), "{}: {arguments:?}: {said}", bench.who());
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The resolver of this host, with a real name server behind `/etc/resolv.conf`.
+//!
+//! Each test is run once more in mount and network namespaces of its own: there `/etc/resolv.conf` and `/etc/hosts` are
+//! the test's, the name server is on loopback, and every address is local.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+#[path = "system/server.rs"]
+mod name_server;
+
+use name_server::{Asked, NameServer};
+use nexus_egress::{EventKind, Limits, ResolveError, Resolved, Resolver, System};
+use nexus_policy::net::{DenyCode, Target};
+use std::net::{IpAddr, TcpListener};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{World, echo, eventually, field, input, server, tunnel};
+
+/// What a patient host has: longer than any of these tests may take.
+const PATIENT: &str = "nameserver 127.0.0.1\nsearch corp.test\noptions ndots:3 timeout:60 attempts:2\n";
+const BRIEF: &str = "nameserver 127.0.0.1\nsearch corp.test\noptions ndots:3 timeout:1 attempts:1\n";
+/// With a comment in Latin-1, which is no UTF-8.
+const HOSTS: &[u8] = b"127.0.0.1 localhost\n# caf\xe9\n10.9.8.7 pinned.test\n93.184.216.50 both.test.pinned.test\n\
+    10.9.8.8 Two.Test other.test # and.test\nfd00::8 two.test\nfd00::9 quiet.test\n";
+
+/// Like [`support::outside_of_netns`], with these files in `/etc`.
+fn outside(name: &str, resolv: &str) -> bool {
+    if std::env::var_os("NEXUS_TEST_NETNS").is_some() {
+        return false;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (file, content) in [("resolv.conf", resolv.as_bytes()), ("hosts", HOSTS)] {
+        std::fs::write(folder.path().join(file), content).unwrap();
+    }
+    let setup = "mount --bind \"$0/resolv.conf\" /etc/resolv.conf && mount --bind \"$0/hosts\" /etc/hosts && \
+                 ip link set lo up && ip route add local default dev lo && ip -6 route add local default dev lo && \
+                 exec \"$@\"";
+    let status = Command::new("unshare")
+        .args(["-rnm", "sh", "-c", setup])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env("NEXUS_TEST_NETNS", "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name} failed in its namespaces");
+    true
+}
+
+/// One resolver that is asked by several tasks in turn, as an egress does.
+struct Host {
+    system: System,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Host {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { system: System::default(), runtime }
+    }
+
+    fn ask(&self, name: &str) -> Result<Resolved, ResolveError> {
+        let target = Target::parse(&format!("{name}:443")).unwrap();
+        self.runtime.block_on(self.system.lookup(target.host.name().unwrap()))
+    }
+
+    fn addresses(&self, name: &str) -> Vec<String> {
+        let mut found: Vec<String> = self.ask(name).unwrap().addrs.iter().map(IpAddr::to_string).collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+fn asked(name: &str, kind: &str, tcp: bool) -> Asked {
+    Asked { name: format!("{name}."), kind: kind.into(), tcp }
+}
+
+#[test]
+fn both_families_are_asked_for_and_an_answer_is_kept_for_the_shorter_ttl() {
+    if outside("both_families_are_asked_for_and_an_answer_is_kept_for_the_shorter_ttl", BRIEF) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    assert_eq!(host.addresses("both.test"), ["2606:2800:220::10", "93.184.216.10"]);
+    assert_eq!(names.take(), [asked("both.test", "A", false), asked("both.test", "AAAA", false)]);
+    // The addresses of the two have 300 s and 30 s.
+    let ttl = host.ask("both.test").unwrap().ttl_s.unwrap();
+    assert!((1..=30).contains(&ttl), "{ttl}");
+    assert_eq!(names.take(), [], "it is known already");
+    for (name, address) in [("v4.test", "93.184.216.10"), ("v6.test", "2606:2800:220::10")] {
+        assert_eq!(host.addresses(name), [address]);
+        assert_eq!(names.take(), [asked(name, "A", false), asked(name, "AAAA", false)]);
+    }
+    // One second later it is another question.
+    host.ask("second.test").unwrap();
+    names.take();
+    eventually("the end of one second", || {
+        host.ask("second.test").unwrap();
+        names.take().contains(&asked("second.test", "A", false))
+    });
+}
+
+#[test]
+fn no_search_domain_is_ever_appended() {
+    if outside("no_search_domain_is_ever_appended", BRIEF) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    // With the domain appended each of them exists.
+    for name in ["intranet", "gone.test", "a.gone.test"] {
+        assert_eq!(host.ask(name), Ok(Resolved::default()), "{name}");
+        assert_eq!(names.take(), [asked(name, "A", false), asked(name, "AAAA", false)]);
+    }
+    assert_eq!(host.addresses("intranet.corp.test"), ["93.184.216.66"]);
+}
+
+#[test]
+fn a_truncated_answer_is_asked_for_again_over_tcp() {
+    if outside("a_truncated_answer_is_asked_for_again_over_tcp", BRIEF) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    assert_eq!(host.addresses("big.test").len(), 60);
+    assert!(names.take().contains(&asked("big.test", "A", true)));
+    // What did not fit into the datagram counts too: the last of these addresses is private.
+    let world = World::with(input(&["hidden.test"]), |config| config.resolver = Arc::new(System::default()));
+    let (code, head, _) = tunnel(world.http, "hidden.test:443").unwrap_err();
+    assert_eq!((code, field(&head, "x-proxy-error")), (403, Some("PRIVATE_DESTINATION")));
+}
+
+#[test]
+fn a_name_without_an_answer_is_refused_within_a_bounded_time() {
+    if outside("a_name_without_an_answer_is_refused_within_a_bounded_time", BRIEF) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    let begun = Instant::now();
+    assert_eq!(host.ask("gone.test"), Ok(Resolved::default()));
+    for name in ["fails.test", "refused.test", "silent.test", "garbage.test"] {
+        let error = host.ask(name).unwrap_err();
+        assert!(matches!(&error, ResolveError::Failed { name: about, .. } if about == name), "{error:?}");
+    }
+    assert!(begun.elapsed() < support::PATIENCE, "{:?}", begun.elapsed());
+    assert!(names.take().contains(&asked("silent.test", "AAAA", false)));
+    // One family answers, the other does not: what is known is all that can be dialled.
+    assert_eq!(host.addresses("half.test"), ["93.184.216.10"]);
+}
+
+#[test]
+fn the_egress_waits_for_no_name_server_longer_than_its_limit() {
+    if outside("the_egress_waits_for_no_name_server_longer_than_its_limit", PATIENT) {
+        return;
+    }
+    let names = NameServer::start();
+    let world = World::with(input(&["*.example.test", "silent.test", "gone.test", "fails.test"]), |config| {
+        config.resolver = Arc::new(System::default());
+        config.limits = Limits { resolve_time: Duration::from_secs(1), ..Limits::default() };
+    });
+    for name in ["gone.test", "fails.test", "silent.test"] {
+        let begun = Instant::now();
+        let (code, head, body) = tunnel(world.http, &format!("{name}:443")).unwrap_err();
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("NAME_NOT_RESOLVED")), "{name}: {body}");
+        assert!(body.contains(name), "{body}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
+    }
+    names.take();
+    let (code, _, _) = tunnel(world.http, "denied.test:443").unwrap_err();
+    assert_eq!(code, 403);
+    assert_eq!(names.take(), [], "a denied name is never asked about");
+    let codes: Vec<DenyCode> = world.events.take().iter().map(|event| event.code).collect();
+    assert_eq!(codes[..3], [DenyCode::NameNotResolved; 3]);
+}
+
+#[test]
+fn a_private_address_behind_an_alias_or_beside_a_public_one_is_never_dialled() {
+    if outside("a_private_address_behind_an_alias_or_beside_a_public_one_is_never_dialled", BRIEF) {
+        return;
+    }
+    let _names = NameServer::start();
+    let open = server("0.0.0.0:0", echo);
+    let reached = TcpListener::bind("0.0.0.0:443").unwrap();
+    reached.set_nonblocking(true).unwrap();
+    let port = open.port();
+    let rules = ["alias.test", "far.test", "mixed.test", "six.test", "mapped.test", "pinned.test", "loop.test"];
+    let also = [format!("v4.test:{port}"), format!("good.test:{port}")];
+    let rules: Vec<&str> = rules.into_iter().chain(also.iter().map(String::as_str)).collect();
+    let world = World::with(input(&rules), |config| config.resolver = Arc::new(System::default()));
+    // In the same answer; by a second question; one of several; in the other family; in another form; in the hosts file.
+    for name in ["alias.test", "far.test", "mixed.test", "six.test", "mapped.test", "pinned.test"] {
+        let (code, head, body) = tunnel(world.http, &format!("{name}:443")).unwrap_err();
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!((code, field(&head, "x-proxy-error")), (403, Some("PRIVATE_DESTINATION")), "{name}: {body}");
+    }
+    // An alias of itself leads nowhere.
+    let (code, head, _) = tunnel(world.http, "loop.test:443").unwrap_err();
+    assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("NAME_NOT_RESOLVED")));
+    assert!(reached.accept().is_err(), "nobody was dialled");
+    assert!(world.events.take().iter().all(|event| event.event == EventKind::Deny));
+    // The harmless twins: an address, and an alias of one, that are public.
+    for name in ["v4.test", "good.test"] {
+        tunnel(world.http, &format!("{name}:{port}")).unwrap();
+        let events = world.events.all();
+        let allowed = events.iter().find(|event| event.event == EventKind::Allow && event.host == name).unwrap();
+        assert_eq!(allowed.addresses, ["93.184.216.10".parse::<IpAddr>().unwrap()], "{name}");
+    }
+}
+
+#[test]
+fn a_name_of_the_hosts_file_has_what_stands_there_and_no_server_is_asked_about_it() {
+    if outside("a_name_of_the_hosts_file_has_what_stands_there_and_no_server_is_asked_about_it", PATIENT) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    // The server would add something, or never answer.
+    for (name, addresses) in [
+        ("pinned.test", &["10.9.8.7"][..]),
+        ("two.test", &["10.9.8.8", "fd00::8"]),
+        ("other.test", &["10.9.8.8"]),
+        ("quiet.test", &["fd00::9"]),
+        ("localhost", &["127.0.0.1"]),
+    ] {
+        assert_eq!(host.addresses(name), addresses, "{name}");
+    }
+    assert_eq!(names.take(), []);
+    assert_eq!(host.addresses("both.test"), ["2606:2800:220::10", "93.184.216.10"], "only the whole name counts");
+    assert_eq!(host.ask("and.test"), Ok(Resolved::default()));
+}
