@@ -19,7 +19,11 @@ struct Run {
 
 impl Run {
     fn start(bench: &Bench, named: &Named, target: &str, script: &str) -> Self {
-        let arguments = ["run", "--changes", "discard", "--ask", "--shell", script];
+        Self::with(bench, named, target, &[], script)
+    }
+
+    fn with(bench: &Bench, named: &Named, target: &str, flags: &[&str], script: &str) -> Self {
+        let arguments = [&["run", "--changes", "discard", "--ask"][..], flags, &["--shell", script]].concat();
         Self { screen: Screen::start(named.on_terminal(bench, arguments)), target: target.to_owned() }
     }
 
@@ -116,5 +120,27 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
         let (questions, served, shown) = run.end();
         assert_eq!((questions, served), (1, 0), "{}: {shown}", bench.who());
         assert_eq!(server.accepted(), 1, "{}", bench.who());
+    }
+}
+
+/// Where some rule is for one program it is known who asks, and the answer is for that program.
+#[test]
+fn an_answer_about_one_program_opens_nothing_for_another() {
+    for bench in benches() {
+        let server = Server::start();
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let script = format!(
+            "curl -sS {target}; curl -sS --noproxy '*' {target}; \
+             python3 -c 'import urllib.request as u; print(u.urlopen(\"http://{target}/\").read())' 2>/dev/null; echo END"
+        );
+        let run = Run::with(&bench, &named, &target, &["--allow", "x.test@/usr/bin/git"], &script);
+        run.screen.wait_for(&format!("/usr/bin/curl wants to reach {target}"));
+        run.answer(1, "r");
+        run.answer(2, "n");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (2, 2), "{}: {shown}", bench.who());
+        assert!(shown.contains("/python3"), "{}: {shown}", bench.who());
+        assert_eq!(server.accepted(), 2, "{}", bench.who());
     }
 }
