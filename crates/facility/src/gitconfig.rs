@@ -132,6 +132,8 @@ impl Parser<'_> {
             let byte = self.text[self.at];
             match byte {
                 0 => return self.fail(),
+                // For git it is white space and falls away around a value: `\r/etc` is an absolute path to it alone.
+                b'\r' if !quoted => return self.fail(),
                 b'#' | b';' if !quoted => {
                     self.skip_line();
                     value.truncate(solid);
