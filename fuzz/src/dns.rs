@@ -10,7 +10,11 @@ const SMALLEST_UDP: usize = 512;
 
 /// One message of a sandbox.
 pub fn question(data: &[u8]) {
+    let is_answer = data.get(2).is_none_or(|flags| flags & 0x80 != 0);
     let question = match read(data) {
+        found if is_answer => {
+            return assert!(matches!(found, Err(None)), "two servers would answer each other for ever");
+        }
         Ok(question) => question,
         Err(None) => return,
         Err(Some(refusal)) => return is_an_answer(data, &refusal),

@@ -24,6 +24,11 @@ pub fn hello(data: &[u8]) {
         let length = u16::try_from(message.len()).unwrap_or_default().to_be_bytes();
         let one = [&[22, 3, 1], &length[..], &message].concat();
         assert_eq!(read_hello(&one), whole, "in one record it is another hello");
+        let expected: &[&[u8]] = match &whole {
+            Seen::Sni(name) => &[name],
+            _ => &[],
+        };
+        assert_eq!(names(&message).as_deref(), Some(expected), "its extensions name others");
     }
     match (by_rustls(data), whole) {
         // It takes characters for a name that no host has, and an address for no name; both are refused later.
@@ -52,6 +57,28 @@ fn message(mut data: &[u8]) -> Option<Vec<u8>> {
         message.extend_from_slice(data.get(5..5 + length)?);
         data = data.get(5 + length..)?;
     }
+}
+
+/// Every server name of the message, read by hand from fixed places (RFC 8446, 4.1.2; RFC 6066, 3).
+fn names(message: &[u8]) -> Option<Vec<&[u8]>> {
+    let number = |at: usize| Some(usize::from(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?])));
+    let mut at = 4 + 2 + 32;
+    at += 1 + usize::from(*message.get(at)?);
+    at += 2 + number(at)?;
+    at += 1 + usize::from(*message.get(at)?);
+    let mut names = Vec::new();
+    if at == message.len() {
+        return Some(names);
+    }
+    at += 2;
+    while at < message.len() {
+        let end = at + 4 + number(at + 2)?;
+        if number(at)? == 0 {
+            names.push(message.get(at + 4 + 5..end)?);
+        }
+        at = end;
+    }
+    Some(names)
 }
 
 /// What rustls reads: a whole hello with this name (empty if it names none), or nothing.

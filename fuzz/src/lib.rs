@@ -1,4 +1,4 @@
-//! What must hold for everything in Nexus that reads bytes of an adversary: one function for each reader, which panics
+//! What must hold for what in Nexus reads bytes of an adversary: one function for each reader, which panics
 //! where its property fails.
 //!
 //! The functions know nothing of a fuzzer. `src/bin/` gives each to libFuzzer; the ordinary tests of the crates take

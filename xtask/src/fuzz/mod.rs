@@ -1,4 +1,4 @@
-//! `fuzz [TARGET] [--seconds N]`: every reader of hostile bytes under libFuzzer, one after the other.
+//! `fuzz [TARGET] [--seconds N]`: the readers of hostile bytes under libFuzzer, one after the other.
 //!
 //! ```text
 //!  fuzz/src/bin/TARGET.rs ─build, instrumented─▶ target/fuzz/build/…/TARGET
@@ -22,12 +22,18 @@ use std::process::{Command, Stdio};
 
 /// What the compiler adds to every branch, comparison and function, as libFuzzer reads it (LLVM, SanitizerCoverage).
 const INSTRUMENT: &[&str] = &[
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "--cfg=fuzzing",
+    "-C",
+    "passes=sancov-module",
+    "-C",
+    "llvm-args=-sanitizer-coverage-level=4",
+    "-C",
+    "llvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-C",
+    "llvm-args=-sanitizer-coverage-pc-table",
+    "-C",
+    "llvm-args=-sanitizer-coverage-trace-compares",
+    "--cfg",
+    "fuzzing",
 ];
 
 /// One input may take so many seconds; a reader that is slower than this on 4 KiB can be stalled.
@@ -64,7 +70,9 @@ pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
         reports.push(report);
     }
     let found: Vec<&Report> = reports.iter().filter(|report| report.failed).collect();
-    println!("\n{}", report::table(&reports));
+    if reports.len() > 1 {
+        println!("\n{}", report::table(&reports));
+    }
     if found.is_empty() {
         return Ok(());
     }
