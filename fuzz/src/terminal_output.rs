@@ -80,10 +80,11 @@ fn sequence(plain: bool, rest: &mut std::str::Chars<'_>, text: &str) {
     let fine = match (mark.as_str(), last) {
         ("", 'm') => true,
         _ if plain => false,
-        ("", 'A'..='I' | 'L' | 'M' | 'P' | 'S' | 'X' | 'Z' | '@' | '`' | 'a' | 'd' | 'e' | 'f' | 'r') => true,
+        ("" | "?", 'K')
+        | (" ", 'q')
+        | ("", 'A'..='I' | 'L' | 'M' | 'P' | 'S' | 'X' | 'Z' | '@' | '`' | 'a' | 'd' | 'e' | 'f' | 'r') => true,
         ("", 'T') => !inner.contains(';'),
         ("" | "?", 'J') => first < 3,
-        ("" | "?", 'K') | (" ", 'q') => true,
         ("", 'b') => first < 10_000,
         ("", 'h' | 'l') => first == 4,
         ("", 's' | 'u') => first == 0,
