@@ -8,6 +8,7 @@
 //! The instrumentation is LLVM's own and needs no nightly compiler. Not a part of `ci`, since it is never done; what it
 //! found becomes a seed, and `ci` tests every seed (the tests named `seeds` of the crates).
 
+mod locks;
 mod options;
 mod report;
 
@@ -60,6 +61,7 @@ pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let built = made.join("build").join(&host).join("release");
     let places = Places { package: workspace.root.join("fuzz"), made, built };
     let targets = chosen(&targets(&places.package)?, options.target.as_deref())?;
+    same_versions(workspace)?;
     build(&places, &host)?;
 
     let mut reports = Vec::new();
@@ -122,6 +124,18 @@ fn host() -> Result<String, Failure> {
         .find_map(|line| line.strip_prefix("host: "))
         .map(str::to_owned)
         .ok_or_else(|| Failure::new(format!("{compiler} -vV names no host"), "repair the toolchain"))
+}
+
+fn same_versions(workspace: &Workspace) -> Result<(), Failure> {
+    let lock = |folder: &str| crate::deps::read(&workspace.root.join(folder).join("Cargo.lock"));
+    let apart = locks::apart(&lock("")?, &lock("fuzz")?);
+    if apart.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("fuzz/Cargo.lock has other versions than Cargo.lock: {}", apart.join(", ")),
+        "cargo update --manifest-path fuzz/Cargo.toml PACKAGE --precise VERSION, for each",
+    ))
 }
 
 fn build(places: &Places, host: &str) -> Result<(), Failure> {
