@@ -11,6 +11,7 @@
 //! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
 //! | `registries` | where this machine's package clients go, as an operator's settings for the tests |
 //! | `soak` | the long versions of tests that `ci` runs bounded |
+//! | `fuzz` | the readers of hostile bytes under a coverage-guided fuzzer |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
 //! To add a command: write a module with `pub fn run(&Workspace) -> Result<(), Failure>` and name it in [`COMMANDS`].
@@ -23,6 +24,7 @@ mod counts;
 mod demo;
 mod deps;
 mod failure;
+mod fuzz;
 mod packages;
 mod plans;
 mod registries;
@@ -61,6 +63,7 @@ const COMMANDS: &[Command] = &[
     ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
     ("registries", "write down for the tests where this machine's package clients go", Does::Plain(registries::write)),
     ("soak", "the long versions of tests that ci runs bounded (about an hour)", Does::Plain(soak::run)),
+    ("fuzz", "the readers of hostile bytes under libFuzzer: [TARGET] [--seconds N]", Does::WithWords(fuzz::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
 

@@ -50,15 +50,27 @@ const NEEDED: &[(&str, Shown)] = &[
     ("groff-base", Shown::By("groff")),
 ];
 
+/// What `fuzz` needs on top: libFuzzer is C++.
+const FOR_FUZZING: &[(&str, Shown)] = &[("g++", Shown::By("c++"))];
+
 /// Debian starts a server that it installs unless this program forbids it; the tests start their own.
 const NO_SERVICES: &str = "/usr/sbin/policy-rc.d";
 
 /// Makes sure that every needed package is present: root on Debian gets the missing ones installed, anybody else
 /// is told the command. A test is never skipped for want of a package.
 pub fn ensure(_: &Workspace) -> Result<(), Failure> {
-    let missing = missing(is_shown);
+    ensure_all(NEEDED)
+}
+
+/// The same for what only `fuzz` needs.
+pub fn ensure_for_fuzzing() -> Result<(), Failure> {
+    ensure_all(FOR_FUZZING)
+}
+
+fn ensure_all(needed: &'static [(&'static str, Shown)]) -> Result<(), Failure> {
+    let missing = missing(needed, is_shown);
     if missing.is_empty() {
-        println!("packages: all {} are present", NEEDED.len());
+        println!("packages: all {} are present", needed.len());
         return Ok(());
     }
     let by_hand = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
@@ -71,7 +83,7 @@ pub fn ensure(_: &Workspace) -> Result<(), Failure> {
     let mut arguments = vec!["install", "-q", "-y", "--no-install-recommends"];
     arguments.extend(&missing);
     without_services(|| apt(&arguments, &by_hand))?;
-    let still = self::missing(is_shown);
+    let still = self::missing(needed, is_shown);
     if still.is_empty() {
         return Ok(());
     }
@@ -112,8 +124,8 @@ fn apt(arguments: &[&str], by_hand: &str) -> Result<(), Failure> {
 }
 
 /// The packages for which `shown` says no, in order.
-fn missing(shown: impl Fn(Shown) -> bool) -> Vec<&'static str> {
-    NEEDED.iter().filter(|(_, by)| !shown(*by)).map(|(package, _)| *package).collect()
+fn missing(needed: &'static [(&'static str, Shown)], shown: impl Fn(Shown) -> bool) -> Vec<&'static str> {
+    needed.iter().filter(|(_, by)| !shown(*by)).map(|(package, _)| *package).collect()
 }
 
 fn is_shown(by: Shown) -> bool {
@@ -161,14 +173,14 @@ mod tests {
 
     #[test]
     fn nothing_is_missing_when_all_is_shown_and_all_is_missing_when_nothing_is() {
-        assert_eq!(missing(|_| true), Vec::<&str>::new());
-        assert_eq!(missing(|_| false).len(), NEEDED.len());
+        assert_eq!(missing(NEEDED, |_| true), Vec::<&str>::new());
+        assert_eq!(missing(NEEDED, |_| false).len(), NEEDED.len());
     }
 
     #[test]
     fn a_package_is_missed_by_its_own_sign() {
         let without_bwrap = |by| !matches!(by, Shown::By("bwrap"));
-        assert_eq!(missing(without_bwrap), ["bubblewrap"]);
+        assert_eq!(missing(NEEDED, without_bwrap), ["bubblewrap"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::workspace::Workspace;
 
 /// The folders that hold our sources.
-const FOLDERS: &[&str] = &["crates", "tests", "xtask"];
+const FOLDERS: &[&str] = &["crates", "fuzz", "tests", "xtask"];
 
 /// One source file and its text.
 pub struct Source {

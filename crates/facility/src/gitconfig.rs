@@ -132,6 +132,8 @@ impl Parser<'_> {
             let byte = self.text[self.at];
             match byte {
                 0 => return self.fail(),
+                // For git it is white space and falls away around a value: `\r/..` is an absolute path to it alone.
+                b'\r' if !quoted => return self.fail(),
                 b'#' | b';' if !quoted => {
                     self.skip_line();
                     value.truncate(solid);
@@ -145,6 +147,7 @@ impl Parser<'_> {
                     self.at += 1;
                     if let Some(length) = self.newline() {
                         self.at += length;
+                        solid = value.len();
                         continue;
                     }
                     value.push(match self.peek() {
@@ -156,6 +159,9 @@ impl Parser<'_> {
                     });
                     solid = value.len();
                 }
+                // git drops them as long as the value is empty, also behind a continued line: an absolute path otherwise
+                // looked like a relative one.
+                b' ' | b'\t' if !quoted && value.is_empty() => {}
                 b' ' | b'\t' if !quoted => value.push(byte),
                 _ => {
                     value.push(byte);

@@ -84,6 +84,8 @@ fn what_cannot_be_read_is_an_error() {
         "[core]\na = \\q",
         "[co re]\n",
         "[a]\nb=\0",
+        "[a]\nb = \rc",
+        "[a]\nb = c \r\r\n",
     ] {
         assert!(parse(text.as_bytes()).is_err(), "{text:?}");
     }
@@ -108,4 +110,29 @@ fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
     assert_eq!(judge("/etc", ".git/modules/lib"), 1);
     assert_eq!(judge("../../../.git", ".git/modules/lib"), 1);
     assert_eq!(judge("..", ".git"), 1);
+}
+
+/// git takes a carriage return for white space and drops it around a value: it reads an absolute path, or one level up.
+#[test]
+fn a_carriage_return_does_not_hide_where_a_worktree_leads() {
+    for value in ["\r/../../../../etc", " \r /../../../../etc", "\r../../../../../x", "../../../lib\r "] {
+        let text = format!("[core]\nworktree = {value}\n");
+        let judged = dangerous(text.as_bytes(), b".git/modules/lib");
+        assert!(judged.is_err(), "{value:?}: {judged:?}");
+        assert_eq!(strip(text.as_bytes(), b".git/modules/lib"), None, "{value:?}");
+    }
+    // In quotes, and before a line feed, it is for git what it is here.
+    assert_eq!(parse(b"[a]\nb = \"\rc\"\r\n").unwrap()[0].value.as_deref(), Some(&b"\rc"[..]));
+}
+
+/// git drops blanks before a value also behind a continued line or empty quotes, and keeps those before a continuation.
+#[test]
+fn a_continued_line_or_empty_quotes_do_not_hide_where_a_worktree_leads() {
+    for value in ["\\\n /../../../../etc", "\"\" /../../../../etc", " \\\n\t\\\n ../../../../../x"] {
+        let text = format!("[core]\nworktree = {value}\n");
+        assert_eq!(dangerous(text.as_bytes(), b".git/modules/lib").unwrap().len(), 1, "{value:?}");
+    }
+    let value = |text: &str| parse(format!("[a]\nb = {text}\n").as_bytes()).unwrap()[0].value.clone().unwrap();
+    assert_eq!(value("a \\\n"), b"a ");
+    assert_eq!(value("\" \" x \"\""), b"  x ");
 }

@@ -12,5 +12,7 @@ pub mod filter;
 pub mod keys;
 mod left;
 pub mod raw;
+#[cfg(test)]
+mod seeds;
 
 pub use filter::{Filter, Mode};

@@ -1,0 +1,4 @@
+//! Host names.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_policy::net::fuzz::fuzz_host(data));

@@ -1,0 +1,4 @@
+//! Configurations of package managers.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_policy::net::fuzz::fuzz_packages(data));

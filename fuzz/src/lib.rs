@@ -1,0 +1,31 @@
+//! What must hold for what in Nexus reads bytes of an adversary: one function for each reader, which panics
+//! where its property fails.
+//!
+//! The functions know nothing of a fuzzer. `src/bin/` gives each to libFuzzer; the ordinary tests of the crates take
+//! these files in with `#[path]` and call them with every file of `seeds/`, so that what was found once is tested by
+//! `cargo test`. `nexus_policy::net::fuzz` has those of the network policy.
+
+#![forbid(unsafe_code)]
+
+pub mod dns;
+pub mod frames;
+pub mod gitconfig;
+pub mod hello;
+pub mod http;
+pub mod journal;
+pub mod profile;
+pub mod socks;
+pub mod terminal_output;
+
+/// The filter is a part of a program, and no library has it: these are its files.
+#[path = "../../crates/cli/src/terminal"]
+pub mod terminal {
+    #[allow(missing_docs, reason = "a private part of another package")]
+    mod allow;
+    #[allow(missing_docs, reason = "a private part of another package")]
+    pub mod filter;
+    #[allow(missing_docs, reason = "a private part of another package")]
+    mod left;
+
+    pub use filter::{Filter, Mode};
+}
