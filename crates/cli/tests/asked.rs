@@ -132,14 +132,16 @@ fn an_answer_about_one_program_opens_nothing_for_another() {
         let target = format!("web.test:{}", server.port);
         let script = format!(
             "curl -sS {target}; curl -sS --noproxy '*' {target}; \
-             python3 -c 'import urllib.request as u; print(u.urlopen(\"http://{target}/\").read())' 2>/dev/null; echo END"
+             python3 -c 'import urllib.request as u; print(u.urlopen(\"http://{target}/\").read())' 2>/dev/null; \
+             cp /usr/bin/curl ./other; ./other -sS {target}; echo END"
         );
-        let run = Run::with(&bench, &named, &target, &["--allow", "x.test@/usr/bin/git"], &script);
+        let run = Run::with(&bench, &named, &target, &["--allow", &format!("{target}@/usr/bin/git")], &script);
         run.screen.wait_for(&format!("/usr/bin/curl wants to reach {target}"));
         run.answer(1, "r");
         run.answer(2, "n");
         let (questions, served, shown) = run.end();
         assert_eq!((questions, served), (2, 2), "{}: {shown}", bench.who());
+        // A no is for the place: under another name the program does not ask again.
         assert!(shown.contains("/python3"), "{}: {shown}", bench.who());
         assert_eq!(server.accepted(), 2, "{}", bench.who());
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
 use support::net::{Named, Server};
-use support::{Bench, benches, is_root, stderr, stdout};
+use support::{Bench, benches, stderr, stdout};
 
 /// By the proxy, redirected, and by SOCKS.
 const CURL: &[&str] = &[
@@ -18,6 +18,11 @@ const CURL: &[&str] = &[
     "curl -sS --max-time 20 --noproxy '' -x socks5h://127.0.0.1:1080 http://web.test:PORT/",
     // The network's thread is not the one that started.
     "bash -c 'curl -sS --max-time 20 http://web.test:PORT/ | cat'",
+    // Beside what cannot be looked at: a zombie, and a process that made itself private.
+    "python3 -c 'import os, time; os.fork() or os._exit(0); time.sleep(20)' & sleep 0.5; \
+     curl -sS --max-time 20 http://web.test:PORT/; kill $!",
+    "python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(20)' & sleep 0.5; \
+     curl -sS --max-time 20 http://web.test:PORT/; kill $!",
 ];
 
 /// Other programs, and some that pretend to be curl.
@@ -28,6 +33,78 @@ const OTHERS: &[&str] = &[
     "cp /usr/bin/curl ./curl && ./curl -sS --max-time 20 http://web.test:PORT/",
     "ln -s /usr/bin/python3 ./curl && ./curl -c \"import urllib.request as u; print(u.urlopen('http://web.test:PORT/').read())\"",
     "/lib64/ld-linux-x86-64.so.2 /usr/bin/curl -sS --max-time 20 http://web.test:PORT/",
+];
+
+/// Ways to hide behind a curl that holds a socket and does nothing with it.
+const BEHIND_CURL: &str = r"
+import ctypes, os, socket, threading, time
+
+def curl():
+    r, w = os.pipe()
+    os.set_inheritable(r, True)
+    words = ['curl', '-sS', 'file:///dev/stdin']
+    return os.posix_spawn('/usr/bin/curl', words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, r, 0)])
+
+def ask(s):
+    s.sendall(b'GET http://web.test:NUMBER/ HTTP/1.1\r\nHost: web.test:NUMBER\r\nConnection: close\r\n\r\n')
+
+def hear(s):
+    s.settimeout(10)
+    print(s.recv(4096), s.recv(4096))
+";
+
+const HIDDEN: &[(&str, &str)] = &[
+    (
+        "both hold it",
+        r"
+s = socket.socket()
+s.set_inheritable(True)
+child = curl()
+time.sleep(0.2)
+s.connect(('127.0.0.1', 3128))
+ask(s)
+hear(s)
+os.kill(child, 9)
+",
+    ),
+    (
+        "a thread with a table of its own holds it beside curl",
+        r"
+def thread():
+    assert ctypes.CDLL(None).unshare(0x400) == 0
+    s = socket.socket()
+    s.set_inheritable(True)
+    child = curl()
+    time.sleep(0.2)
+    s.connect(('127.0.0.1', 3128))
+    ask(s)
+    hear(s)
+    os.kill(child, 9)
+t = threading.Thread(target=thread)
+t.start()
+t.join()
+",
+    ),
+    (
+        "curl holds another one at the same port, and this one is closed at once",
+        r"
+a, b = socket.socket(), socket.socket()
+for s in (a, b):
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(('127.0.0.1', 40001))
+b.connect(('127.0.0.1', 1080))
+b.set_inheritable(True)
+child = curl()
+b.close()
+time.sleep(0.2)
+a.connect(('127.0.0.1', 3128))
+ask(a)
+a.shutdown(socket.SHUT_WR)
+a.close()
+time.sleep(1)
+os.kill(child, 9)
+",
+    ),
 ];
 
 fn run(named: &Named, bench: &Bench, flags: &[&str], script: &str) -> Value {
@@ -80,6 +157,68 @@ fn a_rule_for_one_program_lets_it_out_by_every_way_and_nobody_else() {
 }
 
 #[test]
+fn nobody_hides_behind_an_allowed_program_that_has_a_connection_open() {
+    let server = Server::start();
+    let port = server.port.to_string();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let rule = format!("web.test:{port}@/usr/bin/curl");
+        for (what, how) in HIDDEN {
+            let before = server.accepted();
+            let file = bench.workspace.join("hidden.py");
+            std::fs::write(&file, format!("{BEHIND_CURL}{how}").replace("NUMBER", &port)).unwrap();
+            bench.give(&file);
+            let told = run(&named, &bench, &["--allow-private", &rule], "exec python3 hidden.py");
+            assert_eq!(told["exit_code"], 0, "{}: {what}: {told}", bench.who());
+            assert!(!told.to_string().contains("hello"), "{}: {what}: {told}", bench.who());
+            assert_eq!(server.accepted(), before, "{}: {what}: it came through", bench.who());
+            assert_eq!(told["egress"]["denied"][0]["code"], "NOT_IN_ALLOWLIST", "{}: {what}: {told}", bench.who());
+            assert_eq!(told["egress"]["denied"][0]["allow_with"], Value::Null, "{}: {what}: {told}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn connections_that_are_gone_and_descriptors_without_number_hold_nobody_up() {
+    let server = Server::start();
+    let port = server.port.to_string();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let rule = format!("web.test:{port}@/usr/bin/curl");
+        let flood = "import os, socket, subprocess, sys, time\n\
+             fds = [os.open('/dev/null', os.O_RDONLY) for _ in range(900)]\n\
+             for _ in range(1500):\n    s = socket.socket(); s.connect(('127.0.0.1', 3128))\n    \
+             s.sendall(b'CONNECT web.test:PORT HTTP/1.1\\r\\n\\r\\n'); s.close()\n\
+             began = time.time()\nsubprocess.run(sys.argv[1:], check=True)\nassert time.time() - began < 10\n";
+        let file = bench.workspace.join("flood.py");
+        std::fs::write(&file, flood.replace("PORT", &port)).unwrap();
+        bench.give(&file);
+        let script = format!("exec python3 flood.py {}", CURL[1].replace("PORT", &port).replace('\'', ""));
+        let told = run(&named, &bench, &["--allow-private", &rule], &script);
+        assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
+        assert_eq!(told["exit_code"], 0, "{}: {told}", bench.who());
+    }
+}
+
+/// Git leaves the network to a program of its own, which is the one to name.
+#[test]
+fn a_program_that_another_one_starts_is_the_one_that_counts() {
+    let server = Server::start();
+    let exec_path = std::process::Command::new("git").arg("--exec-path").output().unwrap();
+    let helper = real(&format!("{}/git-remote-http", stdout(&exec_path).trim()));
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let clone = format!("git ls-remote http://web.test:{}/x.git; true", server.port);
+        for (program, comes) in [(real("/usr/bin/git"), false), (helper.clone(), true)] {
+            let before = server.accepted();
+            let rule = format!("web.test:{}@{program}", server.port);
+            let told = run(&named, &bench, &["--allow-private", &rule], &clone);
+            assert_eq!(server.accepted() > before, comes, "{}: {program}: {told}", bench.who());
+        }
+    }
+}
+
+#[test]
 fn the_flag_that_is_offered_is_for_the_program_that_was_refused() {
     let server = Server::start();
     for bench in benches() {
@@ -90,8 +229,14 @@ fn the_flag_that_is_offered_is_for_the_program_that_was_refused() {
         assert_eq!(offered, format!("--allow web.test:{}@/usr/bin/curl", server.port), "{}: {told}", bench.who());
         let flags: Vec<&str> = offered.split(' ').collect();
         let told = run(&named, &bench, &flags, &client);
-        // Past the rule; what is left is where the name leads.
+        // Past the rule; what is left is where the name leads, and that is offered to no more than this program.
         assert_eq!(told["egress"]["denied"][0]["code"], "PRIVATE_DESTINATION", "{}: {told}", bench.who());
+        let offered = told["egress"]["denied"][0]["allow_with"].as_str().unwrap();
+        let flags: Vec<&str> = offered.split(' ').collect();
+        let told = run(&named, &bench, &flags, &client);
+        assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
+        let told = run(&named, &bench, &flags, &OTHERS[0].replace("PORT", &server.port.to_string()));
+        assert!(!told.to_string().contains("hello"), "{}: {told}", bench.who());
     }
 }
 
@@ -106,11 +251,14 @@ fn a_denial_for_one_program_holds_that_program_and_who_is_not_known() {
         let flags = ["--allow-private", &allow, "--deny", &deny];
         let told = run(&named, &bench, &flags, &CURL[1].replace("PORT", &port));
         assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
-        // A second holder of the socket, and nobody can say any more who speaks.
-        let both =
-            "exec 3<>/dev/tcp/web.test/PORT; sleep 60 <&3 >&3 2>&1 & curl -sS --max-time 20 http://web.test:PORT/";
-        let told = run(&named, &bench, &flags, &format!("{}; kill $!", both.replace("PORT", &port)));
-        assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
+        // Held by two, neither of which is python: nobody knows which of them it is, and it could be.
+        let file = bench.workspace.join("hidden.py");
+        let text = format!("{BEHIND_CURL}{}", HIDDEN[0].1).replace("NUMBER", &port);
+        std::fs::write(&file, text).unwrap();
+        bench.give(&file);
+        let told = run(&named, &bench, &flags, "cp $(readlink -f /usr/bin/python3) py; exec ./py hidden.py");
+        assert!(!told.to_string().contains("hello"), "{}: {told}", bench.who());
+        assert_eq!(told["egress"]["denied"][0]["code"], "NOT_IN_ALLOWLIST", "{}: {told}", bench.who());
         let told = run(&named, &bench, &flags, &OTHERS[0].replace("PORT", &port));
         assert!(!told.to_string().contains("hello"), "{}: {told}", bench.who());
         assert_eq!(told["egress"]["denied"][0]["code"], "NOT_IN_ALLOWLIST", "{}: {told}", bench.who());
@@ -154,22 +302,30 @@ fn many_programs_at_once_are_each_told_apart() {
 }
 
 #[test]
-fn a_proxy_for_other_programs_knows_them_too() {
-    if !is_root() {
-        return;
-    }
+fn a_proxy_knows_the_programs_of_its_own_user() {
     let server = Server::start();
-    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+    for bench in benches() {
         let named = Named::new(&bench);
         let rule = format!("web.test:{}@/usr/bin/curl", server.port);
         let (mut child, address) = support::net::proxy(&named, &bench, &["--allow-private", &rule]);
         let url = format!("http://web.test:{}/", server.port);
-        let curl = std::process::Command::new("curl").args(["-sS", "--max-time", "20", "-x", &address, &url]).output();
-        assert_eq!(stdout(&curl.unwrap()), "hello\n");
+        let output = |program: &str, arguments: &[&str]| {
+            let output = bench.command(program).args(arguments).output().unwrap();
+            stdout(&output) + &stderr(&output)
+        };
+        let curl = ["-sS", "--max-time", "20", "-x", &address, &url];
+        assert_eq!(output("/usr/bin/curl", &curl), "hello\n", "{}", bench.who());
         let script = "import sys, urllib.request as u; o = u.build_opener(u.ProxyHandler({'http': sys.argv[1]})); \
                       print(o.open(sys.argv[2], timeout=20).read())";
-        let python = std::process::Command::new("python3").args(["-c", script, &address, &url]).output().unwrap();
-        assert!(stderr(&python).contains("403") && !stdout(&python).contains("hello"), "{}", stderr(&python));
+        let python = output("python3", &["-c", script, &address, &url]);
+        assert!(python.contains("403") && !python.contains("hello"), "{}: {python}", bench.who());
+        // At curl's path in a mount namespace of its own lies another program.
+        let at_its_path = format!(
+            "mount --bind $(readlink -f /usr/bin/python3) /usr/bin/curl && /usr/bin/curl -c \"{}\" {address} {url}",
+            script.replace('"', "\\\"")
+        );
+        let pretended = output("unshare", &["--user", "--map-root-user", "--mount", "sh", "-c", &at_its_path]);
+        assert!(pretended.contains("403") && !pretended.contains("hello"), "{}: {pretended}", bench.who());
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -34,7 +34,7 @@ pub use nexus_jail::{
 };
 pub use not_started::NotStarted;
 pub use probe::{Finding, ProbeReport};
-pub use session::{AskError, CommandEvent, Ended, Event, LEADER, Listeners, MoreCommand, Session, Stdio};
+pub use session::{AskError, CommandEvent, Ended, Event, LEADER, Listeners, MoreCommand, ProcessView, Session, Stdio};
 
 use nexus_model::Plan;
 use nexus_model::frames::ProofPlan;

@@ -3,7 +3,7 @@
 //! A guest in hostile hands could send a pipe, a socket or a file of its own in the place of the one that was asked
 //! for. None of them is the host's, but a read from one that blocks would stop whoever serves this sandbox.
 
-use crate::session::Listeners;
+use crate::session::{Listeners, ProcessView};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -34,10 +34,11 @@ pub fn tcp_socket(fd: OwnedFd) -> Option<OwnedFd> {
     if is_tcp { non_blocking(fd) } else { None }
 }
 
-/// The listeners of the egress, in the order of the frame; before them `/proc`, where it was asked for.
+/// The listeners of the egress, in the order of the frame; before them the view of the processes, where it was asked for.
 pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool) -> Option<Listeners> {
     let mut all = descriptors.into_iter();
-    let processes = if by_program { Some(process_folder(all.next()?)?) } else { None };
+    let mut view = || Some(ProcessView { proc: process_folder(all.next()?)?, sockets: diagnosis(all.next()?)? });
+    let processes = if by_program { Some(view()?) } else { None };
     let listeners = Listeners {
         processes,
         http: listening(all.next()?)?,
@@ -53,12 +54,21 @@ pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool) -> Option<Listener
     all.next().is_none().then_some(listeners)
 }
 
-/// The root of a `/proc` that is not the host's own, in which a guest would show the host's processes as its own.
+/// The root of a `/proc` that is another than this process's.
 fn process_folder(fd: OwnedFd) -> Option<OwnedFd> {
     let is_proc = rustix::fs::fstatfs(&fd).ok()?.f_type == rustix::fs::PROC_SUPER_MAGIC;
     let (given, own) = (rustix::fs::fstat(&fd).ok()?, rustix::fs::stat("/proc").ok()?);
     let is_root = FileType::from_raw_mode(given.st_mode) == FileType::Directory && given.st_ino == own.st_ino;
     (is_proc && is_root && given.st_dev != own.st_dev).then_some(fd)
+}
+
+/// A socket that asks about sockets, which waits for its answer.
+fn diagnosis(fd: OwnedFd) -> Option<OwnedFd> {
+    let is_diagnosis = sockopt::socket_domain(&fd).ok()? == AddressFamily::NETLINK
+        && sockopt::socket_protocol(&fd).ok()? == Some(rustix::net::netlink::SOCK_DIAG);
+    let flags = rustix::fs::fcntl_getfl(&fd).ok()?;
+    rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK).ok()?;
+    is_diagnosis.then_some(fd)
 }
 
 fn listening(fd: OwnedFd) -> Option<OwnedFd> {

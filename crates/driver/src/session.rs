@@ -88,8 +88,17 @@ pub struct Listeners {
     pub transparent: OwnedFd,
     /// The same for IPv6, where the sandbox has it.
     pub transparent_ipv6: Option<OwnedFd>,
-    /// The sandbox's `/proc`, where the plan lets the host know its processes.
-    pub processes: Option<OwnedFd>,
+    /// Where the plan lets the host know its processes.
+    pub processes: Option<ProcessView>,
+}
+
+/// What the processes of a sandbox and their sockets are known by.
+#[derive(Debug)]
+pub struct ProcessView {
+    /// A `/proc` of its own, opened as a path.
+    pub proc: OwnedFd,
+    /// A `NETLINK_SOCK_DIAG` socket of its network.
+    pub sockets: OwnedFd,
 }
 
 /// What the guest told.
@@ -166,7 +175,7 @@ pub struct Session {
     channel: Channel,
     proof: ProofPlan,
     ledger: Ledger,
-    /// Whether its `/proc` comes with its listeners.
+    /// Whether a [`ProcessView`] comes with its listeners.
     by_program: bool,
     /// What came of the next frame.
     partial: Partial,

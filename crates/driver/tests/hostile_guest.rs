@@ -124,6 +124,18 @@ fn what_does_not_belong_here_ends_the_session() {
     }
 }
 
+/// A `/proc` of a mount of its own, where this process may make one.
+fn other_proc() -> Option<OwnedFd> {
+    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+    let made = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC);
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let made = made.unwrap();
+    fsconfig_create(&made).unwrap();
+    Some(fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).unwrap())
+}
+
 /// Two TCP listeners, the name service, and two more.
 fn listeners() -> Vec<OwnedFd> {
     let tcp = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
@@ -178,6 +190,23 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
     let (mut session, guest) = session_of(false, &by_program());
     say(&guest, &GuestFrame::Listeners, &listeners());
     refused(session.hear().unwrap());
+    // A /proc of another mount, and a socket that asks about sockets.
+    let netlink = |protocol| {
+        let kind = rustix::net::SocketType::DGRAM;
+        rustix::net::socket(rustix::net::AddressFamily::NETLINK, kind, protocol).unwrap()
+    };
+    for (sockets, taken) in [
+        (netlink(Some(rustix::net::netlink::SOCK_DIAG)), true),
+        (netlink(None), false),
+        (OwnedFd::from(File::open("/dev/null").unwrap()), false),
+    ] {
+        let Some(proc) = other_proc() else { break };
+        let (mut session, guest) = session_of(false, &by_program());
+        let all: Vec<OwnedFd> = [proc, sockets].into_iter().chain(listeners()).collect();
+        say(&guest, &GuestFrame::Listeners, &all);
+        let heard = session.hear().unwrap();
+        assert_eq!(matches!(&heard, Event::Listeners(all) if all.processes.is_some()), taken, "{heard:?}");
+    }
     // A network whose listeners nobody has would be one that nothing watches.
     let (mut session, guest) = session_of(false, &asking());
     say(&guest, &up, &[]);

@@ -7,7 +7,7 @@ use crate::denials;
 use crate::http;
 use crate::shared::Shared;
 use crate::{dns, socks, transparent, tunnel};
-use nexus_policy::net::{Program, Way};
+use nexus_policy::net::Way;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -97,33 +97,14 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, door: D
         // The client is gone already.
         return;
     }
-    if door == Door::Dns {
-        dns::serve::serve_tcp(shared, stream).await;
-        return drop(place);
-    }
-    let program = who(&shared, peer).await;
     match door {
-        Door::Http => http::serve::serve(shared, stream, program).await,
-        Door::Socks => socks::serve::serve(shared, stream, program).await,
-        Door::TransparentV4 => transparent::serve(shared, stream, program, false).await,
-        Door::TransparentV6 => transparent::serve(shared, stream, program, true).await,
-        Door::Dns => {}
+        Door::Http => http::serve::serve(shared, stream, peer).await,
+        Door::Socks => socks::serve::serve(shared, stream, peer).await,
+        Door::TransparentV4 => transparent::serve(shared, stream, peer, false).await,
+        Door::TransparentV6 => transparent::serve(shared, stream, peer, true).await,
+        Door::Dns => dns::serve::serve_tcp(shared, stream).await,
     }
     drop(place);
-}
-
-/// Asked only where it matters, in a thread that may wait, and one at a time: however many connections a sandbox makes,
-/// one processor of the host is busy with finding out whose they are.
-async fn who(shared: &Shared, peer: SocketAddr) -> Option<Program> {
-    if !shared.registry.policy().names_programs {
-        return None;
-    }
-    let turn = shared.asking_who.lock().await;
-    let programs = Arc::clone(&shared.programs);
-    let found = tokio::task::spawn_blocking(move || programs.who(peer)).await;
-    drop(turn);
-    // A panic in there is no answer either.
-    found.ok().flatten()
 }
 
 /// Tells a client that there are too many.

@@ -11,14 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
-    /// Whether some rule is for one program; asked for each connection.
-    pub(crate) names_programs: bool,
     told: Mutex<Option<Digest>>,
 }
 
 impl InForce {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self { names_programs: policy.names_programs(), policy, told: Mutex::new(None) }
+        Self { policy, told: Mutex::new(None) }
     }
 
     /// The hash of the policy, after the record has the policy itself. A run that tries nothing records nothing.

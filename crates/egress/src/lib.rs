@@ -50,7 +50,7 @@ pub use clock::Clock;
 pub use config::{Config, Limits, Listeners};
 pub use egress::{Egress, ReloadError, StartError, StopError};
 pub use file_sink::FileSink;
-pub use programs::{Processes, Programs, Unknown};
+pub use programs::{Connection, Processes, Programs, Unknown};
 pub use resolve::{Lookup, ResolveError, Resolved, Resolver, Scripted, System};
 pub use summary::{Allowed, Denied, Summary};
 pub use synthetic::{SYNTHETIC_V4, SYNTHETIC_V6};

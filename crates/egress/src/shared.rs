@@ -18,7 +18,7 @@ use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
 use crate::grounds::{Grounds, InForce};
-use crate::programs::Programs;
+use crate::programs::{Caller, Programs};
 use crate::registry::{Entry, Registry};
 use crate::resolve::{ResolveError, Resolver};
 use crate::summary::{Summary, Tally};
@@ -41,8 +41,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
     pub(crate) programs: Arc<dyn Programs>,
-    /// Held by the connection whose program is being found out.
-    pub(crate) asking_who: tokio::sync::Mutex<()>,
+    /// Held by the connection whose program is being looked up.
+    pub(crate) looking_up: tokio::sync::Mutex<()>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) destinations: Arc<dyn Destinations>,
     pub(crate) synthetic: Mutex<Synthetic>,
@@ -112,7 +112,7 @@ impl Shared {
             limits: parts.limits,
             buffers: Buffers::default(),
             programs: parts.programs,
-            asking_who: tokio::sync::Mutex::new(()),
+            looking_up: tokio::sync::Mutex::new(()),
             approver: parts.approver,
             destinations: parts.destinations,
             synthetic: Mutex::new(Synthetic::default()),
@@ -185,7 +185,13 @@ impl Shared {
     }
 
     /// From an attempt to a connection.
-    pub(crate) async fn open(self: &Arc<Self>, attempt: Attempt, speech: Speech) -> Result<Opened, Refusal> {
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        caller: &Caller,
+        speech: Speech,
+    ) -> Result<Opened, Refusal> {
+        let attempt = caller.complete(self, attempt).await;
         let id = self.next_id();
         match self.permitted(&attempt, speech, id).await {
             Ok(ticket) => self.dialled(ticket).await,

@@ -7,10 +7,11 @@
 use crate::denials;
 use crate::http::carry::carry;
 use crate::inbuf::InBuf;
+use crate::programs::{Caller, Connection};
 use crate::shared::{Shared, Speech};
 use crate::synthetic::Found;
 use crate::tunnel;
-use nexus_policy::net::{Attempt, Denial, Host, Program, Target, Way};
+use nexus_policy::net::{Attempt, Denial, Host, Target, Way};
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -39,33 +40,36 @@ impl Destinations for Kernel {
 }
 
 /// Serves `stream` to its end.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, program: Option<Program>, v6: bool) {
-    let target = match target(&shared, &stream, v6) {
-        Ok(target) => target,
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, v6: bool) {
+    let (target, remote) = match target(&shared, &stream, v6) {
+        Ok(found) => found,
         Err(denial) => {
             shared.unreadable(Way::Transparent, &denial);
             return tunnel::reset(&stream);
         }
     };
-    match shared.open(Attempt { target, way: Way::Transparent, program }, Speech::Unknown).await {
+    let caller = Caller::of(Some(Connection { local: peer, remote }));
+    let attempt = Attempt { target, way: Way::Transparent, program: None };
+    match shared.open(attempt, &caller, Speech::Unknown).await {
         Ok(opened) => carry(stream, InBuf::default(), opened).await,
         Err(_) => tunnel::reset(&stream),
     }
 }
 
-fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<Target, Denial> {
+/// What was meant, and where the client connected.
+fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, SocketAddr), Denial> {
     use std::os::fd::AsFd;
     // Without the kernel's word the destination is not known, and nothing else may stand in for it.
     let address = shared.destinations.of(stream.as_fd(), v6).map_err(|error| {
         denials::internal(format!("the destination of a redirected connection is unknown: {error}"))
     })?;
     let target = Target::of_socket(address).map_err(|why| Denial::unreadable(&why))?;
-    let Host::Address(ip) = target.host else { return Ok(target) };
+    let Host::Address(ip) = target.host else { return Ok((target, address)) };
     let now = shared.clock.now();
     let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip, now);
     match found {
-        Found::NotOurs => Ok(target),
-        Found::Name(name) => Ok(Target { host: Host::Name(name), port: target.port }),
+        Found::NotOurs => Ok((target, address)),
+        Found::Name(name) => Ok((Target { host: Host::Name(name), port: target.port }, address)),
         Found::Forgotten => Err(denials::malformed(format!("{target} stands for no name any more: resolve it again"))),
     }
 }

@@ -259,9 +259,10 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
     let processes = if by_program {
         faults.check(Step::ShowProcesses)?;
         // One of its own: what is mounted for the command comes later, and the host starts to serve meanwhile.
-        Some(rootfs::new_proc().at(Step::ShowProcesses, "/proc for the host")?)
+        let proc = rootfs::new_proc().at(Step::ShowProcesses, "/proc for the host")?;
+        vec![proc, net::diagnosis().at(Step::ShowProcesses, "NETLINK_SOCK_DIAG")?]
     } else {
-        None
+        Vec::new()
     };
     faults.check(Step::SendListeners)?;
     let descriptors: Vec<_> = processes.iter().chain(&listeners).map(AsFd::as_fd).collect();

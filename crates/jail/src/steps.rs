@@ -88,7 +88,7 @@ steps! {
     EgressListeners = "egress_listeners",
     /// Routes and rules that bring every connection there.
     Redirect = "redirect",
-    /// The `/proc` by which the host knows the sandbox's processes.
+    /// What the host knows the sandbox's processes and their sockets by.
     ShowProcesses = "show_processes",
     /// The sockets are handed to the host.
     SendListeners = "send_listeners",

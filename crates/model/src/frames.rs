@@ -18,8 +18,8 @@ pub const VERSION: u16 = 3;
 pub const MAX_FRAME: usize = 8 << 20;
 /// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
 pub const LISTENERS: usize = 6;
-/// Most descriptors with one frame: the listeners, and the sandbox's `/proc`.
-pub const MAX_DESCRIPTORS: usize = LISTENERS + 1;
+/// Most descriptors with one frame: the listeners, and by what the host knows the sandbox's processes.
+pub const MAX_DESCRIPTORS: usize = LISTENERS + 2;
 /// Bytes before the payload.
 pub const HEADER: usize = 4;
 
@@ -175,7 +175,7 @@ pub enum GuestFrame {
     },
     /// The listeners of the egress, before `Hello`: come as descriptors with this frame, in this order: HTTP proxy,
     /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 transparent once more. Before them, for
-    /// [`Network::EgressByProgram`], the sandbox's `/proc`.
+    /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network.
     Listeners,
 }
 

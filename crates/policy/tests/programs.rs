@@ -89,12 +89,16 @@ fn a_refusal_says_for_whom_the_rule_is_and_who_asked() {
     assert_eq!(wget.allow_with.as_deref(), Some("--allow a.test:443@/usr/bin/wget"));
     assert_eq!(wget.rule.unwrap().text, "a.test:443@/usr/bin/curl");
     let odd = denied(Some("/work/x;rm -rf $HOME"));
-    assert_eq!(odd.allow_with.as_deref(), Some("--allow a.test:443"), "a flag for copying holds nothing for a shell");
+    assert_eq!(odd.allow_with, None, "a flag for copying holds nothing for a shell, and opens it for nobody else");
     let unknown = denied(None);
     assert!(unknown.to_string().ends_with("it is not known which program this is"), "{unknown}");
-    assert_eq!(unknown.allow_with.as_deref(), Some("--allow a.test:443"));
+    assert_eq!(unknown.allow_with, None);
     let other_port = check_name(&policy, &attempt("a.test:80", Some("/usr/bin/curl")), NOW).unwrap_err();
     assert_eq!(other_port.cause, Cause::PortNotListed);
+    assert_eq!(other_port.allow_with.as_deref(), Some("--allow a.test:80@/usr/bin/curl"));
+    let private =
+        explain_attempt(&policy, &attempt("a.test:443", Some("/usr/bin/curl")), &["10.0.0.1".parse().unwrap()], NOW);
+    assert_eq!(private.allow_with.as_deref(), Some("--allow-private a.test:443@/usr/bin/curl"));
 }
 
 #[test]
@@ -107,13 +111,37 @@ fn a_name_is_answered_for_whichever_program_may_reach_it() {
 }
 
 #[test]
+fn nobody_is_asked_about_a_program_that_is_not_known() {
+    let input = PolicyInput {
+        allow: vec![parse_allow("a.test@/usr/bin/curl", Source::flag("x")).unwrap()],
+        ask: true,
+        ..PolicyInput::default()
+    };
+    let policy = Policy::build(input).unwrap();
+    let cause = |target, program| check_name(&policy, &attempt(target, program), NOW).unwrap_err().cause;
+    assert_eq!(cause("a.test:443", Some("/usr/bin/git")), Cause::MayAsk);
+    assert_eq!(cause("a.test:443", None), Cause::OtherProgram);
+    assert_eq!(cause("a.test:443", Some("/work/a b")), Cause::OtherProgram);
+    assert_eq!(cause("b.test:443", None), Cause::MayAsk);
+}
+
+#[test]
 fn a_policy_knows_whether_programs_matter() {
+    let minds = |policy: &Policy, host| policy.minds_program(&Host::parse(host).unwrap());
+    let some = policy(&["*.a.test:80@/bin/x", "b.test"], &["c.test@/bin/x"]);
+    for (host, wanted) in
+        [("x.a.test", true), ("a.test", false), ("b.test", false), ("c.test", true), ("10.0.0.1", false)]
+    {
+        assert_eq!(minds(&some, host), wanted, "{host}");
+    }
+
     assert!(!policy(&["a.test"], &["b.test"]).names_programs());
     assert!(policy(&["a.test@/bin/x"], &[]).names_programs());
     assert!(policy(&["a.test"], &["a.test@/bin/x"]).names_programs());
     let by = Narrower { allow: vec![parse_allow("a.test@/bin/x", Source::flag("x")).unwrap()], ..Narrower::default() };
     let by = Narrower { mode: Some(NetMode::Allowlist), ..by };
-    assert!(policy(&["a.test"], &[]).narrow(&by).names_programs());
+    let narrow = policy(&["a.test"], &[]).narrow(&by);
+    assert!(narrow.names_programs() && minds(&narrow, "a.test"));
 }
 
 #[test]

@@ -59,6 +59,11 @@ fn wish(attempt: &Attempt) -> String {
     format!("{}{only}", attempt.target)
 }
 
+/// Without the program.
+fn place(wish: &str) -> &str {
+    wish.split_once('@').map_or(wish, |(place, _)| place)
+}
+
 /// The same for a person.
 fn told(wish: &str) -> String {
     match wish.split_once('@') {
@@ -134,10 +139,12 @@ struct Desk {
 impl Desk {
     fn serve(mut self, questions: &Receiver<Option<Question>>) {
         while let Ok(Some(question)) = questions.recv() {
-            let answer = match self.settled.get(&question.target) {
-                Some(true) => Answer::Again,
-                Some(false) => Answer::Deny,
-                None => self.decide(&question.target),
+            // A yes is for the program that asked, a no for the place: else another name of a program would ask again.
+            let settled = |of: &str| self.settled.get(of).copied();
+            let answer = match (settled(place(&question.target)), settled(&question.target)) {
+                (Some(false), _) => Answer::Deny,
+                (_, Some(true)) => Answer::Again,
+                (Some(true) | None, Some(false) | None) => self.decide(&question.target),
             };
             // Whoever asked may have left.
             drop(question.answer.send(answer));
@@ -151,7 +158,7 @@ impl Desk {
         match said {
             Said::Once => Answer::Once(rule),
             Said::No | Said::Nothing => {
-                self.settled.insert(target.to_owned(), false);
+                self.settled.insert(place(target).to_owned(), false);
                 Answer::Deny
             }
             Said::Run | Said::Save => {

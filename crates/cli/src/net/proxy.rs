@@ -8,11 +8,12 @@ use super::audit;
 use super::check::resolved;
 use super::ended::Ended;
 use super::network::Network;
+use super::service;
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::NO_SUCH_PROFILE;
 use crate::run::{self, Signals};
-use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
+use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes, Unknown};
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,8 +47,13 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let sink = Arc::new(FileSink::new(audit::create(&places, id)?, audit::MOST_BYTES));
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
     config.upstream_proxy = network.upstream;
-    // Always: rules that are read again may be for one program.
-    config.programs = Arc::new(Processes::of_this_host().map_err(|error| failed("/proc", &error))?);
+    // Rules that are read again may be for one program, too.
+    let processes = Processes::of_this_host().map_err(|error| failed("/proc", &error))?;
+    config.programs = match service::known(processes, address) {
+        Ok(processes) => Arc::new(processes),
+        Err(failure) if config.policy.names_programs() => return Err(failure),
+        Err(_) => Arc::new(Unknown),
+    };
     let listeners = Listeners { http: Some(listener), socks, ..Listeners::default() };
     let egress = Egress::start(config, listeners)
         .map_err(|error| Failure::refused("net", error.to_string(), "nothing is served"))?;

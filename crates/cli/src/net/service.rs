@@ -11,13 +11,14 @@ use super::ended::Ended;
 use super::network::Network;
 use crate::failure::Failure;
 use crate::places::Places;
-use nexus_driver::Listeners as Handed;
+use nexus_driver::{Listeners as Handed, ProcessView};
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
+use nexus_model::network::HTTP_PORT;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,8 +130,9 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
         config.approver = Some(questions);
         asker = Some(started);
     }
-    if let Some(proc) = handed.processes {
-        config.programs = Arc::new(Processes::of_sandbox(proc));
+    if let Some(ProcessView { proc, sockets }) = handed.processes {
+        let processes = Processes::of_sandbox(proc, sockets).map_err(|error| failed(&error))?;
+        config.programs = Arc::new(known(processes, (Ipv4Addr::LOCALHOST, HTTP_PORT).into())?);
     }
     let tcp = |fd: OwnedFd| Some(TcpListener::from(fd));
     let listeners = Listeners {
@@ -146,6 +148,15 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
         asker.attach(&egress);
     }
     Ok(State::Serving { egress, asker })
+}
+
+/// Refuses where the kernel does not tell whose a connection is: every rule for one program would say no, without a hint.
+pub fn known(processes: Processes, listener: SocketAddr) -> Result<Processes, Failure> {
+    processes.check(listener).map_err(|error| {
+        let message = format!("the kernel does not tell which program connects: {error}");
+        Failure::refused("net", message, "load its modules inet_diag and tcp_diag, or leave @/PATH out of the rules")
+    })?;
+    Ok(processes)
 }
 
 /// Every tunnel needs two. The sandbox exists already, so that its commands keep the caller's limit.

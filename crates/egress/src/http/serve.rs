@@ -22,17 +22,21 @@ use super::order::{Forward, Inside, Order, Refused, order};
 use super::reply;
 use crate::denials;
 use crate::inbuf::InBuf;
+use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
 use crate::tunnel::{self, Ends};
-use nexus_policy::net::{Attempt, Charge, Denial, Program, Target, Way, check_method};
+use nexus_policy::net::{Attempt, Charge, Denial, Target, Way, check_method};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Serves `stream`, a connection to the proxy, to its end.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, program: Option<Program>) {
-    let client = Client { shared, stream, held: InBuf::default(), program, fixed: None, kept: None };
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+    let connection = stream.local_addr().ok().map(|remote| Connection { local: peer, remote });
+    let caller = Caller::of(connection);
+    let client = Client { shared, stream, held: InBuf::default(), caller, fixed: None, kept: None };
     client.requests().await;
 }
 
@@ -41,7 +45,9 @@ pub(crate) async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
     let shared = Arc::clone(&opened.ticket.shared);
     let attempt = opened.ticket.permit().attempt().clone();
     let kept = Some(Kept { target: attempt.target.clone(), opened });
-    let client = Client { shared, stream, held, program: attempt.program.clone(), fixed: Some(attempt), kept };
+    // Who it is was asked before the connection was made, if it mattered.
+    let caller = Caller::of(None);
+    let client = Client { shared, stream, held, caller, fixed: Some(attempt), kept };
     client.requests().await;
 }
 
@@ -55,7 +61,7 @@ struct Client {
     shared: Arc<Shared>,
     stream: TcpStream,
     held: InBuf,
-    program: Option<Program>,
+    caller: Caller,
     /// What every request is for, inside of a connection.
     fixed: Option<Attempt>,
     kept: Option<Kept>,
@@ -163,8 +169,7 @@ impl Client {
     }
 
     fn attempt(&self, target: Target, way: Way) -> Attempt {
-        let program = self.program.clone();
-        self.fixed.clone().unwrap_or(Attempt { target, way, program })
+        self.fixed.clone().unwrap_or(Attempt { target, way, program: None })
     }
 
     async fn last(&mut self, bytes: &[u8]) {
@@ -176,7 +181,7 @@ impl Client {
     async fn connect(mut self, target: Target) {
         self.kept = None;
         let attempt = self.attempt(target, Way::Connect);
-        let opened = match self.shared.open(attempt, Speech::Unknown).await {
+        let opened = match self.shared.open(attempt, &self.caller, Speech::Unknown).await {
             Ok(opened) => opened,
             Err(refusal) => return self.last(&reply::refused(&refusal, true, false)).await,
         };
@@ -218,7 +223,7 @@ impl Client {
                 outcome => return self.settle(outcome, opened, order).await,
             }
         }
-        match self.shared.open(attempt, Speech::PlainHttp).await {
+        match self.shared.open(attempt, &self.caller, Speech::PlainHttp).await {
             Ok(mut opened) => {
                 let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await;
                 self.settle(outcome, opened, order).await

@@ -1,112 +1,109 @@
 //! The processes behind a `/proc`, asked for who holds a socket.
 //!
-//! All that hold it must run the same program, else nobody is named: a socket that two programs share is used by either.
-//! Only what a process has open in its own table counts; a socket that is on its way in a message, or in a ring of
-//! io_uring alone, has no holder. All of that errs to "not known", which allows nothing.
+//! All that are seen to hold it must run the same program, else nobody is named. Not seen are a socket that is on its way
+//! in a message (SCM_RIGHTS), and, where nexus is an ordinary user, what a process has open that made itself unreadable
+//! (PR_SET_DUMPABLE). Who wants to can hide a second holder there, as he can load code into an allowed program.
 
-use super::{Programs, table};
+use super::diag::SockDiag;
+use super::{Connection, Programs};
 use nexus_policy::net::Program;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Dir, Mode, OFlags, openat, readlinkat};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
-use std::io::Read;
+use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Descriptors that are looked at for one connection. Beyond, nobody is named: a sandbox that has so many open would
-/// keep a processor of the host busy with every connection that it makes.
-const MOST_DESCRIPTORS: usize = 200_000;
-/// How often it is looked again. Between fork and exec a process cannot be read, and one that was forked meanwhile is not
-/// in a list that was begun before.
-const LOOKS: usize = 5;
+/// How long one connection may keep a processor busy. A sandbox that has so much open is not looked through further.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How often it is looked: a process that was forked meanwhile is not in a list that was begun before, and one that was
+/// forked holds everything until it executes another program.
+const LOOKS: usize = 3;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Processes as one `/proc` shows them.
+/// Processes as one `/proc` shows them, and the sockets of their network.
 #[derive(Debug)]
 pub struct Processes {
     proc: OwnedFd,
+    sockets: SockDiag,
     of: Whose,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// Those of one sandbox: its first process is ours, and all others must be readable.
+    /// Those of one sandbox. Its first process is ours; none of them can make a mount, so that a path is one file.
     Sandbox,
-    /// Those of this host, of which other users' cannot be read.
+    /// Those of this host, as far as they can be read. There, a path in another mount namespace may be another file.
     Host,
 }
 
 /// Why nobody is named by one look.
 enum Look {
-    /// Nobody holds it, or somebody who cannot be read may. It may be another thing in a moment.
+    /// Nobody holds it, or two programs do: one may have been forked, and start the other, in this very moment.
     Again,
-    /// More than one program, or too much to look at.
+    /// There is too much to look at.
     Never,
 }
 
 impl Processes {
-    /// Those of the sandbox whose `/proc` this is.
-    pub fn of_sandbox(proc: OwnedFd) -> Self {
-        Self { proc, of: Whose::Sandbox }
+    /// Those of the sandbox whose `/proc` and `NETLINK_SOCK_DIAG` socket these are.
+    pub fn of_sandbox(proc: OwnedFd, sockets: OwnedFd) -> io::Result<Self> {
+        Ok(Self { proc, sockets: SockDiag::with(sockets)?, of: Whose::Sandbox })
     }
 
     /// Those of this host, as far as this process may read them.
-    pub fn of_this_host() -> std::io::Result<Self> {
+    pub fn of_this_host() -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { proc: rustix::fs::open("/proc", flags, Mode::empty())?, of: Whose::Host })
+        let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
+        Ok(Self { proc, sockets: SockDiag::here()?, of: Whose::Host })
     }
 
-    fn look(&self, peer: SocketAddr) -> Result<Program, Look> {
-        let sockets = self.sockets(peer).map_err(|_| Look::Again)?;
+    /// Whether the kernel answers: a program that can never be known is an error before anything runs. `listener` is
+    /// one of theirs.
+    pub fn check(&self, listener: SocketAddr) -> io::Result<()> {
+        // Nobody is connected to port 0, and the kernel says so unless it knows nothing of such questions.
+        let nobody = SocketAddr::new(listener.ip(), 0);
+        match self.sockets.inode(Connection { local: listener, remote: nobody })? {
+            Some(_) => Ok(()),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn look(&self, socket: &str, until: Instant) -> Result<Program, Look> {
         let mut found: Option<Program> = None;
-        let mut left = MOST_DESCRIPTORS;
-        for pid in self.folder(".").and_then(names).map_err(|_| Look::Again)? {
-            let is_process = pid.bytes().all(|byte| byte.is_ascii_digit());
-            if !is_process || (self.of == Whose::Sandbox && pid == "1") {
+        for pid in self.numbers(".").map_err(|_| Look::Again)? {
+            if self.of == Whose::Sandbox && pid == 1 {
                 continue;
             }
-            let holds = match self.holds(&pid, &sockets, &mut left) {
-                Ok(holds) => holds,
-                // Ended meanwhile.
-                Err(Errno::NOENT | Errno::SRCH) => false,
-                Err(Errno::ACCESS | Errno::PERM) if self.of == Whose::Host => false,
-                Err(_) => return Err(Look::Again),
-            };
-            if left == 0 {
-                return Err(Look::Never);
-            }
-            if holds {
-                let program = self.program(&pid).ok_or(Look::Again)?;
-                if found.replace(program.clone()).is_some_and(|other| other != program) {
+            for task in self.tasks(pid) {
+                // A process that has ended meanwhile, is a zombie, or cannot be read shows nothing.
+                let Ok(holds) = self.holds(&task, socket, until) else { continue };
+                if Instant::now() >= until {
                     return Err(Look::Never);
+                }
+                if holds {
+                    let program = self.program(&task).ok_or(Look::Again)?;
+                    if found.replace(program.clone()).is_some_and(|other| other != program) {
+                        return Err(Look::Again);
+                    }
+                    break;
                 }
             }
         }
         found.ok_or(Look::Again)
     }
 
-    /// The sockets inside with this address.
-    fn sockets(&self, peer: SocketAddr) -> std::io::Result<BTreeSet<String>> {
-        let whose = match self.of {
-            Whose::Sandbox => "1",
-            Whose::Host => "self",
-        };
-        let mut found = BTreeSet::new();
-        for file in ["tcp", "tcp6"] {
-            let path = format!("{whose}/net/{file}");
-            let opened = openat(&self.proc, path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-            let opened = match opened {
-                // A kernel without IPv6 has no such table.
-                Err(Errno::NOENT) if file == "tcp6" => continue,
-                opened => opened?,
-            };
-            let mut text = String::new();
-            std::fs::File::from(opened).read_to_string(&mut text)?;
-            found.extend(table::inodes(&text, peer).map(|inode| format!("socket:[{inode}]")));
+    /// Where the descriptors of a process are. A thread can have a table of its own (CLONE_FILES, unshare(2)), and the
+    /// first one may have ended before the others. On a host there are too many threads for that.
+    fn tasks(&self, pid: u32) -> Vec<String> {
+        match self.of {
+            Whose::Host => vec![pid.to_string()],
+            Whose::Sandbox => {
+                let tasks = self.numbers(&format!("{pid}/task")).unwrap_or_default();
+                tasks.into_iter().map(|task| format!("{pid}/task/{task}")).collect()
+            }
         }
-        Ok(found)
     }
 
     /// To be read: what a mount is made as cannot.
@@ -114,14 +111,31 @@ impl Processes {
         openat(&self.proc, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// Whether the process has one of `sockets` open.
-    fn holds(&self, pid: &str, sockets: &BTreeSet<String>, left: &mut usize) -> Result<bool, Errno> {
-        let open = self.folder(&format!("{pid}/fd"))?;
-        for name in names(&open)? {
-            *left = left.saturating_sub(1);
-            match readlinkat(&open, name.as_str(), Vec::new()) {
-                Ok(link) if link.to_str().is_ok_and(|link| sockets.contains(link)) => return Ok(true),
-                Ok(_) | Err(Errno::NOENT) => {}
+    /// The entries of a folder that are numbers.
+    fn numbers(&self, path: &str) -> Result<Vec<u32>, Errno> {
+        let mut all = Vec::new();
+        for entry in Dir::new(self.folder(path)?)? {
+            let entry = entry?;
+            all.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+        }
+        Ok(all)
+    }
+
+    /// Whether a task has the socket open, as far as there is time to look.
+    fn holds(&self, task: &str, socket: &str, until: Instant) -> Result<bool, Errno> {
+        let open = self.folder(&format!("{task}/fd"))?;
+        let mut link = Vec::with_capacity(64);
+        for (count, entry) in Dir::read_from(&open)?.enumerate() {
+            if count % 256 == 255 && Instant::now() >= until {
+                return Ok(false);
+            }
+            let entry = entry?;
+            link.clear();
+            match readlinkat(&open, entry.file_name(), link) {
+                Ok(text) if text.to_bytes() == socket.as_bytes() => return Ok(true),
+                Ok(text) => link = text.into_bytes(),
+                // `.` and `..`, and what was closed meanwhile.
+                Err(Errno::INVAL | Errno::NOENT) => link = Vec::with_capacity(64),
                 Err(error) => return Err(error),
             }
         }
@@ -129,19 +143,30 @@ impl Processes {
     }
 
     /// The path of its executable, as it is in its own mount namespace. A path that cannot stand in a rule is none.
-    fn program(&self, pid: &str) -> Option<Program> {
-        let path = readlinkat(&self.proc, format!("{pid}/exe"), Vec::new()).ok()?;
-        Program::parse(path.to_str().ok()?).ok()
+    fn program(&self, task: &str) -> Option<Program> {
+        let exe = format!("{task}/exe");
+        let path = readlinkat(&self.proc, exe.as_str(), Vec::new()).ok()?;
+        let path = path.to_str().ok()?;
+        if self.of == Whose::Host {
+            let (runs, here) = (statat(&self.proc, exe.as_str(), AtFlags::empty()).ok()?, rustix::fs::stat(path).ok()?);
+            if (runs.st_dev, runs.st_ino) != (here.st_dev, here.st_ino) {
+                return None;
+            }
+        }
+        Program::parse(path).ok()
     }
 }
 
 impl Programs for Processes {
-    fn who(&self, peer: SocketAddr) -> Option<Program> {
+    fn who(&self, connection: Connection) -> Option<Program> {
+        let until = Instant::now() + PATIENCE;
         for look in 0..LOOKS {
             if look > 0 {
                 std::thread::sleep(PAUSE);
             }
-            match self.look(peer) {
+            // A client that has closed its end is nobody, and costs no look.
+            let inode = self.sockets.inode(connection).ok().flatten()?;
+            match self.look(&format!("socket:[{inode}]"), until) {
                 Ok(program) => return Some(program),
                 Err(Look::Never) => return None,
                 Err(Look::Again) => {}
@@ -151,18 +176,6 @@ impl Programs for Processes {
     }
 }
 
-/// The entries of a folder without `.` and `..`.
-fn names(folder: impl AsFd) -> Result<Vec<String>, Errno> {
-    let mut all = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name != "." && name != ".." {
-            all.push(name);
-        }
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "a test is its own client")]
 mod tests {
@@ -170,34 +183,54 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::process::{Command, Stdio};
 
-    fn here() -> Processes {
-        Processes::of_this_host().unwrap()
+    fn connected() -> (TcpStream, TcpStream, Connection) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, local) = listener.accept().unwrap();
+        let remote = server.local_addr().unwrap();
+        (client, server, Connection { local, remote })
     }
 
     #[test]
     fn a_connection_is_told_by_its_holders_executable() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let peer = listener.accept().unwrap().1;
+        let here = Processes::of_this_host().unwrap();
+        let (client, _server, connection) = connected();
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
-        assert_eq!(here().who(peer).unwrap().0, own.to_str().unwrap());
+        assert_eq!(here.who(connection).unwrap().0, own.to_str().unwrap());
         drop(client);
-        assert_eq!(here().who(peer), None, "nobody holds it any more");
-        assert_eq!(here().who("127.0.0.1:1".parse().unwrap()), None, "nobody ever did");
+        assert_eq!(here.who(connection), None, "nobody holds it any more");
     }
 
     #[test]
     fn a_socket_that_two_programs_hold_belongs_to_none() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let peer = listener.accept().unwrap().1;
+        let here = Processes::of_this_host().unwrap();
+        let (client, _server, connection) = connected();
         let shared = Stdio::from(OwnedFd::from(client.try_clone().unwrap()));
         let mut other = Command::new("sleep").arg("60").stdin(shared).spawn().unwrap();
-        assert_eq!(here().who(peer), None);
+        assert_eq!(here.who(connection), None);
         drop(client);
-        let alone = here().who(peer);
+        let alone = here.who(connection);
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(alone.unwrap().0.starts_with("/usr/bin/"), "the one that is left");
+    }
+
+    #[test]
+    fn without_time_left_nobody_is_named() {
+        let here = Processes::of_this_host().unwrap();
+        let (_client, _server, connection) = connected();
+        let socket = format!("socket:[{}]", here.sockets.inode(connection).unwrap().unwrap());
+        assert!(matches!(here.look(&socket, Instant::now()), Err(Look::Never)));
+        assert!(here.look(&socket, Instant::now() + Duration::from_secs(20)).is_ok());
+    }
+
+    #[test]
+    fn whether_the_kernel_answers_is_known_before_it_matters() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = Processes::of_this_host().unwrap();
+        here.check(listener.local_addr().unwrap()).unwrap();
+        let gone = listener.local_addr().unwrap();
+        drop(listener);
+        here.check(gone).unwrap_err();
     }
 }

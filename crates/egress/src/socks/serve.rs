@@ -5,20 +5,23 @@ use crate::denials;
 use crate::dial::DialError;
 use crate::http::carry::carry;
 use crate::inbuf::InBuf;
+use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
-use nexus_policy::net::{Attempt, Denial, Program, Way};
+use nexus_policy::net::{Attempt, Denial, Way};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Serves `stream` to its end. What goes wrong on the client's own connection concerns nobody else.
-pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, program: Option<Program>) {
+pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr) {
     let mut held = InBuf::default();
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
     let Ok(Ok(Some(command))) = asked else { return };
-    match opened(&shared, command, program).await {
+    let connection = stream.local_addr().ok().map(|remote| Connection { local: peer, remote });
+    match opened(&shared, command, &Caller::of(connection)).await {
         Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
                 carry(stream, held, opened).await;
@@ -62,7 +65,7 @@ async fn step<T>(stream: &mut TcpStream, held: &mut InBuf, read: fn(&[u8]) -> St
 }
 
 /// The connection, or the code of the reply that says why there is none.
-async fn opened(shared: &Arc<Shared>, command: Command, program: Option<Program>) -> Result<Opened, u8> {
+async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller) -> Result<Opened, u8> {
     let unreadable = |denial: Denial, code: u8| {
         shared.unreadable(Way::Socks5, &denial);
         code
@@ -78,7 +81,8 @@ async fn opened(shared: &Arc<Shared>, command: Command, program: Option<Program>
         Command::AddressType => return Err(unreadable(denials::malformed("the kind of address is unknown"), 8)),
         Command::Malformed => return Err(unreadable(denials::malformed("the SOCKS request is malformed"), 1)),
     };
-    shared.open(Attempt { target, way: Way::Socks5, program }, Speech::Unknown).await.map_err(|refusal| match refusal {
+    let attempt = Attempt { target, way: Way::Socks5, program: None };
+    shared.open(attempt, caller, Speech::Unknown).await.map_err(|refusal| match refusal {
         Refusal::Denied(denial) => denial.socks_reply(),
         Refusal::Unreachable(DialError::TimedOut { .. }) => 4,
         Refusal::Unreachable(DialError::Connect { source, .. }) => match source.kind() {

@@ -23,6 +23,12 @@ pub struct MakeError {
     pub source: io::Error,
 }
 
+/// The socket by which the host asks which process holds a connection inside (sock_diag(7)).
+pub fn diagnosis() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
+    Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, Some(rustix::net::netlink::SOCK_DIAG))?)
+}
+
 /// Makes them, in the order in which `GuestFrame::Listeners` carries them. The last is there only with IPv6.
 pub fn make() -> Result<Vec<OwnedFd>, MakeError> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -62,7 +62,8 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
     let mut ordered = addrs.to_vec();
     ordered.sort_unstable();
     for address in ordered {
-        resolved_address(policy, address, &attempt.target, basis.private)?;
+        resolved_address(policy, address, &attempt.target, basis.private)
+            .map_err(|denial| offered(denial, &attempt, &basis))?;
     }
     let mut dialled: Vec<SocketAddr> = Vec::new();
     for address in addrs.iter().map(|address| socket(*address, port)) {
@@ -88,6 +89,14 @@ impl Who<'_> {
         match (self, &rule.program) {
             (_, None) | (Self::Somebody, Some(_)) => true,
             (Self::Program(known), Some(only)) => known == Some(only),
+        }
+    }
+
+    /// What makes a flag be for this program alone; `None` where it is not known, or cannot stand in a flag.
+    fn suffix(self) -> Option<String> {
+        match self {
+            Self::Program(known) => known.and_then(Program::suffix),
+            Self::Somebody => None,
         }
     }
 
@@ -223,6 +232,7 @@ fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
         private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
         tls,
+        for_program: !rules.is_empty() && rules.iter().all(|rule| rule.program.is_some()),
     }
 }
 
@@ -241,11 +251,9 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
         }
         None => Denial::new(Cause::NotListed, format!("no rule allows {name}:{port}")),
     };
-    let only = match (&denial.cause, who) {
-        (Cause::OtherProgram, Who::Program(Some(program))) => program.suffix(),
-        _ => None,
-    };
-    let only = only.unwrap_or_default();
+    // Where a name is somebody's alone, it is offered to who asks and to nobody else.
+    let restricted = policy.allow.matching(name).any(|rule| rule.program.is_some());
+    let Some(only) = (if restricted { who.suffix() } else { Some(String::new()) }) else { return denial };
     let denial = denial.allow_with(format!("--allow {name}:{port}{only}"));
     if policy.ask {
         let explanation = format!("{}; somebody can be asked", denial.explanation);
@@ -275,13 +283,13 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     let tls = target.port == Port::HTTPS;
     if let Some(rule) = rule {
         admitted_form(policy, address, target, false)?;
-        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls });
+        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls, for_program: false });
     }
     if let Some(class) = class_here(policy, address) {
         return Err(special(class, target, address));
     }
     match policy.mode {
-        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls }),
+        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls, for_program: false }),
         NetMode::Allowlist | NetMode::None => {
             let why = format!("no rule allows the address {target}, and rules for names never do");
             Err(Denial::new(Cause::LiteralNotAllowed, why).allow_with(format!("--allow-private {target}")))
@@ -396,6 +404,16 @@ fn address_ref(rule: &AddressRule) -> RuleRef {
 
 fn socket(address: IpAddr, port: Port) -> SocketAddr {
     SocketAddr::new(address, port.number())
+}
+
+/// What is allowed to one program is offered to no more than that.
+fn offered(denial: Denial, attempt: &Attempt, basis: &Basis) -> Denial {
+    if !basis.for_program {
+        return denial;
+    }
+    let only = attempt.program.as_ref().and_then(Program::suffix);
+    let allow_with = denial.allow_with.zip(only).map(|(flag, only)| flag + &only);
+    Denial { allow_with, ..denial }
 }
 
 fn permit(policy: &Policy, attempt: &Attempt, addrs: Option<Vec<SocketAddr>>, basis: Basis) -> Permit {

@@ -111,6 +111,8 @@ pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
     pub(super) private: bool,
     pub(super) tls: bool,
+    /// Whether every rule that lets it through is for one program.
+    pub(super) for_program: bool,
 }
 
 /// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it was decided.

@@ -11,6 +11,7 @@ use super::methods::Methods;
 use super::permit::Moment;
 use super::rule::{AddressRule, AnyRule, Origin, Rule, Source};
 use super::rule_set::RuleSet;
+use super::target::Host;
 use ipnet::IpNet;
 use nexus_model::capability::NetMode;
 use std::collections::BTreeSet;
@@ -311,6 +312,13 @@ impl Policy {
     pub fn names_programs(&self) -> bool {
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.allow);
         ceilings.chain([&self.allow, &self.deny]).any(|rules| rules.rules().iter().any(|rule| rule.program.is_some()))
+    }
+
+    /// Whether a rule for one program is about this host, on whichever port, so that it matters who connects.
+    pub fn minds_program(&self, host: &Host) -> bool {
+        let Host::Name(name) = host else { return false };
+        let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.allow);
+        ceilings.chain([&self.allow, &self.deny]).any(|rules| rules.matching(name).any(|rule| rule.program.is_some()))
     }
 
     /// The HTTP methods that may be used.

@@ -1,0 +1,192 @@
+//! When the egress asks for a connection's program, with what, and what becomes of the answer.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RecordType};
+use nexus_egress::{Connection, EventKind, Programs};
+use nexus_policy::net::Program;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use support::{World, connect, echo, input, response, server, status, try_connect, tunnel};
+
+/// Answers one thing and remembers what it was asked.
+#[derive(Default)]
+struct Told {
+    answer: Mutex<Option<String>>,
+    asked: Mutex<Vec<Connection>>,
+    at_once: AtomicBool,
+    slow: AtomicBool,
+    panics: AtomicBool,
+}
+
+impl Told {
+    fn is(&self, program: &str) {
+        *self.answer.lock().unwrap() = Some(program.to_owned());
+    }
+
+    fn take(&self) -> Vec<Connection> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Programs for Told {
+    fn who(&self, connection: Connection) -> Option<Program> {
+        assert!(!self.at_once.swap(true, Ordering::SeqCst), "two were looked up at a time");
+        self.asked.lock().unwrap().push(connection);
+        if self.slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        self.at_once.store(false, Ordering::SeqCst);
+        assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
+        self.answer.lock().unwrap().as_deref().map(|path| Program::parse(path).unwrap())
+    }
+}
+
+fn world(rules: &[&str]) -> (World, Arc<Told>) {
+    let told = Arc::new(Told::default());
+    let programs = Arc::clone(&told);
+    let world = World::with(input(rules), |config| config.programs = programs);
+    world.resolver.set("*", &["127.0.0.1".parse().unwrap()]);
+    (world, told)
+}
+
+fn web() -> SocketAddr {
+    server("127.0.0.1:0", |mut stream| {
+        loop {
+            let head = support::read_head(&mut stream);
+            if head.is_empty() || stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn get(stream: &mut TcpStream, host: &str, port: u16) -> u16 {
+    write!(stream, "GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").unwrap();
+    response(stream).0
+}
+
+/// CONNECT of SOCKS5 by name; the code of the reply.
+fn socks(world: &World, host: &str, port: u16) -> (TcpStream, u8) {
+    let mut stream = connect(world.socks);
+    stream.write_all(&[5, 1, 0]).unwrap();
+    stream.read_exact(&mut [0; 2]).unwrap();
+    let length = u8::try_from(host.len()).unwrap();
+    let request = [&[5, 1, 0, 3, length][..], host.as_bytes(), &port.to_be_bytes()].concat();
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply).unwrap();
+    (stream, reply[1])
+}
+
+/// The synthetic address of a name.
+fn synthetic(world: &World, name: &str) -> IpAddr {
+    let mut message = Message::new(7, MessageType::Query, OpCode::Query);
+    message.queries.push(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+    let mut stream = connect(world.dns_tcp);
+    let bytes = message.to_vec().unwrap();
+    stream.write_all(&u16::try_from(bytes.len()).unwrap().to_be_bytes()).unwrap();
+    stream.write_all(&bytes).unwrap();
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut answer).unwrap();
+    Message::from_vec(&answer).unwrap().answers[0].data.ip_addr().unwrap()
+}
+
+#[test]
+fn only_what_a_rule_for_one_program_names_is_looked_up() {
+    let target = server("127.0.0.1:0", echo);
+    let port = target.port();
+    let (world, told) = world(&[&format!("+a.test:{port}"), &format!("+b.test:{port}@/bin/x")]);
+    tunnel(world.http, &format!("a.test:{port}")).unwrap();
+    tunnel(world.http, &format!("c.test:{port}")).unwrap_err();
+    tunnel(world.http, &format!("127.0.0.1:{port}")).unwrap_err();
+    assert_eq!(told.take(), []);
+    // The other port as well: what is offered for it depends on who asks.
+    for wrong in [port, 1] {
+        tunnel(world.http, &format!("b.test:{wrong}")).unwrap_err();
+        assert_eq!(told.take().len(), 1);
+    }
+}
+
+#[test]
+fn every_way_asks_with_the_clients_own_two_ends() {
+    let target = web();
+    let port = target.port();
+    let (world, told) = world(&[&format!("+a.test:{port}@/bin/x")]);
+    told.is("/bin/x");
+    let mut kept = connect(world.http);
+    assert_eq!(get(&mut kept, "a.test", port), 200);
+    let http = Connection { local: kept.local_addr().unwrap(), remote: world.http };
+    assert_eq!(told.take(), [http]);
+    assert_eq!(get(&mut kept, "a.test", port), 200);
+    assert_eq!(told.take(), [], "once for a connection");
+
+    let stream = tunnel(world.http, &format!("a.test:{port}")).unwrap();
+    assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.http }]);
+    let (stream, code) = socks(&world, "a.test", port);
+    assert_eq!(code, 0);
+    assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.socks }]);
+
+    // A redirected client knows nothing of the egress: its other end is where it was going.
+    let meant = SocketAddr::new(synthetic(&world, "a.test."), port);
+    assert_eq!(told.take(), [], "a question for a name has no program");
+    world.redirected.to(meant);
+    let mut stream = connect(world.transparent);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    assert_eq!(response(&mut stream).0, 200);
+    assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: meant }]);
+
+    let allowed: Vec<_> = world.events.take().into_iter().filter(|event| event.event == EventKind::Allow).collect();
+    assert_eq!(allowed.len(), 4);
+    assert!(allowed.iter().all(|event| event.program.as_deref() == Some("/bin/x")), "{allowed:?}");
+}
+
+#[test]
+fn another_program_nobody_and_a_panic_are_all_refused() {
+    let target = server("127.0.0.1:0", echo);
+    let authority = format!("a.test:{}", target.port());
+    let (world, told) = world(&[&format!("+{authority}@/bin/x")]);
+    let body = || String::from_utf8(tunnel(world.http, &authority).unwrap_err().2).unwrap();
+    assert!(body().contains("it is not known which program this is"), "{}", body());
+    told.is("/bin/y");
+    assert!(body().contains("this is /bin/y"), "{}", body());
+    told.is("/bin/x");
+    tunnel(world.http, &authority).unwrap();
+    told.panics.store(true, Ordering::SeqCst);
+    assert!(body().contains("it is not known"), "{}", body());
+}
+
+#[test]
+fn many_wait_for_their_turn_and_others_do_not_wait_for_them() {
+    let target = server("127.0.0.1:0", echo);
+    let port = target.port();
+    let (world, told) = world(&[&format!("+a.test:{port}@/bin/x"), &format!("+b.test:{port}")]);
+    told.is("/bin/x");
+    told.slow.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..20)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut stream = try_connect(world.http).unwrap();
+                    write!(stream, "CONNECT a.test:{port} HTTP/1.1\r\n\r\n").unwrap();
+                    status(&support::read_head(&mut stream))
+                })
+            })
+            .collect();
+        support::eventually("the first look-up", || !told.asked.lock().unwrap().is_empty());
+        let began = Instant::now();
+        tunnel(world.http, &format!("b.test:{port}")).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(2), "it waited for look-ups: {:?}", began.elapsed());
+        // Twenty take eight seconds; nobody waits for longer than five, and is then nobody.
+        let codes: Vec<u16> = asked.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(codes.contains(&200) && codes.contains(&403), "{codes:?}");
+    });
+    assert!(told.take().len() < 20);
+}
