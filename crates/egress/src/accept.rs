@@ -5,6 +5,7 @@
 
 use crate::denials;
 use crate::http;
+use crate::programs::Connection;
 use crate::shared::Shared;
 use crate::{dns, socks, transparent, tunnel};
 use nexus_policy::net::Way;
@@ -31,15 +32,16 @@ pub(crate) enum Door {
     Dns,
 }
 
-/// Accepts for ever.
-pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, door: Door) {
+/// Accepts for ever on `listener`, which is bound to `at`.
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: SocketAddr, door: Door) {
     let told = Arc::new(AtomicUsize::new(0));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match Place::take(&shared) {
                 Some(place) => {
                     keep_beat(&shared);
-                    tokio::spawn(serve(Arc::clone(&shared), stream, peer, door, place));
+                    let connection = Connection { local: peer, remote: at };
+                    tokio::spawn(serve(Arc::clone(&shared), stream, connection, door, place));
                 }
                 None => turn_away(&shared, stream, door, &told),
             },
@@ -92,16 +94,12 @@ impl Drop for Place {
     }
 }
 
-async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, door: Door, place: Place) {
-    if stream.set_nodelay(true).is_err() {
-        // The client is gone already.
-        return;
-    }
+async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, door: Door, place: Place) {
     match door {
-        Door::Http => http::serve::serve(shared, stream, peer).await,
-        Door::Socks => socks::serve::serve(shared, stream, peer).await,
-        Door::TransparentV4 => transparent::serve(shared, stream, peer, false).await,
-        Door::TransparentV6 => transparent::serve(shared, stream, peer, true).await,
+        Door::Http => http::serve::serve(shared, stream, connection).await,
+        Door::Socks => socks::serve::serve(shared, stream, connection).await,
+        Door::TransparentV4 => transparent::serve(shared, stream, connection.local, false).await,
+        Door::TransparentV6 => transparent::serve(shared, stream, connection.local, true).await,
         Door::Dns => dns::serve::serve_tcp(shared, stream).await,
     }
     drop(place);

@@ -185,8 +185,11 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Resul
         let Some(listener) = listener else { continue };
         let wrong = |source| StartError::Listener { what, source };
         listener.set_nonblocking(true).map_err(wrong)?;
+        // Every accepted connection has it from its listener, without a call of its own.
+        rustix::net::sockopt::set_tcp_nodelay(&listener, true).map_err(|error| wrong(error.into()))?;
+        let at = listener.local_addr().map_err(wrong)?;
         let listener = TcpListener::from_std(listener).map_err(wrong)?;
-        runtime.spawn(accept(Arc::clone(shared), listener, door));
+        runtime.spawn(accept(Arc::clone(shared), listener, at, door));
     }
     if let Some(socket) = listeners.dns_udp {
         let wrong = |source| StartError::Listener { what: "DNS UDP", source };

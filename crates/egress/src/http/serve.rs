@@ -26,16 +26,14 @@ use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
 use crate::tunnel::{self, Ends};
 use nexus_policy::net::{Attempt, Charge, Denial, Target, Way, check_method};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Serves `stream`, a connection to the proxy, to its end.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
-    let connection = stream.local_addr().ok().map(|remote| Connection { local: peer, remote });
-    let caller = Caller::of(connection);
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection) {
+    let caller = Caller::of(Some(connection));
     let client = Client { shared, stream, held: InBuf::default(), caller, fixed: None, kept: None };
     client.requests().await;
 }

@@ -9,19 +9,17 @@ use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
 use nexus_policy::net::{Attempt, Denial, Way};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Serves `stream` to its end. What goes wrong on the client's own connection concerns nobody else.
-pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection: Connection) {
     let mut held = InBuf::default();
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
     let Ok(Ok(Some(command))) = asked else { return };
-    let connection = stream.local_addr().ok().map(|remote| Connection { local: peer, remote });
-    match opened(&shared, command, &Caller::of(connection)).await {
+    match opened(&shared, command, &Caller::of(Some(connection))).await {
         Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
                 carry(stream, held, opened).await;
