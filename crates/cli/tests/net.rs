@@ -151,6 +151,22 @@ fn a_name_that_no_rule_allows_has_no_address_and_the_question_is_recorded() {
     }
 }
 
+/// Programs ask for what a machine can use (AI_ADDRCONFIG), and for one family or any.
+#[test]
+fn an_allowed_name_is_found_for_every_family_that_a_program_asks_for() {
+    let script = "import socket as s\n\
+                  for family in (s.AF_UNSPEC, s.AF_INET, s.AF_INET6):\n    \
+                  for flags in (0, s.AI_ADDRCONFIG):\n        \
+                  try: print(len(s.getaddrinfo('a.test', 443, family, s.SOCK_STREAM, 0, flags)) > 0)\n        \
+                  except s.gaierror: print(False)\n";
+    for bench in benches() {
+        let output = bench.run(["run", "--changes", "discard", "--allow", "a.test", "--", "python3", "-c", script]);
+        // There is no IPv6 address but the loopback's, as on most machines without it.
+        let wanted = "True\nTrue\nTrue\nTrue\nTrue\nFalse\n";
+        assert_eq!(stdout(&output), wanted, "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
 #[test]
 fn git_clones_from_an_allowed_server_and_is_told_about_another() {
     for bench in benches() {

@@ -218,6 +218,49 @@ fn a_program_that_another_one_starts_is_the_one_that_counts() {
     }
 }
 
+/// Many threads with many descriptors are looked through as far as there is time; others are known all the same.
+#[test]
+fn a_busy_neighbour_makes_nobody_unknown() {
+    let server = Server::start();
+    let port = server.port.to_string();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let rule = format!("web.test:{port}@/usr/bin/curl");
+        let busy = "import os, threading, time\nfor _ in range(800): os.open('/dev/null', os.O_RDONLY)\n\
+                    for _ in range(300): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n\
+                    open('ready', 'w').close()\ntime.sleep(60)\n";
+        let file = bench.workspace.join("busy.py");
+        std::fs::write(&file, busy).unwrap();
+        bench.give(&file);
+        let script = format!(
+            "python3 busy.py & until [ -e ready ]; do sleep 0.05; done; for i in 1 2 3; do {}; done; kill $!",
+            CURL[1].replace("PORT", &port)
+        );
+        let told = run(&named, &bench, &["--allow-private", &rule, "--pids", "2000"], &script);
+        assert_eq!(told["output"]["stdout"]["text"], "hello\n".repeat(3), "{}: {told}", bench.who());
+    }
+}
+
+/// Inside, `/tmp` is another one: what the host has there says nothing about what lies there in the sandbox.
+#[test]
+fn a_link_of_the_host_moves_no_rule_to_another_program() {
+    let server = Server::start();
+    let port = server.port.to_string();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let tool = format!("/tmp/nexus-tool-{}-{}", std::process::id(), bench.who());
+        std::os::unix::fs::symlink("/usr/bin/python3", &tool).unwrap();
+        let (allow, deny) = (format!("web.test:{port}"), format!("web.test@{tool}"));
+        let client = format!("cp /usr/bin/curl {tool}; {tool} -sS --max-time 20 http://web.test:{port}/");
+        let told = run(&named, &bench, &["--allow-private", &allow, "--deny", &deny], &client);
+        assert!(!told.to_string().contains("hello"), "{}: {told}", bench.who());
+        let only = format!("web.test:{port}@{tool}");
+        let told = run(&named, &bench, &["--allow-private", &only], &client);
+        assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
+        std::fs::remove_file(&tool).unwrap();
+    }
+}
+
 #[test]
 fn the_flag_that_is_offered_is_for_the_program_that_was_refused() {
     let server = Server::start();
@@ -307,7 +350,7 @@ fn a_proxy_knows_the_programs_of_its_own_user() {
     for bench in benches() {
         let named = Named::new(&bench);
         let rule = format!("web.test:{}@/usr/bin/curl", server.port);
-        let (mut child, address) = support::net::proxy(&named, &bench, &["--allow-private", &rule]);
+        let (_proxy, address) = support::net::proxy(&named, &bench, &["--allow-private", &rule]);
         let url = format!("http://web.test:{}/", server.port);
         let output = |program: &str, arguments: &[&str]| {
             let output = bench.command(program).args(arguments).output().unwrap();
@@ -326,8 +369,6 @@ fn a_proxy_knows_the_programs_of_its_own_user() {
         );
         let pretended = output("unshare", &["--user", "--map-root-user", "--mount", "sh", "-c", &at_its_path]);
         assert!(pretended.contains("403") && !pretended.contains("hello"), "{}: {pretended}", bench.who());
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }
 

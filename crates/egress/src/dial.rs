@@ -7,7 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is the place that may connect")]
 
 use crate::inbuf::InBuf;
-use crate::resolve::Resolver;
+use crate::resolve::{ResolveError, Resolver};
 use crate::upstream::UpstreamProxy;
 use nexus_policy::net::{Host, Permit, Route, Target};
 use std::io;
@@ -104,7 +104,12 @@ impl Dialer {
             Host::Name(name) => {
                 let found = timeout(self.connect_time, self.resolver.lookup(name)).await;
                 let found = found.map_err(|_| refused("its name is not resolved in time".into()))?;
-                let found = found.map_err(|error| refused(error.to_string()))?;
+                // Not its name: that is the operator's.
+                let found = found.map_err(|error| match error {
+                    ResolveError::Failed { why, .. } | ResolveError::Configuration { why } => {
+                        refused(format!("its name cannot be resolved: {why}"))
+                    }
+                })?;
                 found.addrs.into_iter().map(|address| SocketAddr::new(address, proxy.target.port.number())).collect()
             }
         };

@@ -21,12 +21,16 @@ use nexus_policy::net::Policy;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 /// Descriptors that are left to the rest of the process.
 const SPARE_DESCRIPTORS: u64 = 64;
+
+/// How long the end waits for what blocks a thread.
+const HANGING: Duration = Duration::from_secs(1);
 
 /// Why an egress does not start.
 #[derive(Debug, thiserror::Error)]
@@ -108,8 +112,8 @@ impl Egress {
             match runtime.block_on(stopped) {
                 Ok(()) | Err(_) => {}
             }
-            // Drops every task, and with it every listener and connection.
-            drop(runtime);
+            // Drops every task, and with it every listener and connection. A look-up of a program may hang for good.
+            runtime.shutdown_timeout(HANGING);
         });
         let thread = thread.map_err(|source| StartError::Thread { source })?;
         Ok(Self { shared, stop: Some(stop), thread: Some(thread) })

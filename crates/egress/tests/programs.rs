@@ -23,6 +23,7 @@ struct Told {
     overlapped: AtomicBool,
     slow: AtomicBool,
     panics: AtomicBool,
+    hangs: AtomicBool,
 }
 
 impl Told {
@@ -43,6 +44,9 @@ impl Programs for Told {
         self.asked.lock().unwrap().push(connection);
         if self.slow.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(400));
+        }
+        while self.hangs.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
         }
         self.at_once.store(false, Ordering::SeqCst);
         assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
@@ -193,4 +197,21 @@ fn many_wait_for_their_turn_and_others_do_not_wait_for_them() {
     });
     assert!(told.take().len() < 20);
     assert!(!told.overlapped.load(Ordering::SeqCst), "two were looked up at a time");
+}
+
+#[test]
+fn a_look_up_that_hangs_is_given_up_and_keeps_no_end_waiting() {
+    let target = server("127.0.0.1:0", echo);
+    let authority = format!("a.test:{}", target.port());
+    let (mut world, told) = world(&[&format!("+{authority}@/bin/x")]);
+    told.is("/bin/x");
+    told.hangs.store(true, Ordering::SeqCst);
+    tunnel(world.http, &authority).unwrap_err();
+    let mut waiting = connect(world.http);
+    write!(waiting, "CONNECT {authority} HTTP/1.1\r\n\r\n").unwrap();
+    support::eventually("the next look-up", || told.asked.lock().unwrap().len() == 2);
+    let began = Instant::now();
+    world.egress.take().unwrap().stop().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    told.hangs.store(false, Ordering::SeqCst);
 }

@@ -5,6 +5,7 @@ mod support;
 
 use nexus_egress::EventKind;
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 use support::{World, connect, echo, input, read_all, server};
 
 fn answer(world: &World, bytes: &[u8]) -> Vec<u8> {
@@ -59,4 +60,41 @@ fn a_closed_port_is_told_apart_from_a_denial() {
     let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
     request.extend_from_slice(&gone.port().to_be_bytes());
     assert_eq!(answer(&world, &request)[3], 5);
+}
+
+/// Vector I09: the time for a request is for all of it, not for each byte.
+#[test]
+fn a_client_that_trickles_is_let_go_by_every_way() {
+    let world = World::with(input(&["a.test"]), |config| config.limits.head_time = Duration::from_millis(400));
+    for (what, at, begins, goes_on) in [
+        ("HTTP", world.http, &b"CONNECT a.test:443 HTTP/1.1\r\nX: "[..], b'x'),
+        ("SOCKS greeting", world.socks, &[5, 250], 1),
+        ("SOCKS request", world.socks, &[5, 1, 0, 5, 1, 0, 3, 250], b'a'),
+        ("DNS", world.dns_tcp, &[0x7f, 0xff], 0),
+    ] {
+        let mut client = connect(at);
+        client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        client.write_all(begins).unwrap();
+        let began = Instant::now();
+        let mut let_go = || -> bool {
+            let mut answer = [0; 1024];
+            loop {
+                match client.read(&mut answer) {
+                    Ok(0) => return true,
+                    // The answer to a greeting, or the words that it was too slow.
+                    Ok(_) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(_) => return true,
+                }
+                if client.write_all(&[goes_on]).is_err() {
+                    return true;
+                }
+                if began.elapsed() > Duration::from_secs(10) {
+                    return false;
+                }
+            }
+        };
+        assert!(let_go(), "{what}: after {:?}", began.elapsed());
+        assert!(began.elapsed() >= Duration::from_millis(300), "{what}: at once");
+    }
 }

@@ -56,6 +56,24 @@ fn a_document_gives_what_it_says() {
 }
 
 #[test]
+fn the_text_of_a_rule_reads_back_as_the_rule() {
+    for (item, text) in [
+        (r#"{"host": "a.test@/usr/bin/curl", "ports": 8443}"#, "a.test:8443@/usr/bin/curl"),
+        (r#"{"host": "a.test", "ports": "80,443", "binary": "/bin/x"}"#, "a.test:80,443@/bin/x"),
+        (r#"{"host": "a.test:80@/bin/x"}"#, "a.test:80@/bin/x"),
+    ] {
+        let rule = &load(&format!(r#"{{"allow": [{item}]}}"#), Origin::User).unwrap().allow[0];
+        assert_eq!(rule.source.text, text);
+        let again = parse_allow(text, rule.source.clone()).unwrap();
+        assert_eq!(
+            (&again.pattern, &again.ports, &again.program),
+            (&rule.pattern, &rule.ports, &rule.program),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_is_misspelt_doubled_or_of_another_type_is_refused_with_its_place() {
     for (text, part) in [
         (r#"{"mode": "allowlist", "alow": []}"#, "alow"),

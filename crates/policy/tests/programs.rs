@@ -4,8 +4,8 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::{
     AnyRule, Attempt, Cause, Decision, Host, Moment, Narrower, Next, Policy, PolicyInput, Program, RuleFault, Source,
-    Target, Way, check_addrs, check_dns, check_name, explain_attempt, parse_allow, parse_allow_private, parse_deny,
-    recheck,
+    Target, Way, check_addrs, check_dns, check_name, explain_attempt, may_be_asked, parse_allow, parse_allow_private,
+    parse_deny, recheck,
 };
 
 const NOW: Moment = Moment(1);
@@ -90,6 +90,7 @@ fn a_refusal_says_for_whom_the_rule_is_and_who_asked() {
     assert_eq!(wget.rule.unwrap().text, "a.test:443@/usr/bin/curl");
     let odd = denied(Some("/work/x;rm -rf $HOME"));
     assert_eq!(odd.allow_with, None, "a flag for copying holds nothing for a shell, and opens it for nobody else");
+    assert!(odd.to_string().ends_with(r#"and this is "/work/x;rm -rf $HOME""#), "no part of the sentence: {odd}");
     let unknown = denied(None);
     assert!(unknown.to_string().ends_with("it is not known which program this is"), "{unknown}");
     assert_eq!(unknown.allow_with, None);
@@ -108,6 +109,28 @@ fn a_name_is_answered_for_whichever_program_may_reach_it() {
     assert!(!answered(&policy(&["a.test@/usr/bin/curl"], &[]), "b.test"));
     assert!(answered(&policy(&["a.test"], &["a.test@/usr/bin/curl"]), "a.test"));
     assert!(!answered(&policy(&["a.test@/usr/bin/curl"], &["a.test"]), "a.test"));
+}
+
+#[test]
+fn what_is_somebodys_is_offered_to_nobody_else() {
+    let open = ["10.0.0.1".parse().unwrap()];
+    let mut input =
+        PolicyInput { allow: vec![parse_allow("a.test", Source::flag("x")).unwrap()], ..PolicyInput::default() };
+    input.allow_any(parse_allow_private("a.test@/usr/bin/curl", Source::flag("y")).unwrap());
+    let policy = Policy::build(input).unwrap();
+    let offered = |program| explain_attempt(&policy, &attempt("a.test:443", program), &open, NOW).allow_with;
+    assert_eq!(offered(Some("/usr/bin/git")).as_deref(), Some("--allow-private a.test:443@/usr/bin/git"));
+    assert_eq!(offered(None), None);
+}
+
+#[test]
+fn a_name_that_could_be_asked_about_is_answered_for_whoever_connects() {
+    let mut input = PolicyInput { ask: true, ..PolicyInput::default() };
+    input.deny_any(parse_deny("a.test@/usr/bin/curl", Source::flag("x")).unwrap());
+    input.deny_any(parse_deny("b.test", Source::flag("x")).unwrap());
+    let policy = Policy::build(input).unwrap();
+    let asked = |host| may_be_asked(&policy, &Host::parse(host).unwrap(), NOW);
+    assert!(asked("a.test") && asked("c.test") && !asked("b.test") && !asked("10.0.0.1"));
 }
 
 #[test]

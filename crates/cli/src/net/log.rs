@@ -6,6 +6,7 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
 use nexus_model::RunId;
+use nexus_policy::net::Program;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -100,7 +101,7 @@ fn told(text: &str) -> String {
     let time = crate::receipt::utc(line.time_ms);
     let mut parts = vec![time, format!("{:7}", line.event), target];
     parts.extend(line.way.map(|way| format!("by {way}")));
-    parts.extend(line.program.map(|program| format!("from {program}")));
+    parts.extend(line.program.map(|program| format!("from {}", Program(program))));
     if line.code != "OK" {
         parts.push(line.code);
     }

@@ -13,7 +13,7 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::NO_SUCH_PROFILE;
 use crate::run::{self, Signals};
-use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes, Unknown};
+use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,11 +48,14 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
     config.upstream_proxy = network.upstream;
     // Rules that are read again may be for one program, too.
-    let processes = Processes::of_this_host().map_err(|error| failed("/proc", &error))?;
-    config.programs = match service::known(processes, address) {
-        Ok(processes) => Arc::new(processes),
+    let processes = service::known(Processes::of_this_host(), address);
+    let unknown = match processes {
+        Ok(processes) => {
+            config.programs = Arc::new(processes);
+            None
+        }
         Err(failure) if config.policy.names_programs() => return Err(failure),
-        Err(_) => Arc::new(Unknown),
+        Err(failure) => Some(failure.text()),
     };
     let listeners = Listeners { http: Some(listener), socks, ..Listeners::default() };
     let egress = Egress::start(config, listeners)
@@ -67,7 +70,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let mut generation = 1;
     while next_signal(&signals, &egress)? == HANGUP {
         generation += 1;
-        reload(args, &own, generation, &egress);
+        reload(args, &own, generation, &egress, unknown.as_deref());
     }
     let ended = match egress.stop() {
         Ok(summary) => Ended { summary, ..Ended::default() },
@@ -103,8 +106,11 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
 
 /// The rules as the files have them now. Files that allow nothing any more, or are gone, allow nothing; where they cannot be
 /// read, the old rules stay.
-fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress) {
+fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress, unknown: Option<&str>) {
     let told = match read(args, own, generation) {
+        Ok(Some(network)) if network.policy.names_programs() && unknown.is_some() => {
+            Err(unknown.unwrap_or_default().to_owned())
+        }
         Ok(Some(network)) => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
         Ok(None) => egress.reload(nothing(generation)).map_err(|error| error.to_string()),
         Err(failure) if failure.code == NO_SUCH_PROFILE => {

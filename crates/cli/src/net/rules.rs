@@ -88,7 +88,14 @@ pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Fail
 
 /// A program by its real path: the kernel names an executable by that, never by a link to it. What is not
 /// there yet stays as it was written.
+///
+/// Only of what a sandbox shows as it is here: elsewhere a link of this host, which anybody may have made in `/tmp`, is not
+/// what lies there inside.
 pub fn real(program: Program) -> Program {
+    const SHOWN: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/etc/alternatives/"];
+    if !SHOWN.iter().any(|folder| program.0.starts_with(folder)) {
+        return program;
+    }
     let path = std::fs::canonicalize(&program.0).ok();
     path.and_then(|path| Program::parse(path.to_str()?).ok()).unwrap_or(program)
 }

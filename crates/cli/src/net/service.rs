@@ -18,6 +18,7 @@ use nexus_model::network::HTTP_PORT;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +132,7 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
         asker = Some(started);
     }
     if let Some(ProcessView { proc, sockets }) = handed.processes {
-        let processes = Processes::of_sandbox(proc, sockets).map_err(|error| failed(&error))?;
+        let processes = Processes::of_sandbox(proc, sockets);
         config.programs = Arc::new(known(processes, (Ipv4Addr::LOCALHOST, HTTP_PORT).into())?);
     }
     let tcp = |fd: OwnedFd| Some(TcpListener::from(fd));
@@ -151,12 +152,12 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
 }
 
 /// Refuses where the kernel does not tell whose a connection is: every rule for one program would say no, without a hint.
-pub fn known(processes: Processes, listener: SocketAddr) -> Result<Processes, Failure> {
-    processes.check(listener).map_err(|error| {
+pub fn known(processes: io::Result<Processes>, listener: SocketAddr) -> Result<Processes, Failure> {
+    let checked = processes.and_then(|processes| processes.check(listener).map(|()| processes));
+    checked.map_err(|error| {
         let message = format!("the kernel does not tell which program connects: {error}");
         Failure::refused("net", message, "load its modules inet_diag and tcp_diag, or leave @/PATH out of the rules")
-    })?;
-    Ok(processes)
+    })
 }
 
 /// Every tunnel needs two. The sandbox exists already, so that its commands keep the caller's limit.
@@ -165,5 +166,24 @@ fn raise_descriptors() {
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         // If it cannot be raised, the egress counts what there is and serves as many.
         Ok(()) | Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_tells_nothing_refuses_rules_for_one_program() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        known(Processes::of_this_host(), address).unwrap();
+        drop(listener);
+        let unsupported = || Err(io::ErrorKind::Unsupported.into());
+        for refused in [known(Processes::of_this_host(), address), known(unsupported(), address)] {
+            let failure = refused.unwrap_err();
+            assert_eq!((failure.code, failure.exit), ("net", Failure::refused("net", "", "").exit));
+            assert!(failure.text().contains("@/PATH"), "{}", failure.text());
+        }
     }
 }

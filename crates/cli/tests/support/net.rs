@@ -170,8 +170,36 @@ impl Named {
     }
 }
 
+/// A process that ends with the test, however that ends.
+pub struct Running(Option<Child>);
+
+impl Running {
+    /// Waits for it.
+    pub fn wait_with_output(mut self) -> std::io::Result<Output> {
+        self.0.take().unwrap().wait_with_output()
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It may have ended by itself.
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
 /// `nexus net proxy` with these rules and its address.
-pub fn proxy(named: &Named, bench: &Bench, flags: &[&str]) -> (Child, String) {
+pub fn proxy(named: &Named, bench: &Bench, flags: &[&str]) -> (Running, String) {
     let mut child = named
         .nexus(bench, ["net", "proxy"].iter().chain(flags))
         .stdout(Stdio::piped())
@@ -180,5 +208,5 @@ pub fn proxy(named: &Named, bench: &Bench, flags: &[&str]) -> (Child, String) {
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    (child, line.trim().to_owned())
+    (Running(Some(child)), line.trim().to_owned())
 }

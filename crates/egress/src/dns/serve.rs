@@ -5,7 +5,7 @@ use crate::audit::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::shared::Shared;
-use nexus_policy::net::{Attempt, Cause, Charge, Check, Denial, Host, Name, Port, Target, Way, check_dns, check_name};
+use nexus_policy::net::{Charge, Check, Denial, Host, Name, check_dns, may_be_asked};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -85,7 +85,8 @@ fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Ad
     }
     grounds.check = Some(Check::Dns);
     if let Err(denial) = check_dns(&grounds.policy, host, grounds.at) {
-        if !may_be_asked(shared, host) {
+        // With somebody to ask, the question comes when the program connects; until then the name needs an address.
+        if shared.approver.is_none() || !may_be_asked(&grounds.policy, host, grounds.at) {
             return Err(denial);
         }
         // It is answered for the sake of the question that comes later.
@@ -98,12 +99,4 @@ fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Ad
 /// RFC 6761: the sandbox's own loopback, whoever asks.
 fn is_localhost(name: &Name) -> bool {
     name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
-}
-
-/// With somebody to ask, the question comes when the program connects; until then the name needs an address.
-fn may_be_asked(shared: &Shared, host: &Host) -> bool {
-    let attempt =
-        Attempt { target: Target { host: host.clone(), port: Port::HTTPS }, way: Way::Transparent, program: None };
-    let asked = check_name(&shared.registry.policy(), &attempt, shared.clock.now());
-    shared.approver.is_some() && asked.is_err_and(|denial| denial.cause == Cause::MayAsk)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-/// How long a connection waits for its turn to be looked up. Beyond, its program is not known.
+/// How long a connection waits for its turn to be looked up, and then for the answer. Beyond, its program is not known.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who speaks on a connection.
@@ -39,10 +39,11 @@ impl Caller {
         let found = self.program.get_or_try_init(|| async {
             let turn = timeout(PATIENCE, shared.looking_up.lock()).await.map_err(|_| NotKnown)?;
             let programs = Arc::clone(&shared.programs);
-            let found = tokio::task::spawn_blocking(move || programs.who(connection)).await;
+            // Looking at a file of a dead file system may never come back.
+            let found = timeout(PATIENCE, tokio::task::spawn_blocking(move || programs.who(connection))).await;
             drop(turn);
             // A panic in there is no answer either.
-            found.ok().flatten().ok_or(NotKnown)
+            found.ok().and_then(Result::ok).flatten().ok_or(NotKnown)
         });
         found.await.ok().cloned()
     }

@@ -42,7 +42,7 @@ enum Whose {
 enum Look {
     /// Nobody holds it, or two programs do: one may have been forked, and start the other, in this very moment.
     Again,
-    /// There is too much to look at.
+    /// There was no time to look at all.
     Never,
 }
 
@@ -70,40 +70,53 @@ impl Processes {
         }
     }
 
+    /// First by the table of each process; then by those of its threads, which can have one of their own (CLONE_FILES,
+    /// unshare(2)) or outlive the first one. Threads times descriptors can be too much to look at: who was found by then
+    /// is taken.
     fn look(&self, socket: &str, until: Instant) -> Result<Program, Look> {
-        let mut found: Option<Program> = None;
-        for pid in self.numbers(".").map_err(|_| Look::Again)? {
-            if self.of == Whose::Sandbox && pid == 1 {
-                continue;
-            }
-            for task in self.tasks(pid) {
-                // A process that has ended meanwhile, is a zombie, or cannot be read shows nothing.
-                let Ok(holds) = self.holds(&task, socket, until) else { continue };
-                if Instant::now() >= until {
-                    return Err(Look::Never);
-                }
-                if holds {
-                    let program = self.program(&task).ok_or(Look::Again)?;
-                    if found.replace(program.clone()).is_some_and(|other| other != program) {
-                        return Err(Look::Again);
-                    }
-                    break;
-                }
-            }
+        let pids = self.numbers(".").map_err(|_| Look::Again)?;
+        let pids: Vec<u32> = pids.into_iter().filter(|pid| self.of == Whose::Host || *pid != 1).collect();
+        let found = self.holder(pids.iter().map(ToString::to_string), socket, None, until)?;
+        if self.of == Whose::Host {
+            // There are too many threads on a host.
+            return found.ok_or(Look::Again);
         }
-        found.ok_or(Look::Again)
+        let threads = pids.iter().flat_map(|pid| self.threads(*pid));
+        match (self.holder(threads, socket, found.clone(), until), found) {
+            (Ok(found), _) => found.ok_or(Look::Again),
+            (Err(Look::Never), Some(found)) => Ok(found),
+            (Err(other), _) => Err(other),
+        }
     }
 
-    /// Where the descriptors of a process are. A thread can have a table of its own (CLONE_FILES, unshare(2)), and the
-    /// first one may have ended before the others. On a host there are too many threads for that.
-    fn tasks(&self, pid: u32) -> Vec<String> {
-        match self.of {
-            Whose::Host => vec![pid.to_string()],
-            Whose::Sandbox => {
-                let tasks = self.numbers(&format!("{pid}/task")).unwrap_or_default();
-                tasks.into_iter().map(|task| format!("{pid}/task/{task}")).collect()
+    /// The one program of all of `tasks` that hold the socket, and of who was `found` before.
+    fn holder(
+        &self,
+        tasks: impl Iterator<Item = String>,
+        socket: &str,
+        mut found: Option<Program>,
+        until: Instant,
+    ) -> Result<Option<Program>, Look> {
+        for task in tasks {
+            // A process that has ended meanwhile, is a zombie, or cannot be read shows nothing.
+            let holds = self.holds(&task, socket, until).unwrap_or(false);
+            if Instant::now() >= until {
+                return Err(Look::Never);
+            }
+            if holds {
+                let program = self.program(&task).ok_or(Look::Again)?;
+                if found.replace(program.clone()).is_some_and(|other| other != program) {
+                    return Err(Look::Again);
+                }
             }
         }
+        Ok(found)
+    }
+
+    /// Where the descriptors of a process's further threads are.
+    fn threads(&self, pid: u32) -> Vec<String> {
+        let tasks = self.numbers(&format!("{pid}/task")).unwrap_or_default();
+        tasks.into_iter().filter(|task| *task != pid).map(|task| format!("{pid}/task/{task}")).collect()
     }
 
     /// To be read: what a mount is made as cannot.

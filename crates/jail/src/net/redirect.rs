@@ -21,9 +21,15 @@ const IPV6: u8 = libc::AF_INET6 as u8;
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
 
+/// The dummy address of RFC 7600, which is nobody's. Resolvers that are asked for what this machine can use
+/// (AI_ADDRCONFIG, getaddrinfo(3)) find no IPv4 address for a machine that has 127.0.0.1 alone.
+const DUMMY: [u8; 4] = [192, 0, 0, 8];
+
 /// Writes the routes and the rules of this network namespace; `ipv6` where it has that protocol.
 pub fn redirect(ipv6: bool) -> io::Result<()> {
-    exchange(NETLINK_ROUTE, &routes(ipv6))?;
+    let mut messages = routes(ipv6);
+    dummy_address(&mut messages);
+    exchange(NETLINK_ROUTE, &messages)?;
     exchange(Some(netlink::NETFILTER), &rules())
 }
 
@@ -41,6 +47,16 @@ fn routes(ipv6: bool) -> Messages {
         messages.create(NEW_ROUTE, &fixed, &[Attribute::bytes(DEVICE, &LOOPBACK.to_ne_bytes())]);
     }
     messages
+}
+
+fn dummy_address(messages: &mut Messages) {
+    const NEW_ADDRESS: u16 = 20;
+    const ADDRESS: u16 = 1;
+    const LOCAL: u16 = 2;
+    const SCOPE_HOST: u8 = 254;
+    let mut fixed = [IPV4, 32, 0, SCOPE_HOST, 0, 0, 0, 0];
+    fixed[4..].copy_from_slice(&LOOPBACK.to_ne_bytes());
+    messages.create(NEW_ADDRESS, &fixed, &[ADDRESS, LOCAL].map(|kind| Attribute::bytes(kind, &DUMMY)));
 }
 
 const SUBSYSTEM: u16 = 10 << 8;

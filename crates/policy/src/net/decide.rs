@@ -138,6 +138,14 @@ pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial
     Err(Denial { cause: Cause::NameNotAnswered, code: Cause::NameNotAnswered.code(), ..first })
 }
 
+/// Whether a name that is not answered could be asked about, when some program connects to it.
+pub fn may_be_asked(policy: &Policy, host: &Host, now: Moment) -> bool {
+    let target = Target { host: host.clone(), port: Port::HTTPS };
+    let Host::Name(name) = host else { return false };
+    let decided = in_force(policy, now, &target).and_then(|()| name_basis(policy, name, Port::HTTPS, Who::Somebody));
+    decided.is_err_and(|denial| denial.cause == Cause::MayAsk)
+}
+
 /// Whether an open connection may stay under a policy that came after it. If not, it is cut.
 pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Denial> {
     let attempt = permit.attempt();
@@ -150,7 +158,8 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
         Host::Name(name) => {
             let basis = named_attempt(policy, name, attempt)?;
             for address in permit.addrs.iter().flatten() {
-                resolved_address(policy, address.ip(), &attempt.target, basis.private)?;
+                resolved_address(policy, address.ip(), &attempt.target, basis.private)
+                    .map_err(|denial| offered(denial, attempt, &basis))?;
             }
             Ok(())
         }
@@ -216,8 +225,15 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
     match policy.mode {
         NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
         NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port, who)),
-        NetMode::Unrestricted | NetMode::Allowlist => Ok(basis(policy, &rules, port)),
+        NetMode::Unrestricted | NetMode::Allowlist => {
+            Ok(Basis { for_program: is_somebodys(policy, name), ..basis(policy, &rules, port) })
+        }
     }
+}
+
+/// Whether a rule for one program allows something of this name.
+fn is_somebodys(policy: &Policy, name: &Name) -> bool {
+    policy.allow.matching(name).any(|rule| rule.program.is_some())
 }
 
 fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, who: Who<'_>) -> Vec<&'a Rule> {
@@ -232,7 +248,7 @@ fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
         private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
         tls,
-        for_program: !rules.is_empty() && rules.iter().all(|rule| rule.program.is_some()),
+        for_program: false,
     }
 }
 
@@ -252,8 +268,9 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
         None => Denial::new(Cause::NotListed, format!("no rule allows {name}:{port}")),
     };
     // Where a name is somebody's alone, it is offered to who asks and to nobody else.
-    let restricted = policy.allow.matching(name).any(|rule| rule.program.is_some());
-    let Some(only) = (if restricted { who.suffix() } else { Some(String::new()) }) else { return denial };
+    let Some(only) = (if is_somebodys(policy, name) { who.suffix() } else { Some(String::new()) }) else {
+        return denial;
+    };
     let denial = denial.allow_with(format!("--allow {name}:{port}{only}"));
     if policy.ask {
         let explanation = format!("{}; somebody can be asked", denial.explanation);
@@ -264,9 +281,9 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
 
 /// `rule` allows the target, and not to this program.
 fn another_program(rule: &Rule, name: &Name, port: Port, who: Who<'_>) -> Denial {
-    let only = rule.program.as_ref().map_or("another program", |program| program.0.as_str());
+    let only = rule.program.as_ref().map_or_else(|| "another program".to_owned(), Program::to_string);
     let found = match who {
-        Who::Program(Some(program)) => format!("this is {}", program.0),
+        Who::Program(Some(program)) => format!("this is {program}"),
         Who::Program(None) | Who::Somebody => "it is not known which program this is".to_owned(),
     };
     let why = format!("{name}:{port} is allowed for {only}, and {found}");

@@ -122,10 +122,13 @@ impl Item {
     fn source(&self, file: &str, origin: Origin) -> Source {
         let text = match self {
             Self::Text(text) => text.clone(),
-            Self::Full(full) => match &full.ports {
-                Some(ports) => format!("{}:{}", full.host, ports.text()),
-                None => full.host.clone(),
-            },
+            Self::Full(full) => {
+                let (place, program) = full.host.split_once("@/").unwrap_or((&full.host, ""));
+                let ports = full.ports.as_ref().map(|ports| format!(":{}", ports.text())).unwrap_or_default();
+                let only = full.binary.clone().or((!program.is_empty()).then(|| format!("/{program}")));
+                let only = only.map(|program| format!("@{program}")).unwrap_or_default();
+                format!("{place}{ports}{only}")
+            }
         };
         Source { origin, text, file: Some(file.into()), line: None }
     }

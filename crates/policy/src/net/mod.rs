@@ -41,7 +41,7 @@ pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_htt
 pub use budget::{Budget, Charge, Spent};
 pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
-pub use decide::{check_addrs, check_dns, check_name, recheck};
+pub use decide::{check_addrs, check_dns, check_name, may_be_asked, recheck};
 pub use document::{DocumentError, DocumentTests, NetDocument};
 pub use explain::{AddressTold, Decision, Explanation, explain, explain_attempt};
 pub use groups::{Groups, builtin_groups, read_groups};

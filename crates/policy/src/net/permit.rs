@@ -111,7 +111,7 @@ pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
     pub(super) private: bool,
     pub(super) tls: bool,
-    /// Whether every rule that lets it through is for one program.
+    /// Whether some rule allows something of this name to one program alone.
     pub(super) for_program: bool,
 }
 

@@ -25,11 +25,22 @@ impl Program {
         if clean && printable { Ok(Self(path.to_owned())) } else { Err(RuleFault::Program) }
     }
 
+    /// Whether nobody could take it for more than one word.
+    fn is_plain(&self) -> bool {
+        self.0.chars().all(|char| char.is_ascii_alphanumeric() || "/._+-".contains(char))
+    }
+
     /// Behind a rule's place, for a flag that somebody copies into a shell. Nothing for a path that a shell could read
     /// as more than a word: its name may have been chosen inside.
     pub fn suffix(&self) -> Option<String> {
-        let plain = |char: char| char.is_ascii_alphanumeric() || "/._+-".contains(char);
-        self.0.chars().all(plain).then(|| format!("@{}", self.0))
+        self.is_plain().then(|| format!("@{}", self.0))
+    }
+}
+
+/// For people. A path can be chosen inside, and must not read as a part of the sentence around it.
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_plain() { f.write_str(&self.0) } else { write!(f, "{:?}", self.0) }
     }
 }
 
