@@ -146,3 +146,34 @@ fn an_answer_about_one_program_opens_nothing_for_another() {
         assert_eq!(server.accepted(), 2, "{}", bench.who());
     }
 }
+
+#[test]
+fn a_saved_answer_holds_for_the_next_run_and_for_no_other_program() {
+    for bench in benches() {
+        let server = Server::start();
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let fetch = format!("curl -sS {target}; echo END");
+        let run = Run::start(&bench, &named, &target, &fetch);
+        run.answer(1, "s");
+        run.screen.wait_for("saved in");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (1, 1), "{}: {shown}", bench.who());
+        let (questions, served, shown) = Run::start(&bench, &named, &target, &fetch).end();
+        assert_eq!((questions, served), (0, 1), "{}: the next run: {shown}", bench.who());
+
+        let other = target.replace("web.test", "db.test");
+        let rule = format!("{other}@/usr/bin/git");
+        let flags = ["--allow", rule.as_str(), "--ask-timeout", "2s"];
+        let fetch = format!("curl -sS {other}; cp /usr/bin/curl c; ./c -sS {other}; echo END");
+        let run = Run::with(&bench, &named, &other, &flags, &fetch);
+        run.answer(1, "s");
+        run.answer(2, "n");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (2, 1), "{}: {shown}", bench.who());
+        // Nobody answers: no, for whoever it was saved not.
+        let (questions, served, shown) = Run::with(&bench, &named, &other, &flags, &fetch).end();
+        assert_eq!((questions, served), (1, 1), "{}: the next run: {shown}", bench.who());
+        assert!(shown.contains("nobody answered: no"), "{}: {shown}", bench.who());
+    }
+}

@@ -7,7 +7,7 @@ use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::Name;
 use nexus_egress::{EventKind, SYNTHETIC_V4};
 use nexus_policy::net::vectors::{CASES, Case, Expect};
-use nexus_policy::net::{DenyCode, Host, MissingSni, PolicyInput, Port, Replay, Replayed};
+use nexus_policy::net::{DenyCode, Host, MissingSni, Moment, PolicyInput, Port, Replay, Replayed, check_dns};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use support::{World, connect, enter, field, outside_of_netns, read_all, read_head, status};
@@ -245,6 +245,9 @@ fn redirected_names_and_dns_decide_like_the_table() {
             }
             // Allowed on another port, or denied on this one only: the name is answered, the connection is not.
             (Expect::DenyUnasked(DenyCode::PortNotAllowed | DenyCode::NotInAllowlist), Ok(address)) => {
+                let policy = case.rules.policy().unwrap();
+                let somewhere = check_dns(&policy, &Host::parse(case.host).unwrap(), Moment::default());
+                assert!(somewhere.is_ok(), "{case:?}: no port of it could be reached, and it was answered");
                 let got = by_transparent(&world, SocketAddr::new(address, port.number()));
                 judge(&world, case, "a redirected name", &got, |_| "reset".into());
             }

@@ -249,6 +249,8 @@ mod tests {
         assert_eq!(settings.uid_base.unwrap().value, 2_000_000_000);
         assert_eq!(settings.egress.trusted_ranges[0].value, "10.1.0.0/16");
         assert!(!settings.egress.allow_missing_sni.unwrap().value);
+        let allowed = parse("[egress]\nmissing_sni = \"allow\"\n", "config.toml").unwrap();
+        assert!(allowed.egress.allow_missing_sni.unwrap().value);
         assert!(parse("[sandbox]\ndrivers = [\"namespace\"]\n", "config.toml").is_ok());
     }
 
@@ -291,7 +293,12 @@ mod tests {
                 (LimitKind::Timeout, 3_600_000, "own:4:11".to_owned())
             ]
         );
-        for text in ["[sandbox]\nuid_base = 70000\n", "[egress]\ntrusted_ranges = [\"10.0.0.0/8\"]\n"] {
+        for text in [
+            "[sandbox]\nuid_base = 70000\n",
+            "[egress]\ntrusted_ranges = [\"10.0.0.0/8\"]\n",
+            "[egress]\nmissing_sni = \"allow\"\n",
+            "[egress]\nupstream_proxy = \"http://proxy.test:3128\"\n",
+        ] {
             let error = operator.clone().with_own(parse(text, "own").unwrap()).unwrap_err();
             assert_eq!(error.place.line, 2);
             assert!(error.message.contains("belongs to the operator"));

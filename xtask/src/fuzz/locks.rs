@@ -42,8 +42,10 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_files_of_this_checkout_are_read() {
+    fn the_lock_files_of_this_checkout_are_read_and_agree() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = |lock: &str| std::fs::read_to_string(root.join(lock)).unwrap();
+        assert_eq!(apart(&text("Cargo.lock"), &text("fuzz/Cargo.lock")), Vec::<String>::new());
         for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
             let text = std::fs::read_to_string(root.join(lock)).unwrap();
             assert!(packages(&text).any(|(name, version)| name == "vte" && version.starts_with("0.")), "{lock}");

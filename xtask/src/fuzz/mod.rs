@@ -180,6 +180,8 @@ fn one(places: &Places, target: &str, seconds: u32) -> Result<Report, Failure> {
         .arg("-print_final_stats=1")
         .arg(&corpus)
         .arg(&seeds)
+        // What once broke it is tried again, until it does not.
+        .arg(&crashes)
         .env("RUST_BACKTRACE", "1")
         .stdin(Stdio::null())
         .stdout(output.try_clone().map_err(failed)?)

@@ -40,9 +40,9 @@ def own_server(family, address):
     return server.getsockname()[1]
 
 
-def datagram():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        udp.connect(("8.8.8.8", 53))
+def datagram(family, to):
+    with socket.socket(family, socket.SOCK_DGRAM) as udp:
+        udp.connect(to)
         udp.send(b"?")
         udp.settimeout(20)
         udp.recv(100)
@@ -57,7 +57,10 @@ if ipv6:
 check("own server", said("127.0.0.1", own_server(socket.AF_INET, "127.0.0.1")), "own")
 if ipv6:
     check("own IPv6 server", said("::1", own_server(socket.AF_INET6, "::1")), "own")
-check("datagram", error_of(datagram), "ECONNREFUSED")
+check("datagram", error_of(lambda: datagram(socket.AF_INET, ("8.8.8.8", 53))), "ECONNREFUSED")
+check("QUIC", error_of(lambda: datagram(socket.AF_INET, ("93.184.216.34", 443))), "ECONNREFUSED")
+if ipv6:
+    check("IPv6 datagram", error_of(lambda: datagram(socket.AF_INET6, ("2606:4700::1111", 443))), "ECONNREFUSED")
 check("raw", error_of(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)), "EPERM")
 check("ping", error_of(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)), "EPERM")
 check("packet", error_of(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)), "EAFNOSUPPORT")
