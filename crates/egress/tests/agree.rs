@@ -101,6 +101,12 @@ fn said(mut stream: TcpStream, says: Says) -> String {
     }
     let mut back = vec![0; bytes.len()];
     match stream.read_exact(&mut back) {
+        // Refused as HTTP; what was said has no such answer.
+        Ok(()) if back.starts_with(b"HTTP/1.1 4") => {
+            let head = read_head(&mut back.as_slice().chain(&mut stream));
+            assert_eq!(field(&head, "connection"), Some("close"), "{head}");
+            field(&head, "x-proxy-error").unwrap().into()
+        }
         Ok(()) => {
             assert_eq!(back, bytes);
             "OK".into()

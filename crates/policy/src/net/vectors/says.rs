@@ -30,7 +30,7 @@ pub enum Says {
     Sni(&'static str),
     /// A ClientHello without one.
     NoSni,
-    /// Something that is neither TLS nor HTTP/1.
+    /// Something that is neither TLS nor HTTP/1 as it has to be.
     Raw(&'static [u8]),
     /// Requests of HTTP/1.1, one after the other.
     Http(&'static [Ask]),
@@ -136,6 +136,11 @@ const fn raw(rules: Rules, port: u16, says: &'static [u8], expect: DenyCode) -> 
     Agree { id: "I02", rules, host: "example.test", port, says: Says::Raw(says), expect, absolute: None }
 }
 
+/// Begins like HTTP, and nobody may take it for that.
+const fn smuggled(says: &'static [u8]) -> Agree {
+    Agree { id: "I08", ..raw(WEB, 80, says, BAD) }
+}
+
 /// The same by every way.
 const fn web(id: &'static str, rules: Rules, asks: &'static [Ask], expect: DenyCode) -> Agree {
     let says = Says::Http(asks);
@@ -207,6 +212,20 @@ pub const AGREE: &[Agree] = &[
     web("I04", WEB, &[get(&["example.test"]), get(&["other.test"])], BAD),
     web("I04", WEB, &[by("HEAD"), by("OPTIONS"), get(&["a.allowed.test"])], BAD),
     absolute(at("good.test", 80, web("I04", OPEN_DENY, &[get(&["good.test"]), get(&["bad.test"])], LIST)), Some(BAD)),
+    // I08: what two programs could read in two ways.
+    smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd"),
+    smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: +4\r\n\r\nabcd"),
+    smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
+    smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
+    smuggled(b"GET / HTTP/1.1\r\nHost: example.test\r\nX: a\r\n folded\r\n\r\n"),
+    smuggled(b"GET / HTTP/1.1\r\nHost: example.test\r\nX: a\rb\r\n\r\n"),
+    smuggled(b"GET / HTTP/1.1\r\nHost: example.test\r\nX: a\0b\r\n\r\n"),
+    smuggled(b"GET / HTTP/1.1\nHost: example.test\n\n"),
+    smuggled(b"GET  / HTTP/1.1\r\nHost: example.test\r\n\r\n"),
+    smuggled(b"GET / HTTP/1.2\r\nHost: example.test\r\n\r\n"),
+    smuggled(b"GET / HTTP/1.1\r\nHost: example.test\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAA\r\n\r\n"),
+    smuggled(b"CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n"),
     // I05: reading only.
     web("I05", READ, &[by("GET"), by("HEAD"), by("OPTIONS")], OK),
     web("I05", READ, &[by("POST")], METHOD),
