@@ -2,7 +2,11 @@
 
 use nexus_egress::pure::{Seen, read_hello};
 use nexus_policy::net::Host;
-use rustls::server::Acceptor;
+
+#[path = "by_rustls.rs"]
+mod by_rustls;
+
+use by_rustls::by_rustls;
 
 /// The first bytes of a connection.
 pub fn hello(data: &[u8]) {
@@ -79,20 +83,4 @@ fn names(message: &[u8]) -> Option<Vec<&[u8]>> {
         at = end;
     }
     Some(names)
-}
-
-/// What rustls reads: a whole hello with this name (empty if it names none), or nothing.
-fn by_rustls(data: &[u8]) -> Option<String> {
-    let mut acceptor = Acceptor::default();
-    let mut rest = data;
-    loop {
-        match acceptor.accept() {
-            Ok(Some(accepted)) => return Some(accepted.client_hello().server_name().unwrap_or_default().to_owned()),
-            Ok(None) if rest.is_empty() => return None,
-            Ok(None) => {
-                acceptor.read_tls(&mut rest).ok()?;
-            }
-            Err(_) => return None,
-        }
-    }
 }

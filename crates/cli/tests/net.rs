@@ -12,12 +12,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 use support::net::{Named, Server, proxy};
 use support::screen::Screen;
-use support::{Bench, benches, stderr, stdout, wait_until};
-
-fn report(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
-}
+use support::{Bench, benches, report, stderr, stdout, wait_until};
 
 /// The flag of the summary's line about this destination.
 fn offered(bench: &Bench, output: &Output, destination: &str) -> Vec<String> {

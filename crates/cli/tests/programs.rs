@@ -7,9 +7,8 @@ mod support;
 
 use serde_json::Value;
 use std::path::Path;
-use std::process::Output;
 use support::net::{Named, Server};
-use support::{Bench, benches, stderr, stdout};
+use support::{Bench, benches, report, stderr, stdout};
 
 /// By the proxy, redirected, and by SOCKS.
 const CURL: &[&str] = &[
@@ -48,38 +47,26 @@ def curl():
 def ask(s):
     s.sendall(b'GET http://web.test:NUMBER/ HTTP/1.1\r\nHost: web.test:NUMBER\r\nConnection: close\r\n\r\n')
 
-def hear(s):
-    s.settimeout(10)
-    print(s.recv(4096), s.recv(4096))
-";
-
-const HIDDEN: &[(&str, &str)] = &[
-    (
-        "both hold it",
-        r"
-s = socket.socket()
-s.set_inheritable(True)
-child = curl()
-time.sleep(0.2)
-s.connect(('127.0.0.1', 3128))
-ask(s)
-hear(s)
-os.kill(child, 9)
-",
-    ),
-    (
-        "a thread with a table of its own holds it beside curl",
-        r"
-def thread():
-    assert ctypes.CDLL(None).unshare(0x400) == 0
+def beside_curl():
     s = socket.socket()
     s.set_inheritable(True)
     child = curl()
     time.sleep(0.2)
     s.connect(('127.0.0.1', 3128))
     ask(s)
-    hear(s)
+    s.settimeout(10)
+    print(s.recv(4096), s.recv(4096))
     os.kill(child, 9)
+";
+
+const HIDDEN: &[(&str, &str)] = &[
+    ("both hold it", "beside_curl()\n"),
+    (
+        "a thread with a table of its own holds it beside curl",
+        r"
+def thread():
+    assert ctypes.CDLL(None).unshare(0x400) == 0
+    beside_curl()
 t = threading.Thread(target=thread)
 t.start()
 t.join()
@@ -110,11 +97,6 @@ os.kill(child, 9)
 fn run(named: &Named, bench: &Bench, flags: &[&str], script: &str) -> Value {
     let flags = [&["run", "--json", "--changes", "discard"][..], flags, &["--", "bash", "-c", script]].concat();
     report(&named.run(bench, &flags))
-}
-
-fn report(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
 }
 
 fn real(program: &str) -> String {

@@ -5,15 +5,14 @@
 
 mod support;
 
-use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::net::{Named, Server};
-use support::{Bench, benches, stderr, stdout};
+use support::{Bench, benches, report, stderr, stdout};
 
 /// What must show nowhere: as it is written in the setting, and as it is sent.
 const PASSWORD: &str = "hunter%402";
@@ -84,11 +83,6 @@ fn serve(mut stream: TcpStream, does: Does, heads: &Mutex<Vec<String>>) -> std::
     std::io::copy(&mut server, &mut stream)?;
     stream.shutdown(Shutdown::Write)?;
     up.join().unwrap()
-}
-
-fn report(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
 }
 
 /// Fails where the password, or its form on the wire, is a part of this.

@@ -1,7 +1,7 @@
 //! What a decision was made from, for the record.
 
 use crate::audit::{Audit, AuditError, Event, EventKind};
-use nexus_policy::net::{AnyRule, Check, MOST_BYTES, Moment, Policy};
+use nexus_policy::net::{AnyRule, Check, Host, MOST_BYTES, Moment, Policy};
 use nexus_policy::receipt::Digest;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -11,12 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
+    /// Whether some rule is for one program: asked for each connection.
+    names_programs: bool,
     told: Mutex<Option<Digest>>,
 }
 
 impl InForce {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self { policy, told: Mutex::new(None) }
+        Self { names_programs: policy.names_programs(), policy, told: Mutex::new(None) }
+    }
+
+    /// Whether it matters who connects to `host`.
+    pub(crate) fn minds_program(&self, host: &Host) -> bool {
+        self.names_programs && self.policy.minds_program(host)
     }
 
     /// The hash of the policy, after the record has the policy itself. A run that tries nothing records nothing.

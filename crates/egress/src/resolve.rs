@@ -128,6 +128,7 @@ impl Resolver for System {
 #[derive(Debug, Default)]
 pub struct Scripted {
     script: Mutex<BTreeMap<String, Vec<IpAddr>>>,
+    failing: Mutex<BTreeMap<String, String>>,
     asked: Mutex<Vec<String>>,
 }
 
@@ -135,6 +136,16 @@ impl Scripted {
     /// Sets the answer for a name in canonical form; `*` answers for all others.
     pub fn set(&self, name: &str, addrs: &[IpAddr]) {
         self.script.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), addrs.to_vec());
+    }
+
+    /// Lets the question for a name fail.
+    pub fn fail(&self, name: &str, why: &str) {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), why.to_owned());
+    }
+
+    /// Lets it fail no more.
+    pub fn mend(&self, name: &str) {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// What was asked since the last call.
@@ -147,6 +158,9 @@ impl Resolver for Scripted {
     fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
         Box::pin(async move {
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_string());
+            if let Some(why) = self.failing.lock().unwrap_or_else(PoisonError::into_inner).get(name.as_str()) {
+                return Err(ResolveError::Failed { name: name.to_string(), why: why.clone() });
+            }
             let script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
             let addrs = script.get(name.as_str()).or_else(|| script.get("*")).cloned().unwrap_or_default();
             Ok(Resolved { addrs, ttl_s: None })

@@ -3,6 +3,7 @@
 
 mod support;
 
+use hickory_proto::rr::Name;
 use nexus_egress::{
     Answer, Approver, Asked, Clock, Config, Egress, EventKind, FileSink, Limits, Listeners, ReloadError, Scripted,
     StartError, UpstreamProxy,
@@ -14,7 +15,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{World, connect, echo, eventually, field, input, policy, read_all, read_head, server, tunnel};
+use support::{World, connect, echo, enter, eventually, field, input, policy, read_all, read_head, server, tunnel};
 
 fn round_trip(stream: &mut TcpStream) -> bool {
     let mut back = [0; 4];
@@ -277,6 +278,50 @@ fn an_upstream_proxy_gets_the_name_and_the_record_says_so() {
     assert!(matches!(Egress::start(config, Listeners::default()), Err(StartError::NoUpstream)));
     let direct = World::of(input(&[]));
     assert_eq!(direct.egress().reload(policy(PolicyInput { generation: 2, ..rules })), Err(ReloadError::NoUpstream));
+}
+
+/// Vector H11.
+#[test]
+fn a_name_server_that_fails_is_told_by_every_way_and_nothing_is_dialled() {
+    let target = server("127.0.0.1:0", echo);
+    let port = target.port();
+    let world = World::of(input(&[&format!("+a.test:{port}")]));
+    let answer = || enter::by_dns(&world, &Name::from_ascii("a.test.").unwrap()).unwrap();
+    for fails in [true, false] {
+        if fails {
+            world.resolver.fail("a.test", "no name server answers");
+        } else {
+            world.resolver.mend("a.test");
+            world.resolver.set("a.test", &[target.ip()]);
+        }
+        let connect = enter::by_connect(&world, &format!("a.test:{port}"));
+        assert_eq!(connect.err().as_deref(), fails.then_some("NAME_NOT_RESOLVED"));
+        let socks = enter::by_socks(&world, 3, b"a.test", port);
+        assert_eq!(socks.err().as_deref(), fails.then_some("4"));
+        let redirected = enter::by_transparent(&world, SocketAddr::new(answer(), port));
+        let passes =
+            redirected.is_ok_and(|mut stream| stream.write_all(b"x").is_ok() && stream.read_exact(&mut [0]).is_ok());
+        assert_eq!(passes, !fails);
+        let of = |kind| world.events.all().iter().filter(|event| event.event == kind).count();
+        assert_eq!((of(EventKind::Deny), of(EventKind::Allow)), (3, if fails { 0 } else { 3 }));
+    }
+    let told = world.events.all().into_iter().find(|event| event.event == EventKind::Deny).unwrap();
+    assert_eq!(told.code.as_str(), "NAME_NOT_RESOLVED");
+    assert!(told.explanation.unwrap().contains("no name server answers"));
+}
+
+#[test]
+fn where_the_operators_proxy_is_stays_outside_also_when_its_name_is_not_found() {
+    let rules = PolicyInput { upstream_proxy: true, ..input(&["a.test"]) };
+    let world = World::with(rules, |config| {
+        config.upstream_proxy = Some(UpstreamProxy::parse("http://u:geheim@proxy.corp.test:3128").unwrap());
+    });
+    world.resolver.fail("proxy.corp.test", "no name server answers");
+    let (status, head, body) = tunnel(world.http, "a.test:443").unwrap_err();
+    let body = String::from_utf8(body).unwrap();
+    assert_eq!(status, 502);
+    assert!(body.contains("its name cannot be resolved: no name server answers"), "{body}");
+    assert!(!format!("{head}{body}").contains("corp"), "{head}{body}");
 }
 
 /// Answers once with a rule, then never again.

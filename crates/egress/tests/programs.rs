@@ -3,16 +3,15 @@
 
 mod support;
 
-use hickory_proto::op::{Message, MessageType, OpCode, Query};
-use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::rr::Name;
 use nexus_egress::{Connection, EventKind, Programs};
 use nexus_policy::net::Program;
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{World, connect, echo, input, response, server, status, try_connect, tunnel};
+use support::{World, connect, echo, enter, input, response, server, status, try_connect, tunnel};
 
 /// Answers one thing and remembers what it was asked.
 #[derive(Default)]
@@ -78,34 +77,6 @@ fn get(stream: &mut TcpStream, host: &str, port: u16) -> u16 {
     response(stream).0
 }
 
-/// CONNECT of SOCKS5 by name; the code of the reply.
-fn socks(world: &World, host: &str, port: u16) -> (TcpStream, u8) {
-    let mut stream = connect(world.socks);
-    stream.write_all(&[5, 1, 0]).unwrap();
-    stream.read_exact(&mut [0; 2]).unwrap();
-    let length = u8::try_from(host.len()).unwrap();
-    let request = [&[5, 1, 0, 3, length][..], host.as_bytes(), &port.to_be_bytes()].concat();
-    stream.write_all(&request).unwrap();
-    let mut reply = [0; 10];
-    stream.read_exact(&mut reply).unwrap();
-    (stream, reply[1])
-}
-
-/// The synthetic address of a name.
-fn synthetic(world: &World, name: &str) -> IpAddr {
-    let mut message = Message::new(7, MessageType::Query, OpCode::Query);
-    message.queries.push(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
-    let mut stream = connect(world.dns_tcp);
-    let bytes = message.to_vec().unwrap();
-    stream.write_all(&u16::try_from(bytes.len()).unwrap().to_be_bytes()).unwrap();
-    stream.write_all(&bytes).unwrap();
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).unwrap();
-    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut answer).unwrap();
-    Message::from_vec(&answer).unwrap().answers[0].data.ip_addr().unwrap()
-}
-
 #[test]
 fn only_what_a_rule_for_one_program_names_is_looked_up() {
     let target = server("127.0.0.1:0", echo);
@@ -137,15 +108,13 @@ fn every_way_asks_with_the_clients_own_two_ends() {
 
     let stream = tunnel(world.http, &format!("a.test:{port}")).unwrap();
     assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.http }]);
-    let (stream, code) = socks(&world, "a.test", port);
-    assert_eq!(code, 0);
+    let stream = enter::by_socks(&world, 3, b"a.test", port).unwrap();
     assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.socks }]);
 
     // A redirected client knows nothing of the egress: its other end is where it was going.
-    let meant = SocketAddr::new(synthetic(&world, "a.test."), port);
+    let meant = SocketAddr::new(enter::by_dns(&world, &Name::from_ascii("a.test.").unwrap()).unwrap(), port);
     assert_eq!(told.take(), [], "a question for a name has no program");
-    world.redirected.to(meant);
-    let mut stream = connect(world.transparent);
+    let mut stream = enter::by_transparent(&world, meant).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
     assert_eq!(response(&mut stream).0, 200);
     assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: meant }]);

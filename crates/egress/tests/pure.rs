@@ -3,9 +3,12 @@
 //! `NEXUS_SOAK_CASES` sets the number of random cases (default 256).
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../../../fuzz/src/by_rustls.rs"]
+mod by_rustls;
 #[path = "support/hello.rs"]
 mod hello;
 
+use by_rustls::by_rustls;
 use hello::hello;
 use nexus_egress::pure::{
     Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, greeting, parse_request,
@@ -15,29 +18,12 @@ use nexus_egress::{Limits, SYNTHETIC_V4, SYNTHETIC_V6};
 use nexus_policy::net::{Host, Moment, Name, Target};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use rustls::server::Acceptor;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 fn cases() -> Config {
     let cases = std::env::var("NEXUS_SOAK_CASES").map_or(256, |text| text.parse().unwrap());
     Config { cases, failure_persistence: None, ..Config::default() }
-}
-
-/// What rustls reads: a whole hello with this name (empty if it names none), or nothing.
-fn by_rustls(bytes: &[u8]) -> Option<String> {
-    let mut acceptor = Acceptor::default();
-    let mut rest = bytes;
-    loop {
-        match acceptor.accept() {
-            Ok(Some(accepted)) => return Some(accepted.client_hello().server_name().unwrap_or_default().to_owned()),
-            Ok(None) if rest.is_empty() => return None,
-            Ok(None) => {
-                acceptor.read_tls(&mut rest).ok()?;
-            }
-            Err(_) => return None,
-        }
-    }
 }
 
 #[test]

@@ -105,13 +105,13 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
 }
 
 /// The rules as the files have them now. Files that allow nothing any more, or are gone, allow nothing; where they cannot be
-/// read, the old rules stay.
+/// read, or are for programs that are not known, the old rules stay.
 fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress, unknown: Option<&str>) {
     let told = match read(args, own, generation) {
-        Ok(Some(network)) if network.policy.names_programs() && unknown.is_some() => {
-            Err(unknown.unwrap_or_default().to_owned())
-        }
-        Ok(Some(network)) => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
+        Ok(Some(network)) => match unknown.filter(|_| network.policy.names_programs()) {
+            Some(why) => Err(why.to_owned()),
+            None => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
+        },
         Ok(None) => egress.reload(nothing(generation)).map_err(|error| error.to_string()),
         Err(failure) if failure.code == NO_SUCH_PROFILE => {
             say(&failure.message);

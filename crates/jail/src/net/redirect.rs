@@ -18,6 +18,8 @@ const TABLE: &str = "nexus";
 const CHAIN: &str = "output";
 const IPV4: u8 = libc::AF_INET as u8;
 const IPV6: u8 = libc::AF_INET6 as u8;
+/// RT_SCOPE_HOST: known to this machine alone.
+const SCOPE_HOST: u8 = 254;
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -38,7 +40,6 @@ fn routes(ipv6: bool) -> Messages {
     const NEW_ROUTE: u16 = 24;
     const TABLE_LOCAL: u8 = 255;
     const PROTOCOL_STATIC: u8 = 4;
-    const SCOPE_HOST: u8 = 254;
     const TYPE_LOCAL: u8 = 2;
     const DEVICE: u16 = 4;
     let mut messages = Messages::default();
@@ -53,7 +54,6 @@ fn dummy_address(messages: &mut Messages) {
     const NEW_ADDRESS: u16 = 20;
     const ADDRESS: u16 = 1;
     const LOCAL: u16 = 2;
-    const SCOPE_HOST: u8 = 254;
     let mut fixed = [IPV4, 32, 0, SCOPE_HOST, 0, 0, 0, 0];
     fixed[4..].copy_from_slice(&LOOPBACK.to_ne_bytes());
     messages.create(NEW_ADDRESS, &fixed, &[ADDRESS, LOCAL].map(|kind| Attribute::bytes(kind, &DUMMY)));

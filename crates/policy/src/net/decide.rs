@@ -63,7 +63,7 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
     ordered.sort_unstable();
     for address in ordered {
         resolved_address(policy, address, &attempt.target, basis.private)
-            .map_err(|denial| offered(denial, &attempt, &basis))?;
+            .map_err(|denial| offered(policy, denial, &attempt))?;
     }
     let mut dialled: Vec<SocketAddr> = Vec::new();
     for address in addrs.iter().map(|address| socket(*address, port)) {
@@ -159,7 +159,7 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
             let basis = named_attempt(policy, name, attempt)?;
             for address in permit.addrs.iter().flatten() {
                 resolved_address(policy, address.ip(), &attempt.target, basis.private)
-                    .map_err(|denial| offered(denial, attempt, &basis))?;
+                    .map_err(|denial| offered(policy, denial, attempt))?;
             }
             Ok(())
         }
@@ -225,9 +225,7 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
     match policy.mode {
         NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
         NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port, who)),
-        NetMode::Unrestricted | NetMode::Allowlist => {
-            Ok(Basis { for_program: is_somebodys(policy, name), ..basis(policy, &rules, port) })
-        }
+        NetMode::Unrestricted | NetMode::Allowlist => Ok(basis(policy, &rules, port)),
     }
 }
 
@@ -248,7 +246,6 @@ fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
         private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
         tls,
-        for_program: false,
     }
 }
 
@@ -300,13 +297,13 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     let tls = target.port == Port::HTTPS;
     if let Some(rule) = rule {
         admitted_form(policy, address, target, false)?;
-        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls, for_program: false });
+        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls });
     }
     if let Some(class) = class_here(policy, address) {
         return Err(special(class, target, address));
     }
     match policy.mode {
-        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls, for_program: false }),
+        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls }),
         NetMode::Allowlist | NetMode::None => {
             let why = format!("no rule allows the address {target}, and rules for names never do");
             Err(Denial::new(Cause::LiteralNotAllowed, why).allow_with(format!("--allow-private {target}")))
@@ -424,8 +421,8 @@ fn socket(address: IpAddr, port: Port) -> SocketAddr {
 }
 
 /// What is allowed to one program is offered to no more than that.
-fn offered(denial: Denial, attempt: &Attempt, basis: &Basis) -> Denial {
-    if !basis.for_program {
+fn offered(policy: &Policy, denial: Denial, attempt: &Attempt) -> Denial {
+    if !attempt.target.host.name().is_some_and(|name| is_somebodys(policy, name)) {
         return denial;
     }
     let only = attempt.program.as_ref().and_then(Program::suffix);

@@ -111,8 +111,6 @@ pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
     pub(super) private: bool,
     pub(super) tls: bool,
-    /// Whether some rule allows something of this name to one program alone.
-    pub(super) for_program: bool,
 }
 
 /// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it was decided.

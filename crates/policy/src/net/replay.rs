@@ -235,7 +235,7 @@ impl Line {
     fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        let basis = Basis { rule: None, private: false, tls: false, for_program: false };
+        let basis = Basis { rule: None, private: false, tls: false };
         let (generation, expires) = (policy.generation, policy.expires);
         recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
         Ok((self.rule.clone(), self.addresses.clone()))
