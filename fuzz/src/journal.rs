@@ -1,14 +1,29 @@
 //! The files of a layer: what is read writes itself, and a torn one is refused.
 
-use nexus_facility::journal::{Journal, Parked};
+use nexus_facility::commit::journal::{FoundJournal, Journal, Outcome, Parked};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// A journal, or what a parked layer says about itself.
+/// A journal, its outcome, or what a parked layer says about itself.
 pub fn journal(data: &[u8]) {
-    one::<Journal>(data);
+    lines(data);
+    one::<Outcome>(data);
     one::<Parked>(data);
+}
+
+fn lines(data: &[u8]) {
+    let Ok(FoundJournal::Known(read)) = Journal::read_from(data) else { return };
+    let mut written = Vec::new();
+    assert!(read.write_to(&mut written).is_ok(), "{read:?} was read and cannot be written");
+    match Journal::read_from(&*written) {
+        Ok(again) => assert_eq!(again, FoundJournal::Known(read), "it is written as another one"),
+        Err(error) => panic!("{read:?} does not read itself: {error}"),
+    }
+    // The closing line may lose its line break and nothing else.
+    for cut in (0..written.len() - 1).step_by(1 + written.len() / 64) {
+        assert!(Journal::read_from(&written[..cut]).is_err(), "{cut} bytes of it are read as a whole");
+    }
 }
 
 fn one<T: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {

@@ -42,10 +42,17 @@ const PIECE: usize = 3500;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
+/// Takes (`true`) or releases a read lease on an open file (`F_SETLEASE`, fcntl(2)). Taking it fails with EAGAIN while
+/// any process has the file open for writing.
+pub type LeaseCall = fn(BorrowedFd<'_>, bool) -> io::Result<()>;
+
 /// A directory tree and the descriptor that everything in it is reached through.
 #[derive(Debug)]
 pub struct Workspace {
     fd: OwnedFd,
+    /// The path it was opened by, for people.
+    path: std::path::PathBuf,
+    leases: Option<LeaseCall>,
 }
 
 impl Workspace {
@@ -53,13 +60,34 @@ impl Workspace {
     pub fn open(path: &Path) -> Result<Self, IoFailure> {
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .doing("open the directory", path.as_os_str().as_encoded_bytes())?;
-        Ok(Self { fd })
+        Ok(Self { path: path.to_owned(), ..Self::from_fd(fd) })
+    }
+
+    /// Lets a commit find out with this call which files a process has open for writing.
+    #[must_use]
+    pub fn with_leases(self, call: LeaseCall) -> Self {
+        Self { leases: Some(call), ..self }
+    }
+
+    pub(crate) fn leases(&self) -> Option<LeaseCall> {
+        self.leases
+    }
+
+    /// The path that it was opened by; another directory may have this name by now.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The attributes of the open directory itself, whatever its path means by now.
+    pub fn root_meta(&self) -> Result<Meta, IoFailure> {
+        stat(self.fd(), b"").doing("look at", b"")
     }
 
     /// Takes a directory that is already open (not `O_PATH`).
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
-        Self { fd }
+        Self { fd, path: std::path::PathBuf::new(), leases: None }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -96,13 +96,19 @@ impl ChangeSet {
 }
 
 /// What happened in the workspace, outside the layer, since the layer was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outside {
     /// The entry was changed, replaced or made.
     Changed,
     /// The entry that the run worked on is gone.
     Vanished,
+    /// Another directory stands in the place of the one that the run worked in.
+    Replaced,
+    /// A process of the host has the file open for writing.
+    Open,
+    /// The entry cannot be moved or replaced: a mount point, an immutable file, a directory without permission.
+    Blocked,
 }
 
 /// A path that the layer would change and that changed outside too.
@@ -112,6 +118,20 @@ pub struct Conflict {
     pub path: ByteText,
     /// What happened to it.
     pub outside: Outside,
+    /// Where one of the two versions lies now, relative to the workspace, if it could not stay in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<ByteText>,
+    /// The error that kept the path from being changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Conflict {
+    /// A conflict that was found before anything was moved.
+    #[must_use]
+    pub fn new(path: ByteText, outside: Outside) -> Self {
+        Self { path, outside, beside: None, detail: None }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! descriptor, and for files with several names. Owner (when root), mode, time, `user.*` attributes, ACLs and holes
 //! are kept.
 
-use crate::beneath::{Workspace, chmod, join, names, open_file, pin, proc_path, split, unlink_if_there};
+use crate::beneath::{Workspace, chmod, join, names, open_file, pin, proc_path, split};
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, Meta, stat};
 use crate::xattr;
@@ -81,36 +81,6 @@ pub(crate) fn copy_entry(
 /// Overlay's mark that a name is gone; everybody may make it.
 pub(crate) fn make_whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::mknodat(dir, name, FileType::CharacterDevice, Mode::empty(), 0)?)
-}
-
-/// Writes the bytes and attributes of one file over another, which keeps its names.
-pub(crate) fn overwrite(
-    from: BorrowedFd<'_>,
-    name: &[u8],
-    to: BorrowedFd<'_>,
-    to_name: &[u8],
-    attrs: Attrs,
-) -> io::Result<()> {
-    let meta = stat(from, name)?;
-    if meta.kind != EntryType::File {
-        // A FIFO has no content, and `tree::Group` says that links are never written.
-        let target = pin(to, to_name)?;
-        if stat(target.as_fd(), b"")?.kind != meta.kind {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "became something else"));
-        }
-        return finish(target.as_fd(), &meta);
-    }
-    let source = open_readable(from, name, &meta)?;
-    let target = open_file(to, to_name, OFlags::RDWR)?;
-    rustix::fs::ftruncate(&target, 0)?;
-    copy_bytes(&source, &target, meta.size)?;
-    for old in xattr::list(target.as_fd(), b"")? {
-        if matches!(attr(LayerMode::Root, &old), Attr::Copy(_)) {
-            xattr::remove(target.as_fd(), b"", &old)?;
-        }
-    }
-    copy_attrs(from, name, target.as_fd(), attrs)?;
-    finish(target.as_fd(), &meta)
 }
 
 /// Gives a new file the attributes of an entry of the layer, but not its content.
@@ -283,9 +253,4 @@ pub(crate) fn copy_tree(from: &Workspace, to: &Workspace, attrs: Attrs) -> io::R
         finish(dir.as_fd(), meta)?;
     }
     Ok(())
-}
-
-/// Replaces whatever has the temporary name: a crash may have left it there.
-pub(crate) fn clear(dir: BorrowedFd<'_>, temp: &[u8]) -> io::Result<()> {
-    unlink_if_there(dir, temp)
 }

@@ -1,9 +1,9 @@
 //! The end of a layer that nothing was written to: the way of most runs, and so the shortest one.
 
 use crate::beneath::{Doing as _, IoFailure, is_empty};
+use crate::commit::finish::remove_layer;
 use crate::errors::DiscardError;
 use crate::faults::Step;
-use crate::finish::remove_layer;
 use crate::layer::Layer;
 use crate::spare::Spares;
 use std::os::fd::AsFd as _;

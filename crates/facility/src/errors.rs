@@ -1,6 +1,7 @@
 //! How the operations on a layer fail: one type for each, saying what state the workspace and the layer are in.
 
 use crate::beneath::IoFailure;
+use nexus_model::ByteText;
 
 /// Why a layer could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +87,15 @@ pub enum CommitError {
     /// Before anything was decided: the workspace is unchanged, the layer too.
     #[error(transparent)]
     Read(#[from] ReadLayerError),
-    /// As above.
+    /// A file of the layer has another size than when it was parked. Nothing was changed.
+    #[error("{path:?} is not what it was when the changes of {run} were parked (a power cut?)")]
+    Damaged {
+        /// The run.
+        run: String,
+        /// The file.
+        path: ByteText,
+    },
+    /// Before anything was decided: the workspace is unchanged, the layer too.
     #[error("cannot prepare the commit of {run}")]
     Prepare {
         /// The run.

@@ -1,6 +1,7 @@
 //! The steps of a layer's life by name, so that a test can make each of them fail or die.
 //!
-//! Without the feature `inject` a [`Faults`] has no fields and its checks vanish.
+//! Without the feature `inject` a [`Faults`] has no fields and its checks vanish. The feature also lets a test leave out
+//! one sync, take the flags of renameat2(2) away, and act between every two calls.
 
 use std::io;
 
@@ -37,8 +38,10 @@ steps! {
     ReadLayer = "read_layer",
     /// The plan is made and checked for conflicts.
     PlanCommit = "plan_commit",
-    /// The bytes that the plan refers to reach the disk.
+    /// The bytes in the layer reach the disk.
     SyncLayer = "sync_layer",
+    /// What has to be copied is copied next to the workspace's entries.
+    Stage = "stage",
     /// The journal is written; its rename is the commit point.
     WriteJournal = "write_journal",
     /// The commit point itself reaches the disk.
@@ -66,6 +69,26 @@ pub struct Faults {
     abort_at: Option<u64>,
     #[cfg(feature = "inject")]
     seen: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    #[cfg(feature = "inject")]
+    skip_sync: Option<u64>,
+    #[cfg(feature = "inject")]
+    syncs: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    #[cfg(feature = "inject")]
+    no_rename_flags: bool,
+    #[cfg(feature = "inject")]
+    between: Between,
+}
+
+/// A function of a test that runs between every two calls of a commit that touch the workspace.
+#[cfg(feature = "inject")]
+#[derive(Clone, Default)]
+struct Between(Option<std::sync::Arc<dyn Fn(u64) + Send + Sync>>);
+
+#[cfg(feature = "inject")]
+impl std::fmt::Debug for Between {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Between").field(&self.0.is_some()).finish()
+    }
 }
 
 #[cfg(feature = "inject")]
@@ -82,12 +105,26 @@ impl Faults {
         Self { abort_at: Some(nth), ..Self::default() }
     }
 
-    /// Reads `NEXUS_FACILITY_FAIL` (the name of a step) and `NEXUS_FACILITY_ABORT_AT` (a number).
+    /// Behaves as on a file system without the flags of renameat2(2).
+    #[must_use]
+    pub fn without_rename_flags(self) -> Self {
+        Self { no_rename_flags: true, ..self }
+    }
+
+    /// Calls a function between every two calls, with their number from 1.
+    #[must_use]
+    pub fn between(self, call: std::sync::Arc<dyn Fn(u64) + Send + Sync>) -> Self {
+        Self { between: Between(Some(call)), ..self }
+    }
+
+    /// Reads `NEXUS_FACILITY_FAIL` (the name of a step) and `NEXUS_FACILITY_ABORT_AT` (a number), and
+    /// `NEXUS_FACILITY_SKIP_SYNC` (the number of a sync that is left out).
     #[must_use]
     pub fn from_env() -> Self {
         Self {
             fail: std::env::var("NEXUS_FACILITY_FAIL").ok().and_then(|name| Step::by_name(&name)),
             abort_at: std::env::var("NEXUS_FACILITY_ABORT_AT").ok().and_then(|number| number.parse().ok()),
+            skip_sync: std::env::var("NEXUS_FACILITY_SKIP_SYNC").ok().and_then(|number| number.parse().ok()),
             ..Self::default()
         }
     }
@@ -114,12 +151,38 @@ impl Faults {
         Ok(())
     }
 
+    /// Makes something durable.
+    #[cfg_attr(not(feature = "inject"), allow(clippy::unused_self, reason = "the fields exist only under inject"))]
+    pub(crate) fn sync(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        #[cfg(feature = "inject")]
+        {
+            let passed = self.syncs.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+            if self.skip_sync == Some(passed) {
+                return Ok(());
+            }
+        }
+        call()
+    }
+
+    /// Whether renameat2(2) has flags here, as far as a test is concerned.
+    #[cfg_attr(not(feature = "inject"), allow(clippy::unused_self, reason = "the fields exist only under inject"))]
+    pub(crate) fn has_rename_flags(&self) -> bool {
+        #[cfg(feature = "inject")]
+        if self.no_rename_flags {
+            return false;
+        }
+        true
+    }
+
     /// Runs before each single change to the disk.
     #[cfg_attr(not(feature = "inject"), allow(clippy::unused_self, reason = "the fields exist only under inject"))]
     pub(crate) fn action(&self) {
         #[cfg(feature = "inject")]
         {
             let passed = self.seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+            if let Some(between) = &self.between.0 {
+                between(passed);
+            }
             if self.abort_at == Some(passed) {
                 // The kernel's own kill: no destructor, no flush, as in a power cut or an OOM kill.
                 match rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL) {

@@ -8,31 +8,33 @@
 //! The folder is locked (flock) while somebody holds a [`Layer`], so that a recovery does not take a running one.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty};
-use crate::changes::{Change, ChangeSet, Conflict};
+use crate::changes::{Change, ChangeKind, ChangeSet, Conflict};
+use crate::commit::finish::{Folders, remove_layer};
+use crate::commit::journal::{
+    DONE, Header, Home, JOURNAL, Journal, PARKED, Parked, SlotPlace, VERSION, read, sync_directory, write,
+    write_journal,
+};
+use crate::commit::recover::{Finished, open_index, roll_forward};
+use crate::commit::stage::{Stage, remove_slots};
 use crate::copy::{Attrs, copy_tree};
 use crate::faults::{Faults, Step};
-use crate::finish::{Folders, remove_layer};
-use crate::journal::{JOURNAL, Journal, PARKED, Parked, read, sync_folder, write};
 use crate::meta::{EntryType, FsTime, stat};
-use crate::plan::{Action, CommitPlan, plan, report};
+use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
-use crate::recover::{open_index, roll_forward};
 use crate::spare::{self, PROBE, Spares};
-use crate::tree::LayerTree;
+use crate::sync::sync_tree;
+use crate::tree::{LayerTree, Own, Role};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
-use nexus_model::ByteText;
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerError, ParkError, ReadLayerError};
 pub use crate::marks::LayerMode;
-
-/// Files that are synced one by one before the commit point; with more of them the whole file system is.
-const SYNCED_ONE_BY_ONE: usize = 32;
 
 /// What became of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +56,23 @@ pub struct Committed {
     pub changes: ChangeSet,
     /// What is not, and why.
     pub parked: Vec<Change>,
-    /// What changed outside meanwhile; with any of these nothing was committed.
+    /// What changed outside meanwhile. Found before the decision, nothing was committed; found after it, these paths alone
+    /// were kept back.
     pub conflicts: Vec<Conflict>,
+    /// Files that were replaced or deleted though nobody could tell whether a process writes to them.
+    pub unwatched: u64,
+}
+
+impl Committed {
+    fn nothing() -> Self {
+        Self {
+            state: CommitState::Nothing,
+            changes: ChangeSet::default(),
+            parked: Vec::new(),
+            conflicts: Vec::new(),
+            unwatched: 0,
+        }
+    }
 }
 
 /// One run's layer.
@@ -67,7 +84,9 @@ pub struct Layer {
     pub(crate) root: Locked,
     pub(crate) mode: LayerMode,
     started: FsTime,
-    ours: Vec<(ByteText, FsTime)>,
+    ours: Vec<Own>,
+    /// What the layer had when it was parked.
+    recorded: Vec<Change>,
     pub(crate) upper_fd: Option<OwnedFd>,
     pub(crate) spares: Option<Spares>,
     pub(crate) faults: Faults,
@@ -171,6 +190,7 @@ impl Layer {
             mode,
             started,
             ours: Vec::new(),
+            recorded: Vec::new(),
             upper_fd: None,
             spares,
             faults,
@@ -192,7 +212,7 @@ impl Layer {
         let Some(root) = Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? else {
             return Err(OpenLayerError::Busy { run: name() });
         };
-        for file in [JOURNAL, crate::journal::DONE] {
+        for file in [JOURNAL, DONE] {
             if root.stat(file.as_bytes()).doing("look at", file.as_bytes()).map_err(io)?.is_some() {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
@@ -200,12 +220,13 @@ impl Layer {
         let Some(parked) = read::<Parked>(&root, PARKED).map_err(io)? else {
             return Err(OpenLayerError::NotParked { run: name() });
         };
-        if parked.version != Journal::version() {
+        if !(1..=VERSION).contains(&parked.version) {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
-        let Parked { mode, started, ours, .. } = parked;
-        let (path, faults) = (layers_dir.join(run), Faults::default());
-        Ok(Self { path, run: name(), layers, root, mode, started, ours, upper_fd: None, spares: None, faults })
+        let Parked { mode, started, ours, changes, .. } = parked;
+        let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes.changes);
+        let (upper_fd, spares) = (None, None);
+        Ok(Self { path, run: name(), layers, root, mode, started, ours, recorded, upper_fd, spares, faults })
     }
 
     /// Reads the upper directory through this descriptor, not in the layer's folder: for a tmpfs that only a sandbox's
@@ -254,33 +275,45 @@ impl Layer {
 
     /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
     ///
-    /// After [`CommitError::Read`] and [`CommitError::Prepare`] the layer is as before and may be parked.
+    /// After [`CommitError::Read`], [`CommitError::Damaged`] and [`CommitError::Prepare`] the layer is as before and may be
+    /// parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        let result = Committed {
-            state: CommitState::Nothing,
-            changes: ChangeSet::default(),
-            parked: Vec::new(),
-            conflicts: Vec::new(),
-        };
         if let Some(upper) = &self.upper_fd {
             self.materialise(upper).map_err(prepare)?;
         }
+        // First, because it may take seconds: what changes in the workspace meanwhile is seen by the reading.
+        self.sync_upper().map_err(prepare)?;
         let Some(tree) = self.read_folder(workspace, rules)? else {
             remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
-            return Ok(result);
+            return Ok(Committed::nothing());
         };
+        self.check_whole(&tree)?;
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
         self.carry_out(workspace, plan(&tree, rules))
+    }
+
+    /// A parked layer whose files have other sizes than when it was parked was damaged, by a power cut for instance.
+    pub(crate) fn check_whole(&self, tree: &LayerTree) -> Result<(), CommitError> {
+        let sizes: HashMap<&[u8], u64> = (self.recorded.iter())
+            .filter(|change| change.file_type == EntryType::File && change.kind != ChangeKind::Deleted)
+            .map(|change| (change.path.0.as_slice(), change.size))
+            .collect();
+        for node in tree.nodes.iter().filter(|node| node.role == Role::Entry && node.meta.kind == EntryType::File) {
+            if sizes.get(node.path.0.as_slice()).is_some_and(|size| *size != node.meta.size) {
+                return Err(CommitError::Damaged { run: self.run.clone(), path: node.path.clone() });
+            }
+        }
+        Ok(())
     }
 
     /// Commits what was planned.
     pub(crate) fn carry_out(&self, workspace: &Workspace, plan: CommitPlan) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        let CommitPlan { actions, committed, parked, keep, conflicts, rewritten } = plan;
-        let changes = ChangeSet { changes: committed };
-        let mut result = Committed { state: CommitState::Nothing, changes, parked, conflicts };
-        if actions.is_empty() {
+        let CommitPlan { mut ops, staged, parents, committed, parked, keep, conflicts, rewritten, same_mount } = plan;
+        if ops.is_empty() {
+            let mut result = Committed { changes: ChangeSet { changes: committed }, parked, ..Committed::nothing() };
+            result.conflicts = conflicts;
             if result.parked.is_empty() {
                 remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
             } else {
@@ -289,25 +322,57 @@ impl Layer {
             }
             return Ok(result);
         }
-        let journal = Journal {
-            version: Journal::version(),
-            run: self.run.clone(),
-            mode: self.mode,
-            actions,
-            keep,
-            parked: result.parked.clone(),
-            rewritten,
-            started: self.started,
-            ours: self.ours.clone(),
+        let slots = if same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
+        let decided = || -> Result<Journal, IoFailure> {
+            self.faults.check(Step::Stage).doing("stage", b"")?;
+            let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
+            let index = open_index(&self.root)?;
+            let stage = Stage {
+                root: &self.root,
+                upper: &upper,
+                index: index.as_ref(),
+                base: workspace,
+                run: &self.run,
+                mode: self.mode,
+                faults: &self.faults,
+            };
+            stage.run(slots, &staged, &mut ops)?;
+            let id = workspace.root_meta()?.id;
+            let header = Header {
+                version: VERSION,
+                run: self.run.clone(),
+                home: Home { path: workspace.path().into(), id },
+                mode: self.mode,
+                slots,
+                parents,
+                keep,
+                parked,
+                committed,
+                rewritten,
+                started: self.started,
+                ours: self.ours.clone(),
+            };
+            let journal = Journal { header, ops };
+            self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
+            write_journal(&self.root, &journal, &self.faults)?;
+            Ok(journal)
         };
-        self.decide(&journal).map_err(prepare)?;
+        let journal = match decided() {
+            Ok(journal) => journal,
+            Err(source) => {
+                // Nothing was decided. What was staged goes, if it can; the next try clears it otherwise.
+                remove_slots(&self.root, workspace, &self.run, slots, &self.faults).ok();
+                return Err(prepare(source));
+            }
+        };
         let interrupted = |source| CommitError::Interrupted { run: self.run.clone(), source };
         self.faults.check(Step::SyncJournal).doing("sync", b"").map_err(interrupted)?;
-        sync_folder(&self.root).map_err(interrupted)?;
+        sync_directory(&self.root, &self.faults).map_err(interrupted)?;
         let folders = Folders { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
-        roll_forward(&folders, &journal, &self.faults).map_err(interrupted)?;
-        result.state = CommitState::Committed;
-        Ok(result)
+        let outcome = roll_forward(&folders, &journal, &self.faults, false).map_err(interrupted)?;
+        let Finished { committed, parked, conflicts, unwatched } = Finished::new(&journal, &outcome);
+        let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
+        Ok(Committed { state, changes: ChangeSet { changes: committed }, parked, conflicts, unwatched })
     }
 
     /// Keeps the layer for a review and says what is in it.
@@ -316,6 +381,7 @@ impl Layer {
         if let Some(upper) = &self.upper_fd {
             self.materialise(upper).map_err(io)?;
         }
+        self.sync_upper().map_err(io)?;
         let tree = self.read_folder(workspace, rules)?;
         let changes = tree.map_or_else(ChangeSet::default, |tree| ChangeSet { changes: report(&tree, rules) });
         self.write_parked(changes.changes.clone()).map_err(io)?;
@@ -328,49 +394,27 @@ impl Layer {
             .map_err(|source| DiscardError { run: self.run.clone(), source })
     }
 
-    /// The commit point: before its rename nothing is decided, after it everything.
-    fn decide(&self, journal: &Journal) -> Result<(), IoFailure> {
+    /// Whoever decides on the layer must be able to rely on its bytes after a power cut.
+    fn sync_upper(&self) -> Result<(), IoFailure> {
         self.faults.check(Step::SyncLayer).doing("sync", b"upper")?;
-        self.sync_upper(journal)?;
-        self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
-        write(&self.root, JOURNAL, journal)
-    }
-
-    /// The journal promises bytes that the disk must have by then.
-    fn sync_upper(&self, journal: &Journal) -> Result<(), IoFailure> {
         let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
-        let everything = || rustix::fs::syncfs(upper.fd()).doing("sync", b"upper");
-        let moves = |action: &&Action| matches!(action, Action::Move { .. } | Action::Overwrite { .. });
-        if journal.actions.iter().filter(moves).count() > SYNCED_ONE_BY_ONE {
-            return everything();
-        }
-        for action in &journal.actions {
-            match action {
-                Action::Move { path, .. } => match sync_file(&upper, &path.0) {
-                    Ok(true) => {}
-                    // A directory, or a mode that keeps us out: nothing may be opened up before the decision.
-                    Ok(false) => return everything(),
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return everything(),
-                    Err(error) => return Err(error).doing("sync", &path.0),
-                },
-                Action::Overwrite { .. } => return everything(),
-                _ => {}
-            }
-        }
-        Ok(())
+        sync_tree(&upper, &self.faults)?;
+        sync_directory(&self.root, &self.faults)
     }
 
     fn write_parked(&self, changes: Vec<Change>) -> Result<(), IoFailure> {
         self.faults.check(Step::Park).doing("park", b"")?;
         let parked = Parked {
-            version: Journal::version(),
+            version: VERSION,
             mode: self.mode,
             started: self.started,
             ours: self.ours.clone(),
             changes: ChangeSet { changes },
         };
-        write(&self.root, PARKED, &parked)?;
-        sync_folder(&self.root)
+        write(&self.root, PARKED, &parked, &self.faults)?;
+        sync_directory(&self.root, &self.faults)?;
+        // The layer's own name, which was made with the run.
+        sync_directory(&self.layers, &self.faults)
     }
 
     fn materialise(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
@@ -431,19 +475,5 @@ impl Layer {
                 ReadLayerError::Marks { reason: other.to_string() }
             }
         })
-    }
-}
-
-/// Syncs one file; `false` for a directory. Links and the like have no content of their own.
-fn sync_file(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
-    let (parent, name) = crate::beneath::split(path);
-    let dir = upper.dir(parent)?;
-    match stat(dir.as_fd(), name)?.kind {
-        EntryType::File => {
-            rustix::fs::fdatasync(crate::beneath::open_file(dir.as_fd(), name, OFlags::RDONLY)?)?;
-            Ok(true)
-        }
-        EntryType::Directory => Ok(false),
-        EntryType::Symlink | EntryType::Fifo | EntryType::Socket | EntryType::Device => Ok(true),
     }
 }

@@ -6,54 +6,54 @@
 //!
 //! ```text
 //!  Layer::create ──▶ (the launcher mounts, the command runs) ──▶ Layer::changes   what happened, nothing touched
-//!                                                            ├─▶ Layer::commit    walk → plan → journal → apply → finish
+//!                                                            ├─▶ Layer::commit    sync → walk → plan → stage → journal → apply → finish
 //!                                                            ├─▶ Layer::park      kept for a review
 //!                                                            └─▶ Layer::discard
 //!  after a crash: recover(layer root, workspace): rolls a journal forward, or drops a layer that never had one
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`] and [`gitconfig`] (what needs an explicit accept),
-//!   [`tree`] (what was read), [`plan`], `emit` and `rest` (what a commit would do), [`changes`] (the report).
-//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `copy`, `apply`,
-//!   `finish`, [`layer`], [`mod@recover`].
+//!   [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
+//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `links`, `compare`, `scan`, `copy`,
+//!   `sync`, [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
 
 #![forbid(unsafe_code)]
 
-mod apply;
 mod beneath;
 pub mod changes;
+pub mod commit;
 mod compare;
 mod copy;
 pub mod diff;
-mod emit;
 mod empty;
 mod errors;
 mod facts;
 pub mod faults;
-mod finish;
 pub mod gitconfig;
-pub mod journal;
 pub mod layer;
+mod links;
 pub mod marks;
 pub mod meta;
 pub mod plan;
 pub mod protected;
-pub mod recover;
 mod remove;
 mod rest;
 mod scan;
 mod shared;
 pub mod spare;
+mod sync;
 pub mod tree;
 mod verdict;
 mod walk;
 mod xattr;
 
-pub use beneath::{IoFailure, Workspace};
-pub use changes::{Change, ChangeKind, ChangeSet, Conflict};
+pub use beneath::{IoFailure, LeaseCall, Workspace};
+pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
+pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, recover, stage};
+pub use commit::roll_back::roll_back;
 pub use faults::{Faults, Step};
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
@@ -61,5 +61,4 @@ pub use layer::{
 };
 pub use meta::FsTime;
 pub use protected::Rules;
-pub use recover::{RecoverError, Recovered, Stage, abandon, recover, stage};
 pub use spare::Spares;

@@ -1,6 +1,6 @@
 //! What the file system says about one entry.
 
-use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, statx};
+use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags, StatxTimestamp, statx};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -76,6 +76,8 @@ pub struct Meta {
     pub rdev: (u32, u32),
     /// Which mount it was seen through.
     pub mount: u64,
+    /// The immutable or append-only flag (chattr(1)) is set: it can be neither moved nor replaced.
+    pub fixed: bool,
 }
 
 impl Meta {
@@ -112,6 +114,7 @@ pub(crate) fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Meta> {
         dev: (found.stx_dev_major, found.stx_dev_minor),
         rdev: (found.stx_rdev_major, found.stx_rdev_minor),
         mount: found.stx_mnt_id,
+        fixed: found.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
     })
 }
 

@@ -1,144 +1,22 @@
-//! Decides what a commit does. Pure: [`plan`] turns what was read into a list of actions, and nothing else.
+//! Decides what a commit does. Pure: [`plan`] turns what was read into a list of steps ([`crate::commit::ops`]), and
+//! nothing else.
 //!
-//! ```text
-//!  Stage    directories that were renamed leave their old places, the deepest first   (chains and swaps just work)
-//!  Hold     files with several names get one more name, so that they outlive the deletions
-//!  Delete   what is gone or replaced by something of another type
-//!  MakeDir, Place, Move, Write    what is there now, a directory before what is in it
-//!  Overwrite, Link    files with several names
-//!  SetDir   attributes of directories, the deepest first
-//!  Release  the extra names
-//! ```
-//!
-//! Every action can run twice (a crash, then recovery): it names the file it means by inode and birth time, not only
-//! by path, and does nothing when that file is no longer there.
+//! Every step can run twice (a crash, then recovery): it names the entries it means by inode and birth time, not only
+//! by path, and leaves alone what is another entry by now.
 
 use crate::changes::{Change, Conflict, Outside};
-use crate::emit::Emitter;
-use crate::meta::{EntryType, FileId, FsTime};
+use crate::commit::emit::{Emitted, Emitter};
+use crate::commit::journal::Parent;
+use crate::commit::ops::{Op, Slot, Staged};
+use crate::meta::EntryType;
 use crate::protected::Rules;
 use crate::rest;
-use crate::tree::{Group, LayerTree, Lower, Role, Source, Verdict};
+use crate::tree::{Group, LayerTree, Lower, Role, Verdict};
 use crate::verdict::{Hold, change, hold, is_nothing};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
-
-/// Attributes as (name, value).
-pub type AttrList = Vec<(ByteText, ByteText)>;
-
-/// One step of a commit. Paths are relative to the workspace unless said otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Takes a renamed directory away from its old place, to the temporary name `temp`.
-    Stage {
-        /// Its old place.
-        at: ByteText,
-        /// Which directory.
-        id: FileId,
-        /// Number of the temporary name.
-        temp: usize,
-    },
-    /// Gives a file the extra name `temp`.
-    Hold {
-        /// Where it is.
-        at: ByteText,
-        /// Which file.
-        id: FileId,
-        /// Number of the temporary name.
-        temp: usize,
-    },
-    /// Removes an entry with everything beneath it.
-    Delete {
-        /// Where it is.
-        at: ByteText,
-        /// Which entry.
-        id: FileId,
-    },
-    /// Makes a directory; its attributes come last.
-    MakeDir {
-        /// Where.
-        path: ByteText,
-    },
-    /// Puts a staged directory at its new place.
-    Place {
-        /// Where.
-        path: ByteText,
-        /// Which directory.
-        id: FileId,
-        /// Number of its temporary name.
-        temp: usize,
-    },
-    /// Removes overlay's attributes from an entry of the upper directory.
-    Strip {
-        /// Where, in the layer.
-        path: ByteText,
-        /// Which attributes.
-        names: Vec<ByteText>,
-    },
-    /// Moves an entry of the layer to its place; copies it where it cannot be moved.
-    Move {
-        /// Where, in the layer and in the workspace.
-        path: ByteText,
-        /// Overlay's attributes on it.
-        strip: Vec<ByteText>,
-        /// Its mode, which opening it up may change.
-        mode: u32,
-        /// Copy it even if it could be moved.
-        copy: bool,
-        /// Names of one new file have the same number.
-        group: Option<usize>,
-        /// Number of the temporary name.
-        temp: usize,
-    },
-    /// Writes a file with this content and the attributes of the layer's entry of the same path.
-    Write {
-        /// Where.
-        path: ByteText,
-        /// The bytes.
-        content: ByteText,
-        /// Number of the temporary name.
-        temp: usize,
-    },
-    /// Gives a held file the content and attributes of its new version, in place.
-    Overwrite {
-        /// Number of its temporary name.
-        held: usize,
-        /// The new version.
-        source: Source,
-    },
-    /// Makes `path` a name of a held file.
-    Link {
-        /// Number of its temporary name.
-        held: usize,
-        /// The new name.
-        path: ByteText,
-        /// Number of the temporary name of the link.
-        temp: usize,
-    },
-    /// Sets the attributes of a directory.
-    SetDir {
-        /// Which directory.
-        path: ByteText,
-        /// Permission bits.
-        mode: u32,
-        /// Owner.
-        uid: u32,
-        /// Group.
-        gid: u32,
-        /// Last change, unless it stays as it is.
-        mtime: Option<FsTime>,
-        /// All its attributes, unless they stay as they are.
-        attrs: Option<AttrList>,
-    },
-    /// Removes the extra name of a held file.
-    Release {
-        /// Number of the temporary name.
-        temp: usize,
-    },
-}
 
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +35,11 @@ pub struct Keep {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitPlan {
     /// In this order.
-    pub actions: Vec<Action>,
+    pub ops: Vec<Op>,
+    /// What has to be made in slots before the commit is decided.
+    pub staged: Vec<(Slot, Staged)>,
+    /// The directories of the workspace in which the steps act.
+    pub parents: Vec<Parent>,
     /// What reaches the workspace.
     pub committed: Vec<Change>,
     /// What stays in the layer.
@@ -169,6 +51,8 @@ pub struct CommitPlan {
     /// What the commit leaves behind in another form than in the layer, and the folders that it works in while their own
     /// change stays parked; a later accept must not take them for changes from outside.
     pub rewritten: Vec<ByteText>,
+    /// Layer and workspace are on one mount.
+    pub same_mount: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,7 +110,8 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     if !conflicts.is_empty() {
         return park_all(tree, rules, conflicts);
     }
-    let mut plan = CommitPlan { keep: keep(tree, &states, &also_kept), ..CommitPlan::default() };
+    let keep = keep(tree, &states, &also_kept);
+    let mut plan = CommitPlan { keep, same_mount: tree.same_mount, ..CommitPlan::default() };
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let report = || change(tree, node, rules);
         match states[at] {
@@ -252,8 +137,9 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     plan.committed.extend(index_only(tree));
     plan.committed.sort_by(|a, b| a.path.cmp(&b.path));
     plan.parked.sort_by(|a, b| a.path.cmp(&b.path));
-    plan.actions = Emitter::new(tree, rules, &states).emit();
-    plan.actions.extend(orphans);
+    let Emitted { ops, staged, parents } = Emitter::new(tree, rules, &states).emit();
+    (plan.ops, plan.staged, plan.parents) = (ops, staged, parents);
+    plan.ops.extend(orphans);
     plan
 }
 
@@ -382,7 +268,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         }
     }
     let outside = |vanished| if vanished { Outside::Vanished } else { Outside::Changed };
-    found.into_iter().map(|(path, vanished)| Conflict { path, outside: outside(vanished) }).collect()
+    found.into_iter().map(|(path, vanished)| Conflict::new(path, outside(vanished))).collect()
 }
 
 /// Whether a group becomes the new version of a file with several names. When one of its names is held back it does
@@ -408,13 +294,4 @@ fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
         keep.push(Keep { path: node.path.clone(), subtree: whole[at], whiteout: node.role == Role::Implied, mode });
     }
     keep
-}
-
-/// The path with a staged directory's real temporary name.
-#[must_use]
-pub fn resolve(path: &[u8], name_of: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
-    let Some(rest) = path.strip_prefix(b"//") else { return path.to_vec() };
-    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
-    let number = std::str::from_utf8(&rest[..end]).ok().and_then(|text| text.parse().ok());
-    number.map_or_else(|| path.to_vec(), |number| [name_of(number).as_slice(), &rest[end..]].concat())
 }

@@ -2,9 +2,10 @@
 //! decided. Pure.
 
 use crate::beneath::is_beneath;
+use crate::commit::ops::Op;
 use crate::marks::LayerMode;
 use crate::meta::EntryType;
-use crate::plan::{Action, State, is_new_dir};
+use crate::plan::{State, is_new_dir};
 use crate::tree::{LayerTree, Lower, Node, Verdict};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
@@ -66,8 +67,8 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
 
 /// Entries that stay although the commit takes away the file that they were copied from: without their marks they are
 /// simply new. `None` when that file has several names, which then part or not with the layer as a whole.
-pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Action>> {
-    let mut actions = Vec::new();
+pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
+    let mut ops = Vec::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let stays = states[at] == State::Park || matches!(node.verdict, Some(Verdict::Strip(_)));
         let Some(from) = origin_inode(node).filter(|_| stays).and_then(|ino| tree.inodes.get(&ino)) else { continue };
@@ -78,9 +79,9 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Action>>
             return None;
         }
         let names = node.marks.names.iter().cloned().map(ByteText).collect();
-        actions.push(Action::Strip { path: node.path.clone(), names });
+        ops.push(Op::Strip { path: node.path.clone(), names });
     }
-    Some(actions)
+    Some(ops)
 }
 
 /// Whether committing `node` removes or replaces what is at `place`.

@@ -6,7 +6,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, join, names};
 use crate::facts::{Version, judge};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
-use crate::tree::{Found, Scan, Verdict, is_fresh};
+use crate::tree::{Found, Own, Scan, Verdict, is_fresh};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -19,7 +19,7 @@ pub(crate) struct Scanner<'a> {
     pub(crate) base: &'a Workspace,
     pub(crate) rules: &'a Rules,
     pub(crate) started: FsTime,
-    pub(crate) ours: &'a [(ByteText, FsTime)],
+    pub(crate) ours: &'a [Own],
     /// Directories that were renamed away: they have a scan of their own.
     pub(crate) claimed: &'a HashSet<Vec<u8>>,
     /// Files that the layer has under another name.
@@ -30,7 +30,7 @@ impl Scanner<'_> {
     /// Scans the directory `top`. `place` is where its content will be: its own path for one that goes away.
     pub(crate) fn scan(&self, top: &Found, place: &[u8], inodes: &mut HashMap<u64, Found>) -> Result<Scan, IoFailure> {
         let mut result = Scan::default();
-        if is_fresh(self.started, self.ours, &top.at, top.meta.ctime) {
+        if is_fresh(self.started, self.ours, &top.at, &top.meta) {
             result.changed.push(top.at.clone());
         }
         let mut stack = vec![(top.at.0.clone(), place.to_vec())];
@@ -44,7 +44,7 @@ impl Scanner<'_> {
                 if self.claimed.contains(&path.0) {
                     continue;
                 }
-                if is_fresh(self.started, self.ours, &path, meta.ctime) && result.changed.len() < LISTED {
+                if is_fresh(self.started, self.ours, &path, &meta) && result.changed.len() < LISTED {
                     result.changed.push(path.clone());
                 }
                 if result.protected.is_none() {

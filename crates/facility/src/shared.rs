@@ -72,7 +72,14 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         let anchor = anchor(origin_inode(first), first.meta.kind);
         if members.len() > 1 || anchor.is_some() {
             let source = Source::Upper(first.path.clone());
-            groups.push(Group { members: members.clone(), anchor, source, meta: first.meta.clone(), same: false });
+            groups.push(Group {
+                members: members.clone(),
+                anchor,
+                source,
+                meta: first.meta.clone(),
+                others: Vec::new(),
+                same: false,
+            });
         }
     }
     for one in indexed(walk)? {
@@ -81,7 +88,14 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         }
         if let Some(anchor) = anchor(Some(one.origin), one.meta.kind) {
             let source = Source::Index(one.name);
-            groups.push(Group { members: Vec::new(), anchor: Some(anchor), source, meta: one.meta, same: false });
+            groups.push(Group {
+                members: Vec::new(),
+                anchor: Some(anchor),
+                source,
+                meta: one.meta,
+                others: Vec::new(),
+                same: false,
+            });
         }
     }
     let mut of: HashMap<usize, usize> = HashMap::new();
@@ -89,6 +103,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         of.extend(group.members.iter().map(|member| (*member, number)));
         group.same = is_same(walk, group)?;
     }
+    crate::links::find_others(walk, tree, &mut groups)?;
     for (member, number) in of {
         tree.nodes[member].group = Some(number);
     }

@@ -83,6 +83,8 @@ pub struct Node {
     pub same_attrs: bool,
     /// Attributes to set, for a directory.
     pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Attributes of the directory that it continues, where they differ from `attrs`.
+    pub base_attrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// For a file of git's.
     pub verdict: Option<Verdict>,
     /// For a whole directory that goes away or moves.
@@ -108,12 +110,54 @@ pub struct Group {
     pub members: Vec<usize>,
     /// The file of the workspace that it is a new version of and that has several names there.
     pub anchor: Option<Found>,
+    /// Names of that file in the workspace which the layer does not contain.
+    pub others: Vec<Found>,
     /// The new version.
     pub source: Source,
     /// Its attributes.
     pub meta: Meta,
     /// The new version equals the one in the workspace. Always so for a symbolic link, which cannot be written.
     pub same: bool,
+}
+
+/// An entry of the workspace as an earlier commit of the same layer left it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "OwnForms")]
+pub struct Own {
+    /// Where.
+    pub path: ByteText,
+    /// Its ctime after the commit's last call on it.
+    pub ctime: FsTime,
+    /// Which entry; unknown in notes of version 1.
+    pub id: Option<FileId>,
+    /// Its size, except for a directory.
+    pub size: Option<u64>,
+}
+
+/// The two forms in which a parked layer may carry an [`Own`].
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum OwnForms {
+    First(ByteText, FsTime),
+    Second { path: ByteText, ctime: FsTime, id: Option<FileId>, size: Option<u64> },
+}
+
+impl From<OwnForms> for Own {
+    fn from(form: OwnForms) -> Self {
+        match form {
+            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None },
+            OwnForms::Second { path, ctime, id, size } => Self { path, ctime, id, size },
+        }
+    }
+}
+
+impl Own {
+    fn is(&self, at: &ByteText, meta: &Meta) -> bool {
+        *at == self.path
+            && meta.ctime == self.ctime
+            && self.id.is_none_or(|id| id == meta.id)
+            && self.size.is_none_or(|size| size == meta.size)
+    }
 }
 
 /// A layer and what it covers. `nodes[0]` is the root; a directory comes before its entries.
@@ -128,7 +172,7 @@ pub struct LayerTree {
     /// When the layer was made.
     pub started: FsTime,
     /// Entries that an earlier commit of this layer wrote itself: not a conflict.
-    pub ours: Vec<(ByteText, FsTime)>,
+    pub ours: Vec<Own>,
     /// Layer and workspace are on one mount, so that a rename can move entries.
     pub same_mount: bool,
     /// Who mounted it.
@@ -139,7 +183,7 @@ impl LayerTree {
     /// Whether an entry of the workspace changed after the layer was made. By ctime, which no process can set.
     #[must_use]
     pub fn is_fresh(&self, found: &Found) -> bool {
-        is_fresh(self.started, &self.ours, &found.at, found.meta.ctime)
+        is_fresh(self.started, &self.ours, &found.at, &found.meta)
     }
 
     /// The identity of what a node covers.
@@ -150,6 +194,6 @@ impl LayerTree {
 }
 
 /// See [`LayerTree::is_fresh`].
-pub(crate) fn is_fresh(started: FsTime, ours: &[(ByteText, FsTime)], at: &ByteText, ctime: FsTime) -> bool {
-    ctime > started && !ours.iter().any(|(path, time)| path == at && *time == ctime)
+pub(crate) fn is_fresh(started: FsTime, ours: &[Own], at: &ByteText, meta: &Meta) -> bool {
+    meta.ctime > started && !ours.iter().any(|own| own.is(at, meta))
 }

@@ -17,7 +17,7 @@ use crate::marks::{Attr, LayerMode, MarkError, Marks, Origin, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
-use crate::tree::{Found, LayerTree, Lower, Node, Role};
+use crate::tree::{Found, LayerTree, Lower, Node, Own, Role};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -45,7 +45,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) base: &'a Workspace,
     pub(crate) mode: LayerMode,
     pub(crate) started: FsTime,
-    pub(crate) ours: &'a [(ByteText, FsTime)],
+    pub(crate) ours: &'a [Own],
     pub(crate) rules: &'a Rules,
 }
 
@@ -84,6 +84,7 @@ fn node(parent: usize, path: ByteText, meta: Meta, marks: Marks, role: Role) -> 
         same_content: false,
         same_attrs: false,
         attrs: Vec::new(),
+        base_attrs: Vec::new(),
         verdict: None,
         scan: None,
         group: None,
@@ -285,9 +286,12 @@ impl Walk<'_> {
         let mut base_dirs = LastDir::new(self.base);
         let mut upper_dirs = LastDir::new(self.upper);
         for at in 1..nodes.len() {
-            if let Lower::Merged(found) = &nodes[at].lower {
+            if let Lower::Merged(found) = nodes[at].lower.clone() {
                 let attrs = base_attrs(self.base, &found.at.0)?;
                 nodes[at].same_attrs = attrs == nodes[at].attrs;
+                if !nodes[at].same_attrs || meta_differs(&nodes[at].meta, &found.meta) {
+                    nodes[at].base_attrs = attrs;
+                }
                 continue;
             }
             let Some(parent) = lower_path(&nodes[nodes[at].parent]).map(<[u8]>::to_vec) else { continue };
@@ -397,6 +401,10 @@ pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
         Lower::Merged(found) | Lower::Moved(found) => Some(&found.at.0),
         Lower::None | Lower::Missing => None,
     }
+}
+
+fn meta_differs(new: &Meta, old: &Meta) -> bool {
+    (new.mode, new.uid, new.gid) != (old.mode, old.uid, old.gid)
 }
 
 fn fail(doing: &'static str, path: &[u8], source: io::Error) -> IoFailure {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Op, Scene, reopen, run_operations_of_parent, snapshot};
-use nexus_facility::recover::recover_with;
+use nexus_facility::commit::recover::recover_with;
 use nexus_facility::{CommitError, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, recover};
 use std::path::PathBuf;
 
@@ -114,7 +114,11 @@ fn a_commit_killed_at_any_action_leaves_the_old_or_the_new_version() {
         scene.child("child_recovers_until_it_is_killed", &order, &[("NEXUS_FACILITY_ABORT_AT", &second)], false).ok();
         let had_journal = ["journal", "journal.done"].iter().any(|name| scene.path("layers/run").join(name).exists());
         let recovered = recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
-        assert_eq!(recovered, if had_journal { Recovered::RolledForward } else { Recovered::Parked }, "at {kill_at}");
+        match &recovered {
+            Recovered::RolledForward(done) if had_journal => assert_eq!(done.conflicts, [], "at {kill_at}"),
+            Recovered::Parked if !had_journal => {}
+            other => panic!("at {kill_at}: {other:?}"),
+        }
         let found = scene.found();
         if decided_at.is_none() && found == new {
             decided_at = Some(kill_at);
@@ -170,17 +174,18 @@ fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
         let error = layer.commit(&scene.workspace(), &Rules::default()).unwrap_err();
         drop(layer);
         if matches!(error, CommitError::Interrupted { .. }) {
-            assert_eq!(recover(&scene.path("layers"), "run", &scene.workspace()).unwrap(), Recovered::RolledForward);
+            let recovered = recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
+            assert!(matches!(&recovered, Recovered::RolledForward(done) if done.conflicts.is_empty()), "{recovered:?}");
             assert_eq!(scene.found(), new, "{}", step.name());
         } else {
             assert_eq!(scene.found(), old, "{}", step.name());
-            assert_eq!(recover(&scene.path("layers"), "run", &scene.workspace()).unwrap(), Recovered::Discarded);
+            assert_eq!(recover(&scene.path("layers"), "run", &scene.workspace()).unwrap(), Recovered::Undecided);
         }
     }
 }
 
 #[test]
-fn a_layer_that_was_never_decided_is_discarded() {
+fn a_layer_that_was_never_decided_is_kept() {
     let scene = Scene::new(LayerMode::Root, &base());
     let layer = scene.layer(&run());
     let workspace = scene.workspace();
@@ -190,7 +195,10 @@ fn a_layer_that_was_never_decided_is_discarded() {
     ));
     drop(layer);
     let old = snapshot(&scene.ws(), true);
-    assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Discarded);
+    for _ in 0..2 {
+        assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Undecided);
+    }
+    nexus_facility::abandon(&scene.path("layers"), "run").unwrap();
     assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Nothing);
     assert_eq!(snapshot(&scene.ws(), true), old);
 }

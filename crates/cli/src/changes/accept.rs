@@ -43,7 +43,7 @@ pub fn failed(error: &CommitError) -> Failure {
             let hint = "mend that (is the disk full?) and run any nexus command: it finishes the commit";
             Failure::refused(run::INTERRUPTED, run::chain(error), hint)
         }
-        CommitError::Read(_) | CommitError::Prepare { .. } => {
+        CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
             Failure::refused("commit", run::chain(error), "nothing was changed")
         }
     }

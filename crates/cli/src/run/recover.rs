@@ -53,7 +53,7 @@ fn unread(run: RunId, why: &serde_json::Error, places: &Places) -> io::Result<()
     match nexus_facility::stage(&places.layers, &name).map_err(|error| other(&error))? {
         Stage::Undecided => nexus_facility::abandon(&places.layers, &name).map_err(|error| other(&error)),
         Stage::Gone | Stage::Parked => Ok(()),
-        Stage::Decided => {
+        Stage::Decided(_) => {
             let path = Record::place(&places.runs, run);
             let what =
                 "so the folder into which its changes were going is not known; nexus log names the folders of runs";
@@ -94,7 +94,7 @@ fn settle_layer(content: &Content, places: &Places, run: &str) -> Result<(), Rec
     match nexus_facility::stage(&places.layers, run)? {
         Stage::Undecided => nexus_facility::abandon(&places.layers, run),
         Stage::Gone | Stage::Parked => Ok(()),
-        Stage::Decided => {
+        Stage::Decided(_) => {
             let message = format!(
                 "a commit of the run {run} was interrupted, and its folder {} was moved or replaced since",
                 source.display()

@@ -6,12 +6,13 @@
 //! time stamp is noted as our own write and no conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, split};
+use crate::commit::ops::{Op, Staged};
 use crate::diff::hunks::{ApplyError, apply_hunks};
 use crate::diff::model::{Content, DiffKind, FileDiff};
 use crate::diff::{DiffError, DiffOptions};
 use crate::layer::{CommitError, CommitState, Committed, Layer, ReadLayerError};
 use crate::meta::{EntryType, stat};
-use crate::plan::{Action, CommitPlan, plan, report};
+use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::verdict::{change, hold};
@@ -126,6 +127,7 @@ impl Layer {
             .map_err(|source| AcceptError::Hunks { path: path.clone(), source })?;
         // Read after the content: what changes outside from here on is seen as a conflict or as another time stamp.
         let Some(tree) = self.read(workspace, rules)? else { return Err(AcceptError::Stale { path: path.clone() }) };
+        self.check_whole(&tree)?;
         let plan = partial(tree, rules, path, content)?;
         if !plan.conflicts.is_empty() || choice.hunks.is_empty() {
             let CommitPlan { parked, conflicts, .. } = plan;
@@ -134,6 +136,7 @@ impl Layer {
                 changes: crate::ChangeSet::default(),
                 parked,
                 conflicts,
+                unwatched: 0,
             });
         }
         Ok(self.carry_out(workspace, plan)?)
@@ -193,8 +196,8 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     if !plan.conflicts.is_empty() {
         return Ok(plan);
     }
-    let writes = |action: &Action| matches!(action, Action::Write { path: target, .. } if target == path);
-    if !plan.actions.iter().any(writes) {
+    let writes = |staged: &Staged| matches!(staged, Staged::Bytes { like, .. } if like == path);
+    if !plan.staged.iter().any(|(_, staged)| writes(staged)) {
         let why = "directories were renamed in a way that only the whole layer can repeat";
         return Err(AcceptError::Entangled { why });
     }
@@ -203,7 +206,7 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     }
     // The written file is another one than the layer's was copied from; the mark would make that a conflict.
     let names = tree.nodes[at].marks.names.iter().cloned().map(ByteText).collect();
-    plan.actions.push(Action::Strip { path: path.clone(), names });
+    plan.ops.push(Op::Strip { path: path.clone(), names });
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;
     while up != 0 {

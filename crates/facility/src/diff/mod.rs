@@ -26,9 +26,9 @@ pub mod render;
 mod views;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::commit::recover::open_index;
 use crate::layer::{Layer, ReadLayerError};
 use crate::protected::Rules;
-use crate::recover::open_index;
 use rustix::fs::{Mode, OFlags};
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,399 @@
+//! Turns the decision about each entry into the steps of a commit. Pure.
+//!
+//! ```text
+//!  Hold     files that get a further name, before anything moves
+//!  Take     directories that were renamed leave their old places, the deepest first   (chains and swaps just work)
+//!  Strip    marks inside directories that move as a whole
+//!  Put, Take  entry by entry, a directory before what is in it
+//!  Put      names of a changed file that the layer does not contain
+//!  SetDir   attributes of directories, the deepest first
+//! ```
+
+use crate::beneath::{is_beneath, join};
+use crate::commit::journal::Parent;
+use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
+use crate::commit::seen::Seen;
+use crate::meta::EntryType;
+use crate::plan::{State, writes_shared};
+use crate::protected::Rules;
+use crate::tree::{Found, LayerTree, Lower, Node, Role, Source, Verdict};
+use nexus_model::ByteText;
+use std::collections::{BTreeMap, HashMap};
+
+/// The steps of a commit and what has to be staged for them.
+#[derive(Debug, Default)]
+pub(crate) struct Emitted {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) staged: Vec<(Slot, Staged)>,
+    pub(crate) parents: Vec<Parent>,
+}
+
+/// Builds the list of steps.
+pub(crate) struct Emitter<'a> {
+    tree: &'a LayerTree,
+    rules: &'a Rules,
+    states: &'a [State],
+    /// Old place of a renamed directory → its slot.
+    taken: HashMap<&'a [u8], Slot>,
+    /// Group → slot of its first copy.
+    copied: HashMap<usize, Slot>,
+    /// New directory → slot in which it is made.
+    made: HashMap<usize, Slot>,
+    /// Member of a group of unchanged content → slot of the further name that it becomes.
+    held: HashMap<usize, Slot>,
+    slots: Slot,
+    out: Emitted,
+}
+
+impl<'a> Emitter<'a> {
+    pub(crate) fn new(tree: &'a LayerTree, rules: &'a Rules, states: &'a [State]) -> Self {
+        let (taken, copied, made, held) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Self { tree, rules, states, taken, copied, made, held, slots: 0, out: Emitted::default() }
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.slots += 1;
+        self.slots
+    }
+
+    fn stage(&mut self, staged: Staged) -> Slot {
+        let slot = self.slot();
+        self.out.staged.push((slot, staged));
+        slot
+    }
+
+    /// The steps in their order.
+    pub(crate) fn emit(mut self) -> Emitted {
+        self.hold();
+        self.take_renamed();
+        let whole = self.whole();
+        self.strip_inside(&whole);
+        for at in self.commits() {
+            self.entry(at, &whole);
+        }
+        self.other_names();
+        self.set_dirs(&whole);
+        self.parents();
+        self.out
+    }
+
+    fn commits(&self) -> impl Iterator<Item = usize> + use<'a> {
+        let states = self.states;
+        (1..states.len()).filter(move |at| states[*at] == State::Commit)
+    }
+
+    /// New names of an unchanged file become names of the very file.
+    fn hold(&mut self) {
+        let tree = self.tree;
+        for group in &tree.groups {
+            let Some(anchor) = group.anchor.as_ref().filter(|_| group.same && writes_shared(tree, self.states, group))
+            else {
+                continue;
+            };
+            for at in &group.members {
+                if self.states[*at] == State::Commit && tree.covered_id(*at) != Some(anchor.meta.id) {
+                    let slot = self.slot();
+                    self.held.insert(*at, slot);
+                    self.out.ops.push(Op::Hold { at: anchor.at.clone(), old: Seen::from(&anchor.meta), slot });
+                }
+            }
+        }
+    }
+
+    fn take_renamed(&mut self) {
+        let mut moved: Vec<&'a Found> = Vec::new();
+        for at in self.commits() {
+            if let Lower::Moved(found) = &self.tree.nodes[at].lower {
+                moved.push(found);
+            }
+        }
+        moved.sort_by_key(|found| std::cmp::Reverse((depth(&found.at.0), &found.at)));
+        let marks = self.tree.nodes.iter().filter(|node| node.claimed && node.role == Role::Whiteout);
+        let marks: HashMap<_, _> =
+            marks.filter_map(|node| node.covers.as_ref().map(|found| (&found.at, &node.path))).collect();
+        for found in moved {
+            let slot = self.slot();
+            self.taken.insert(&found.at.0, slot);
+            let (at, old, mark) = (found.at.clone(), Seen::from(&found.meta), marks.get(&found.at).copied().cloned());
+            self.out.ops.push(Op::Take { at, old, slot, renamed: true, mark });
+        }
+    }
+
+    /// Directories that can be moved with all that is in them.
+    fn whole(&self) -> Vec<bool> {
+        let tree = self.tree;
+        let mut whole: Vec<bool> = (0..tree.nodes.len())
+            .map(|at| {
+                let node = &tree.nodes[at];
+                let kind = node.meta.kind;
+                let plain = at != 0 && tree.same_mount && node.role == Role::Entry && self.states[at] == State::Commit;
+                let as_it_is = !node.marks.forged && !matches!(node.verdict, Some(Verdict::Strip(_)));
+                let copied = node.group.is_some_and(|number| self.must_copy(number)) || self.held.contains_key(&at);
+                let fits = match kind {
+                    // The owner must be able to get in, to remove overlay's attributes.
+                    EntryType::Directory => node.lower == Lower::None && node.meta.mode & 0o700 == 0o700,
+                    EntryType::File | EntryType::Symlink | EntryType::Fifo => true,
+                    EntryType::Socket | EntryType::Device => false,
+                };
+                plain && as_it_is && !copied && fits
+            })
+            .collect();
+        for at in (1..tree.nodes.len()).rev() {
+            whole[tree.nodes[at].parent] &= whole[at];
+        }
+        whole
+    }
+
+    /// One of the names stays in the layer: what is committed must not be the same file, or a later change of it in the
+    /// workspace would change what was reviewed.
+    fn must_copy(&self, group: usize) -> bool {
+        self.tree.groups[group].members.iter().any(|at| self.states[*at] == State::Park)
+    }
+
+    fn strip_inside(&mut self, whole: &[bool]) {
+        for at in self.commits() {
+            let node = &self.tree.nodes[at];
+            if whole[node.parent] && !node.marks.names.is_empty() {
+                self.out.ops.push(Op::Strip { path: node.path.clone(), names: marks(node) });
+            }
+        }
+    }
+
+    /// What stands at the place of an entry and has to go.
+    fn old(node: &Node) -> Option<Seen> {
+        node.covers.as_ref().filter(|_| !node.claimed).map(|found| Seen::from(&found.meta))
+    }
+
+    fn put(&mut self, path: &ByteText, from: Origin, old: Option<Seen>) -> &mut Put {
+        let put = Put {
+            path: path.clone(),
+            from,
+            new: None,
+            old,
+            strip: Vec::new(),
+            mode: None,
+            whole: false,
+            only_staged: false,
+        };
+        self.out.ops.push(Op::Put(put));
+        match self.out.ops.last_mut() {
+            Some(Op::Put(put)) => put,
+            _ => unreachable!("it was pushed just now"),
+        }
+    }
+
+    fn entry(&mut self, at: usize, whole: &[bool]) {
+        let node = &self.tree.nodes[at];
+        let path = &node.path;
+        if node.role != Role::Entry {
+            if let Some(old) = Self::old(node) {
+                let slot = self.slot();
+                self.out.ops.push(Op::Take { at: path.clone(), old, slot, renamed: false, mark: None });
+            }
+            return;
+        }
+        // A socket cannot be committed, and what lies in a whole directory goes along with it.
+        if node.meta.kind == EntryType::Socket || whole[node.parent] {
+            return;
+        }
+        if node.meta.kind == EntryType::Directory {
+            self.directory(at, whole);
+            return;
+        }
+        let old = Self::old(node);
+        if let Some(slot) = self.held.get(&at).copied() {
+            let anchor = node.group.and_then(|number| self.tree.groups[number].anchor.as_ref());
+            self.put(path, Origin::Slot(slot), old).new = anchor.map(|one| Seen::from(&one.meta));
+            return;
+        }
+        // A name of an unchanged file of the workspace, which is this very file: nothing to do.
+        if let Some(group) = node.group.map(|number| &self.tree.groups[number])
+            && group.same
+            && writes_shared(self.tree, self.states, group)
+        {
+            return;
+        }
+        match &node.verdict {
+            Some(Verdict::Strip(content)) if !self.rules.accept_protected => {
+                let slot = self.stage(Staged::Bytes { content: content.clone(), like: path.clone() });
+                self.put(path, Origin::Slot(slot), old);
+            }
+            _ => {
+                let copy = node.marks.forged
+                    || !self.tree.same_mount
+                    || node.group.is_some_and(|number| self.must_copy(number));
+                if copy {
+                    let slot = self.copy(node.group, Source::Upper(path.clone()));
+                    self.put(path, Origin::Slot(slot), old);
+                } else {
+                    let (strip, mode) = (marks(node), node.meta.mode);
+                    let mode = (node.meta.kind != EntryType::Symlink).then_some(mode);
+                    let put = self.put(path, Origin::Layer, old);
+                    (put.new, put.strip, put.mode) = (Some(Seen::from(&node.meta)), strip, mode);
+                }
+            }
+        }
+    }
+
+    /// A copy in a slot, or a further name of the first copy of the same file.
+    fn copy(&mut self, group: Option<usize>, source: Source) -> Slot {
+        if let Some(first) = group.and_then(|number| self.copied.get(&number)).copied() {
+            return self.stage(Staged::Twin(first));
+        }
+        let slot = self.stage(Staged::Copy(source));
+        if let Some(number) = group {
+            self.copied.insert(number, slot);
+        }
+        slot
+    }
+
+    fn directory(&mut self, at: usize, whole: &[bool]) {
+        let node = &self.tree.nodes[at];
+        let old = Self::old(node);
+        match &node.lower {
+            Lower::Merged(_) => {}
+            Lower::Moved(found) => {
+                if let Some(slot) = self.taken.get(found.at.0.as_slice()).copied() {
+                    self.put(&node.path, Origin::Slot(slot), old).new = Some(Seen::from(&found.meta));
+                }
+            }
+            Lower::None | Lower::Missing if whole[at] => {
+                let strip = marks(node);
+                let put = self.put(&node.path, Origin::Layer, old);
+                (put.new, put.strip, put.mode, put.whole) =
+                    (Some(Seen::from(&node.meta)), strip, Some(node.meta.mode), true);
+            }
+            Lower::None | Lower::Missing => {
+                let slot = self.stage(Staged::Directory);
+                self.made.insert(at, slot);
+                self.put(&node.path, Origin::Slot(slot), old);
+            }
+        }
+    }
+
+    /// Names of a changed file that the layer does not contain: overlay showed them the new content too.
+    fn other_names(&mut self) {
+        let tree = self.tree;
+        for (number, group) in tree.groups.iter().enumerate() {
+            if group.anchor.is_none() || group.same || !writes_shared(tree, self.states, group) {
+                continue;
+            }
+            for other in &group.others {
+                let Some(path) = self.place_of(&other.at.0) else { continue };
+                let slot = if tree.same_mount && !self.copied.contains_key(&number) {
+                    self.stage(Staged::Name(group.source.clone()))
+                } else {
+                    self.copy(Some(number), group.source.clone())
+                };
+                let strip = group.members.first().map(|at| marks(&tree.nodes[*at])).unwrap_or_default();
+                let put = self.put(&ByteText(path), Origin::Slot(slot), Some(Seen::from(&other.meta)));
+                (put.only_staged, put.strip) = (true, strip);
+            }
+        }
+    }
+
+    /// Where an entry of the workspace is after the renames; `None` when it is gone with a directory.
+    fn place_of(&self, at: &[u8]) -> Option<Vec<u8>> {
+        let mut best: Option<(&[u8], Option<&[u8]>)> = None;
+        for index in self.commits() {
+            let node = &self.tree.nodes[index];
+            let from = match (&node.lower, &node.covers) {
+                (Lower::Moved(found), _) => Some((found.at.0.as_slice(), Some(node.path.0.as_slice()))),
+                (Lower::Merged(_), _) => None,
+                (_, Some(found)) if !node.claimed && found.meta.kind == EntryType::Directory => {
+                    Some((found.at.0.as_slice(), None))
+                }
+                _ => None,
+            };
+            if let Some((from, to)) = from
+                && is_beneath(at, from)
+                && best.is_none_or(|(longest, _)| longest.len() < from.len())
+            {
+                best = Some((from, to));
+            }
+        }
+        match best {
+            None => Some(at.to_vec()),
+            Some((_, None)) => None,
+            Some((from, Some(to))) => Some(join(to, at.get(from.len() + 1..).unwrap_or_default())),
+        }
+    }
+
+    fn set_dirs(&mut self, whole: &[bool]) {
+        let tree = self.tree;
+        // Directories in which something was done, and those that may have been opened up on the way to it.
+        let mut worked = vec![false; tree.nodes.len()];
+        let mut passed = vec![false; tree.nodes.len()];
+        for at in (1..tree.nodes.len()).rev() {
+            let parent = tree.nodes[at].parent;
+            worked[parent] |= self.states[at] == State::Commit;
+            passed[parent] |= worked[at] || passed[at] || self.states[at] == State::Commit;
+        }
+        let mut set = Vec::new();
+        for at in 0..tree.nodes.len() {
+            let node = &tree.nodes[at];
+            if node.meta.kind != EntryType::Directory || node.role != Role::Entry || whole[at] {
+                continue;
+            }
+            let (Lower::Merged(old) | Lower::Moved(old)) = &node.lower else {
+                if self.states[at] == State::Commit {
+                    set.push(self.set_dir(at, None));
+                }
+                continue;
+            };
+            let tight = old.meta.mode & 0o700 != 0o700 || node.meta.mode & 0o700 != 0o700;
+            if at != 0 && self.states[at] == State::Commit {
+                set.push(self.set_dir(at, Some(old)));
+            } else if (worked[at] && at != 0 && self.states[at] == State::Nothing) || (passed[at] && tight) {
+                // Its own attributes stay as they were in the workspace.
+                let mtime = (worked[at] && at != 0 && self.states[at] == State::Nothing).then_some(node.meta.mtime);
+                let (mode, uid, gid) = (old.meta.mode, old.meta.uid, old.meta.gid);
+                let (path, id) = (node.path.clone(), Some(old.meta.id));
+                set.push(SetDir { path, id, slot: None, mode, uid, gid, mtime, attrs: None, was: None });
+            }
+        }
+        set.sort_by_key(|set| std::cmp::Reverse(depth(&set.path.0)));
+        self.out.ops.extend(set.into_iter().map(Op::SetDir));
+    }
+
+    fn set_dir(&self, at: usize, old: Option<&Found>) -> SetDir {
+        let node = &self.tree.nodes[at];
+        let (mode, uid, gid, mtime) = (node.meta.mode, node.meta.uid, node.meta.gid, Some(node.meta.mtime));
+        let was = old.map(|old| DirState {
+            mode: old.meta.mode,
+            uid: old.meta.uid,
+            gid: old.meta.gid,
+            mtime: old.meta.mtime,
+            attrs: list(&node.base_attrs),
+        });
+        let id = old.map(|old| old.meta.id);
+        let (path, slot) = (node.path.clone(), self.made.get(&at).copied());
+        SetDir { path, id, slot, mode, uid, gid, mtime, attrs: Some(list(&node.attrs)), was }
+    }
+
+    /// The directories of the workspace in which steps act.
+    fn parents(&mut self) {
+        let tree = self.tree;
+        let mut parents = BTreeMap::new();
+        for at in self.commits() {
+            let parent = &tree.nodes[tree.nodes[at].parent];
+            if let Lower::Merged(found) | Lower::Moved(found) = &parent.lower {
+                parents.insert(&parent.path, found.meta.id);
+            }
+        }
+        self.out.parents = parents.into_iter().map(|(path, id)| Parent { path: path.clone(), id }).collect();
+    }
+}
+
+fn marks(node: &Node) -> Vec<ByteText> {
+    node.marks.names.iter().cloned().map(ByteText).collect()
+}
+
+fn list(attrs: &[(Vec<u8>, Vec<u8>)]) -> AttrList {
+    attrs.iter().map(|(name, value)| (ByteText(name.clone()), ByteText(value.clone()))).collect()
+}
+
+/// How deep a path is; the root is 0.
+fn depth(path: &[u8]) -> usize {
+    if path.is_empty() { 0 } else { path.split(|byte| *byte == b'/').count() }
+}

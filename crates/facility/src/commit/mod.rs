@@ -1,0 +1,25 @@
+//! Brings a change set into the workspace so that no race, error or power cut loses a version of anything.
+//!
+//! ```text
+//!  plan ─▶ stage ─▶ journal ─▶ apply ─▶ outcome, journal.done ─▶ finish
+//!            │         │         ├─ a path changed meanwhile: kept back, both versions stay
+//!            │         │         └─ an error that stays: roll_back, or left for recover
+//!            └─────────┴─ any error: nothing was touched
+//! ```
+//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), `emit` (decision → steps).
+//! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,
+//!   [`roll_back`], [`recover`].
+
+pub(crate) mod apply;
+pub(crate) mod beside;
+pub(crate) mod calls;
+pub(crate) mod displaced;
+pub(crate) mod emit;
+pub(crate) mod finish;
+pub mod journal;
+pub mod ops;
+pub mod recover;
+pub mod roll_back;
+pub mod seen;
+pub(crate) mod stage;
+pub(crate) mod writers;

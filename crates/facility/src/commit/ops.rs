@@ -1,0 +1,174 @@
+//! The steps of a commit, as its plan makes them and its journal keeps them. Pure data.
+//!
+//! Three verbs move everything: `Put` brings an entry into the workspace (by exchange when something stands there),
+//! `Take` removes one to a slot of the staging directory, `Hold` gives a file of the workspace a further name there.
+//! None of them destroys anything: what a commit displaces lies in the layer's directory or in a slot until the
+//! journal is marked done.
+
+use crate::commit::seen::Seen;
+use crate::meta::{FileId, FsTime};
+use crate::tree::Source;
+use nexus_model::ByteText;
+use serde::{Deserialize, Serialize};
+
+/// Attributes as (name, value).
+pub type AttrList = Vec<(ByteText, ByteText)>;
+
+/// Number of an entry in the staging directory, which is its name there.
+pub type Slot = usize;
+
+/// The place that a `Put` takes its entry from. The displaced entry lies there afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The entry of the layer at the same path.
+    Layer,
+    /// A slot of the staging directory.
+    Slot(Slot),
+}
+
+/// One step of a commit. Paths are relative to the workspace unless said otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// Gives a file of the workspace the further name `slot`.
+    Hold {
+        /// Where the file is.
+        at: ByteText,
+        /// The file.
+        old: Seen,
+        /// The further name.
+        slot: Slot,
+    },
+    /// Moves an entry with everything in it from the workspace to `slot`.
+    Take {
+        /// Where the entry is.
+        at: ByteText,
+        /// The entry.
+        old: Seen,
+        /// Its new place.
+        slot: Slot,
+        /// A renamed directory, which a later `Put` brings to its new place; otherwise the entry is deleted.
+        renamed: bool,
+        /// For a renamed directory: overlay's mark at its old place, as the layer has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<ByteText>,
+    },
+    /// Removes overlay's attributes from an entry of the layer.
+    Strip {
+        /// Where, in the layer.
+        path: ByteText,
+        /// Which attributes.
+        names: Vec<ByteText>,
+    },
+    /// Brings an entry to its place.
+    Put(Put),
+    /// Sets the attributes of a directory.
+    SetDir(SetDir),
+}
+
+/// See [`Op::Put`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Put {
+    /// The place in the workspace.
+    pub path: ByteText,
+    /// Where the entry comes from.
+    pub from: Origin,
+    /// The entry. `None` only in a plan, before it was staged.
+    pub new: Option<Seen>,
+    /// What stands there now and is displaced; `None`: nothing.
+    pub old: Option<Seen>,
+    /// Overlay's attributes to remove from it first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strip: Vec<ByteText>,
+    /// Its mode, which an interrupted reading of the layer may have opened up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// A directory with everything in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// The layer has no entry at `path` (another name of a file with several): the staged version is the only one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_staged: bool,
+}
+
+/// See [`Op::SetDir`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetDir {
+    /// Which directory.
+    pub path: ByteText,
+    /// Its identity. `None` only in a plan, for a directory that is made in a slot.
+    pub id: Option<FileId>,
+    /// The slot in which it was made.
+    pub slot: Option<Slot>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last change, unless it stays as it is.
+    pub mtime: Option<FsTime>,
+    /// All its attributes, unless they stay as they are.
+    pub attrs: Option<AttrList>,
+    /// The attributes that it had, when this is a change that somebody decided and not the tidying after other steps.
+    pub was: Option<DirState>,
+}
+
+/// The attributes of a directory before its change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirState {
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last change.
+    pub mtime: FsTime,
+    /// All its attributes.
+    pub attrs: AttrList,
+}
+
+/// An entry that is made in a slot before the commit is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Staged {
+    /// An empty directory.
+    Directory,
+    /// A copy of an entry of the layer.
+    Copy(Source),
+    /// A further name of an entry of the layer.
+    Name(Source),
+    /// A further name of another slot.
+    Twin(Slot),
+    /// A file with this content and the attributes of the layer's entry of this path.
+    Bytes {
+        /// The content.
+        content: Vec<u8>,
+        /// The path in the layer.
+        like: ByteText,
+    },
+}
+
+impl Op {
+    /// The path whose version the step decides; `None` for steps that only prepare others.
+    #[must_use]
+    pub fn path(&self) -> Option<&ByteText> {
+        match self {
+            Self::Take { at, .. } => Some(at),
+            Self::Put(put) => Some(&put.path),
+            Self::SetDir(set) => Some(&set.path),
+            Self::Hold { .. } | Self::Strip { .. } => None,
+        }
+    }
+
+    /// What the step displaces.
+    #[must_use]
+    pub fn displaces(&self) -> Option<&Seen> {
+        match self {
+            Self::Take { old, renamed: false, .. } => Some(old),
+            Self::Put(Put { old, .. }) => old.as_ref(),
+            _ => None,
+        }
+    }
+}

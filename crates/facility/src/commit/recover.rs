@@ -1,0 +1,284 @@
+//! After a crash: brings each layer to one of its ends.
+//!
+//! ```text
+//!  journal, journal.done ─▶ recover: on to the new version      roll_back: back to the old one (journal only)
+//!  parked.json           ─▶ left alone                          no journal: undecided, for the caller to park
+//! ```
+//! Both obey the rules of a first commit: a path that another process changed meanwhile is kept back.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
+use crate::changes::{Change, Conflict};
+use crate::commit::apply::{Apply, Rooms};
+use crate::commit::finish::{Folders, GONE, arrived, finish, left, remove_layer};
+use crate::commit::journal::{
+    DONE, FoundJournal, Home, JOURNAL, Journal, OUTCOME, Outcome, PARKED, home_of, read, read_journal, sync_directory,
+    write,
+};
+use crate::commit::stage::open_slots;
+use crate::faults::{Faults, Step};
+use crate::layer::{Locked, is_run_id};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+/// The result of a commit that was finished.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// What reached the workspace.
+    pub committed: Vec<Change>,
+    /// What waits in the layer.
+    pub parked: Vec<Change>,
+    /// What was kept back because it had changed.
+    pub conflicts: Vec<Conflict>,
+    /// Files of which nobody could tell whether a process writes to them.
+    pub unwatched: u64,
+}
+
+impl Finished {
+    pub(crate) fn new(journal: &Journal, outcome: &Outcome) -> Self {
+        Self {
+            committed: arrived(journal, outcome),
+            parked: left(journal, outcome),
+            conflicts: outcome.kept.iter().filter_map(|one| one.conflict.clone()).collect(),
+            unwatched: outcome.unwatched,
+        }
+    }
+}
+
+/// What was found and done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovered {
+    /// There is no such layer (any more).
+    Nothing,
+    /// A decided commit was brought to its end.
+    RolledForward(Box<Finished>),
+    /// No commit was decided: the workspace is the old version. The layer is not empty and was left alone.
+    Undecided,
+    /// No commit was decided, there was nothing in the layer, and it is gone.
+    Discarded,
+    /// The layer waits for a review and was left alone.
+    Parked,
+}
+
+/// Why a layer could not be recovered. It is unchanged or further on its way, and the call may be repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// Not the name of a run.
+    #[error("{run:?} is not a run id")]
+    RunId {
+        /// The name.
+        run: String,
+    },
+    /// Another process works with the layer.
+    #[error("the layer {run} is in use")]
+    Busy {
+        /// Its run.
+        run: String,
+    },
+    /// The journal is of another version of this program.
+    #[error("the journal of {run} has the unknown version {version}")]
+    Version {
+        /// Its run.
+        run: String,
+        /// The version found.
+        version: u32,
+    },
+    /// The journal belongs to another run or another workspace.
+    #[error("the journal of {run} is for {found}")]
+    Foreign {
+        /// Its run.
+        run: String,
+        /// What it says.
+        found: String,
+    },
+    /// The commit is past the point from which it can be taken back.
+    #[error("the commit of {run} is applied and can only be finished")]
+    Applied {
+        /// Its run.
+        run: String,
+    },
+    /// A call failed.
+    #[error("cannot recover the layer of {run}")]
+    Io {
+        /// Its run.
+        run: String,
+        /// The call.
+        source: IoFailure,
+    },
+}
+
+/// Brings the layer `<layers_dir>/<run>` to its end; see [`Recovered`].
+pub fn recover(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Recovered, RecoverError> {
+    recover_with(layers_dir, run, workspace, &Faults::default())
+}
+
+/// [`recover`] with faults, for tests.
+pub fn recover_with(
+    layers_dir: &Path,
+    run: &str,
+    workspace: &Workspace,
+    faults: &Faults,
+) -> Result<Recovered, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
+    let folders = Folders { layers: &layers, root: &root, base: workspace, run };
+    if let Some(journal) = known(&root, DONE, run, workspace)? {
+        let mut outcome = read::<Outcome>(&root, OUTCOME).map_err(io)?.unwrap_or_default();
+        finish_done(&folders, &journal, &mut outcome, faults).map_err(io)?;
+        return Ok(Recovered::RolledForward(Box::new(Finished::new(&journal, &outcome))));
+    }
+    if let Some(journal) = known(&root, JOURNAL, run, workspace)? {
+        let outcome = roll_forward(&folders, &journal, faults, true).map_err(io)?;
+        return Ok(Recovered::RolledForward(Box::new(Finished::new(&journal, &outcome))));
+    }
+    if root.stat(PARKED.as_bytes()).doing("look at", PARKED.as_bytes()).map_err(io)?.is_some() {
+        return Ok(Recovered::Parked);
+    }
+    let removed = root.stat(GONE.as_bytes()).doing("look at", GONE.as_bytes()).map_err(io)?.is_some();
+    if !removed && !is_upper_empty(&root).map_err(io)? {
+        return Ok(Recovered::Undecided);
+    }
+    remove_layer(&layers, &root, run, faults).map_err(io)?;
+    Ok(Recovered::Discarded)
+}
+
+fn is_upper_empty(root: &Workspace) -> Result<bool, IoFailure> {
+    match root.readable_dir(b"upper") {
+        Ok(dir) => is_empty(dir.as_fd()).doing("list", b"upper"),
+        Err(error) if crate::beneath::is_gone(&error) => Ok(true),
+        Err(error) => Err(error).doing("open", b"upper"),
+    }
+}
+
+/// The journal of this name, if there is one and it is for this run and this workspace.
+pub(crate) fn known(
+    root: &Workspace,
+    name: &str,
+    run: &str,
+    workspace: &Workspace,
+) -> Result<Option<Journal>, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let foreign = |found: String| RecoverError::Foreign { run: run.to_owned(), found };
+    match read_journal(root, name).map_err(io)? {
+        FoundJournal::None => Ok(None),
+        FoundJournal::Version(version) => Err(RecoverError::Version { run: run.to_owned(), version }),
+        FoundJournal::Known(journal) if journal.header.run != run => {
+            Err(foreign(format!("the run {}", journal.header.run)))
+        }
+        FoundJournal::Known(journal) => {
+            let here = workspace.root_meta().map_err(io)?.id;
+            if here != journal.header.home.id {
+                return Err(foreign(format!("another directory ({})", journal.header.home.path.as_path().display())));
+            }
+            Ok(Some(*journal))
+        }
+    }
+}
+
+/// How far a layer came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// There is none (any more), or it is being removed.
+    Gone,
+    /// Nothing was decided: its run was killed.
+    Undecided,
+    /// It waits for a review.
+    Parked,
+    /// A commit was decided and not finished; for which workspace, if the journal can be read.
+    Decided(Option<Home>),
+}
+
+/// Looks how far the layer `<layers_dir>/<run>` came. Changes nothing.
+pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
+    let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Stage::Gone) };
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let has = |name: &str| Ok(root.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_some());
+    Ok(match () {
+        () if has(JOURNAL)? || has(DONE)? => Stage::Decided(home_of(&root).unwrap_or_default()),
+        () if has(PARKED)? => Stage::Parked,
+        () if has(GONE)? => Stage::Gone,
+        () => Stage::Undecided,
+    })
+}
+
+/// Removes the layer `<layers_dir>/<run>` and does nothing else, whatever was decided about it.
+pub fn abandon(layers_dir: &Path, run: &str) -> Result<(), RecoverError> {
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(()) };
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    // The decision goes first: a half-removed layer must not be rolled forward.
+    for name in [JOURNAL, DONE] {
+        crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes()).map_err(io)?;
+    }
+    sync_directory(&root, &Faults::default()).map_err(io)?;
+    remove_layer(&layers, &root, run, &Faults::default()).map_err(io)
+}
+
+/// The directory of all layers and, if it is there, the layer's, which no other process works with.
+pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<Locked>), RecoverError> {
+    if !is_run_id(run) {
+        return Err(RecoverError::RunId { run: run.to_owned() });
+    }
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let layers = Workspace::open(layers_dir).map_err(io)?;
+    if layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)?.is_none() {
+        return Ok((layers, None));
+    }
+    let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
+    match Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? {
+        Some(root) => Ok((layers, Some(root))),
+        None => Err(RecoverError::Busy { run: run.to_owned() }),
+    }
+}
+
+/// Everything after the commit point.
+pub(crate) fn roll_forward(
+    folders: &Folders<'_>,
+    journal: &Journal,
+    faults: &Faults,
+    again: bool,
+) -> Result<Outcome, IoFailure> {
+    let upper = Workspace::from_fd(folders.root.readable_dir(b"upper").doing("open", b"upper")?);
+    let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
+    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref() };
+    faults.check(Step::Apply).doing("apply", b"")?;
+    let mut apply = Apply::new(rooms, journal, faults, again);
+    apply.run()?;
+    faults.check(Step::SyncWorkspace).doing("sync", b"")?;
+    apply.sync()?;
+    let mut outcome = apply.outcome()?;
+    faults.check(Step::MarkDone).doing("mark done", b"")?;
+    write(folders.root, OUTCOME, &outcome, faults)?;
+    faults.action();
+    rustix::fs::renameat(folders.root.fd(), JOURNAL, folders.root.fd(), DONE).doing("rename", JOURNAL.as_bytes())?;
+    sync_directory(folders.root, faults)?;
+    finish(folders, &rooms, journal, &mut outcome, faults)?;
+    Ok(outcome)
+}
+
+/// What is left to do for a commit that is marked done.
+fn finish_done(
+    folders: &Folders<'_>,
+    journal: &Journal,
+    outcome: &mut Outcome,
+    faults: &Faults,
+) -> Result<(), IoFailure> {
+    let upper = match folders.root.readable_dir(b"upper") {
+        Ok(dir) => Workspace::from_fd(dir),
+        // The layer was on its way out already.
+        Err(error) if crate::beneath::is_gone(&error) => {
+            return remove_layer(folders.layers, folders.root, folders.run, faults);
+        }
+        Err(error) => return Err(error).doing("open", b"upper"),
+    };
+    let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
+    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref() };
+    finish(folders, &rooms, journal, outcome, faults)
+}
+
+/// Overlay's index, which exists in root's layers once a file with several names was copied up.
+pub(crate) fn open_index(root: &Workspace) -> Result<Option<Workspace>, IoFailure> {
+    match root.readable_dir(b"work/index") {
+        Ok(dir) => Ok(Some(Workspace::from_fd(dir))),
+        Err(error) if crate::beneath::is_gone(&error) => Ok(None),
+        Err(error) => Err(error).doing("open", b"work/index"),
+    }
+}

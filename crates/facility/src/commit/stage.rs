@@ -1,0 +1,194 @@
+//! Makes what a commit needs next to the workspace's entries, before the commit is decided: copies for a layer on another
+//! file system, new directories, files with other bytes than the layer's.
+//!
+//! A failure here changes nothing: the workspace is untouched, and the layer is as before.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, split};
+use crate::commit::apply::strip_marks;
+use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
+use crate::commit::ops::{Op, Origin, Slot, Staged};
+use crate::commit::seen::Seen;
+use crate::copy::{Attrs, adorn, copy_entry};
+use crate::faults::Faults;
+use crate::marks::{Attr, LayerMode, attr};
+use crate::meta::{EntryType, stat};
+use crate::remove::remove_tree;
+use crate::tree::Source;
+use crate::xattr;
+use nexus_model::ByteText;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd as _;
+
+/// Files that are synced one by one; with more of them the whole file system is.
+pub(crate) const SYNCED_ONE_BY_ONE: usize = 1000;
+
+/// The trees that staging reads from and writes to.
+pub(crate) struct Stage<'a> {
+    pub(crate) root: &'a Workspace,
+    pub(crate) upper: &'a Workspace,
+    pub(crate) index: Option<&'a Workspace>,
+    pub(crate) base: &'a Workspace,
+    pub(crate) run: &'a str,
+    pub(crate) mode: LayerMode,
+    pub(crate) faults: &'a Faults,
+}
+
+/// Opens the staging directory of a commit; `None` when it has none (any more).
+pub(crate) fn open_slots(
+    root: &Workspace,
+    base: &Workspace,
+    run: &str,
+    place: SlotPlace,
+) -> Result<Option<Workspace>, IoFailure> {
+    let (tree, name) = slots_at(root, base, run, place);
+    match tree.readable_dir(name.as_bytes()) {
+        Ok(dir) => Ok(Some(Workspace::from_fd(dir))),
+        Err(error) if crate::beneath::is_gone(&error) => Ok(None),
+        Err(error) => Err(error).doing("open", name.as_bytes()),
+    }
+}
+
+fn slots_at<'a>(root: &'a Workspace, base: &'a Workspace, run: &str, place: SlotPlace) -> (&'a Workspace, String) {
+    match place {
+        SlotPlace::Layer => (root, SLOTS.to_owned()),
+        SlotPlace::Workspace => (base, slots_in_workspace(run)),
+    }
+}
+
+/// Removes the staging directory with what is left in it.
+pub(crate) fn remove_slots(
+    root: &Workspace,
+    base: &Workspace,
+    run: &str,
+    place: SlotPlace,
+    faults: &Faults,
+) -> Result<(), IoFailure> {
+    faults.action();
+    let (tree, name) = slots_at(root, base, run, place);
+    remove_tree(tree, name.as_bytes()).doing("remove", name.as_bytes())
+}
+
+impl Stage<'_> {
+    /// Makes everything that `staged` names and tells the steps what they will put.
+    pub(crate) fn run(&self, place: SlotPlace, staged: &[(Slot, Staged)], ops: &mut [Op]) -> Result<(), IoFailure> {
+        let needed = ops.iter().any(|op| {
+            let slot = |from: &Origin| matches!(from, Origin::Slot(_));
+            matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(op, Op::Put(put) if slot(&put.from))
+        });
+        if !needed {
+            return Ok(());
+        }
+        // What an earlier try left behind.
+        remove_slots(self.root, self.base, self.run, place, self.faults)?;
+        let (tree, name) = slots_at(self.root, self.base, self.run, place);
+        rustix::fs::mkdirat(tree.fd(), &*name, Mode::from_raw_mode(0o700)).doing("make", name.as_bytes())?;
+        let dir = tree.readable_dir(name.as_bytes()).doing("open", name.as_bytes())?;
+        let slots = Workspace::from_fd(dir);
+        // The workspace's default access list must not become that of the copies.
+        for one in [&b"system.posix_acl_default"[..], b"system.posix_acl_access"] {
+            match xattr::remove(slots.fd(), b"", one) {
+                Err(error) if is_no_attr(&error) => {}
+                other => other.doing("clean", name.as_bytes())?,
+            }
+        }
+        chmod(slots.fd(), 0o700).doing("set the mode of", name.as_bytes())?;
+        let mut made: HashMap<Slot, Seen> = HashMap::new();
+        for (slot, one) in staged {
+            self.faults.action();
+            let name = slot.to_string().into_bytes();
+            self.one(&slots, &name, one, staged.len()).doing("stage", &name)?;
+            made.insert(*slot, Seen::from(&stat(slots.fd(), &name).doing("look at", &name)?));
+        }
+        if staged.len() > SYNCED_ONE_BY_ONE {
+            self.faults.sync(|| Ok(rustix::fs::syncfs(slots.fd())?)).doing("sync", b"")?;
+        } else {
+            self.faults.sync(|| Ok(rustix::fs::fsync(slots.fd())?)).doing("sync", b"")?;
+        }
+        self.faults.sync(|| Ok(rustix::fs::fsync(tree.fd())?)).doing("sync", b"")?;
+        for op in ops {
+            match op {
+                Op::Put(put) if put.new.is_none() => {
+                    if let Origin::Slot(slot) = &put.from {
+                        put.new = made.get(slot).copied();
+                    }
+                }
+                Op::SetDir(set) if set.id.is_none() => {
+                    set.id = set.slot.and_then(|slot| made.get(&slot)).map(|seen| seen.id);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&self, slots: &Workspace, name: &[u8], staged: &Staged, of: usize) -> io::Result<()> {
+        let attrs = Attrs::Content(self.mode);
+        match staged {
+            Staged::Directory => {
+                rustix::fs::mkdirat(slots.fd(), name, Mode::from_raw_mode(0o700))?;
+            }
+            Staged::Copy(source) => {
+                let (dir, from) = self.source(source)?;
+                copy_entry(dir.as_fd(), &from, slots.fd(), name, attrs)?;
+            }
+            Staged::Name(source) => {
+                let (dir, from) = self.source(source)?;
+                rustix::fs::linkat(dir.as_fd(), &*from, slots.fd(), name, AtFlags::empty())?;
+                if matches!(source, Source::Index(_)) {
+                    let all = xattr::list(slots.fd(), name)?.into_iter().map(ByteText);
+                    let marks: Vec<_> = all.filter(|one| attr(self.mode, &one.0) == Attr::Mark).collect();
+                    strip_marks(slots.fd(), name, &marks)?;
+                }
+                return Ok(());
+            }
+            Staged::Twin(first) => {
+                let first = first.to_string().into_bytes();
+                rustix::fs::linkat(slots.fd(), &*first, slots.fd(), name, AtFlags::empty())?;
+                return Ok(());
+            }
+            Staged::Bytes { content, like } => self.write(slots, name, content, like)?,
+        }
+        // The file must be whole on the disk before the decision to use it is.
+        if of <= SYNCED_ONE_BY_ONE && stat(slots.fd(), name)?.kind == EntryType::File {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            match rustix::fs::openat(slots.fd(), name, flags, Mode::empty()) {
+                Ok(file) => self.faults.sync(|| Ok(rustix::fs::fsync(&file)?))?,
+                // Its own mode keeps its owner out.
+                Err(Errno::ACCESS) => self.faults.sync(|| Ok(rustix::fs::syncfs(slots.fd())?))?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn source(&self, source: &Source) -> io::Result<(std::os::fd::OwnedFd, Vec<u8>)> {
+        match source {
+            Source::Upper(path) => {
+                let (parent, name) = split(&path.0);
+                Ok((self.upper.dir(parent)?, name.to_vec()))
+            }
+            Source::Index(name) => {
+                let index = self.index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no index"))?;
+                Ok((index.dir(b"")?, name.0.clone()))
+            }
+        }
+    }
+
+    fn write(&self, slots: &Workspace, name: &[u8], content: &[u8], like: &ByteText) -> io::Result<()> {
+        use std::io::Write as _;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(slots.fd(), name, flags, Mode::from_raw_mode(0o600))?;
+        let mut file = std::fs::File::from(file);
+        file.write_all(content)?;
+        let (parent, like_name) = split(&like.0);
+        let dir = self.upper.dir(parent)?;
+        adorn(dir.as_fd(), like_name, file.as_fd(), Attrs::Content(self.mode))
+    }
+}
+
+fn is_no_attr(error: &io::Error) -> bool {
+    [Errno::NODATA, Errno::NOTSUP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}

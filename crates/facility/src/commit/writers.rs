@@ -1,0 +1,51 @@
+//! Finds out whether a process has a file open for writing, by a read lease (fcntl(2), `F_SETLEASE`).
+//!
+//! The kernel refuses the lease while anybody has the file open for writing or mapped writable, and makes whoever opens
+//! it for writing wait while the lease is held. A commit holds it for the few calls that compare and exchange a file.
+
+use crate::beneath::{LeaseCall, open_file};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+/// A file that nobody writes to as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    file: OwnedFd,
+    call: LeaseCall,
+}
+
+impl Drop for Lease {
+    /// Explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its program. A
+    /// failure leaves the lease to the last close.
+    fn drop(&mut self) {
+        (self.call)(self.file.as_fd(), false).ok();
+    }
+}
+
+/// The answer.
+#[derive(Debug)]
+pub(crate) enum Writers {
+    /// None, and none can come while the lease is held.
+    None(#[allow(dead_code, reason = "held, not read")] Lease),
+    /// A process has the file open for writing.
+    Some,
+    /// Nobody can tell: no lease is to be had here.
+    Unknown,
+}
+
+/// Asks about the regular file `name` in `dir`.
+pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8]) -> Writers {
+    let Some(call) = call else { return Writers::Unknown };
+    let Ok(file) = open_file(dir, name, OFlags::RDONLY) else { return Writers::Unknown };
+    match call(file.as_fd(), true) {
+        Ok(()) => Writers::None(Lease { file, call }),
+        Err(error) if is_again(&error) => Writers::Some,
+        Err(_) => Writers::Unknown,
+    }
+}
+
+fn is_again(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+}
