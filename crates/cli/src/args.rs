@@ -348,11 +348,17 @@ pub enum ChangesAction {
     Accept(AcceptArgs),
     /// Throw changes away: of these paths, or all of a run
     Reject {
-        /// Which run [default: the latest of this workspace]
+        /// Which run [default: the only one that waits for this directory]
         #[arg(long, value_name = "ID")]
         run: Option<nexus_model::RunId>,
         /// Only these paths and what is beneath them
         paths: Vec<PathBuf>,
+    },
+    /// Finish commits that were interrupted
+    Recover {
+        /// Which run [default: all]
+        #[arg(long, value_name = "ID")]
+        run: Option<nexus_model::RunId>,
     },
 }
 
@@ -380,7 +386,7 @@ fn parse_usize(text: &str) -> Result<usize, units::ParseUnitError> {
 /// `nexus changes accept`.
 #[derive(Debug, Args)]
 pub struct AcceptArgs {
-    /// Which run [default: the latest of this workspace]
+    /// Which run [default: the only one that waits for this directory]
     #[arg(long, value_name = "ID")]
     pub run: Option<nexus_model::RunId>,
     /// Protected names too (they are when they are named)

@@ -36,6 +36,10 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Err(error) = run::survive_file_limit() {
+        let message = format!("the signals of this process cannot be set: {error}");
+        return ExitCode::from(run::print_failure(&failure::Failure::refused("signals", message, ""), false));
+    }
     let parsed = match args::Cli::try_parse() {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),

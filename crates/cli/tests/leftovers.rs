@@ -250,16 +250,45 @@ fn killed_at(bench: &Lone, number: u32, moment: Moment, versions: &[Version; 2])
         assert!(touched.success());
         assert_eq!(bench.run(["changes", "list"]).status.code(), Some(0), "{what}");
     }
-    assert!(stdout(&bench.run(["changes", "list"])).starts_with("No changes"), "{what}");
+    let waits = ends(bench, &what);
     let now = version(&workspace);
     let place = versions.iter().position(|version| *version == now);
     let Some(place) = place else {
         let mixed: Vec<_> = now.keys().filter(|path| now.get(*path) != versions[0].get(*path)).collect();
         panic!("{what}: the workspace is neither the old nor the new version; not as in the old one: {mixed:?}");
     };
+    assert!(!waits || place == 0, "{what}: what waits is in the workspace");
     fs::remove_dir_all(&workspace).unwrap();
     bench.assert_no_trace(&before, &what);
     place == 1
+}
+
+/// Runs that wait, with their states.
+fn waiting(bench: &Lone) -> Vec<(String, String)> {
+    let listed = support::report(&bench.run(["changes", "list", "--json"]));
+    let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_owned();
+    listed.as_array().unwrap().iter().map(|row| (text(row, "run_id"), text(row, "state"))).collect()
+}
+
+/// Ends what a kill left: finishes the interrupted commit, throws away what waits. Returns whether something waited.
+fn ends(bench: &Lone, what: &str) -> bool {
+    let all = waiting(bench);
+    assert!(all.len() <= 1, "{what}: {all:?}");
+    let mut waits = false;
+    for (run, state) in all {
+        let arguments: &[&[&str]] = match state.as_str() {
+            "interrupted" => &[&["changes", "recover"]],
+            "waiting" => &[&["changes", "show"], &["changes", "reject"]],
+            other => panic!("{what}: {other}"),
+        };
+        waits |= state == "waiting";
+        for words in arguments {
+            let output = bench.run(words.iter().chain(&["--run", &run]));
+            assert_eq!(output.status.code(), Some(0), "{what}: {words:?}: {}", stderr(&output));
+        }
+    }
+    assert!(waiting(bench).is_empty(), "{what}");
+    waits
 }
 
 /// How often to kill: a bounded number here, more in a soak.
@@ -354,8 +383,8 @@ fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
             child.kill().unwrap();
             child.wait().unwrap();
             // The next command finishes what was decided.
-            let listed = bench.nexus(["changes", "list"]).current_dir(&workspace).output().unwrap();
-            assert!(listed.status.success(), "{}", support::stderr(&listed));
+            let recovered = bench.nexus(["changes", "recover"]).current_dir(&workspace).output().unwrap();
+            assert!(recovered.status.success(), "{}", support::stderr(&recovered));
             let now = version(&workspace);
             assert!(now == old || now == new, "{}, try {number}: neither the old nor the new version", bench.who());
             ended[usize::from(now == new)] += 1;
@@ -398,8 +427,7 @@ fn interrupted_commit(bench: &Lone) -> (PathBuf, PathBuf) {
         if let (Some(layer), Some(_)) = (found, decided()) {
             return (layer, workspace);
         }
-        let listed = bench.nexus(["changes", "list"]).current_dir("/").output().unwrap();
-        assert!(listed.status.success());
+        ends(bench, "no kill in the commit");
         fs::remove_dir_all(&workspace).unwrap();
     }
 }
@@ -411,7 +439,7 @@ fn records(bench: &Lone) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_stops_others_only_if_its_changes_may_be_half_applied() {
+fn a_record_that_cannot_be_read_refuses_no_run_elsewhere() {
     let _turn = turn();
     for bench in lone_benches() {
         let elsewhere = fresh(&bench, "elsewhere");
@@ -437,15 +465,21 @@ fn a_record_that_cannot_be_read_stops_others_only_if_its_changes_may_be_half_app
             assert!(bench.leftovers().is_empty(), "{nonsense:?}: {:?}", bench.leftovers());
             fs::remove_dir_all(&workspace).unwrap();
         }
-        let (_, workspace) = interrupted_commit(&bench);
+        // In the middle of a commit: named everywhere, finished by a run in its own directory, which the journal names.
+        let (layer, workspace) = interrupted_commit(&bench);
         let record = records(&bench).remove(0);
         let good = fs::read(&record).unwrap();
         fs::write(&record, &good[..good.len() / 2]).unwrap();
-        let refused = run().unwrap();
-        assert_eq!(refused.status.code(), Some(125), "{}", support::stderr(&refused));
-        assert!(support::stderr(&refused).contains("cannot be read"), "{}", support::stderr(&refused));
-        fs::write(&record, &good).unwrap();
-        assert_eq!(run().unwrap().status.code(), Some(0));
+        let id = layer.file_name().unwrap().to_str().unwrap();
+        let passed = run().unwrap();
+        assert_eq!(passed.status.code(), Some(0), "{}", support::stderr(&passed));
+        assert!(support::stderr(&passed).contains(&format!("nexus changes recover --run {id}")), "{}", stderr(&passed));
+        assert!(!workspace.join("new/deep/19").exists() || layer.exists());
+        fs::write(&record, [0xff, 0x00]).unwrap();
+        let here = bench.nexus(["run", "--", "true"]).current_dir(&workspace).output().unwrap();
+        assert_eq!(here.status.code(), Some(0), "{}", support::stderr(&here));
+        assert!(support::stderr(&here).contains("is finished now"), "{}", support::stderr(&here));
+        assert!(workspace.join("new/deep/19").exists());
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
         for folder in [&workspace, &elsewhere] {
             fs::remove_dir_all(folder).unwrap();
@@ -464,21 +498,26 @@ fn an_interrupted_commit_is_never_finished_in_a_folder_that_took_the_name() {
         let changes = |arguments: &[&str]| bench.nexus(["changes"]).args(arguments).current_dir("/").output().unwrap();
         // The folder is gone, then another one has its name.
         let told = changes(&["list"]);
-        assert!(support::stderr(&told).contains("was moved or replaced"), "{}", support::stderr(&told));
+        assert!(support::stderr(&told).contains("was interrupted"), "{}", support::stderr(&told));
         assert!(support::stdout(&told).contains(&id));
+        assert_eq!(changes(&["recover"]).status.code(), Some(125));
         fs::create_dir(&workspace).unwrap();
         bench.give(&workspace);
         fs::write(workspace.join("mine"), "mine").unwrap();
-        for arguments in [&["list"][..], &["accept", "--run", &id], &["show", "--run", &id]] {
+        for arguments in [&["list"][..], &["accept", "--run", &id], &["recover"], &["show", "--run", &id]] {
             let output = changes(arguments);
             assert_eq!(output.status.success(), arguments[0] == "list", "{}", support::stderr(&output));
         }
+        let here = bench.nexus(["run", "--", "true"]).current_dir(&workspace).output().unwrap();
+        assert_eq!(here.status.code(), Some(0), "another directory of the name: {}", support::stderr(&here));
         assert_eq!(fs::read_dir(&workspace).unwrap().count(), 1, "nothing was put into a folder that is not the run's");
+        assert!(layer.exists() && records(&bench).len() == 1, "the record and the layer stay");
         // Back in its place it is finished.
         fs::remove_dir_all(&workspace).unwrap();
         fs::rename(&away, &workspace).unwrap();
         let output = changes(&["accept", "--run", &id]);
-        assert!(support::stderr(&output).contains("was finished just now"), "{}", support::stderr(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", support::stderr(&output));
+        assert!(support::stdout(&output).contains("is finished now"), "{}", support::stdout(&output));
         assert!(workspace.join("new/deep").exists());
         fs::remove_dir_all(&workspace).unwrap();
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());

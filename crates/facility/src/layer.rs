@@ -11,13 +11,13 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty};
 use crate::changes::{Change, ChangeKind, ChangeSet, Conflict};
 use crate::commit::finish::{Folders, remove_layer};
 use crate::commit::journal::{
-    DONE, Header, Home, JOURNAL, Journal, PARKED, Parked, SlotPlace, VERSION, read, sync_directory, write,
-    write_journal,
+    DONE, Header, JOURNAL, Journal, PARKED, Parked, SlotPlace, VERSION, read, sync_directory, write, write_journal,
 };
 use crate::commit::recover::{Finished, open_index, roll_forward};
 use crate::commit::stage::{Stage, remove_slots};
 use crate::copy::{Attrs, copy_tree};
 use crate::faults::{Faults, Step};
+use crate::identity::Home;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
@@ -78,15 +78,16 @@ impl Committed {
 /// One run's layer.
 #[derive(Debug)]
 pub struct Layer {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     pub(crate) run: String,
     pub(crate) layers: Workspace,
     pub(crate) root: Locked,
     pub(crate) mode: LayerMode,
-    started: FsTime,
-    ours: Vec<Own>,
+    pub(crate) started: FsTime,
+    pub(crate) ours: Vec<Own>,
     /// What the layer had when it was parked.
-    recorded: Vec<Change>,
+    pub(crate) recorded: Vec<Change>,
+    pub(crate) home: Option<Home>,
     pub(crate) upper_fd: Option<OwnedFd>,
     pub(crate) spares: Option<Spares>,
     pub(crate) faults: Faults,
@@ -191,6 +192,7 @@ impl Layer {
             started,
             ours: Vec::new(),
             recorded: Vec::new(),
+            home: None,
             upper_fd: None,
             spares,
             faults,
@@ -225,8 +227,8 @@ impl Layer {
         }
         let Parked { mode, started, ours, changes, .. } = parked;
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes.changes);
-        let (upper_fd, spares) = (None, None);
-        Ok(Self { path, run: name(), layers, root, mode, started, ours, recorded, upper_fd, spares, faults })
+        let (home, upper_fd, spares) = (None, None, None);
+        Ok(Self { path, run: name(), layers, root, mode, started, ours, recorded, home, upper_fd, spares, faults })
     }
 
     /// Reads the upper directory through this descriptor, not in the layer's folder: for a tmpfs that only a sandbox's
@@ -337,11 +339,12 @@ impl Layer {
                 faults: &self.faults,
             };
             stage.run(slots, &staged, &mut ops)?;
-            let id = workspace.root_meta()?.id;
+            let id = workspace.identity().doing("look at", b"")?;
+            let path = self.home.as_ref().map_or_else(|| workspace.path().into(), |home| home.path.clone());
             let header = Header {
                 version: VERSION,
                 run: self.run.clone(),
-                home: Home { path: workspace.path().into(), id },
+                home: Home { path, id },
                 mode: self.mode,
                 slots,
                 parents,

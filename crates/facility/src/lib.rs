@@ -33,10 +33,12 @@ mod errors;
 mod facts;
 pub mod faults;
 pub mod gitconfig;
+pub mod identity;
 pub mod layer;
 mod links;
 pub mod marks;
 pub mod meta;
+pub mod origin;
 pub mod plan;
 pub mod protected;
 mod remove;
@@ -55,10 +57,12 @@ pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, recover, stage};
 pub use commit::roll_back::roll_back;
 pub use faults::{Faults, Step};
+pub use identity::{FolderId, Home, journals_of};
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
     ReadLayerError,
 };
 pub use meta::FsTime;
+pub use origin::LayerOrigin;
 pub use protected::Rules;
 pub use spare::Spares;

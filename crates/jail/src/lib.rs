@@ -15,6 +15,7 @@ mod identity;
 mod idmap;
 mod kept;
 pub mod launch;
+pub mod lease;
 mod mounts;
 mod net;
 mod netpool;

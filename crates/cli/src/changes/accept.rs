@@ -3,25 +3,39 @@
 //! Protected entries are accepted only when they are named, or with `--protected`: an accept of everything must not
 //! bring a git hook along unseen.
 
-use super::{Pending, patch, paths, show};
+use super::{Pending, State, patch, paths, recover, rejected, show, waiting};
 use crate::args::AcceptArgs;
 use crate::failure::{Failure, one_line};
+use crate::places::Places;
 use crate::run;
 use nexus_facility::{CommitError, Committed, Rules};
+use nexus_model::ByteText;
 
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
-    let pending = Pending::open(args.run)?;
+    let places = Places::find()?.ensure()?;
+    let interrupted = run::recover::interrupted(&places, &run::driver())?;
+    let one = waiting::only_one(waiting::all(&places, &interrupted)?, args.run)?;
+    if one.state == State::Interrupted {
+        if !args.paths.is_empty() || args.patch {
+            let message = format!("the commit of the run {} was interrupted and can only go on as a whole", one.run);
+            return Err(Failure::usage("paths", message, "leave the paths and --patch out"));
+        }
+        return recover::finish(&places, &one.interrupted());
+    }
+    let mut pending = Pending::of(places, one)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
-    let changes = pending.changes()?;
+    let mut taken_back = Vec::new();
     if let Some(only) = &only {
-        paths::must_match(only, &changes)?;
+        let all = pending.everything()?;
+        paths::must_stand_alone(only, &all)?;
+        (pending.rules.except, taken_back) = rejected::without(&pending.rules.except, only, &all);
     }
     let rules = Rules { accept_protected: args.protected || only.is_some(), only, ..pending.rules.clone() };
     // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
-    let done = alone(pending, &rules, args.patch);
-    // A commit that stopped half-way is finished by the next command, which finds it by its record.
+    let done = decide(pending, &rules, args.patch, &taken_back);
+    // A commit that stopped half-way is found by its record.
     if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED) {
         record
             .remove()
@@ -30,27 +44,34 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     done
 }
 
-fn alone(pending: Pending, rules: &Rules, patch: bool) -> Result<String, Failure> {
-    let _alone = run::lock(&pending.places, pending.one.folder)
-        .map_err(|error| Failure::refused("lock", format!("the workspace cannot be locked: {error}"), ""))?;
-    if patch { patch::command(pending, rules) } else { commit(pending, rules) }
+fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText]) -> Result<String, Failure> {
+    let mut text = if patch { patch::command(&pending, rules)? } else { commit(&pending, rules)? };
+    if !taken_back.is_empty() && pending.layer.root().exists() {
+        rejected::write(pending.layer.root(), &pending.rules.except)?;
+    }
+    for path in taken_back {
+        text.push_str(&one_line(&format!("{} is not rejected any more", path.as_path().display())));
+        text.push('\n');
+    }
+    let left = pending.finish()?;
+    Ok(text + &waiting(left))
 }
 
 /// What a failed commit is to a person, and to whoever keeps the record.
-pub fn failed(error: &CommitError) -> Failure {
+pub fn failed(error: &CommitError, run: &str) -> Failure {
     match error {
-        CommitError::Interrupted { .. } => {
-            let hint = "mend that (is the disk full?) and run any nexus command: it finishes the commit";
-            Failure::refused(run::INTERRUPTED, run::chain(error), hint)
-        }
+        CommitError::Interrupted { .. } => Failure::refused(run::INTERRUPTED, run::chain(error), run::go_on(run)),
         CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
             Failure::refused("commit", run::chain(error), "nothing was changed")
         }
     }
 }
 
-fn commit(pending: Pending, rules: &Rules) -> Result<String, Failure> {
-    let committed = pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error))?;
+fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
+    let committed = {
+        let _alone = pending.alone()?;
+        pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error, &pending.one.run))?
+    };
     let text = told(&committed)?;
     if committed.changes.changes.is_empty() {
         let by_name = committed.parked.iter().any(|change| change.protected.is_some()) && !rules.accept_protected;
@@ -63,8 +84,7 @@ fn commit(pending: Pending, rules: &Rules) -> Result<String, Failure> {
         };
         return Err(Failure::refused("protected", message, hint));
     }
-    let left = pending.finish()?;
-    Ok(text + &waiting(left))
+    Ok(text)
 }
 
 /// What a commit brought, or which conflicts stopped it.

@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 
 /// Renders the diff of a run.
 pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
-    let pending = Pending::open(args.run)?;
+    let pending = Pending::to_look_at(args.run)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
     if let Some(only) = &only {
         paths::must_match(only, &pending.changes()?)?;

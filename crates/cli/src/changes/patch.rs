@@ -4,31 +4,53 @@
 //! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's last
 //! hunk was answered, and each file is one commit.
 
-use super::{Pending, accept, diff};
+use super::{Pending, accept, diff, paths, show};
 use crate::failure::{Failure, one_line};
 use crate::run;
-use nexus_facility::Rules;
 use nexus_facility::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
+use nexus_facility::{Change, Rules};
+use nexus_model::ByteText;
 use std::io::{BufRead, Write};
 
-/// Asks for every hunk of the chosen paths.
-pub fn command(pending: Pending, rules: &Rules) -> Result<String, Failure> {
+/// Asks for every hunk of the chosen paths. Nobody is kept out of the workspace while a person thinks: what was shown
+/// has a digest, and another difference is refused.
+pub fn command(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     let options = DiffOptions::default();
     let diff = pending
         .layer
         .diff(&pending.workspace, rules, &options)
         .map_err(|error| Failure::refused("diff", run::chain(&error), ""))?;
+    let changes = pending.changes()?;
     let mut input = std::io::stdin().lock();
     let mut text = String::new();
+    let mut asked: Vec<&ByteText> = Vec::new();
     for file in &diff.files {
-        let answer = ask_file(file, &mut input)?;
-        text.push_str(&carry_out(&pending, rules, &options, file, &answer.chosen)?);
-        if answer.stop {
+        // What goes away or moves as a whole is one question, however many files it has.
+        let stop = if let Some(change) = paths::taken_along(&file.path, &changes) {
+            if asked.contains(&&change.path) {
+                continue;
+            }
+            asked.push(&change.path);
+            let answer = ask(&whole_question(change), &mut input)?;
+            if matches!(answer, 'y' | 'a') {
+                text.push_str(&accept_whole(pending, rules, &change.path)?);
+            }
+            answer == 'q'
+        } else {
+            let answer = ask_file(file, &mut input)?;
+            text.push_str(&carry_out(pending, rules, &options, file, &answer.chosen)?);
+            answer.stop
+        };
+        if stop {
             break;
         }
     }
-    let left = pending.finish()?;
-    Ok(text + &accept::waiting(left))
+    Ok(text)
+}
+
+fn whole_question(change: &Change) -> Vec<u8> {
+    let line = one_line(&show::line(change));
+    format!("--- {line}\n(accepted or left as a whole, with everything in it)\naccept? [y,n,a,d,q] ").into_bytes()
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -119,25 +141,49 @@ fn carry_out(
     if chosen.is_empty() {
         return Ok(String::new());
     }
+    let Content::Text { hunks } = &file.content else { return accept_whole(pending, rules, &file.path) };
+    if hunks.is_empty() {
+        return accept_whole(pending, rules, &file.path);
+    }
     let digest = file.digest();
     let choice = Choice { path: &file.path, hunks: chosen, seen: Some(&digest), options };
-    let committed = match &file.content {
-        Content::Text { hunks } if !hunks.is_empty() => pending
+    let committed = {
+        let _alone = pending.alone()?;
+        pending
             .layer
             .accept_hunks(&pending.workspace, &Rules { accept_protected: true, ..rules.clone() }, &choice)
             .map_err(|error| match &error {
-                AcceptError::Commit(error) => accept::failed(error),
+                AcceptError::Commit(error) => accept::failed(error, &pending.one.run),
                 _ => Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"),
-            })?,
-        _ => {
-            let only = Rules { only: Some(vec![file.path.clone()]), accept_protected: true, ..rules.clone() };
-            pending.layer.commit(&pending.workspace, &only).map_err(|error| accept::failed(&error))?
-        }
+            })?
     };
     accept::told(&committed)?;
-    let all = hunks(file).len();
+    if committed.changes.changes.is_empty() {
+        return Ok(not_accepted(&file.path));
+    }
+    let all = hunks.len();
     let parts = if chosen.len() == all { String::new() } else { format!(" ({} of {all} parts)", chosen.len()) };
     Ok(one_line(&format!("accepted {}{parts}", file.path.as_path().display())) + "\n")
+}
+
+/// Accepts a path as a whole. Says what was committed, and no more.
+fn accept_whole(pending: &Pending, rules: &Rules, path: &ByteText) -> Result<String, Failure> {
+    let only = Rules { only: Some(vec![path.clone()]), accept_protected: true, ..rules.clone() };
+    let committed = {
+        let _alone = pending.alone()?;
+        let committed = pending.layer.commit(&pending.workspace, &only);
+        committed.map_err(|error| accept::failed(&error, &pending.one.run))?
+    };
+    let told = accept::told(&committed)?;
+    if committed.changes.changes.is_empty() {
+        return Ok(not_accepted(path));
+    }
+    let is_alone = committed.changes.changes.iter().all(|change| change.path == *path);
+    Ok(if is_alone { one_line(&format!("accepted {}", path.as_path().display())) + "\n" } else { told })
+}
+
+fn not_accepted(path: &ByteText) -> String {
+    one_line(&format!("not accepted: {} hangs together with other changes", path.as_path().display())) + "\n"
 }
 
 #[cfg(test)]

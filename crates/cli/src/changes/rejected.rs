@@ -1,7 +1,9 @@
 //! Which paths of a layer were rejected: a list beside it. They stay in the layer's folder until the layer goes, but are
-//! never shown or committed again.
+//! neither shown nor committed until an accept
+//! names them.
 
 use crate::failure::Failure;
+use nexus_facility::Change;
 use nexus_model::ByteText;
 use std::io;
 use std::path::Path;
@@ -28,6 +30,69 @@ pub fn write(layer: &Path, paths: &[ByteText]) -> Result<(), Failure> {
     written.map_err(|error| failed(&error))
 }
 
+/// The list without what is named, and what was taken from it. Of a rejected directory the other changes in it stay
+/// rejected.
+pub fn without(rejected: &[ByteText], named: &[ByteText], all: &[Change]) -> (Vec<ByteText>, Vec<ByteText>) {
+    let (mut left, mut taken) = (Vec::new(), Vec::new());
+    let is_in = |path: &ByteText, top: &ByteText| path.as_path().starts_with(top.as_path());
+    for path in rejected {
+        if named.iter().any(|name| is_in(path, name)) {
+            taken.push(path.clone());
+            continue;
+        }
+        let inside: Vec<_> = named.iter().filter(|name| is_in(name, path)).collect();
+        if inside.is_empty() {
+            left.push(path.clone());
+            continue;
+        }
+        taken.extend(inside.iter().copied().cloned());
+        let beside = |change: &&Change| {
+            is_in(&change.path, path)
+                && !inside.iter().any(|name| is_in(&change.path, name) || is_in(name, &change.path))
+        };
+        left.extend(all.iter().filter(beside).map(|change| change.path.clone()));
+    }
+    taken.sort();
+    taken.dedup();
+    (left, taken)
+}
+
 fn failed(error: &io::Error) -> Failure {
     Failure::refused("rejected", format!("the list of rejected paths cannot be used: {error}"), "is the disk full?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_facility::ChangeKind;
+    use nexus_facility::meta::EntryType;
+
+    fn change(path: &str) -> Change {
+        Change {
+            path: path.into(),
+            kind: ChangeKind::Added,
+            file_type: EntryType::File,
+            size: 0,
+            mode: 0o644,
+            protected: None,
+            setuid: false,
+            new_executable: false,
+            hook: false,
+            skipped: false,
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_no_longer_rejected_and_its_neighbours_are() {
+        let all: Vec<_> = ["d", "d/a", "d/b", "d/sub/c", "e"].map(change).into();
+        let texts = |paths: &[&str]| paths.iter().map(|path| ByteText::from(*path)).collect::<Vec<_>>();
+        for (rejected, named, left, taken) in [
+            (&["d/a"][..], &["d/a"][..], &[][..], &["d/a"][..]),
+            (&["d/a", "e"], &["d"], &["e"], &["d/a"]),
+            (&["d"], &["d/a"], &["d/b", "d/sub/c"], &["d/a"]),
+            (&["d"], &["e"], &["d"], &[]),
+        ] {
+            assert_eq!(without(&texts(rejected), &texts(named), &all), (texts(left), texts(taken)), "{named:?}");
+        }
+    }
 }

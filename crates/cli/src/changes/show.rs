@@ -8,15 +8,23 @@ use std::fmt::Write as _;
 
 /// Lists the changes of a run.
 pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
-    let pending = Pending::open(run)?;
+    let pending = Pending::to_look_at(run)?;
     let changes = pending.changes()?;
     if json {
-        let document =
-            serde_json::json!({"run_id": pending.one.run, "command": pending.one.command, "changes": changes});
+        let document = serde_json::json!({
+            "run_id": pending.one.run,
+            "command": pending.one.command,
+            "changes": changes,
+            "cut_short": pending.one.note.cut_short,
+        });
         return Ok(format!("{document}\n"));
     }
     let mut text =
         one_line(&format!("run {} of {}", pending.one.run, pending.one.command.as_os_str().display())) + "\n";
+    if let Some(cut) = pending.one.note.cut_short {
+        text.push_str(cut.text());
+        text.push('\n');
+    }
     for change in &changes {
         text.push_str(&one_line(&line(change)));
         text.push('\n');

@@ -1,4 +1,8 @@
-//! One commit at a time on a workspace.
+//! One commit at a time on a workspace, and no sandbox that mounts a workspace in the middle of a commit.
+//!
+//! ```text
+//!  commit, recovery ─▶ exclusive        a sandbox that is being set up ─▶ shared, until its workspace is mounted
+//! ```
 //!
 //! The lock is a file in the state directory, which nobody else can open: a lock on the workspace itself could be held
 //! by anybody who can read the folder, also by a command inside, for as long as they like.
@@ -20,18 +24,42 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Alone {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
-/// Waits for the others.
+/// Locks the directory for a commit. Waits for other commits and for sandboxes that are being set up.
 pub fn lock(places: &Places, folder: FolderId) -> io::Result<Alone> {
+    wait(places, folder, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Locks the directory against commits while its sandbox is being set up. Waits for a commit that is going on.
+pub fn lock_shared(places: &Places, folder: FolderId) -> io::Result<Alone> {
+    wait(places, folder, FlockOperation::NonBlockingLockShared)
+}
+
+/// Removes the files of locks whose holders were killed.
+pub fn sweep(places: &Places) -> io::Result<()> {
+    for entry in std::fs::read_dir(&places.locks)? {
+        let path = entry?.path();
+        let file = match File::options().write(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, &path)? {
+            drop(Alone { path, file });
+        }
+    }
+    Ok(())
+}
+
+fn wait(places: &Places, folder: FolderId, operation: FlockOperation) -> io::Result<Alone> {
     let path = places.locks.join(folder.name());
     let deadline = Instant::now() + PATIENCE;
     loop {
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&file, operation) {
             // Whoever had it before has taken the file away with it.
-            Ok(()) if is_at(&file, &path)? => return Ok(Alone { path, _file: file }),
+            Ok(()) if is_at(&file, &path)? => return Ok(Alone { path, file }),
             Ok(()) | Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::WOULDBLOCK) => {
@@ -51,9 +79,45 @@ fn is_at(file: &File, path: &std::path::Path) -> io::Result<bool> {
 }
 
 impl Drop for Alone {
-    /// Removed while the lock is held, so that nobody can hold a file that has no name. If that fails, an empty file
-    /// stays, which the next one uses.
+    /// Removes the file while this process alone holds the lock, so that nobody can hold a file that has no name. If that
+    /// fails, an empty file stays, which the next one uses. Unlocks explicitly: a process forked meanwhile has the
+    /// descriptor, too.
     fn drop(&mut self) {
-        std::fs::remove_file(&self.path).ok();
+        let alone = rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if alone && is_at(&self.file, &self.path).unwrap_or(false) {
+            std::fs::remove_file(&self.path).ok();
+        }
+        rustix::fs::flock(&self.file, FlockOperation::Unlock).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(dir: &std::path::Path) -> FolderId {
+        FolderId::of_open(&nexus_facility::Workspace::open(dir).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_commit_waits_for_a_set_up_and_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::below(dir.path().join("state"));
+        std::fs::create_dir_all(&places.locks).unwrap();
+        let id = folder(dir.path());
+        let (one, two) = (lock_shared(&places, id).unwrap(), lock_shared(&places, id).unwrap());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let theirs = places.clone();
+        let thread = std::thread::spawn(move || {
+            let held = lock(&theirs, id).unwrap();
+            sender.send(()).unwrap();
+            drop(held);
+        });
+        drop(one);
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "a commit beside a set-up");
+        drop(two);
+        receiver.recv_timeout(Duration::from_secs(10)).unwrap();
+        thread.join().unwrap();
+        assert_eq!(std::fs::read_dir(&places.locks).unwrap().count(), 0);
     }
 }

@@ -1,5 +1,7 @@
-//! Which folder a path meant: so that what was decided for one is never done to another that took its name.
+//! Identifies the directory that a path meant, so that what was decided for one directory is never done to another that
+//! took its name.
 
+use nexus_facility::{IoFailure, Workspace};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -14,9 +16,48 @@ pub struct FolderId {
     device: Option<(u32, u32)>,
 }
 
+/// Why a directory could not be opened as the one that was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenSameError {
+    /// The path leads nowhere.
+    #[error("it is not there any more")]
+    Gone,
+    /// The path leads to another directory.
+    #[error("it was moved or replaced since the run")]
+    Other,
+    /// The directory cannot be opened or identified.
+    #[error(transparent)]
+    Io(#[from] IoFailure),
+}
+
+impl From<nexus_facility::FolderId> for FolderId {
+    fn from(id: nexus_facility::FolderId) -> Self {
+        Self { inode: id.ino, born: id.born.map(|born| (born.sec, born.nsec)), device: id.dev }
+    }
+}
+
 impl FolderId {
-    /// Looks at a folder.
-    pub fn of(path: &Path) -> io::Result<Self> {
+    /// Identifies an open directory by its descriptor.
+    pub fn of_open(directory: &Workspace) -> io::Result<Self> {
+        directory.identity().map(Self::from)
+    }
+
+    /// Opens the directory at `path` if it is this one. The descriptor is what is compared, so that nothing can be
+    /// swapped between the comparison and the use.
+    pub fn open_at(&self, path: &Path) -> Result<Workspace, OpenSameError> {
+        let directory = open(path).map_err(|error| match error.source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenSameError::Gone,
+            _ => OpenSameError::Io(error),
+        })?;
+        let found = Self::of_open(&directory).map_err(|source| {
+            let path = path.into();
+            OpenSameError::Io(IoFailure { doing: "identify", path, source })
+        })?;
+        if found == *self { Ok(directory) } else { Err(OpenSameError::Other) }
+    }
+
+    /// Identifies the directory at a path.
+    fn of(path: &Path) -> io::Result<Self> {
         let wanted = StatxFlags::INO | StatxFlags::BTIME;
         let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), wanted)?;
         let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
@@ -25,11 +66,11 @@ impl FolderId {
         Ok(Self { inode: stat.stx_ino, born, device })
     }
 
-    /// Whether the path means this folder now. An error is not an answer: a disk that is not mounted comes back.
+    /// Reports whether the path means this directory now. An error is not an answer: a disk that is not mounted comes back.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
         match Self::of(path) {
             Ok(now) => Ok(now == *self),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -42,9 +83,31 @@ impl FolderId {
     }
 }
 
+/// Opens a workspace so that a commit can find out which files a process writes to.
+pub fn open(path: &Path) -> Result<Workspace, IoFailure> {
+    Ok(Workspace::open(path)?.with_leases(nexus_driver::read_lease))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_descriptor_has_the_identity_of_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w");
+        std::fs::create_dir(&path).unwrap();
+        let id = FolderId::of(&path).unwrap();
+        let open = id.open_at(&path).unwrap();
+        std::fs::rename(&path, dir.path().join("away")).unwrap();
+        assert_eq!(FolderId::of_open(&open).unwrap(), id);
+        assert!(matches!(id.open_at(&path), Err(OpenSameError::Gone)));
+        std::os::unix::fs::symlink("away", &path).unwrap();
+        assert!(id.open_at(&path).is_ok(), "a link to the very directory");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(id.open_at(&path), Err(OpenSameError::Other)));
+    }
 
     #[test]
     fn a_folder_that_took_the_name_of_another_is_not_the_same() {

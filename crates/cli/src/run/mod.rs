@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  order (flags → plan) ─▶ recover what crashed ─▶ record ─▶ layer ─▶ start ─▶ pump ─▶ settle changes ─▶ report
-//!                                                     └──── any error from here on: undo, then say why ────┘
+//!                                                     └─ error before the command started: undo ─┘
+//!                          error afterwards: the changes are parked, then the error is reported
 //! ```
 
 mod alone;
@@ -13,6 +14,7 @@ mod folder;
 mod foreground;
 mod full_output;
 mod inside;
+mod note;
 mod nowait;
 mod order;
 mod output;
@@ -25,39 +27,41 @@ mod report;
 mod settle;
 mod signals;
 mod sink;
+mod streams;
 mod tally;
 
-pub use alone::lock;
+pub use alone::{Alone, lock};
 pub use caller::{Caller, Heard, Watched};
-pub use folder::FolderId;
+pub use folder::{FolderId, OpenSameError};
 pub use full_output::FullOutput;
 pub use inside::Inside;
+pub use note::{RunNote, mark_gone, read as read_note, read_gone as read_gone_note, sync as sync_note};
 pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use output::Stream;
 pub use ports::{PortToken, Ports, Publish};
 pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use settle::{INTERRUPTED, chain, read_note};
-pub use signals::Signals;
+pub use settle::{INTERRUPTED, chain, go_on};
+pub use signals::{Signals, survive_file_limit};
 pub use sink::{Kept, Show, Sink};
+pub use streams::stdin_pair;
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::net::{self, Service};
 use crate::receipt::Issuer;
 use crate::terminal::Mode;
-use crate::terminal::raw::{self, Raw, USUAL_SIZE};
+use crate::terminal::raw::Raw;
 use foreground::Foreground;
-use nexus_driver::{Driver, Handle, Namespace, Sandbox, Session, Stdio};
+use nexus_driver::{Driver, Handle, Namespace, Sandbox};
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
-use pump::{Bounds, Ends, Outcome};
-use rustix::fd::{AsFd, OwnedFd};
-use std::fs::File;
+use pump::{Broken, Outcome};
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
+use streams::{has_spoken, pumped};
 
 /// Runs it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
@@ -105,7 +109,7 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
         for (host, inside) in
             ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
         {
-            eprintln_line(&format!("127.0.0.1:{host} leads to port {inside} inside"));
+            tell(&format!("127.0.0.1:{host} leads to port {inside} inside"));
         }
         let show = match (args.raw, args.tty) {
             (true, _) => Show::Raw,
@@ -128,9 +132,11 @@ pub fn with_term(args: &RunArgs) -> RunArgs {
     args
 }
 
-fn eprintln_line(text: &str) {
+/// Says something to the caller, on a line of standard error.
+pub fn tell(text: &str) {
     // Where this cannot be written, nobody wants to know it.
-    write_unless_closed(&mut io::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
+    let line = format!("nexus: {}\n", crate::failure::one_line(text));
+    write_unless_closed(&mut io::stderr(), line.as_bytes()).ok();
 }
 
 /// The driver for this process's user with the standard ids.
@@ -173,7 +179,7 @@ fn recorded<C: Caller>(
 ) -> Result<Report, Failure> {
     let order = Order::read(args)?;
     let driver = driver_with(order.uid_base);
-    recover::all(&order.places, &driver, Some(order.plan.workspace.source.as_path()))?;
+    recover::before_run(&order.places, &driver, order.plan.workspace.source.as_path(), &order.directory)?;
     let issuer = Issuer::open(&order.places)?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
     let content = Content {
@@ -181,12 +187,21 @@ fn recorded<C: Caller>(
         workspace: order.plan.workspace.source.clone(),
         folder: order.folder,
         layered: !matches!(order.plan.workspace.writes, Writes::Direct { .. }),
+        reviewing: false,
     };
     let record = Record::create(&order.places.runs, &content).map_err(|error| {
         let message = format!("the run cannot be recorded in {}: {error}", order.places.runs.display());
         Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
     })?;
-    let mut run = Run { order: &order, driver: &driver, handle, layer: None, issuer: Some(issuer) };
+    let mut run = Run {
+        order: &order,
+        driver: &driver,
+        handle,
+        record: &record,
+        layer: None,
+        has_started: false,
+        issuer: Some(issuer),
+    };
     let done = run.go(args, signals, clock, open, caller);
     let left = match done {
         Ok(_) => Ok(()),
@@ -213,7 +228,10 @@ struct Run<'a> {
     order: &'a Order,
     driver: &'a Namespace,
     handle: Handle,
+    record: &'a Record,
     layer: Option<Layer>,
+    /// Reports that the command ran, so that the layer may hold its work.
+    has_started: bool,
     /// Until it has issued the receipt.
     issuer: Option<Issuer>,
 }
@@ -228,6 +246,11 @@ impl Run<'_> {
         caller: &mut Option<C>,
     ) -> Result<Report, Failure> {
         let order = self.order;
+        // Neither the layer's beginning nor the mount may fall into a commit of another run.
+        let mounting = alone::lock_shared(&order.places, order.folder).map_err(|error| {
+            let message = format!("{} cannot be locked: {error}", order.plan.workspace.source.as_path().display());
+            Failure::refused("lock", message, "wait for the other run, or end it")
+        })?;
         if !matches!(order.plan.workspace.writes, Writes::Direct { .. }) {
             self.layer = Some(make_layer(order)?);
         }
@@ -246,22 +269,30 @@ impl Run<'_> {
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
-        let outcome = match pumped(args, order, &sandbox, caller, signals, service.as_mut(), meanwhile) {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                // What was started must not outlive us, whatever else goes wrong here.
-                let ended = sandbox.keeper.kill().and_then(|()| sandbox.keeper.wait());
-                ended.map_err(|error| internal("ending the sandbox", &error))?;
+        let pumped = pumped(args, order, &sandbox, caller, signals, service.as_mut(), mounting, meanwhile);
+        let (outcome, broken) = match pumped {
+            Ok(outcome) => (Some(outcome), None),
+            Err(Broken { error, outcome }) => {
                 let no_network = service.as_mut().and_then(Service::failure);
-                return Err(no_network.unwrap_or_else(|| pump_failure(&error)));
+                (outcome.map(|outcome| *outcome), Some(no_network.unwrap_or_else(|| pump_failure(&error))))
             }
         };
-        sandbox.keeper.wait().map_err(|error| internal("waiting for the sandbox", &error))?;
-        sandbox.keeper.release().map_err(|error| internal("removing the control group", &error))?;
-        let kept = caller.finish().map_err(|error| pump_failure(&error))?;
+        self.has_started = outcome.as_ref().is_some_and(|outcome| outcome.spawned.is_some());
+        // What was started must not outlive us, whatever else goes wrong here.
+        let not_ended = self.end(&sandbox, broken.is_some())?;
+        let (outcome, broken) = match (outcome, broken) {
+            (Some(outcome), broken) if broken.is_none() || self.has_started => (outcome, broken.or(not_ended)),
+            (_, Some(failure)) => return Err(failure),
+            (_, None) => return Err(pump_failure(&io::ErrorKind::UnexpectedEof.into())),
+        };
+        let finished = caller.finish().map_err(|error| pump_failure(&error));
+        let (kept, broken) = match finished {
+            Ok(kept) => (kept, broken),
+            Err(failure) => ((None, 0), broken.or(Some(failure))),
+        };
         let egress = service.map(|service| service.finish(&order.places, order.plan.run_id));
         let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };
-        let report = self.conclude(args, signals, sandbox, outcome, facts)?;
+        let report = self.conclude(args, signals, sandbox, outcome, facts, broken)?;
         Ok(match tidied {
             Ok(()) => report,
             Err(error) => {
@@ -271,6 +302,25 @@ impl Run<'_> {
         })
     }
 
+    /// Ends the sandbox and removes what it has on the host. Where its keeper cannot do that, everything is killed by its
+    /// mark, and what went wrong is returned; an error means that something may still write to the layer.
+    fn end(&self, sandbox: &Sandbox, kill: bool) -> Result<Option<Failure>, Failure> {
+        let keeper = &sandbox.keeper;
+        let killed = if kill { keeper.kill() } else { Ok(()) };
+        let over = killed
+            .map_err(|error| internal("ending the sandbox", &error))
+            .and_then(|()| keeper.wait().map_err(|error| internal("waiting for the sandbox", &error)))
+            .and_then(|()| keeper.release().map_err(|error| internal("removing the control group", &error)));
+        let Err(failure) = over else { return Ok(None) };
+        match self.driver.destroy(&self.handle) {
+            Ok(()) => Ok(Some(failure)),
+            Err(second) => {
+                let message = format!("{}; and then: {}", failure.message, chain(&second));
+                Err(Failure { message, ..failure })
+            }
+        }
+    }
+
     fn conclude(
         &mut self,
         args: &RunArgs,
@@ -278,6 +328,7 @@ impl Run<'_> {
         sandbox: Sandbox,
         mut outcome: Outcome,
         facts: report::Facts,
+        broken: Option<Failure>,
     ) -> Result<Report, Failure> {
         if let Some(reason) = &outcome.not_started {
             if reason.exit_code().is_none() {
@@ -292,9 +343,26 @@ impl Run<'_> {
         {
             outcome.reason = nexus_model::ExitReason::DiskQuota;
         }
-        let settled = settle::settle(self.layer.take(), in_memory, self.order, args, signals, outcome.reason);
+        let over = settle::Over {
+            order: self.order,
+            args,
+            signals,
+            record: self.record,
+            reason: outcome.reason,
+            cut_short: outcome.hurried || broken.is_some(),
+        };
+        let settled = settle::settle(self.layer.take(), in_memory, &over);
         // The command ran, whatever became of its changes: it gets its receipt.
-        let failure = settled.as_ref().err().cloned();
+        let failure = match (&settled, broken) {
+            (Ok(_), None) => None,
+            (Err(failure), None) => Some(failure.clone()),
+            (Ok(settled), Some(broken)) => Some(settled.beside(broken, self.order.plan.run_id)),
+            (Err(second), Some(broken)) => {
+                let message = format!("{}; and then: {}", broken.message, second.message);
+                // The code decides whether the record stays.
+                Some(Failure { message, hint: second.hint.clone(), ..second.clone() })
+            }
+        };
         let settled = settled.unwrap_or_else(settle::Settled::failed);
         let report = Report::new(self.order, &self.handle, outcome, settled, facts, self.issuer.take());
         match failure {
@@ -303,7 +371,7 @@ impl Run<'_> {
         }
     }
 
-    /// After an error: nothing may stay behind.
+    /// After an error: nothing of the sandbox may stay behind, but what a command may have written does.
     fn undo(&mut self) -> Result<(), Failure> {
         self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
         if self.order.network.is_some() {
@@ -312,10 +380,15 @@ impl Run<'_> {
         }
         match self.layer.take() {
             None => Ok(()),
+            Some(layer) if self.has_started => {
+                drop(layer);
+                recover::park(&self.order.places, &self.order.plan.run_id.to_string())
+                    .map_err(|why| internal("the changes of the run", &io::Error::other(why)))
+            }
             Some(layer) => {
                 // What is kept for later runs may be the room that this one had not.
                 let cleared = layer.clear_spares().map_err(|error| internal("clearing up", &io::Error::other(error)));
-                layer.discard().map_err(|error| internal("clearing up", &io::Error::other(error))).and(cleared)
+                recover::remove(layer).map_err(|why| internal("clearing up", &io::Error::other(why))).and(cleared)
             }
         }
     }
@@ -328,58 +401,6 @@ fn make_layer(order: &Order) -> Result<Layer, Failure> {
         let hint = "make room in the state directory, set NEXUS_STATE_DIR to a folder on another disk, or use --direct";
         Failure::refused("layer", message, hint)
     })
-}
-
-fn pumped<C: Caller>(
-    args: &RunArgs,
-    order: &Order,
-    sandbox: &Sandbox,
-    caller: &mut C,
-    signals: &Signals,
-    network: Option<&mut Service>,
-    meanwhile: impl FnOnce(),
-) -> io::Result<Outcome> {
-    let bounds = Bounds {
-        timeout: order.timeout,
-        grace: order.grace,
-        watch_memory: order.plan.limits.memory_bytes.is_some(),
-        over_disk: order.measured_layer().map(|(folder, limit)| -> Box<dyn FnMut() -> io::Result<bool>> {
-            Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
-        }),
-    };
-    let (session, ends) = if args.tty {
-        let size = if args.detach { USUAL_SIZE } else { raw::size() };
-        let session = Session::start(sandbox, &order.plan, Stdio::Terminal(size)).map_err(io::Error::other)?;
-        (session, Ends { out: None, err: None, input: None, terminal: true })
-    } else {
-        let (out, out_there) = pump::pipe()?;
-        let (err, err_there) = pump::pipe()?;
-        let (input, stdin_there) = stdin_pair(args.stdin)?;
-        let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
-        // The command's ends are its own: held here, the pipes would never end.
-        let session = Session::start(sandbox, &order.plan, stdio).map_err(io::Error::other)?;
-        (session, Ends { out: Some(out), err: Some(err), input, terminal: false })
-    };
-    // The sandbox needs some time to come up.
-    meanwhile();
-    pump::run(sandbox, session, ends, caller, signals, bounds, network)
-}
-
-/// Whether the guest has something to say: then whoever does something else stops.
-fn has_spoken(sandbox: &Sandbox) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut channel = [PollFd::new(&sandbox.channel, PollFlags::IN)];
-    poll(&mut channel, Some(&Timespec::default())) != Ok(0)
-}
-
-/// Our end and the command's end of its stdin: a pipe that we fill, or `/dev/null`.
-pub fn stdin_pair(pass: bool) -> io::Result<(Option<OwnedFd>, OwnedFd)> {
-    if !pass {
-        return Ok((None, File::open("/dev/null")?.into()));
-    }
-    let (there, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
-    Ok((Some(ours), there))
 }
 
 fn internal(what: &str, error: &io::Error) -> Failure {

@@ -3,6 +3,7 @@
 use super::ask;
 use super::disk::Measured;
 use super::folder::FolderId;
+use super::settle::chain;
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::net::Network;
@@ -10,8 +11,8 @@ use crate::places::Places;
 use crate::profile::{Resolution, shown_binds};
 use crate::{environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
-use nexus_facility::Rules;
 use nexus_facility::protected::{Class, DEFAULT_PROTECTED};
+use nexus_facility::{Rules, Workspace};
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
 use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
@@ -26,7 +27,9 @@ use std::time::Duration;
 pub struct Order {
     /// Where state is.
     pub places: Places,
-    /// Which folder the workspace is.
+    /// The workspace, opened once: what the run commits goes through this descriptor and through no path.
+    pub directory: Workspace,
+    /// The identity of that descriptor.
     pub folder: FolderId,
     /// The checked plan.
     pub plan: Plan,
@@ -64,10 +67,12 @@ impl Order {
             // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
             workspace::check(&workspace, &places)?;
         }
-        let folder = FolderId::of(&workspace).map_err(|error| {
-            let message = format!("the workspace {} cannot be used: {error}", workspace.display());
+        let unusable = |why: String| {
+            let message = format!("the workspace {} cannot be used: {why}", workspace.display());
             Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
-        })?;
+        };
+        let directory = super::folder::open(&workspace).map_err(|error| unusable(chain(&error)))?;
+        let folder = FolderId::of_open(&directory).map_err(|error| unusable(error.to_string()))?;
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
         let resolution = Resolution::of(args, &workspace, &places)?;
         let grants = &resolution.grants;
@@ -106,6 +111,7 @@ impl Order {
             marker: marker.into(),
         };
         Ok(Self {
+            directory,
             folder,
             places,
             plan: Plan::new(draft).map_err(|error| plan_failure(&error))?,

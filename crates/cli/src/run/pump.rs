@@ -9,6 +9,7 @@
 //! a host file can be opened again with other rights, and a terminal takes ioctls. Who gets the output and what else is
 //! waited for is the [`Caller`]'s; nothing waits for a caller that takes nothing.
 
+use super::alone::Alone;
 use super::caller::{Caller, Heard};
 use super::inside::{Inside, Wish};
 use super::output::{HeadTail, Stream};
@@ -34,6 +35,8 @@ pub struct Bounds {
     pub watch_memory: bool,
     /// Measures the layer; an answer of `true` is too much.
     pub over_disk: Option<Box<dyn FnMut() -> io::Result<bool>>>,
+    /// Keeps commits away from the workspace until the sandbox has mounted it.
+    pub mounting: Option<Alone>,
 }
 
 /// Our ends of what the command has.
@@ -67,6 +70,23 @@ pub struct Outcome {
     pub first_output: Option<Instant>,
     /// All that came on stdout and stderr, whatever was passed on of it.
     pub output: Tally,
+    /// Reports that the command was killed without its grace, because somebody asked twice.
+    pub hurried: bool,
+}
+
+/// An error that ended the run from our side.
+#[derive(Debug)]
+pub struct Broken {
+    /// What failed.
+    pub error: io::Error,
+    /// What had happened before; `None` when the command cannot have started.
+    pub outcome: Option<Box<Outcome>>,
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self { error, outcome: None }
+    }
 }
 
 const SIGHUP: u8 = 1;
@@ -89,7 +109,7 @@ pub fn run<C: Caller>(
     signals: &Signals,
     bounds: Bounds,
     network: Option<&mut Service>,
-) -> io::Result<Outcome> {
+) -> Result<Outcome, Broken> {
     let mut pump = Pump {
         sandbox,
         network,
@@ -114,13 +134,13 @@ pub fn run<C: Caller>(
             spawned: None,
             first_output: None,
             output: Tally::default(),
+            hurried: false,
         },
     };
-    while !pump.is_over() {
-        pump.turn(signals)?;
+    match pump.run_to_end(signals) {
+        Ok(()) => Ok(pump.outcome),
+        Err(error) => Err(Broken { error, outcome: Some(Box::new(pump.outcome)) }),
     }
-    pump.last_look()?;
-    Ok(pump.outcome)
 }
 
 struct Pump<'a, C: Caller> {
@@ -157,6 +177,13 @@ impl<C: Caller> Pump<'_, C> {
     fn is_over(&self) -> bool {
         let silent = self.out.is_none() && self.err.is_none();
         self.inside.session.is_none() && self.dead && silent && self.caller.is_done()
+    }
+
+    fn run_to_end(&mut self, signals: &Signals) -> io::Result<()> {
+        while !self.is_over() {
+            self.turn(signals)?;
+        }
+        self.last_look()
     }
 
     fn turn(&mut self, signals: &Signals) -> io::Result<()> {
@@ -264,6 +291,7 @@ impl<C: Caller> Pump<'_, C> {
             }
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
+                self.bounds.mounting = None;
                 self.outcome.proof = proof;
                 let now = Instant::now();
                 self.outcome.spawned = Some(now);
@@ -328,7 +356,10 @@ impl<C: Caller> Pump<'_, C> {
                 Wish::Close(stream) => self.close_output(stream),
                 Wish::Broken => self.end_now()?,
                 // Who asks a second time is in a hurry.
-                Wish::End { .. } if self.asked > 0 && self.outcome.reason == ExitReason::Canceled => self.end_now()?,
+                Wish::End { .. } if self.asked > 0 && self.outcome.reason == ExitReason::Canceled => {
+                    self.outcome.hurried |= self.outcome.ended.is_none();
+                    self.end_now()?;
+                }
                 Wish::End { signal, grace } => {
                     let grace = grace.unwrap_or(self.bounds.grace);
                     self.ask_to_end(ExitReason::Canceled, signal, grace, false)?;

@@ -30,6 +30,9 @@ pub struct Content {
     pub folder: FolderId,
     /// Whether there is a layer for it.
     pub layered: bool,
+    /// Reports that `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
+    #[serde(default)]
+    pub reviewing: bool,
 }
 
 /// The record of a run that this process owns.
@@ -37,7 +40,7 @@ pub struct Content {
 pub struct Record {
     path: PathBuf,
     /// Holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl Record {
@@ -51,7 +54,7 @@ impl Record {
                 fill(&file, content)?;
                 let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
                 rustix::fs::linkat(CWD, unnamed, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
-                Ok(Self { path, _file: file })
+                Ok(Self { path, file })
             }
             // A file system without nameless files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_hidden(runs, path, content),
@@ -70,13 +73,19 @@ impl Record {
                 Err(second) => io::Error::other(format!("{error}; and {}: {second}", hidden.display())),
             });
         }
-        Ok(Self { path, _file: file })
+        Ok(Self { path, file })
     }
 
     /// Where a record of this run lies, or would.
     #[must_use]
     pub fn place(runs: &Path, run: RunId) -> PathBuf {
         runs.join(run.to_string())
+    }
+
+    /// Brings the record and its name to the disk: before a commit is decided, which must be found after a power cut.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.path.parent().map_or(Ok(()), |runs| File::open(runs)?.sync_all())
     }
 
     /// Nothing of the run is left.
@@ -106,7 +115,7 @@ pub enum Said {
     /// Its owner died while writing it, which is before anything was made.
     NothingYet,
     /// It cannot be read: cut off with the power, or of another version.
-    Nonsense(serde_json::Error),
+    Nonsense,
 }
 
 impl Orphan {
@@ -132,6 +141,11 @@ pub fn orphans(runs: &Path) -> io::Result<Vec<Orphan>> {
     Ok(found)
 }
 
+/// Takes over the record of one run; `None` when there is none without a living owner.
+pub fn orphan(runs: &Path, run: RunId) -> io::Result<Option<Orphan>> {
+    take_over(&Record::place(runs, run), run, false)
+}
+
 fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>> {
     let mut file = match File::options().read(true).write(true).open(path) {
         // Its owner, or another command that recovers, was faster.
@@ -147,18 +161,18 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
         Ok(now) if now.ino() == mine.ino() => {}
         _ => return Ok(None),
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    let said = match (hidden, serde_json::from_str(&text)) {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let said = match (hidden, serde_json::from_slice(&text)) {
         (true, _) => Said::NothingYet,
         (false, Ok(content)) => Said::Whole(content),
-        (false, Err(error)) => Said::Nonsense(error),
+        (false, Err(_)) => Said::Nonsense,
     };
     // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
     if hidden && mine.mtime() + 60 > now_seconds()? {
         return Ok(None);
     }
-    Ok(Some(Orphan { record: Record { path: path.to_owned(), _file: file }, run, said }))
+    Ok(Some(Orphan { record: Record { path: path.to_owned(), file }, run, said }))
 }
 
 fn now_seconds() -> io::Result<i64> {

@@ -1,114 +1,366 @@
-//! Clears what runs left whose `nexus` was killed. Every command that starts a run does this first.
+//! Clears up after runs whose `nexus` was killed. Every command that looks at runs does this first.
+//!
+//! ```text
+//!  record without a living owner ─▶ kill what is left ─┬─ nothing written       ─▶ layer removed
+//!                                                      ├─ written, undecided    ─▶ parked, and said
+//!                                                      └─ commit interrupted    ─▶ named; finished only by a command
+//!                                                                                  that may change that directory
+//! ```
+//! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory alone.
 
-use super::record::{self, Content, Orphan, Record, Said};
-use super::{alone, settle};
+use super::alone;
+use super::folder::{FolderId, OpenSameError};
+use super::note::{self, CutShort};
+use super::record::{self, Content, Orphan, Said};
+use super::{chain, tell};
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::{Driver, Namespace};
-use nexus_facility::{IoFailure, RecoverError, Stage, Workspace};
+use nexus_facility::{
+    Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage, Workspace,
+};
 use nexus_model::RunId;
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a dying sandbox may hold on to its layer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Recovers every run without a living owner: kills what is left, finishes or drops its changes.
-///
-/// What cannot be recovered stops a run in the same folder, whose files may be half old and half new; in any other
-/// folder it is only told.
-pub fn all(places: &Places, driver: &Namespace, concerning: Option<&Path>) -> Result<(), Failure> {
-    let orphans = record::orphans(&places.runs).map_err(|error| failed(&error))?;
-    for orphan in orphans {
-        let folder = match &orphan.said {
-            Said::Whole(content) => Some(content.workspace.as_path().to_owned()),
-            Said::NothingYet | Said::Nonsense(_) => None,
-        };
-        let Err(error) = one(orphan, places, driver) else { continue };
-        let touches =
-            |here: &Path| folder.as_ref().is_none_or(|there| there.starts_with(here) || here.starts_with(there));
-        if concerning.is_some_and(touches) {
-            return Err(failed(&error));
+/// A commit that was decided and not finished, and whose `nexus` is gone.
+#[derive(Debug, Clone)]
+pub struct Interrupted {
+    /// The run.
+    pub run: String,
+    /// The directory that the commit is for, where that is known.
+    pub directory: Option<(PathBuf, FolderId)>,
+}
+
+impl Interrupted {
+    /// Says what is known of it and what to do.
+    pub fn text(&self) -> String {
+        let Self { run, directory } = self;
+        let place =
+            directory.as_ref().map_or("an unknown directory".to_owned(), |(path, _)| path.display().to_string());
+        format!(
+            "The commit of the run {run} into {place} was interrupted. \
+             nexus changes recover --run {run} finishes it, and nexus changes reject --run {run} takes it back."
+        )
+    }
+
+    fn touches(&self, here: &Path, id: FolderId) -> bool {
+        self.directory.as_ref().is_some_and(|(there, folder)| *folder == id || overlap(there, here))
+    }
+}
+
+fn overlap(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+/// What was found and cannot be ended by itself.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Commits to finish.
+    pub interrupted: Vec<Interrupted>,
+    /// Runs that could not be cleared up, with their directory where it is known.
+    failed: Vec<(Option<PathBuf>, Failure)>,
+}
+
+/// For commands that only look: clears up what changes no workspace and names the rest.
+pub fn look(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
+    let found = interrupted(places, driver)?;
+    for one in &found {
+        tell(&one.text());
+    }
+    Ok(found)
+}
+
+/// For commands that decide: clears up what changes no workspace.
+pub fn interrupted(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
+    let found = clear(places, driver)?;
+    for (_, failure) in &found.failed {
+        tell(&failure.text());
+    }
+    Ok(found.interrupted)
+}
+
+/// For a run that is about to start: also finishes the interrupted commits of its directory. What cannot be ended there
+/// stops the run, since its files may be half old and half new; elsewhere it is only named.
+pub fn before_run(places: &Places, driver: &Namespace, here: &Path, directory: &Workspace) -> Result<(), Failure> {
+    let failed = |error: &std::io::Error| refused(&format!("{} cannot be identified: {error}", here.display()));
+    let id = directory.identity().map_err(|error| failed(&error))?;
+    let mut found = clear(places, driver)?;
+    // A journal may have outlived its record.
+    for run in journals(places, id).map_err(|why| refused(&why))? {
+        let has_record = places.runs.join(&run).try_exists().map_err(|error| failed(&error))?;
+        if !has_record {
+            found.interrupted.push(Interrupted { run, directory: Some((here.to_owned(), id.into())) });
         }
-        super::print_failure(&failed(&error), false);
+    }
+    for (path, failure) in found.failed {
+        if path.is_some_and(|there| overlap(&there, here)) {
+            return Err(failure);
+        }
+        tell(&failure.text());
+    }
+    for one in found.interrupted {
+        if !one.touches(here, id.into()) {
+            tell(&one.text());
+            continue;
+        }
+        match finish(places, &one) {
+            Ok(text) => text.iter().for_each(|line| tell(line)),
+            // Another directory has the name of the one that is half-way.
+            Err(error @ FinishError::Away { .. }) => tell(&error.to_string()),
+            Err(error) => return Err(refused(&error.to_string())),
+        }
     }
     Ok(())
 }
 
-fn one(orphan: Orphan, places: &Places, driver: &Namespace) -> io::Result<()> {
-    match &orphan.said {
-        Said::Whole(content) => clear(content, places, driver)?,
-        Said::NothingYet => {}
-        Said::Nonsense(error) => unread(orphan.run, error, places)?,
+/// Clears up what changes no workspace, and collects the rest.
+fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
+    let orphans = record::orphans(&places.runs).map_err(|error| refused(&error.to_string()))?;
+    let mut found = Found::default();
+    if !orphans.is_empty() {
+        alone::sweep(places).map_err(|error| refused(&format!("{}: {error}", places.locks.display())))?;
     }
-    orphan.remove()
+    for orphan in orphans {
+        let path = match &orphan.said {
+            Said::Whole(content) => Some(content.workspace.as_path().to_owned()),
+            Said::NothingYet | Said::Nonsense => None,
+        };
+        match one(&orphan, places, driver) {
+            Ok(None) => {
+                if let Err(error) = orphan.remove() {
+                    found.failed.push((path, refused(&error.to_string())));
+                }
+            }
+            Ok(Some(interrupted)) => found.interrupted.push(interrupted),
+            Err(why) => found.failed.push((path, refused(&why))),
+        }
+    }
+    Ok(found)
 }
 
-/// A record that does not say in which folder its run was. Without a decision about its layer no folder was touched;
-/// with one, any may be half old and half new, and somebody has to look.
-fn unread(run: RunId, why: &serde_json::Error, places: &Places) -> io::Result<()> {
-    let other = |error: &dyn std::error::Error| io::Error::other(settle::chain(error));
-    let name = run.to_string();
-    match nexus_facility::stage(&places.layers, &name).map_err(|error| other(&error))? {
-        Stage::Undecided => nexus_facility::abandon(&places.layers, &name).map_err(|error| other(&error)),
-        Stage::Gone | Stage::Parked => Ok(()),
+/// Clears one run up. Returns the commit that has to be finished.
+fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<Interrupted>, String> {
+    let run = orphan.run.to_string();
+    let (reviewing, recorded) = match &orphan.said {
+        Said::NothingYet => return Ok(None),
+        Said::Whole(content) => {
+            driver.destroy(&content.handle).map_err(|error| chain(&error))?;
+            if !content.layered {
+                return Ok(None);
+            }
+            (content.reviewing, Some(place_of(content)))
+        }
+        Said::Nonsense => (false, None),
+    };
+    let path = places.layers.join(&run);
+    if note::is_going(&path).map_err(|error| format!("{}: {error}", path.display()))? {
+        let abandon = || nexus_facility::abandon(&places.layers, &run);
+        return patiently(abandon, is_busy).map(|()| None).map_err(|error| chain(&error));
+    }
+    match patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))? {
+        Stage::Gone | Stage::Parked => Ok(None),
+        Stage::Undecided if reviewing => Ok(None),
+        Stage::Undecided => park(places, &run).map(|()| None),
         Stage::Decided(_) => {
-            let path = Record::place(&places.runs, run);
-            let what =
-                "so the folder into which its changes were going is not known; nexus log names the folders of runs";
-            Err(io::Error::other(format!("{} cannot be read ({why}), {what}", path.display())))
+            let noted = || note::read(&path).map(|note| (note.workspace.as_path().to_owned(), note.folder));
+            Ok(Some(Interrupted { run, directory: recorded.or_else(noted) }))
         }
     }
 }
 
-fn clear(content: &Content, places: &Places, driver: &Namespace) -> io::Result<()> {
-    driver.destroy(&content.handle).map_err(io::Error::other)?;
-    if !content.layered {
-        return Ok(());
-    }
-    let run = content.handle.run_id.to_string();
+fn place_of(content: &Content) -> (PathBuf, FolderId) {
+    (content.workspace.as_path().to_owned(), content.folder)
+}
+
+fn is_busy(error: &RecoverError) -> bool {
+    matches!(error, RecoverError::Busy { .. })
+}
+
+/// Repeats what a sandbox that is just being killed may still hold up.
+fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>, is_busy: impl Fn(&E) -> bool) -> Result<T, E> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match settle_layer(content, places, &run) {
-            // A sandbox that is just being killed still holds the lock that its launcher had.
-            Err(RecoverError::Busy { .. }) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-            other => return other.map_err(|error| io::Error::other(settle::chain(&error))),
+        match act() {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
         }
     }
 }
 
-/// Brings the layer to its end in the folder that it belongs to, and in no other: a folder that took the name of the
-/// workspace meanwhile gets nothing.
-fn settle_layer(content: &Content, places: &Places, run: &str) -> Result<(), RecoverError> {
-    let source = content.workspace.as_path();
-    let io = |doing: &'static str, source: io::Error| {
-        let path = content.workspace.clone();
-        RecoverError::Io { run: run.to_owned(), source: IoFailure { doing, path, source } }
+/// Keeps what a killed run had written, and says so. What it had not written, or what was being removed, goes.
+pub fn park(places: &Places, run: &str) -> Result<(), String> {
+    let path = places.layers.join(run);
+    let io = |error: std::io::Error| format!("{}: {error}", path.display());
+    let note = note::read(&path);
+    let origin = match &note {
+        Some(note) => note.origin(&path).map_err(io)?,
+        None => LayerOrigin::guessed(LayerMode::User, FsTime::default()),
     };
-    if content.folder.is_at(source).map_err(|error| io("look at", error))? {
-        let _alone = alone::lock(places, content.folder).map_err(|error| io("lock", error))?;
-        let workspace = Workspace::open(source).map_err(|source| RecoverError::Io { run: run.to_owned(), source })?;
-        return nexus_facility::recover(&places.layers, run, &workspace).map(drop);
-    }
-    match nexus_facility::stage(&places.layers, run)? {
-        Stage::Undecided => nexus_facility::abandon(&places.layers, run),
-        Stage::Gone | Stage::Parked => Ok(()),
-        Stage::Decided(_) => {
-            let message = format!(
-                "a commit of the run {run} was interrupted, and its folder {} was moved or replaced since",
-                source.display()
-            );
-            let hint = format!(
-                "put the folder back and use nexus changes accept --run {run} to finish it, or nexus changes reject --run {run}"
-            );
-            super::print_failure(&Failure::refused("moved", message, hint), false);
-            Ok(())
+    let adopt = || Layer::adopt(&places.layers, run, &origin);
+    let layer =
+        patiently(adopt, |error| matches!(error, OpenLayerError::Busy { .. })).map_err(|error| chain(&error))?;
+    if layer.is_bare().map_err(|error| chain(&error))? {
+        if note.is_some_and(|note| note.in_memory) {
+            tell(&format!("The run {run} was killed. What it had written was in memory (--disk) and is gone."));
         }
+        return remove(layer);
     }
+    let Some(mut note) = note else {
+        let upper = layer.upper();
+        return Err(format!(
+            "the run {run} was killed, and what is known of it cannot be read. Its files are in {}; \
+             nexus changes reject --run {run} removes them",
+            upper.display()
+        ));
+    };
+    let why = if note.in_memory { CutShort::Partial } else { note.cut_by_kill() };
+    note.cut_short = Some(why);
+    note.write(&path).and_then(|()| note::sync(&path)).map_err(io)?;
+    // A review reads the layer again: not being able to do so now is no reason to refuse anything.
+    let parked = note.folder.open_at(note.workspace.as_path()).ok();
+    let parked = parked.and_then(|directory| layer.park(&directory, &Rules::default()).ok());
+    if parked.is_some_and(|changes| changes.is_empty()) {
+        return remove(layer);
+    }
+    let warning = if why == CutShort::Killed { String::new() } else { format!(" But {}.", why.text()) };
+    tell(&format!("The run {run} was killed; its changes are parked: nexus changes show --run {run}.{warning}"));
+    Ok(())
 }
 
-fn failed(error: &io::Error) -> Failure {
-    let message = format!("an earlier run was killed and could not be cleared up: {error}");
+/// Removes a layer so that no part of it is ever taken for the whole.
+pub fn remove(layer: Layer) -> Result<(), String> {
+    note::mark_gone(layer.root()).map_err(|error| format!("{}: {error}", layer.root().display()))?;
+    layer.discard().map_err(|error| chain(&error))
+}
+
+/// Why an interrupted commit was not finished.
+#[derive(Debug, thiserror::Error)]
+pub enum FinishError {
+    /// The directory is not where it was.
+    #[error(
+        "The commit of the run {run} into {path} was interrupted, and that directory cannot be used: {why}. \
+         Put the directory back, and nexus changes recover --run {run} finishes the commit", path = path.display()
+    )]
+    Away {
+        /// The run.
+        run: String,
+        /// The directory.
+        path: PathBuf,
+        /// What stands in the way.
+        why: OpenSameError,
+    },
+    /// It is not known which directory it is for.
+    #[error(
+        "the commit of the run {run} was interrupted, and its record cannot be read, so that its directory is not known; \
+         nexus log names the directories of runs"
+    )]
+    Unknown {
+        /// The run.
+        run: String,
+    },
+    /// A call failed.
+    #[error("the interrupted commit of the run {run} cannot be finished: {why}")]
+    Failed {
+        /// The run.
+        run: String,
+        /// What stands in the way.
+        why: String,
+    },
+}
+
+/// Finishes an interrupted commit in the very directory that it is for. Returns lines that say what was done.
+pub fn finish(places: &Places, one: &Interrupted) -> Result<Vec<String>, FinishError> {
+    let run = || one.run.clone();
+    let Some((path, id)) = &one.directory else { return Err(FinishError::Unknown { run: run() }) };
+    let away = |why| FinishError::Away { run: run(), path: path.clone(), why };
+    let directory = id.open_at(path).map_err(away)?;
+    let failed = |why: String| FinishError::Failed { run: run(), why };
+    let _alone = alone::lock(places, *id).map_err(|error| failed(error.to_string()))?;
+    roll_forward(places, &one.run, path, &directory).map_err(failed)
+}
+
+/// Finishes all other interrupted commits of a directory whose lock the caller holds.
+pub fn finish_others(places: &Places, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
+    let id = directory.identity().map_err(|error| error.to_string())?;
+    for run in journals(places, id)?.iter().filter(|run| *run != own) {
+        let told = roll_forward(places, run, path, directory)
+            .map_err(|why| format!("the commit of the run {run} was interrupted and cannot be finished: {why}"))?;
+        for line in told {
+            tell(&line);
+        }
+    }
+    Ok(())
+}
+
+/// The layers with a journal for this directory, but for those that were given up.
+fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>, String> {
+    let mut runs = nexus_facility::journals_of(&places.layers, id).map_err(|error| chain(&error))?;
+    runs.retain(|run| !note::is_going(&places.layers.join(run)).unwrap_or(false));
+    Ok(runs)
+}
+
+fn roll_forward(places: &Places, run: &str, path: &Path, directory: &Workspace) -> Result<Vec<String>, String> {
+    let recover = || nexus_facility::recover(&places.layers, run, directory);
+    let recovered = patiently(recover, is_busy).map_err(|error| chain(&error))?;
+    forget(places, run)?;
+    Ok(told(run, path, &recovered))
+}
+
+/// Removes the record of a run whose layer was brought to an end.
+pub fn forget(places: &Places, run: &str) -> Result<(), String> {
+    let Ok(id) = run.parse::<RunId>() else { return Ok(()) };
+    let orphan = record::orphan(&places.runs, id).map_err(|error| error.to_string())?;
+    orphan.map_or(Ok(()), Orphan::remove).map_err(|error| error.to_string())
+}
+
+/// Reports whether a run has a record that its living process owns.
+pub fn is_live(places: &Places, run: RunId) -> Result<bool, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let has_record = record::Record::place(&places.runs, run).try_exists().map_err(failed)?;
+    Ok(has_record && record::orphan(&places.runs, run).map_err(failed)?.is_none())
+}
+
+/// What a recovery did, for a person.
+fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
+    let Recovered::RolledForward(done) = recovered else { return Vec::new() };
+    let mut lines = vec![format!("The interrupted commit of the run {run} into {} is finished now.", path.display())];
+    lines.extend(done.committed.iter().map(|change| format!("committed {}", crate::changes::line(change))));
+    lines.extend(left_out(run, path, recovered));
+    lines
+}
+
+/// What a finished commit did not bring, because it changed outside after the decision.
+pub fn left_out(run: &str, directory: &Path, recovered: &Recovered) -> Option<String> {
+    let Recovered::RolledForward(done) = recovered else { return None };
+    kept_back(run, directory, &done.conflicts)
+}
+
+/// Names the paths that a commit kept back after it was decided, and where the versions are.
+pub fn kept_back(run: &str, directory: &Path, conflicts: &[Conflict]) -> Option<String> {
+    let (moved, stayed): (Vec<_>, Vec<_>) = conflicts.iter().partition(|conflict| conflict.beside.is_some());
+    let mut text = Vec::new();
+    if !stayed.is_empty() {
+        let paths: Vec<_> = stayed.iter().map(|one| one.path.as_path().display().to_string()).collect();
+        text.push(format!(
+            "changed in {} since the decision and left as they are: {} (nexus changes show --run {run})",
+            directory.display(),
+            paths.join(", ")
+        ));
+    }
+    for one in moved {
+        let beside = one.beside.as_ref().map(|path| path.as_path().display().to_string()).unwrap_or_default();
+        text.push(format!("{} changed meanwhile, and its other version is {beside}", one.path.as_path().display()));
+    }
+    (!text.is_empty()).then(|| text.join("; "))
+}
+
+fn refused(why: &str) -> Failure {
+    let message = format!("an earlier run was killed and could not be cleared up: {why}");
     Failure::refused("recover", message, "look at that first: its changes may be half applied")
 }

@@ -2,28 +2,31 @@
 //!
 //! ```text
 //!  layer ─┬─ commit ──▶ committed (and perhaps a rest parked) | conflicts or no room: parked, exit 125
-//!         └─ discard, or the run broke its disk limit or was lost ──▶ discarded
+//!         ├─ the run was cut short: parked
+//!         └─ discard, or the run broke its disk limit ──▶ discarded
 //! ```
 //! The note about a layer's run is written together with the layer: later the disk may be full, and a layer without
 //! one would be in no list.
 
 use super::ask;
 use super::disk;
-use super::folder::FolderId;
+use super::note::{self, CutShort, RunNote};
 use super::order::Order;
+use super::record::Record;
+use super::recover;
 use super::signals::Signals;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
-use nexus_facility::layer::{CommitError, OpenLayerError};
+use nexus_facility::layer::CommitError;
 use nexus_facility::{
-    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, Rules, Spares, Workspace,
+    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, OpenLayerError, Rules, Spares,
 };
-use nexus_model::{ByteText, ExitReason};
+use nexus_model::plan::Writes;
+use nexus_model::{ExitReason, RunId};
 use rustix::fd::{AsFd, OwnedFd};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::error::Error;
 use std::io;
-use std::path::Path;
 
 /// `changes.state` of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
@@ -62,24 +65,46 @@ impl Settled {
     pub fn failed(why: Failure) -> Self {
         Self { state: State::Failed, problem: Some(why), ..Self::default() }
     }
+
+    /// The failure that cut the run short, with what became of the changes.
+    pub fn beside(&self, failure: Failure, run: RunId) -> Failure {
+        let (what, look) = match self.state {
+            State::None => ("it had changed nothing", None),
+            State::Committed => ("its changes are committed", None),
+            State::Discarded => ("its changes were discarded", None),
+            State::Parked | State::Failed => {
+                ("its changes are parked", Some(format!("nexus changes show --run {run} shows them")))
+            }
+        };
+        let why = self.problem.as_ref().map(|problem| format!("; {}", problem.message)).unwrap_or_default();
+        let message = format!("{}; {what}{why}", failure.message);
+        let hint = match look {
+            Some(look) if failure.hint.is_empty() => look,
+            Some(look) => format!("{look}. {}", failure.hint),
+            None => failure.hint,
+        };
+        Failure { message, hint, ..failure }
+    }
+}
+
+/// Everything about a run that is over.
+pub struct Over<'a> {
+    /// Its flags.
+    pub order: &'a Order,
+    /// The command line.
+    pub args: &'a RunArgs,
+    /// Signals to this process.
+    pub signals: &'a Signals,
+    /// Its record, which has to be on the disk before a commit is decided.
+    pub record: &'a Record,
+    /// Why it ended.
+    pub reason: ExitReason,
+    /// Reports that the command could not do all that it wanted: then somebody has to look.
+    pub cut_short: bool,
 }
 
 /// The code of a failure after which the run's record must stay: the next command finishes the commit by it.
 pub const INTERRUPTED: &str = "commit_interrupted";
-
-/// What is known of the run of a layer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ParkedRun {
-    /// The workspace that the layer is for.
-    pub workspace: ByteText,
-    /// Which folder that was.
-    pub folder: FolderId,
-    /// The command.
-    pub argv: Vec<ByteText>,
-}
-
-/// Name of the file with [`ParkedRun`] in a layer's folder.
-const RUN_FILE: &str = "run.json";
 
 /// The faults that a test asked for.
 pub fn faults() -> Faults {
@@ -110,21 +135,26 @@ pub fn chain(error: &dyn Error) -> String {
 pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     let run = order.plan.run_id.to_string();
     let layers = &order.places.layers;
-    let workspace = Workspace::open(order.plan.workspace.source.as_path()).map_err(|error| chain(&error))?;
     let cleared = |why: String, cleared: Result<(), String>| match cleared {
         Ok(()) => why,
         Err(second) => format!("{why}; and then: {second}"),
     };
     let spares = Spares::open(&order.places.spare).map_err(|error| chain(&error))?;
-    let layer = Layer::create_with(Some(spares), layers, &run, &workspace, mode, faults()).map_err(|error| {
+    let made = Layer::create_with(Some(spares), layers, &run, &order.directory, mode, faults());
+    let mut layer = made.map_err(|error| {
         // On a full disk some of its folders may be there.
-        let gone = nexus_facility::recover(layers, &run, &workspace).map(drop).map_err(|error| chain(&error));
+        let gone = nexus_facility::abandon(layers, &run).map_err(|error| chain(&error));
         let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
         cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;
-    match note_run(&layer, order) {
+    let id = order.directory.identity().map_err(|error| error.to_string());
+    let noted = id.and_then(|id| {
+        layer.set_home(order.plan.workspace.source.clone(), id);
+        note_run(&layer, order).map_err(|error| error.to_string())
+    });
+    match noted {
         Ok(()) => Ok(layer),
-        Err(error) => Err(cleared(error.to_string(), layer.discard().map_err(|error| chain(&error)))),
+        Err(why) => Err(cleared(why, recover::remove(layer))),
     }
 }
 
@@ -136,23 +166,14 @@ pub fn is_full(upper: &OwnedFd, limit: u64) -> bool {
 }
 
 /// Settles the changes of a run that has ended.
-pub fn settle(
-    layer: Option<Layer>,
-    in_memory: Option<OwnedFd>,
-    order: &Order,
-    args: &RunArgs,
-    signals: &Signals,
-    reason: ExitReason,
-) -> Result<Settled, Failure> {
+pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>) -> Result<Settled, Failure> {
     let Some(mut layer) = layer else { return Ok(Settled::default()) };
+    let Over { order, args, signals, reason, .. } = over;
+    debug_assert!(!args.direct, "a direct run has no layer");
     let source = order.plan.workspace.source.as_path();
     let from_memory = in_memory.is_some();
-    let keep = matches!(reason, ExitReason::Exit | ExitReason::Timeout | ExitReason::Canceled | ExitReason::Oom);
+    let keep = *reason != ExitReason::DiskQuota;
     let commit = keep && order.changes != Changes::Discard;
-    let workspace = match Workspace::open(source) {
-        Ok(workspace) => workspace,
-        Err(error) => return Err(lost(layer, from_memory, &chain(&error))),
-    };
     // Needs no lock, since it has no part in any commit. An error comes again on the long way, which tells it.
     if commit && in_memory.is_none() && layer.end_if_empty().unwrap_or(false) {
         return Ok(Settled::default());
@@ -162,71 +183,136 @@ pub fn settle(
         layer = layer.with_upper(upper);
     }
     let rules = Rules::default();
-    // A run that the memory limit cut short has half of what it wanted to write: somebody has to look.
-    let wish = if reason == ExitReason::Oom { Changes::Review } else { order.changes };
-    let wanted = if commit { decide(&layer, &workspace, &rules, wish, signals) } else { Ok(Changes::Discard) };
+    // A run that was cut short has half of what it wanted to write: somebody has to look.
+    let cut_short = over.cut_short || matches!(reason, ExitReason::Oom | ExitReason::GuestLost);
+    let wish = if cut_short { Changes::Review } else { order.changes };
+    let parking = Parking { order, layer, from_memory, rules: &rules };
+    let wanted = if commit { parking.decide(wish, signals) } else { Ok(Changes::Discard) };
     match wanted {
-        Ok(Changes::Discard) => return discard(layer, &workspace, &rules, keep),
-        Ok(Changes::Review) => return review(layer, from_memory, &workspace, &rules),
+        Ok(Changes::Discard) => return parking.discard(keep),
+        Ok(Changes::Review) => return parking.review(),
         Ok(Changes::Commit | Changes::Ask) => {}
-        Err(why) => return park_instead(layer, from_memory, &workspace, &rules, &why),
+        Err(why) => return parking.instead(&why),
     }
     let _alone = match super::alone::lock(&order.places, order.folder) {
         Ok(lock) => lock,
-        Err(error) => return park_instead(layer, from_memory, &workspace, &rules, &format!("no lock: {error}")),
+        Err(error) => return parking.instead(&format!("no lock: {error}")),
     };
     if let Some(why) = no_room {
-        return park_instead(layer, from_memory, &workspace, &rules, &why);
+        return parking.instead(&why);
     }
-    match layer.commit(&workspace, &rules) {
-        Ok(committed) => concluded(committed, &layer),
+    if let Err(why) = may_commit(over) {
+        return parking.instead(&why);
+    }
+    match parking.layer.commit(&order.directory, &rules) {
+        Ok(committed) => concluded(committed, &parking.layer),
         Err(CommitError::Interrupted { source, .. }) => {
             let why = chain(&source);
-            drop(layer);
-            finish_interrupted(order, &workspace, &rules, &why)
+            drop(parking);
+            finish_interrupted(order, &rules, &why)
         }
-        Err(error) => park_instead(layer, from_memory, &workspace, &rules, &chain(&error)),
-    }
-    .inspect(|_| debug_assert!(!args.direct, "a direct run has no layer"))
-}
-
-/// What is to become of the changes of a run that may keep them. A run that changed nothing is not asked about.
-fn decide(
-    layer: &Layer,
-    workspace: &Workspace,
-    rules: &Rules,
-    wish: Changes,
-    signals: &Signals,
-) -> Result<Changes, String> {
-    if matches!(wish, Changes::Commit | Changes::Discard) {
-        return Ok(wish);
-    }
-    let changes = layer.changes(workspace, rules).map_err(|error| chain(&error))?;
-    match wish {
-        // Ends as "nothing", and takes the layer along.
-        _ if changes.is_empty() => Ok(Changes::Commit),
-        Changes::Ask => ask::ask(layer, workspace, rules, &changes, signals),
-        other => Ok(other),
+        Err(error) => parking.instead(&chain(&error)),
     }
 }
 
-/// Parks by choice, which is no problem.
-fn review(layer: Layer, from_memory: bool, workspace: &Workspace, rules: &Rules) -> Result<Settled, Failure> {
-    match layer.park(workspace, rules) {
-        Ok(changes) => {
-            keep_note(&layer)?;
-            Ok(Settled { state: State::Parked, parked: changes.changes, ..Settled::default() })
+/// What has to be true before a commit is decided: the workspace is still where its user sees it, no other commit to it
+/// stands half-way, and after a power cut the next command finds what was decided.
+fn may_commit(over: &Over<'_>) -> Result<(), String> {
+    let Over { order, record, .. } = over;
+    let path = order.plan.workspace.source.as_path();
+    let run = order.plan.run_id.to_string();
+    let is_there = order.folder.is_at(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if !is_there {
+        return Err(format!("{} was moved or replaced while the command ran", path.display()));
+    }
+    recover::finish_others(&order.places, &run, path, &order.directory)?;
+    record.sync().map_err(|error| format!("the run's record cannot be brought to the disk: {error}"))?;
+    let layer = order.places.layers.join(&run);
+    note::sync(&layer).map_err(|error| format!("the run's note cannot be brought to the disk: {error}"))
+}
+
+/// A layer that may have to wait.
+struct Parking<'a> {
+    order: &'a Order,
+    layer: Layer,
+    from_memory: bool,
+    rules: &'a Rules,
+}
+
+impl Parking<'_> {
+    /// What is to become of the changes of a run that may keep them. A run that changed nothing is not asked about.
+    fn decide(&self, wish: Changes, signals: &Signals) -> Result<Changes, String> {
+        if matches!(wish, Changes::Commit | Changes::Discard) {
+            return Ok(wish);
         }
-        Err(error) => Err(lost(layer, from_memory, &chain(&error))),
+        let workspace = &self.order.directory;
+        let changes = self.layer.changes(workspace, self.rules).map_err(|error| chain(&error))?;
+        match wish {
+            // Ends as "nothing", and takes the layer along.
+            _ if changes.is_empty() => Ok(Changes::Commit),
+            Changes::Ask => ask::ask(&self.layer, workspace, self.rules, &changes, signals),
+            other => Ok(other),
+        }
     }
-}
 
-fn discard(layer: Layer, workspace: &Workspace, rules: &Rules, report: bool) -> Result<Settled, Failure> {
-    // What was thrown away is worth a look, but not being able to look must not keep it.
-    let changes = if report { layer.changes(workspace, rules).unwrap_or_default() } else { ChangeSet::default() };
-    let again = format!("nexus changes reject --run {} tries again", layer.run());
-    layer.discard().map_err(|error| Failure::refused("discard", chain(&error), again))?;
-    Ok(Settled { state: State::Discarded, changes, ..Settled::default() })
+    /// Parks by choice, which is no problem.
+    fn review(self) -> Result<Settled, Failure> {
+        match self.layer.park(&self.order.directory, self.rules) {
+            Ok(changes) => {
+                keep_note(&self.layer)?;
+                Ok(Settled { state: State::Parked, parked: changes.changes, ..Settled::default() })
+            }
+            Err(error) => Err(self.lost(&chain(&error))),
+        }
+    }
+
+    fn discard(self, report: bool) -> Result<Settled, Failure> {
+        // What was thrown away is worth a look, but not being able to look must not keep it.
+        let changes = || self.layer.changes(&self.order.directory, self.rules).unwrap_or_default();
+        let changes = if report { changes() } else { ChangeSet::default() };
+        let again = format!("nexus changes reject --run {} tries again", self.layer.run());
+        recover::remove(self.layer).map_err(|why| Failure::refused("discard", why, again))?;
+        Ok(Settled { state: State::Discarded, changes, ..Settled::default() })
+    }
+
+    /// Parks because a commit is not possible.
+    fn instead(self, why: &str) -> Result<Settled, Failure> {
+        let changes = match self.layer.park(&self.order.directory, self.rules) {
+            Ok(changes) => changes,
+            Err(error) => return Err(self.lost(&format!("{why}; {}", chain(&error)))),
+        };
+        keep_note(&self.layer)?;
+        let hint = format!("they are parked: nexus changes show --run {}", self.layer.run());
+        let problem = Failure::refused("commit", format!("the changes could not be committed: {why}"), hint);
+        Ok(Settled { state: State::Parked, parked: changes.changes, problem: Some(problem), ..Settled::default() })
+    }
+
+    /// Neither committed nor parked. What the disk has of the changes stays and is listed by its note; a review reads it
+    /// again.
+    fn lost(self, why: &str) -> Failure {
+        let (layer, run) = (self.layer, self.order.plan.run_id);
+        if self.from_memory && layer.is_bare().unwrap_or(false) {
+            let left = recover::remove(layer).err().map(|why| format!("; and then: {why}")).unwrap_or_default();
+            let message =
+                format!("the changes are gone: they were in memory and could not be copied to the disk: {why}{left}");
+            return Failure::refused("commit", message, "make room in the state directory and run the command again");
+        }
+        let mut message = format!("the changes could neither be committed nor parked: {why}");
+        if self.from_memory {
+            let cut = note::read(layer.root()).map(|note| RunNote { cut_short: Some(CutShort::Partial), ..note });
+            let noted = cut.map_or(Ok(()), |note| note.write(layer.root()));
+            message += &noted.err().map(|error| format!("; and then: {error}")).unwrap_or_default();
+        }
+        let synced = note::sync(layer.root()).err();
+        message += &synced.map(|error| format!("; a power cut may lose them: {error}")).unwrap_or_default();
+        let kept = if self.from_memory { "what could be saved of them is" } else { "they are" };
+        let hint = format!(
+            "{kept} kept: nexus changes show --run {run} tries to read them again, nexus changes reject --run {run} \
+             throws them away, and the files are in {}",
+            layer.upper().display()
+        );
+        Failure::refused("commit", message, hint)
+    }
 }
 
 fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
@@ -252,15 +338,18 @@ fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
 }
 
 /// The commit was decided and stopped half-way: the same steps once more, since they may be repeated.
-fn finish_interrupted(order: &Order, workspace: &Workspace, rules: &Rules, why: &str) -> Result<Settled, Failure> {
+fn finish_interrupted(order: &Order, rules: &Rules, why: &str) -> Result<Settled, Failure> {
     let run = order.plan.run_id.to_string();
-    if let Err(error) = nexus_facility::recover(&order.places.layers, &run, workspace) {
-        let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
-        let hint = "mend that (is the disk full?) and run any nexus command: it finishes the commit";
-        return Err(Failure::refused(INTERRUPTED, message, hint));
-    }
+    let path = order.plan.workspace.source.as_path();
+    let told = match nexus_facility::recover(&order.places.layers, &run, &order.directory) {
+        Ok(recovered) => recover::left_out(&run, path, &recovered),
+        Err(error) => {
+            let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
+            return Err(Failure::refused(INTERRUPTED, message, go_on(&run)));
+        }
+    };
     let parked = match Layer::open(&order.places.layers, &run) {
-        Ok(layer) => layer.changes(workspace, rules).map_err(|error| chain(&error)),
+        Ok(layer) => layer.changes(&order.directory, rules).map_err(|error| chain(&error)),
         Err(OpenLayerError::NotParked { .. }) => Ok(ChangeSet::default()),
         Err(error) => Err(chain(&error)),
     };
@@ -268,62 +357,36 @@ fn finish_interrupted(order: &Order, workspace: &Workspace, rules: &Rules, why: 
         let message = format!("the changes are committed, but what waits for a decision cannot be read: {why}");
         Failure::refused("parked", message, format!("nexus changes show --run {run} tries again"))
     })?;
-    Ok(Settled { state: State::Committed, parked: parked.changes, ..Settled::default() })
+    let problem = told.map(|message| Failure::refused("conflict", message, ""));
+    Ok(Settled { state: State::Committed, parked: parked.changes, problem, ..Settled::default() })
 }
 
-fn park_instead(
-    layer: Layer,
-    from_memory: bool,
-    workspace: &Workspace,
-    rules: &Rules,
-    why: &str,
-) -> Result<Settled, Failure> {
-    let changes = match layer.park(workspace, rules) {
-        Ok(changes) => changes,
-        Err(error) => return Err(lost(layer, from_memory, &format!("{why}; {}", chain(&error)))),
-    };
-    keep_note(&layer)?;
-    let hint = format!("they are parked: nexus changes show --run {}", layer.run());
-    let problem = Failure::refused("commit", format!("the changes could not be committed: {why}"), hint);
-    Ok(Settled { state: State::Parked, parked: changes.changes, problem: Some(problem), ..Settled::default() })
-}
-
-/// Neither committed nor parked. What the disk has of the changes stays, and is listed by its note; nothing applies it.
-fn lost(layer: Layer, from_memory: bool, why: &str) -> Failure {
-    let upper = layer.upper();
-    let empty = std::fs::read_dir(&upper).is_ok_and(|mut entries| entries.next().is_none());
-    if from_memory && empty {
-        let left = layer.discard().err().map(|error| format!("; and then: {}", chain(&error))).unwrap_or_default();
-        let message =
-            format!("the changes are gone: they were in memory and could not be copied to the disk: {why}{left}");
-        return Failure::refused("commit", message, "make room in the state directory and run the command again");
-    }
-    let message = format!("the changes could neither be committed nor parked: {why}");
-    let kept = if from_memory { "what could be saved of them is" } else { "they are" };
-    let hint = format!("{kept} in {}; nexus changes reject --run {} throws them away", upper.display(), layer.run());
-    Failure::refused("commit", message, hint)
+/// What to do about a commit that stopped half-way.
+pub fn go_on(run: &str) -> String {
+    format!(
+        "fix that (is the disk full?), then nexus changes recover --run {run} finishes the commit, and \
+         nexus changes reject --run {run} takes it back"
+    )
 }
 
 fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
-    let note = ParkedRun {
+    let note = RunNote {
         workspace: order.plan.workspace.source.clone(),
         folder: order.folder,
         argv: order.plan.argv.clone(),
+        origin: Some(layer.origin()),
+        boot: note::boot_id(),
+        in_memory: matches!(order.plan.workspace.writes, Writes::MemoryLayer { .. }),
+        cut_short: None,
     };
-    let bytes = serde_json::to_vec(&note).map_err(io::Error::other)?;
-    std::fs::write(layer.root().join(RUN_FILE), bytes)
+    note.write(layer.root())
 }
 
 /// From here on the note has to outlive a power cut; most layers end without it.
 fn keep_note(layer: &Layer) -> Result<(), Failure> {
-    let path = layer.root().join(RUN_FILE);
-    std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(|error| {
-        let message = format!("the changes are parked, but {} may be lost in a power cut: {error}", path.display());
+    note::sync(layer.root()).map_err(|error| {
+        let path = layer.root().display();
+        let message = format!("the changes are parked, but {path} may be lost in a power cut: {error}");
         Failure::refused("commit", message, format!("nexus changes show --run {} shows them", layer.run()))
     })
-}
-
-/// Reads what is known of a layer's run.
-pub fn read_note(layer: &Path) -> Option<ParkedRun> {
-    serde_json::from_slice(&std::fs::read(layer.join(RUN_FILE)).ok()?).ok()
 }

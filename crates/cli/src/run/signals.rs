@@ -2,7 +2,7 @@
 //!
 //! A byte on a socket wakes whoever waits, and a flag for each signal says which it was: a handler may do no more.
 
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGXFSZ};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -13,6 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ENDING: &[i32] = &[SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 /// Signals about the terminal.
 const TERMINAL: &[i32] = &[SIGWINCH, SIGTSTP, SIGCONT];
+
+/// Makes a write beyond `ulimit -f` an error (EFBIG) and no death: this process may hold the only copy of somebody's
+/// work. The handler does nothing, and a command that is executed gets the default back.
+pub fn survive_file_limit() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
 
 /// Signals that were caught.
 pub struct Signals {

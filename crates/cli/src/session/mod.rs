@@ -53,7 +53,7 @@ pub fn command(command: SessionCommand) -> u8 {
 /// The store, after whatever was killed has been cleared up.
 fn store() -> Result<Store, Failure> {
     let places = Places::find()?.ensure()?;
-    run::recover::all(&places, &run::driver(), None)?;
+    run::recover::look(&places, &run::driver())?;
     let store = Store::open(&places)?;
     store.clean()?;
     Ok(store)

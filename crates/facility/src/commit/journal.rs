@@ -11,6 +11,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_ther
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::ops::Op;
 use crate::faults::Faults;
+use crate::identity::Home;
 use crate::marks::LayerMode;
 use crate::meta::{FileId, FsTime};
 use crate::plan::Keep;
@@ -49,15 +50,6 @@ pub enum SlotPlace {
 #[must_use]
 pub fn slots_in_workspace(run: &str) -> String {
     format!(".nexus-tmp-{run}")
-}
-
-/// The workspace that a commit is for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
-    /// Its path when the commit was decided; for people, never opened.
-    pub path: ByteText,
-    /// Its identity.
-    pub id: FileId,
 }
 
 /// A directory of the workspace in which the commit works.

@@ -6,18 +6,18 @@
 //! ```
 //! Both obey the rules of a first commit: a path that another process changed meanwhile is kept back.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
+use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Change, Conflict};
 use crate::commit::apply::{Apply, Rooms};
 use crate::commit::finish::{Folders, GONE, arrived, finish, left, remove_layer};
 use crate::commit::journal::{
-    DONE, FoundJournal, Home, JOURNAL, Journal, OUTCOME, Outcome, PARKED, home_of, read, read_journal, sync_directory,
-    write,
+    DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, home_of, read, read_journal, sync_directory, write,
 };
 use crate::commit::stage::open_slots;
 use crate::faults::{Faults, Step};
+use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
-use std::os::fd::AsFd as _;
+use crate::origin::is_bare;
 use std::path::Path;
 
 /// The result of a commit that was finished.
@@ -134,19 +134,11 @@ pub fn recover_with(
         return Ok(Recovered::Parked);
     }
     let removed = root.stat(GONE.as_bytes()).doing("look at", GONE.as_bytes()).map_err(io)?.is_some();
-    if !removed && !is_upper_empty(&root).map_err(io)? {
+    if !removed && !is_bare(&root).map_err(io)? {
         return Ok(Recovered::Undecided);
     }
     remove_layer(&layers, &root, run, faults).map_err(io)?;
     Ok(Recovered::Discarded)
-}
-
-fn is_upper_empty(root: &Workspace) -> Result<bool, IoFailure> {
-    match root.readable_dir(b"upper") {
-        Ok(dir) => is_empty(dir.as_fd()).doing("list", b"upper"),
-        Err(error) if crate::beneath::is_gone(&error) => Ok(true),
-        Err(error) => Err(error).doing("open", b"upper"),
-    }
 }
 
 /// The journal of this name, if there is one and it is for this run and this workspace.
@@ -165,7 +157,7 @@ pub(crate) fn known(
             Err(foreign(format!("the run {}", journal.header.run)))
         }
         FoundJournal::Known(journal) => {
-            let here = workspace.root_meta().map_err(io)?.id;
+            let here = workspace.identity().doing("look at", b"").map_err(io)?;
             if here != journal.header.home.id {
                 return Err(foreign(format!("another directory ({})", journal.header.home.path.as_path().display())));
             }

@@ -1,0 +1,164 @@
+//! Lists the runs whose layers wait for a decision, and chooses one.
+
+use crate::failure::{Failure, one_line};
+use crate::places::Places;
+use crate::receipt::utc;
+use crate::run::{self, FolderId, RunNote, recover::Interrupted};
+use nexus_model::{ByteText, RunId};
+use std::path::{Path, PathBuf};
+
+/// A run whose layer waits.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// The run.
+    pub run: String,
+    /// Its workspace.
+    pub workspace: PathBuf,
+    /// The identity of the workspace.
+    pub folder: FolderId,
+    /// The command.
+    pub command: ByteText,
+    /// Everything that is known of the run.
+    pub note: RunNote,
+    /// How far the layer is.
+    pub state: State,
+}
+
+/// How far a layer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It waits for a decision.
+    Waiting,
+    /// Its commit was interrupted.
+    Interrupted,
+    /// It was being thrown away.
+    Going,
+}
+
+impl State {
+    /// The state in one word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Interrupted => "interrupted",
+            Self::Going => "being_removed",
+        }
+    }
+}
+
+impl Waiting {
+    fn new(run: String, note: RunNote, state: State) -> Self {
+        let words: Vec<&[u8]> = note.argv.iter().map(|word| word.0.as_slice()).collect();
+        let command = words.join(&b" "[..]).into();
+        Self { run, workspace: note.workspace.as_path().to_owned(), folder: note.folder, command, note, state }
+    }
+
+    /// The run as the commands of recovery know it.
+    pub fn interrupted(&self) -> Interrupted {
+        Interrupted { run: self.run.clone(), directory: Some((self.workspace.clone(), self.folder)) }
+    }
+
+    /// When the run started, and its command.
+    fn brief(&self) -> String {
+        let when = started_ms(&self.run).map_or_else(String::new, |ms| format!("{}, ", utc(ms)));
+        format!("{} ({when}{})", self.run, self.command.as_os_str().display())
+    }
+}
+
+/// The time in an id, which begins with the milliseconds since 1970.
+fn started_ms(run: &str) -> Option<u64> {
+    let digits: String = run.chars().filter(|letter| *letter != '-').take(12).collect();
+    u64::from_str_radix(&digits, 16).ok()
+}
+
+/// All runs whose layers wait, the latest first.
+pub fn all(places: &Places, interrupted: &[Interrupted]) -> Result<Vec<Waiting>, Failure> {
+    let failed =
+        |error: std::io::Error| Failure::refused("state_dir", format!("{}: {error}", places.layers.display()), "");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&places.layers).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Ok(run) = entry.file_name().into_string() else { continue };
+        let path = entry.path();
+        let is_interrupted = interrupted.iter().any(|one| one.run == run);
+        let (note, state) = match (run::read_note(&path), run::read_gone_note(&path)) {
+            (Some(note), _) if is_interrupted => (note, State::Interrupted),
+            (Some(note), _) => (note, State::Waiting),
+            (None, Some(note)) => (note, State::Going),
+            (None, None) => continue,
+        };
+        // A run that still goes has a record (what had none alive was cleared just now) and decides by itself. One that
+        // ended between the two looks has taken its layer with it, or has left it to wait.
+        let goes_on = !is_interrupted && places.runs.join(&run).try_exists().map_err(failed)?;
+        if goes_on || !path.try_exists().map_err(failed)? {
+            continue;
+        }
+        found.push(Waiting::new(run, note, state));
+    }
+    // Ids are ordered by time.
+    found.sort_by(|a, b| b.run.cmp(&a.run));
+    Ok(found)
+}
+
+/// The runs of the directory that the caller stands in.
+fn here(all: Vec<Waiting>) -> (PathBuf, Vec<Waiting>) {
+    let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
+    let found = all.into_iter().filter(|one| here.starts_with(&one.workspace)).collect();
+    (here, found)
+}
+
+/// The run that was named, or the only one that waits for the directory that the caller stands in. What is decided
+/// must be what the caller has seen, so that with several of them one has to be named.
+pub fn only_one(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
+    if let Some(run) = run {
+        return named(all, run);
+    }
+    let (here, mut found) = here(all);
+    if found.len() > 1 {
+        let list: Vec<_> = found.iter().map(Waiting::brief).collect();
+        let message = format!("{} runs wait for {}: {}", list.len(), here.display(), list.join("; "));
+        return Err(Failure::usage("run", message, "name one with --run ID"));
+    }
+    found.pop().ok_or_else(|| none(&here))
+}
+
+/// The run that was named, or the latest one of the directory that the caller stands in, with a line about the others.
+pub fn latest(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
+    if let Some(run) = run {
+        return named(all, run);
+    }
+    let (here, found) = here(all);
+    let mut found = found.into_iter();
+    let latest = found.next().ok_or_else(|| none(&here))?;
+    let others: Vec<_> = found.map(|one| one.brief()).collect();
+    if !others.is_empty() {
+        let what = if others.len() == 1 { "Another run waits" } else { "Other runs wait" };
+        let line = format!("{what} for this directory: {}. --run ID chooses one.", others.join("; "));
+        run::tell(&one_line(&line));
+    }
+    Ok(latest)
+}
+
+fn named(all: Vec<Waiting>, run: RunId) -> Result<Waiting, Failure> {
+    all.into_iter().find(|one| one.run == run.to_string()).ok_or_else(|| {
+        let message = format!("no changes of the run {run} wait for a decision");
+        Failure::refused("no_changes", message, "nexus changes list shows all that wait")
+    })
+}
+
+fn none(here: &Path) -> Failure {
+    let message = format!("no changes of {} wait for a decision", here.display());
+    Failure::refused("no_changes", message, "nexus changes list shows all that wait")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_tells_when_its_run_started() {
+        let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+        let ms = u128::from(started_ms(&RunId::new().to_string()).unwrap());
+        assert!(ms >= before && ms < before + 60_000, "{ms} is not just after {before}");
+    }
+}

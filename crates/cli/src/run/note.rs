@@ -1,0 +1,167 @@
+//! Keeps what is known of a layer's run in the layer's directory.
+//!
+//! ```text
+//!  run.json   written with the layer, before the command starts
+//!    ├─ the run was killed: rewritten with the reason, and the layer waits for a review
+//!    └─ the layer is thrown away: renamed to run.gone first, so that a half-removed layer never looks like a review
+//! ```
+
+use super::folder::FolderId;
+use nexus_facility::{FsTime, LayerMode, LayerOrigin};
+use nexus_model::ByteText;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Describes the run of a layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunNote {
+    /// The workspace that the layer is for.
+    pub workspace: ByteText,
+    /// The identity of that directory.
+    pub folder: FolderId,
+    /// The command.
+    pub argv: Vec<ByteText>,
+    /// How the layer was made; version 0.1 did not write it.
+    #[serde(default)]
+    pub origin: Option<LayerOrigin>,
+    /// The boot of the machine in which the run started.
+    #[serde(default)]
+    pub boot: Option<String>,
+    /// Reports that the layer was in memory, so that a killed run leaves nothing of it.
+    #[serde(default)]
+    pub in_memory: bool,
+    /// Why the changes may be less than the command wanted to make.
+    #[serde(default)]
+    pub cut_short: Option<CutShort>,
+}
+
+/// Why a layer may hold less than its command wanted to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CutShort {
+    /// `nexus` was killed while the command ran.
+    Killed,
+    /// The machine went down, and files that were written shortly before may be empty.
+    Rebooted,
+    /// The layer was in memory and only a part of it could be copied to the disk.
+    Partial,
+}
+
+impl CutShort {
+    /// Says it in half a sentence.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Killed => "nexus was killed while the command ran, so the changes may be incomplete",
+            Self::Rebooted => {
+                "the machine went down while the command ran, so files may be incomplete or empty: look at each"
+            }
+            Self::Partial => "the changes were in memory and only a part of them could be copied to the disk",
+        }
+    }
+}
+
+/// The name of the note.
+const FILE: &str = "run.json";
+/// Its name while the layer is being removed.
+const GONE: &str = "run.gone";
+
+impl RunNote {
+    /// Writes the note so that it is the old or the new one after a crash of this process.
+    pub fn write(&self, layer: &Path) -> io::Result<()> {
+        let new = layer.join(format!("{FILE}.new"));
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        std::fs::rename(&new, layer.join(FILE))
+    }
+
+    /// Returns how the layer was made. A layer of version 0.1 was made just before its note was written.
+    pub fn origin(&self, layer: &Path) -> io::Result<LayerOrigin> {
+        if let Some(origin) = &self.origin {
+            return Ok(origin.clone());
+        }
+        let written = std::fs::metadata(layer.join(FILE))?;
+        let started = FsTime { sec: written.mtime(), nsec: u32::try_from(written.mtime_nsec()).unwrap_or_default() };
+        let mode = if rustix::process::geteuid().is_root() { LayerMode::Root } else { LayerMode::User };
+        Ok(LayerOrigin::guessed(mode, started))
+    }
+
+    /// Says why a layer that its run left behind may be incomplete.
+    pub fn cut_by_kill(&self) -> CutShort {
+        if self.boot.is_some() && self.boot == boot_id() { CutShort::Killed } else { CutShort::Rebooted }
+    }
+}
+
+/// Reads the note of a layer; `None` when there is none that can be read.
+pub fn read(layer: &Path) -> Option<RunNote> {
+    serde_json::from_slice(&std::fs::read(layer.join(FILE)).ok()?).ok()
+}
+
+/// Reads the note of a layer whose removal has begun.
+pub fn read_gone(layer: &Path) -> Option<RunNote> {
+    serde_json::from_slice(&std::fs::read(layer.join(GONE)).ok()?).ok()
+}
+
+/// Reports whether the removal of a layer has begun.
+pub fn is_going(layer: &Path) -> io::Result<bool> {
+    layer.join(GONE).try_exists()
+}
+
+/// Marks a layer as one that is being removed. A layer without a note has no mark to make.
+pub fn mark_gone(layer: &Path) -> io::Result<()> {
+    match std::fs::rename(layer.join(FILE), layer.join(GONE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Brings the note to the disk.
+pub fn sync(layer: &Path) -> io::Result<()> {
+    File::open(layer.join(FILE))?.sync_all()?;
+    File::open(layer)?.sync_all()
+}
+
+/// Identifies this boot of the machine.
+pub fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note() -> RunNote {
+        serde_json::from_str(r#"{"workspace":{"text":"/w"},"folder":{"inode":1,"born":[2,3],"device":null},"argv":[]}"#)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_note_of_version_0_1_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = note();
+        assert_eq!((&note.origin, note.in_memory, note.cut_short), (&None, false, None));
+        note.write(dir.path()).unwrap();
+        assert_eq!(read(dir.path()), Some(note.clone()));
+        assert!(note.origin(dir.path()).unwrap().started.sec > 0);
+    }
+
+    #[test]
+    fn a_layer_that_is_being_removed_has_no_note() {
+        let dir = tempfile::tempdir().unwrap();
+        note().write(dir.path()).unwrap();
+        mark_gone(dir.path()).unwrap();
+        assert!(read(dir.path()).is_none() && is_going(dir.path()).unwrap() && read_gone(dir.path()).is_some());
+        mark_gone(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn another_boot_is_told_from_a_kill() {
+        let mut note = note();
+        assert_eq!(note.cut_by_kill(), CutShort::Rebooted);
+        note.boot = boot_id();
+        assert_eq!(note.cut_by_kill(), CutShort::Killed);
+    }
+}

@@ -1,0 +1,92 @@
+//! Opens the layer of a run that ended before anything was decided about it.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty, is_gone};
+use crate::commit::journal::{DONE, JOURNAL, PARKED, VERSION};
+use crate::errors::OpenLayerError;
+use crate::faults::Faults;
+use crate::layer::{Layer, Locked, is_run_id};
+use crate::marks::LayerMode;
+use crate::meta::FsTime;
+use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+/// Describes how a layer was made: all that is needed to read it when its run can tell nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerOrigin {
+    /// The version of the format.
+    pub version: u32,
+    /// Who mounted the layer.
+    pub mode: LayerMode,
+    /// The time at which the layer was made. Later changes in the workspace are conflicts.
+    pub started: FsTime,
+}
+
+impl LayerOrigin {
+    /// Describes a layer of which no description was kept.
+    #[must_use]
+    pub fn guessed(mode: LayerMode, started: FsTime) -> Self {
+        Self { version: VERSION, mode, started }
+    }
+}
+
+impl Layer {
+    /// Describes how this layer was made.
+    #[must_use]
+    pub fn origin(&self) -> LayerOrigin {
+        LayerOrigin { version: VERSION, mode: self.mode, started: self.started }
+    }
+
+    /// Opens an undecided layer. A layer that was parked is opened by [`Layer::open`].
+    pub fn adopt(layers_dir: &Path, run: &str, origin: &LayerOrigin) -> Result<Self, OpenLayerError> {
+        let name = || run.to_owned();
+        let io = |source| OpenLayerError::Io { run: run.to_owned(), source };
+        if !is_run_id(run) {
+            return Err(OpenLayerError::NotParked { run: name() });
+        }
+        if !(1..=VERSION).contains(&origin.version) {
+            return Err(OpenLayerError::Version { run: name(), version: origin.version });
+        }
+        let layers = Workspace::open(layers_dir).map_err(io)?;
+        let root = match layers.readable_dir(run.as_bytes()) {
+            Err(error) if is_gone(&error) => return Err(OpenLayerError::NotParked { run: name() }),
+            other => Workspace::from_fd(other.doing("open", run.as_bytes()).map_err(io)?),
+        };
+        let Some(root) = Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? else {
+            return Err(OpenLayerError::Busy { run: name() });
+        };
+        for file in [JOURNAL, DONE, PARKED] {
+            if root.stat(file.as_bytes()).doing("look at", file.as_bytes()).map_err(io)?.is_some() {
+                return Err(OpenLayerError::Unfinished { run: name() });
+            }
+        }
+        Ok(Self {
+            path: layers_dir.join(run),
+            run: name(),
+            layers,
+            root,
+            mode: origin.mode,
+            started: origin.started,
+            ours: Vec::new(),
+            recorded: Vec::new(),
+            home: None,
+            upper_fd: None,
+            spares: None,
+            faults: Faults::default(),
+        })
+    }
+
+    /// Reports whether the layer's directory holds no change. A layer in memory is not looked at.
+    pub fn is_bare(&self) -> Result<bool, IoFailure> {
+        is_bare(&self.root)
+    }
+}
+
+/// Reports whether the upper directory is empty or was never made.
+pub(crate) fn is_bare(root: &Workspace) -> Result<bool, IoFailure> {
+    match root.readable_dir(b"upper") {
+        Ok(upper) => is_empty(upper.as_fd()).doing("list", b"upper"),
+        Err(error) if is_gone(&error) => Ok(true),
+        Err(error) => Err(error).doing("open", b"upper"),
+    }
+}
