@@ -162,7 +162,12 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
         return patiently(abandon, is_busy).map(|()| None).map_err(|error| chain(&error));
     }
     match patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))? {
-        Stage::Gone | Stage::Parked => Ok(None),
+        Stage::Parked => Ok(None),
+        // Perhaps some of its directory is left.
+        Stage::Gone => {
+            let abandon = || nexus_facility::abandon(&places.layers, &run);
+            patiently(abandon, is_busy).map(|()| None).map_err(|error| chain(&error))
+        }
         Stage::Undecided if reviewing => Ok(None),
         Stage::Undecided => park(places, &run).map(|()| None),
         Stage::Decided(_) => {

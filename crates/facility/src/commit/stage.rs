@@ -3,7 +3,7 @@
 //!
 //! A failure here changes nothing: the workspace is untouched, and the layer is as before.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split};
 use crate::commit::apply::strip_marks;
 use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
 use crate::commit::ops::{Op, Origin, Slot, Staged};
@@ -96,12 +96,25 @@ impl Stage<'_> {
         }
         chmod(slots.fd(), 0o700).doing("set the mode of", name.as_bytes())?;
         let mut made: HashMap<Slot, Seen> = HashMap::new();
-        for (slot, one) in staged {
-            self.faults.action();
-            let name = slot.to_string().into_bytes();
-            self.one(&slots, &name, one, staged.len()).doing("stage", &name)?;
-            made.insert(*slot, Seen::from(&stat(slots.fd(), &name).doing("look at", &name)?));
+        let mut opened = Vec::new();
+        let mut all = || -> Result<(), IoFailure> {
+            for (slot, one) in staged {
+                self.faults.action();
+                let name = slot.to_string().into_bytes();
+                if let Staged::Copy(Source::Upper(path)) | Staged::Bytes { like: path, .. } = one {
+                    self.open_up(split(&path.0).0, &mut opened).doing("open", &path.0)?;
+                }
+                self.one(&slots, &name, one, staged.len()).doing("stage", &name)?;
+                made.insert(*slot, Seen::from(&stat(slots.fd(), &name).doing("look at", &name)?));
+            }
+            Ok(())
+        };
+        let result = all();
+        for (path, mode) in opened.iter().rev() {
+            let dir = self.upper.dir(path).doing("open", path)?;
+            chmod(dir.as_fd(), *mode).doing("set the mode of", path)?;
         }
+        result?;
         if staged.len() > SYNCED_ONE_BY_ONE {
             self.faults.sync(|| Ok(rustix::fs::syncfs(slots.fd())?)).doing("sync", b"")?;
         } else {
@@ -119,6 +132,24 @@ impl Stage<'_> {
                     set.id = set.slot.and_then(|slot| made.get(&slot)).map(|seen| seen.id);
                 }
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the directories of the layer on the way to `path` up for their owner, and notes their modes.
+    fn open_up(&self, path: &[u8], opened: &mut Vec<(Vec<u8>, u32)>) -> io::Result<()> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let mut at = Vec::new();
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            at = join(&at, name);
+            let dir = self.upper.dir(&at)?;
+            let mode = stat(dir.as_fd(), b"")?.mode;
+            if mode & 0o700 != 0o700 {
+                opened.push((at.clone(), mode));
+                chmod(dir.as_fd(), mode | 0o700)?;
             }
         }
         Ok(())
