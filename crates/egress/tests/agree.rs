@@ -142,7 +142,7 @@ fn judge(world: &World, seen: &Seen, case: &Agree, way: &str, got: &str, code: D
 
 #[test]
 fn what_is_said_by_connect_agrees_like_the_table() {
-    if outside_of_netns("what_is_said_by_connect_agrees_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     let seen = servers();
@@ -155,7 +155,7 @@ fn what_is_said_by_connect_agrees_like_the_table() {
 
 #[test]
 fn what_is_said_by_socks_agrees_like_the_table() {
-    if outside_of_netns("what_is_said_by_socks_agrees_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     let seen = servers();
@@ -177,7 +177,7 @@ fn what_is_said_by_socks_agrees_like_the_table() {
 
 #[test]
 fn what_is_said_on_a_redirected_connection_agrees_like_the_table() {
-    if outside_of_netns("what_is_said_on_a_redirected_connection_agrees_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     let seen = servers();
@@ -202,7 +202,7 @@ fn what_is_said_on_a_redirected_connection_agrees_like_the_table() {
 
 #[test]
 fn absolute_requests_agree_like_the_table() {
-    if outside_of_netns("absolute_requests_agree_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     let seen = servers();

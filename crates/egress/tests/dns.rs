@@ -146,7 +146,7 @@ fn redirect(world: &World) {
 
 #[test]
 fn a_redirected_connection_is_decided_by_the_name_behind_its_address() {
-    if outside_of_netns("a_redirected_connection_is_decided_by_the_name_behind_its_address") {
+    if outside_of_netns() {
         return;
     }
     server("11.22.33.55:7000", echo);

@@ -75,7 +75,7 @@ fn body(stream: &mut TcpStream) -> String {
 
 #[test]
 fn kept_and_pipelined_requests_are_answered_in_order_and_each_is_recorded() {
-    if outside_of_netns("kept_and_pipelined_requests_are_answered_in_order_and_each_is_recorded") {
+    if outside_of_netns() {
         return;
     }
     let heads = web();
@@ -104,7 +104,7 @@ fn kept_and_pipelined_requests_are_answered_in_order_and_each_is_recorded() {
 
 #[test]
 fn a_request_that_disagrees_ends_the_connection_and_the_server_sees_nothing_of_it() {
-    if outside_of_netns("a_request_that_disagrees_ends_the_connection_and_the_server_sees_nothing_of_it") {
+    if outside_of_netns() {
         return;
     }
     let heads = web();
@@ -162,7 +162,7 @@ fn a_request_that_disagrees_ends_the_connection_and_the_server_sees_nothing_of_i
 
 #[test]
 fn another_name_in_an_open_network_is_passed_on_as_it_was_said() {
-    if outside_of_netns("another_name_in_an_open_network_is_passed_on_as_it_was_said") {
+    if outside_of_netns() {
         return;
     }
     server("11.22.33.45:80", |mut stream| {
@@ -182,7 +182,7 @@ fn another_name_in_an_open_network_is_passed_on_as_it_was_said() {
 
 #[test]
 fn what_is_no_http_follows_the_setting() {
-    if outside_of_netns("what_is_no_http_follows_the_setting") {
+    if outside_of_netns() {
         return;
     }
     server("127.0.0.1:80", echo);
@@ -221,7 +221,7 @@ fn what_is_no_http_follows_the_setting() {
 
 #[test]
 fn a_server_that_speaks_first_is_heard_where_the_setting_allows_it() {
-    if outside_of_netns("a_server_that_speaks_first_is_heard_where_the_setting_allows_it") {
+    if outside_of_netns() {
         return;
     }
     server("127.0.0.1:80", |mut stream| {
@@ -244,7 +244,7 @@ fn a_server_that_speaks_first_is_heard_where_the_setting_allows_it() {
 
 #[test]
 fn a_websocket_inside_is_a_tunnel_that_a_policy_for_reading_cuts() {
-    if outside_of_netns("a_websocket_inside_is_a_tunnel_that_a_policy_for_reading_cuts") {
+    if outside_of_netns() {
         return;
     }
     server("127.0.0.1:80", |mut stream| {
@@ -284,7 +284,7 @@ fn a_websocket_inside_is_a_tunnel_that_a_policy_for_reading_cuts() {
 
 #[test]
 fn a_connection_that_a_new_policy_forbids_is_cut_between_two_requests() {
-    if outside_of_netns("a_connection_that_a_new_policy_forbids_is_cut_between_two_requests") {
+    if outside_of_netns() {
         return;
     }
     let _heads = web();
@@ -299,7 +299,7 @@ fn a_connection_that_a_new_policy_forbids_is_cut_between_two_requests() {
 
 #[test]
 fn requests_inside_count_for_the_budget_and_long_heads_are_refused() {
-    if outside_of_netns("requests_inside_count_for_the_budget_and_long_heads_are_refused") {
+    if outside_of_netns() {
         return;
     }
     let _heads = web();

@@ -16,7 +16,7 @@ use std::net::{IpAddr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{World, echo, eventually, field, input, server, tunnel};
+use support::{World, again, echo, eventually, field, input, server, tunnel};
 
 /// What a patient host has: longer than any of these tests may take.
 const PATIENT: &str = "nameserver 127.0.0.1\nsearch corp.test\noptions ndots:3 timeout:60 attempts:2\n";
@@ -26,26 +26,19 @@ const HOSTS: &[u8] = b"127.0.0.1 localhost\n# caf\xe9\n10.9.8.7 pinned.test\n93.
     10.9.8.8 Two.Test other.test # and.test\nfd00::8 two.test\nfd00::9 quiet.test\n";
 
 /// Like [`support::outside_of_netns`], with these files in `/etc`.
-fn outside(name: &str, resolv: &str) -> bool {
-    if std::env::var_os("NEXUS_TEST_NETNS").is_some() {
+fn outside(resolv: &str) -> bool {
+    if again::is_inner() {
         return false;
     }
     let folder = tempfile::tempdir().unwrap();
     for (file, content) in [("resolv.conf", resolv.as_bytes()), ("hosts", HOSTS)] {
         std::fs::write(folder.path().join(file), content).unwrap();
     }
-    let setup = "mount --bind \"$0/resolv.conf\" /etc/resolv.conf && mount --bind \"$0/hosts\" /etc/hosts && \
-                 ip link set lo up && ip route add local default dev lo && ip -6 route add local default dev lo && \
-                 exec \"$@\"";
-    let status = Command::new("unshare")
-        .args(["-rnm", "sh", "-c", setup])
-        .arg(folder.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env("NEXUS_TEST_NETNS", "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{name} failed in its namespaces");
+    let setup = format!(
+        "mount --bind \"$0/resolv.conf\" /etc/resolv.conf && mount --bind \"$0/hosts\" /etc/hosts && {} && exec \"$@\"",
+        again::ALL_LOCAL
+    );
+    again::passes_again(Command::new("unshare").args(["-rnm", "sh", "-c", &setup]).arg(folder.path()));
     true
 }
 
@@ -78,8 +71,35 @@ fn asked(name: &str, kind: &str, tcp: bool) -> Asked {
 }
 
 #[test]
+fn an_inner_run_without_its_test_is_not_believed() {
+    let again = |name: &str| {
+        let run = || again::passes_again(&mut Command::new("env"));
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).unwrap().join()
+    };
+    again("no_test_has_this_name").unwrap_err();
+    // It runs, and notices that it is in the network namespace of the outer run.
+    again("no_search_domain_is_ever_appended").unwrap_err();
+}
+
+#[test]
+fn exactly_one_test_must_have_passed() {
+    let result = |passed, failed, ignored| {
+        let word = if failed == 0 { "ok" } else { "FAILED" };
+        format!(
+            "test result: {word}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 9 filtered out\n"
+        )
+    };
+    assert!(again::one_passed(&format!("running 1 test\n{}", result(1, 0, 0))));
+    for wrong in [(0, 0, 0), (2, 0, 0), (0, 1, 0), (0, 0, 1)] {
+        assert!(!again::one_passed(&result(wrong.0, wrong.1, wrong.2)), "{wrong:?}");
+    }
+    assert!(!again::one_passed(""));
+    assert!(!again::one_passed(&result(1, 0, 0).repeat(2)));
+}
+
+#[test]
 fn both_families_are_asked_for_and_an_answer_is_kept_for_the_shorter_ttl() {
-    if outside("both_families_are_asked_for_and_an_answer_is_kept_for_the_shorter_ttl", BRIEF) {
+    if outside(BRIEF) {
         return;
     }
     let names = NameServer::start();
@@ -105,7 +125,7 @@ fn both_families_are_asked_for_and_an_answer_is_kept_for_the_shorter_ttl() {
 
 #[test]
 fn no_search_domain_is_ever_appended() {
-    if outside("no_search_domain_is_ever_appended", BRIEF) {
+    if outside(BRIEF) {
         return;
     }
     let names = NameServer::start();
@@ -120,7 +140,7 @@ fn no_search_domain_is_ever_appended() {
 
 #[test]
 fn a_truncated_answer_is_asked_for_again_over_tcp() {
-    if outside("a_truncated_answer_is_asked_for_again_over_tcp", BRIEF) {
+    if outside(BRIEF) {
         return;
     }
     let names = NameServer::start();
@@ -135,7 +155,7 @@ fn a_truncated_answer_is_asked_for_again_over_tcp() {
 
 #[test]
 fn a_name_without_an_answer_is_refused_within_a_bounded_time() {
-    if outside("a_name_without_an_answer_is_refused_within_a_bounded_time", BRIEF) {
+    if outside(BRIEF) {
         return;
     }
     let names = NameServer::start();
@@ -154,7 +174,7 @@ fn a_name_without_an_answer_is_refused_within_a_bounded_time() {
 
 #[test]
 fn the_egress_waits_for_no_name_server_longer_than_its_limit() {
-    if outside("the_egress_waits_for_no_name_server_longer_than_its_limit", PATIENT) {
+    if outside(PATIENT) {
         return;
     }
     let names = NameServer::start();
@@ -180,7 +200,7 @@ fn the_egress_waits_for_no_name_server_longer_than_its_limit() {
 
 #[test]
 fn a_private_address_behind_an_alias_or_beside_a_public_one_is_never_dialled() {
-    if outside("a_private_address_behind_an_alias_or_beside_a_public_one_is_never_dialled", BRIEF) {
+    if outside(BRIEF) {
         return;
     }
     let _names = NameServer::start();
@@ -214,7 +234,7 @@ fn a_private_address_behind_an_alias_or_beside_a_public_one_is_never_dialled() {
 
 #[test]
 fn a_name_of_the_hosts_file_has_what_stands_there_and_no_server_is_asked_about_it() {
-    if outside("a_name_of_the_hosts_file_has_what_stands_there_and_no_server_is_asked_about_it", PATIENT) {
+    if outside(PATIENT) {
         return;
     }
     let names = NameServer::start();

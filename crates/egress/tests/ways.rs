@@ -133,7 +133,7 @@ fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCod
 
 #[test]
 fn connect_decides_like_the_table() {
-    if outside_of_netns("connect_decides_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     servers();
@@ -147,7 +147,7 @@ fn connect_decides_like_the_table() {
 
 #[test]
 fn absolute_http_decides_like_the_table() {
-    if outside_of_netns("absolute_http_decides_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     servers();
@@ -161,7 +161,7 @@ fn absolute_http_decides_like_the_table() {
 
 #[test]
 fn socks_names_decide_like_the_table() {
-    if outside_of_netns("socks_names_decide_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     servers();
@@ -181,7 +181,7 @@ fn socks_names_decide_like_the_table() {
 
 #[test]
 fn socks_literals_decide_like_the_table() {
-    if outside_of_netns("socks_literals_decide_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     servers();
@@ -202,7 +202,7 @@ fn socks_literals_decide_like_the_table() {
 
 #[test]
 fn redirected_literals_decide_like_the_table() {
-    if outside_of_netns("redirected_literals_decide_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     servers();
@@ -220,7 +220,7 @@ fn redirected_literals_decide_like_the_table() {
 
 #[test]
 fn redirected_names_and_dns_decide_like_the_table() {
-    if outside_of_netns("redirected_names_and_dns_decide_like_the_table") {
+    if outside_of_netns() {
         return;
     }
     servers();

@@ -7,6 +7,7 @@
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test stops at the first surprise")]
 #![allow(clippy::disallowed_methods, reason = "tests are clients, and clients connect")]
 
+pub mod again;
 pub mod enter;
 mod hello;
 pub mod process;
@@ -25,22 +26,14 @@ use std::time::{Duration, Instant};
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs the test `name` once more in a network namespace of its own, and says whether this is the outer process, which
-/// then has nothing more to do.
-pub fn outside_of_netns(name: &str) -> bool {
-    if std::env::var_os("NEXUS_TEST_NETNS").is_some() {
+/// Runs the test of this thread once more in a network namespace of its own, and says whether this is the outer process,
+/// which then has nothing more to do.
+pub fn outside_of_netns() -> bool {
+    if again::is_inner() {
         return false;
     }
-    let setup = "ip link set lo up && ip route add local default dev lo && ip -6 route add local default dev lo && \
-                 exec \"$0\" \"$@\"";
-    let status = Command::new("unshare")
-        .args(["-rn", "sh", "-c", setup])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--include-ignored"])
-        .env("NEXUS_TEST_NETNS", "1")
-        .status()
-        .expect("unshare (util-linux) and ip (iproute2) are needed");
-    assert!(status.success(), "{name} failed in its network namespace");
+    let setup = format!("{} && exec \"$0\" \"$@\"", again::ALL_LOCAL);
+    again::passes_again(Command::new("unshare").args(["-rn", "sh", "-c", &setup]));
     true
 }
 
