@@ -32,10 +32,10 @@ impl Counts {
         }
     }
 
-    /// The closing line. A command that failed never reports zero failures: a step that is no test counts as one.
-    pub fn closing_line(self, all_went_well: bool) -> String {
-        let failed = if all_went_well { self.failed } else { self.failed.max(1) };
-        format!("{} passed, {failed} failed", self.passed)
+    /// The closing line. A step that failed without a failed test (a compiler's error, a missing package) counts as one
+    /// failure, so that a command that failed never reports zero.
+    pub fn closing_line(&self, failed_steps: u64) -> String {
+        format!("{} passed, {} failed", self.passed, self.failed + failed_steps)
     }
 }
 
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_line_shows_a_failed_step_even_if_no_test_failed() {
+    fn each_failed_step_without_a_failed_test_is_one_failure() {
         let counts = Counts { passed: 7, failed: 0 };
-        assert_eq!(counts.closing_line(true), "7 passed, 0 failed");
-        assert_eq!(counts.closing_line(false), "7 passed, 1 failed");
-        assert_eq!(Counts { passed: 7, failed: 3 }.closing_line(false), "7 passed, 3 failed");
+        assert_eq!(counts.closing_line(0), "7 passed, 0 failed");
+        assert_eq!(counts.closing_line(2), "7 passed, 2 failed");
+        assert_eq!(Counts { passed: 7, failed: 3 }.closing_line(1), "7 passed, 4 failed");
     }
 }

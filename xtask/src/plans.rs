@@ -1,4 +1,4 @@
-//! Which steps belong to which command.
+//! Which steps belong to which command, and which step needs which.
 
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
@@ -13,9 +13,17 @@ const INJECT: &str = "nexus-cli/inject";
 const ESCAPE_ARGUMENTS: &[&str] =
     &["suite", "--driver", "real", "--inject", "seccomp,landlock,drop_capabilities,pivot_root"];
 
+/// Names of steps that others need.
+const PACKAGES: &str = "packages";
+const BUILD: &str = "build";
+
 /// `ci`: everything.
 pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
-    let steps = [
+    run::run(workspace, &ci_steps(workspace))
+}
+
+fn ci_steps(workspace: &Workspace) -> Vec<Step> {
+    vec![
         packages(),
         fmt(),
         clippy_inject(),
@@ -29,13 +37,16 @@ pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
         escape(workspace),
         vm::step(),
         largest(),
-    ];
-    run::run(workspace, &steps)
+    ]
 }
 
 /// `test`: what runs the product.
 pub fn test(workspace: &Workspace) -> Result<(), Failure> {
-    run::run(workspace, &[packages(), build(), registries(), tests(), escape(workspace)])
+    run::run(workspace, &test_steps(workspace))
+}
+
+fn test_steps(workspace: &Workspace) -> Vec<Step> {
+    vec![packages(), build(), registries(), tests(), escape(workspace)]
 }
 
 /// `prepush`: what takes seconds when little has changed.
@@ -44,12 +55,12 @@ pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 fn packages() -> Step {
-    Step { name: "packages", advice: "install what is named", action: Action::Check(packages::ensure) }
+    Step { name: PACKAGES, advice: "install what is named", needs: &[], action: Action::Check(packages::ensure) }
 }
 
 fn registries() -> Step {
     let advice = "the tests install packages from the registries of this machine: see what is named";
-    Step { name: "registries", advice, action: Action::Check(registries::write) }
+    Step { name: "registries", advice, needs: &[PACKAGES], action: Action::Check(registries::write) }
 }
 
 fn fmt() -> Step {
@@ -67,21 +78,23 @@ fn clippy_inject() -> Step {
 }
 
 fn check_deps() -> Step {
-    Step { name: "check-deps", advice: "see above", action: Action::Check(deps::check) }
+    Step { name: "check-deps", advice: "see above", needs: &[], action: Action::Check(deps::check) }
 }
 
 fn check_spec() -> Step {
-    Step { name: "check-spec", advice: "see above", action: Action::Check(spec::check) }
+    Step { name: "check-spec", advice: "see above", needs: &[], action: Action::Check(spec::check) }
 }
 
 fn build() -> Step {
-    cargo_step("build", "mend what the compiler names", &["build", "--workspace", "--features", INJECT])
+    let words = ["build", "--workspace", "--features", INJECT];
+    needing(&[PACKAGES], cargo_step(BUILD, "mend what the compiler names", &words))
 }
 
 fn tests() -> Step {
     // Without --no-fail-fast the closing line would count only the crates before the first failure.
     let words = ["test", "--workspace", "--features", INJECT, "--no-fail-fast"];
-    counted(cargo_step("tests", "run `cargo test -p CRATE TEST` for the one that failed", &words))
+    let advice = "run `cargo test -p CRATE TEST` for the one that failed";
+    needing(&[BUILD], counted(cargo_step("tests", advice, &words)))
 }
 
 fn unit_tests() -> Step {
@@ -107,18 +120,23 @@ fn escape(workspace: &Workspace) -> Step {
     Step {
         name: "escape suite",
         advice: "run the failed vector alone: target/debug/nexus-escape suite --nexus target/debug/nexus --only ID",
+        needs: &[BUILD],
         action: Action::Program { words, env: &[], counted: true },
     }
 }
 
 fn largest() -> Step {
-    Step { name: "largest files", advice: "see above", action: Action::Check(sources::print_largest) }
+    Step { name: "largest files", advice: "see above", needs: &[], action: Action::Check(sources::print_largest) }
 }
 
 fn cargo_step(name: &'static str, advice: &'static str, arguments: &[&str]) -> Step {
     let mut words = vec![cargo()];
     words.extend(arguments.iter().map(|word| (*word).to_owned()));
-    Step { name, advice, action: Action::Program { words, env: &[], counted: false } }
+    Step { name, advice, needs: &[], action: Action::Program { words, env: &[], counted: false } }
+}
+
+fn needing(needs: &'static [&'static str], step: Step) -> Step {
+    Step { needs, ..step }
 }
 
 fn counted(mut step: Step) -> Step {
@@ -126,4 +144,23 @@ fn counted(mut step: Step) -> Step {
         *counted = true;
     }
     step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_step_needs_only_steps_that_come_before_it() {
+        let workspace = Workspace { root: PathBuf::new(), target: PathBuf::new(), packages: Vec::new() };
+        for steps in [ci_steps(&workspace), test_steps(&workspace)] {
+            for (index, step) in steps.iter().enumerate() {
+                let known = |needed: &&str| steps[..index].iter().any(|earlier| earlier.name == *needed);
+                assert!(step.needs.iter().all(known), "{} needs {:?}", step.name, step.needs);
+            }
+            let escape = steps.iter().find(|step| step.name == "escape suite").unwrap();
+            assert!(!escape.needs.contains(&"tests"), "a flaky test keeps the escape suite from being played");
+        }
+    }
 }

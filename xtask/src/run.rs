@@ -1,4 +1,4 @@
-//! Runs a list of steps in order and stops at the first that fails.
+//! Runs a list of steps in order. A step that failed keeps only those from running that need it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -31,41 +31,88 @@ pub struct Step {
     pub name: &'static str,
     /// What to do when it fails.
     pub advice: &'static str,
+    /// Names of earlier steps without whose success this one would say nothing. A name that the plan lacks counts for
+    /// nothing, so that one step serves several plans.
+    pub needs: &'static [&'static str],
     /// What it does.
     pub action: Action,
+}
+
+/// The outcome of one step of a plan.
+#[derive(Debug)]
+enum Outcome {
+    /// It succeeded.
+    Done(Duration),
+    /// It failed.
+    Failed(Duration, Failure),
+    /// The step of this name, which it needs, failed or was not run.
+    NotRun(&'static str),
+}
+
+impl Outcome {
+    /// The line of the table behind the name of the step.
+    fn columns(&self) -> String {
+        match self {
+            Self::Done(time) => format!("{:>8.1}  ok", time.as_secs_f64()),
+            Self::Failed(time, _) => format!("{:>8.1}  FAILED", time.as_secs_f64()),
+            Self::NotRun(needed) => format!("{:>8}  not run: it needs {needed}", "-"),
+        }
+    }
 }
 
 /// Runs `steps`, prints a table, and ends with the line `N passed, N failed`.
 pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<(), Failure> {
     let start = Instant::now();
     let mut counts = Counts::default();
-    let mut times: Vec<(&str, Duration, &str)> = Vec::new();
-    let mut outcome = Ok(());
+    let mut outcomes: Vec<(&'static str, Outcome)> = Vec::new();
+    let mut failed_steps = 0;
     for (index, step) in steps.iter().enumerate() {
-        println!("==> [{}/{}] {}", index + 1, steps.len(), step.name);
-        let begun = Instant::now();
-        outcome = one(workspace, step, &mut counts);
-        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
-        println!("==> [{}/{}] {} {verdict}, {:.1} s", index + 1, steps.len(), step.name, begun.elapsed().as_secs_f64());
-        times.push((step.name, begun.elapsed(), verdict));
-        if outcome.is_err() {
-            break;
+        let place = format!("==> [{}/{}] {}", index + 1, steps.len(), step.name);
+        if let Some(needed) = unmet(step, &outcomes) {
+            println!("{place} is not run: it needs {needed}");
+            outcomes.push((step.name, Outcome::NotRun(needed)));
+            continue;
         }
+        println!("{place}");
+        let began = Instant::now();
+        let failed_before = counts.failed;
+        let result = one(workspace, step, &mut counts);
+        let time = began.elapsed();
+        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+        println!("{place} {verdict}, {:.1} s", time.as_secs_f64());
+        let outcome = match result {
+            Ok(()) => Outcome::Done(time),
+            Err(failure) => {
+                // At once, since what follows may take minutes; and at the end, where it is looked for.
+                println!("{failure}");
+                failed_steps += u64::from(counts.failed == failed_before);
+                Outcome::Failed(time, failure)
+            }
+        };
+        outcomes.push((step.name, outcome));
     }
     println!("\n{:<28} {:>8}  result", "step", "seconds");
-    for (name, time, verdict) in &times {
-        println!("{name:<28} {:>8.1}  {verdict}", time.as_secs_f64());
-    }
-    for step in steps.iter().skip(times.len()) {
-        println!("{:<28} {:>8}  not run", step.name, "-");
+    for (name, outcome) in &outcomes {
+        println!("{name:<28} {}", outcome.columns());
     }
     println!("{:<28} {:>8.1}", "total", start.elapsed().as_secs_f64());
-    if let Err(failure) = &outcome {
-        println!("\n{failure}");
+    let mut failures = Vec::new();
+    for (name, outcome) in outcomes {
+        if let Outcome::Failed(_, failure) = outcome {
+            println!("\n{name}: {failure}");
+            failures.push(failure);
+        }
     }
-    println!("{}", counts.closing_line(outcome.is_ok()));
+    println!("{}", counts.closing_line(failed_steps));
     // Nothing may follow the closing line.
-    outcome.map_err(Failure::told)
+    failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.told()))
+}
+
+/// The first step that `step` needs and that did not succeed.
+fn unmet(step: &Step, outcomes: &[(&'static str, Outcome)]) -> Option<&'static str> {
+    let succeeded =
+        |needed: &str| outcomes.iter().all(|(name, outcome)| *name != needed || matches!(outcome, Outcome::Done(_)));
+    step.needs.iter().copied().find(|needed| !succeeded(needed))
 }
 
 fn one(workspace: &Workspace, step: &Step, counts: &mut Counts) -> Result<(), Failure> {
@@ -76,15 +123,15 @@ fn one(workspace: &Workspace, step: &Step, counts: &mut Counts) -> Result<(), Fa
             Action::Program { .. } => Ok(()),
         };
     };
-    let before = *counts;
+    let (passed_before, failed_before) = (counts.passed, counts.failed);
     let succeeded = program(workspace, words, env, counted.then_some(&mut *counts))
         .map_err(|error| Failure::new(format!("`{}` did not start: {error}", words.join(" ")), step.advice))?;
-    if *counted && succeeded && counts.passed == before.passed {
+    if *counted && succeeded && counts.passed == passed_before {
         // An empty suite exits with 0; so would one whose form of result line we no longer understand.
         return Err(Failure::new(format!("`{}` reported no test that passed", words.join(" ")), step.advice));
     }
     // A test program that reports failures and yet exits 0 is not believed.
-    if succeeded && counts.failed == before.failed {
+    if succeeded && counts.failed == failed_before {
         return Ok(());
     }
     Err(Failure::new(format!("`{}` failed", words.join(" ")), step.advice))

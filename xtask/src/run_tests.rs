@@ -9,7 +9,8 @@ fn workspace() -> Workspace {
 
 fn shell(script: &str, counted: bool) -> Step {
     let words = ["sh", "-c", script].map(str::to_owned).to_vec();
-    Step { name: "shell", advice: "none", action: Action::Program { words, env: &[("GREETING", "3 passed")], counted } }
+    let action = Action::Program { words, env: &[("GREETING", "3 passed")], counted };
+    Step { name: "shell", advice: "none", needs: &[], action }
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn a_program_that_succeeds_passes_and_one_that_fails_fails() {
 #[test]
 fn a_program_that_is_not_there_fails() {
     let action = Action::Program { words: vec!["/no/such/program".to_owned()], env: &[], counted: false };
-    let step = Step { name: "absent", advice: "none", action };
+    let step = Step { name: "absent", advice: "none", needs: &[], action };
     assert!(one(&workspace(), &step, &mut Counts::default()).is_err());
 }
 
@@ -48,11 +49,22 @@ fn a_suite_that_reports_nothing_has_not_passed() {
 }
 
 #[test]
-fn nothing_runs_after_the_first_failure() {
-    let folder = std::env::temp_dir().join(format!("nexus-xtask-{}-first-failure", std::process::id()));
-    let script = format!("echo x > {}", folder.display());
-    assert!(run(&workspace(), &[shell("exit 1", false), shell(&script, false)]).is_err());
-    assert!(!folder.exists());
-    assert!(run(&workspace(), &[shell("exit 0", false), shell(&script, false)]).is_ok());
-    std::fs::remove_file(&folder).unwrap();
+fn only_what_needs_a_failed_step_is_not_run() {
+    let folder = std::env::temp_dir().join(format!("nexus-xtask-{}-failed-step", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let step = |name, needs, script: String| Step { name, needs, ..shell(&script, false) };
+    let mark = |name| format!("echo x > {}/{name}", folder.display());
+    let steps = [
+        step("broken", &[], "exit 1".to_owned()),
+        step("beside", &["absent from this plan"], mark("beside")),
+        step("behind", &["broken"], mark("behind")),
+        step("far behind", &["beside", "behind"], mark("far")),
+        step("needs what succeeded", &["beside"], mark("near")),
+    ];
+    assert!(run(&workspace(), &steps).is_err());
+    let mut made: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    made.sort();
+    assert_eq!(made, ["beside", "near"]);
+    assert!(run(&workspace(), &steps[1..2]).is_ok());
+    std::fs::remove_dir_all(&folder).unwrap();
 }

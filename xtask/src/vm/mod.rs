@@ -28,13 +28,14 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let words = ["build", "--package", "nexus-cli"].map(str::to_owned).to_vec();
     let words = [vec![cargo()], words].concat();
     let action = Action::Program { words, env: &[], counted: false };
-    let build = Step { name: "build", advice: "mend what the compiler names", action };
+    let build = Step { name: "build", advice: "mend what the compiler names", needs: &[], action };
     run::run(workspace, &[build, step()])
 }
 
 /// The step of `ci`: takes the `nexus` that was built before.
 pub fn step() -> Step {
-    Step { name: "virtual machine", advice: "read the lines that begin with vm", action: Action::Counted(boot) }
+    let advice = "read the lines that begin with vm";
+    Step { name: "virtual machine", advice, needs: &["build"], action: Action::Counted(boot) }
 }
 
 fn boot(workspace: &Workspace, counts: &mut crate::counts::Counts) -> Result<(), Failure> {
