@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// The errno of the last failed call.
 pub fn errno() -> i32 {
@@ -85,6 +86,14 @@ pub fn wait(pid: i32, block: bool) -> Option<i32> {
             return None;
         }
     }
+}
+
+/// The time of a clock (`clock_gettime(2)`); zero for a clock that the kernel does not have.
+pub fn clock(id: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: time is a live structure, and an unknown clock is only refused.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Sends a signal.

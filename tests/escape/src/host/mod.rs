@@ -4,6 +4,7 @@ pub mod bench;
 pub mod fault;
 pub mod ipc;
 pub mod look;
+pub mod neighbour;
 pub mod stale;
 pub mod terminal;
 pub mod world;
