@@ -24,6 +24,10 @@ mod counts;
 mod demo;
 mod deps;
 mod failure;
+#[path = "../../tests/support/free_user.rs"]
+mod free_user;
+#[cfg(test)]
+mod free_user_tests;
 mod fuzz;
 mod packages;
 mod plans;

@@ -15,7 +15,7 @@ mod registries;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use support::world::{Ran, World, world};
-use support::{Bench, USER, benches, is_root, stderr, stdout};
+use support::{Bench, benches, is_root, stderr, stdout, user};
 
 /// A refused client ends this long after the same client would have ended that reached its server.
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -103,11 +103,11 @@ fn script(world: &World, client: &Client) -> [String; 2] {
 /// The client without `nexus`, as an ordinary user.
 fn outside(client: &Client, host: &str) -> Ran {
     let world = world();
-    let bench = Bench::new(is_root().then_some(USER));
+    let bench = Bench::new(is_root().then(user));
     let mut environment = environment(world, host);
     environment.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()));
     environment.push(("HOME".into(), bench.home.to_str().unwrap().into()));
-    world.run(&bench, Some(USER), &environment, &script(world, client))
+    world.run(&bench, Some(user()), &environment, &script(world, client))
 }
 
 /// The client inside, with these rules; in an empty workspace that keeps nothing.

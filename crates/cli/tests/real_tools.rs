@@ -13,8 +13,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::tree::Check;
-use support::twin::{Extra, Twins, normalised, twice};
-use support::{Bench, benches, is_root, stderr, stdout};
+use support::twin::{Extra, Twins, names_of, normalised, normalised_for, twice};
+use support::{Bench, benches, is_root, stderr, stdout, user};
 
 const STEPS: &str = include_str!("real_tools/steps.sh");
 const GIT_ENV: &str = include_str!("real_tools/git_env.sh");
@@ -317,7 +317,12 @@ fn one_ordinary_project_uses_all_of_them_in_one_run() {
 #[test]
 fn only_owners_and_durations_are_normalised() {
     assert_eq!(normalised("-rw-r--r-- 1 nexus nexus 5 x"), "-rw-r--r-- 1 OWNER OWNER 5 x");
-    assert_eq!(normalised("uid 12345, 1000; 12346 nexus-x"), "uid OWNER, OWNER; 12346 OWNER-x");
+    let own = format!("uid {}, 1000; 7 nexus-x", user());
+    assert_eq!(normalised(&own), "uid OWNER, OWNER; 7 OWNER-x");
+    let passwd = "root:x:0:0::/root:/bin/sh\nada:x:20000:20001::/home/ada:/bin/sh\n";
+    let names = names_of(20000, passwd);
+    assert_eq!(names, ["ada"]);
+    assert_eq!(normalised_for(&names, "-rw-r--r-- 1 ada ada 5 adam root"), "-rw-r--r-- 1 OWNER OWNER 5 adam root");
     assert_eq!(normalised("Ran 7 tests in 0.123s"), "Ran 7 tests in TIME");
     assert_eq!(normalised("duration_ms 3.25\ntook 12 ms"), "duration_ms TIME\ntook TIME");
     assert_eq!(normalised("a 5 sums 3such 1.5"), "a 5 sums 3such 1.5");

@@ -253,8 +253,9 @@ fn the_doctor_says_what_works_and_how_to_get_the_rest() {
         assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
         let text = stdout(&output);
         assert!(text.contains("a trial sandbox stood") && text.contains("yes  net.none"), "{text}");
-        if bench.user.is_some() {
-            assert!(text.contains("to get it: as root: mkdir -p /sys/fs/cgroup/memory/nexus/12345"), "{text}");
+        if let Some(uid) = bench.user {
+            let command = format!("to get it: as root: mkdir -p /sys/fs/cgroup/memory/nexus/{uid}");
+            assert!(text.contains(&command), "{text}");
         }
         let document: serde_json::Value = serde_json::from_slice(&bench.run(["doctor", "--json"]).stdout).unwrap();
         assert_eq!(document["works"], true);

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../../../tests/support/free_user.rs"]
+mod free_user;
+
 use nexus_driver::Namespace;
 use nexus_driver::namespace::launcher::{Keep, serve};
 use rustix::process::{Uid, geteuid};
@@ -10,9 +13,6 @@ use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-
-const USER: u32 = 12345;
-const STRANGER: u32 = 12346;
 
 /// Does something in a thread that is `uid`: credentials belong to a thread (credentials(7)), and a thread that gave up
 /// root has nobody else's in this process to spoil.
@@ -53,8 +53,10 @@ fn the_launcher_serves_its_own_user_and_root_and_nobody_else() {
         // Only root can play somebody else.
         return;
     }
-    assert!(is_served(USER, USER) && is_served(USER, 0));
-    for (server, client) in [(0, USER), (USER, STRANGER)] {
+    let user = free_user::ordinary_user().unwrap();
+    let stranger = user + 1;
+    assert!(is_served(user, user) && is_served(user, 0));
+    for (server, client) in [(0, user), (user, stranger)] {
         let refused = answer(server, client).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{client} at a launcher of {server}: {refused}");
     }

@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../../../tests/support/free_user.rs"]
+mod free_user;
+
 use nexus_driver::{Driver, Event, Listeners, Namespace, Session, Stdio};
 use nexus_model::network::Network;
 use nexus_model::plan::PlanDraft;
@@ -19,7 +22,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 
-const ORDINARY: &str = "12345";
 /// What runs inside; its exit code is the number of failed checks.
 const INSIDE: &str = include_str!("network/inside.py");
 
@@ -111,7 +113,8 @@ fn report(name: &str, result: &Result<(), String>) -> bool {
 
 /// The same program as an ordinary user.
 fn as_ordinary_user() -> Result<(), String> {
-    let ids = ["--reuid", ORDINARY, "--regid", ORDINARY, "--clear-groups"];
+    let user = free_user::ordinary_user()?.to_string();
+    let ids = ["--reuid", &user, "--regid", &user, "--clear-groups"];
     let program = std::env::current_exe().unwrap();
     let status = Command::new("setpriv").args(ids).arg(program).arg("--once").status().unwrap();
     if status.success() { Ok(()) } else { Err(status.to_string()) }

@@ -1,6 +1,9 @@
 //! `nexus-escape suite --nexus PATH` plays every case three times: without a sandbox (the probe must see the hole),
 //! on a driver that isolates nothing (the suite must notice) and on the real driver, as root and as an ordinary user.
 
+#[path = "../../support/free_user.rs"]
+mod free_user;
+
 use nexus_escape::{Attacker, Depth, Ground, Options, Outcome, Plan, is_vector, leaky, part, play, report};
 use std::io::Write;
 use std::path::PathBuf;
@@ -77,7 +80,7 @@ fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
         attacker: Attacker { program, words: Vec::new() },
         nexus: None,
         as_self: true,
-        as_user: root.then_some(12345),
+        as_user: if root { Some(free_user::ordinary_user()?) } else { None },
         depth: Depth::Real,
         only: None,
         options: Options::default(),

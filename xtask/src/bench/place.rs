@@ -8,9 +8,6 @@ use crate::workspace::Workspace;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The ordinary user that root plays; needs no account.
-const USER: u32 = 12345;
-
 /// Everything a measure needs.
 pub struct Place {
     base: PathBuf,
@@ -39,7 +36,8 @@ impl Place {
         let is_root = rustix::process::geteuid().is_root();
         let mut runners = vec![Runner::start(if is_root { "root" } else { "caller" }, None, &base, &timer)?];
         if is_root {
-            runners.push(Runner::start("user", Some(USER), &base, &timer)?);
+            let user = crate::free_user::ordinary_user().map_err(|error| failed(&error))?;
+            runners.push(Runner::start("user", Some(user), &base, &timer)?);
         } else {
             say("not root: only the caller is measured, and peers that need root are not");
         }

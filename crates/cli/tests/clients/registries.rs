@@ -4,7 +4,7 @@
 //! trusts these addresses: a mirror often lies in a private range. Without it only public registries are reached.
 
 use super::support::world::world;
-use super::support::{Bench, USER, benches, is_root, stderr, stdout};
+use super::support::{Bench, benches, is_root, stderr, stdout, user};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -57,7 +57,7 @@ fn on_the_machine(bench: &Bench, words: &[&str]) -> Output {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--", "bash"]).arg(tools.join("clients/operator.sh")).arg(operator(bench)).arg(&mount);
-    let uid = bench.user.unwrap_or(USER).to_string();
+    let uid = bench.user.unwrap_or_else(user).to_string();
     if is_root() && bench.user.is_some() {
         command.args(["setpriv", "--reuid", &uid, "--regid", &uid, "--clear-groups", "--"]);
     } else if !is_root() {

@@ -5,6 +5,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::must_use_candidate, reason = "a test stops at the first surprise")]
 
+#[path = "../../../../tests/support/free_user.rs"]
+mod free_user;
 pub mod net;
 pub mod screen;
 pub mod session;
@@ -22,7 +24,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The ordinary user that root plays.
-pub const USER: u32 = 12345;
+pub fn user() -> u32 {
+    free_user::ordinary_user().unwrap()
+}
 
 /// One test's own folders, and who runs `nexus` there.
 pub struct Bench {
@@ -46,7 +50,7 @@ pub fn is_root() -> bool {
 
 /// A bench for each identity that this machine can show: root and an ordinary user, or just the caller.
 pub fn benches() -> Vec<Bench> {
-    if is_root() { vec![Bench::new(None), Bench::new(Some(USER))] } else { vec![Bench::new(None)] }
+    if is_root() { vec![Bench::new(None), Bench::new(Some(user()))] } else { vec![Bench::new(None)] }
 }
 
 impl Bench {

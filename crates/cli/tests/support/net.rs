@@ -1,7 +1,7 @@
 //! A small world for tests of the network: a server on loopback, and names for it that only the test's own processes
 //! know.
 
-use super::{Bench, USER, is_root};
+use super::{Bench, is_root, user};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -145,7 +145,7 @@ impl Named {
         let prepare = if is_root() { PREPARE.to_owned() } else { PREPARE.replace("--clear-groups", "--keep-groups") };
         command.args(["--mount", "/bin/sh", "-c", &prepare, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
         let uid = if is_root() { bench.user.unwrap_or(0) } else { rustix::process::geteuid().as_raw() };
-        assert!([0, USER].contains(&uid) || !is_root());
+        assert!([0, user()].contains(&uid) || !is_root());
         command.arg(uid.to_string()).arg(nexus.get_program()).args(nexus.get_args());
         command.env_clear().current_dir(&bench.workspace).stdin(std::process::Stdio::null());
         command.envs(nexus.get_envs().filter_map(|(name, value)| Some((name, value?))));

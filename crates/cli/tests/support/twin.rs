@@ -4,11 +4,12 @@
 //! sandbox, where no uid is root), a network of loopback alone, the sandbox's environment, an empty HOME and /tmp.
 
 use super::tree::{Check, differences};
-use super::{Bench, USER, is_root, stderr, stdout};
+use super::{Bench, is_root, stderr, stdout, user};
 use std::fs;
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 /// HOME inside.
 const HOME: &str = "/home/nexus";
@@ -54,7 +55,7 @@ pub fn twice(bench: &Bench, fixture: impl Fn(&Bench), extra: &Extra, scripts: &[
 
     fixture(bench);
     if is_root() {
-        give_all(&bench.workspace, USER);
+        give_all(&bench.workspace, user());
     }
     let outside: Vec<_> = scripts.iter().map(|script| without_nexus(bench, &environment, script)).collect();
     for (at, (inside, outside)) in inside.iter().zip(&outside).enumerate() {
@@ -89,7 +90,7 @@ fn give_all(path: &Path, uid: u32) {
     }
 }
 
-/// Runs the script as `USER` in namespaces for the network, HOME and /tmp alone.
+/// Runs the script as [`user`] in namespaces for the network, HOME and /tmp alone.
 fn without_nexus(bench: &Bench, environment: &str, script: &str) -> Output {
     let prepare = format!(
         "set -e
@@ -98,16 +99,17 @@ fn without_nexus(bench: &Bench, environment: &str, script: &str) -> Output {
         mount -t tmpfs -o mode=755 private /home
         mkdir -m 755 {HOME}"
     );
+    let user = user();
     let (flags, become_user): (&[&str], String) = if is_root() {
         let become_user =
-            format!("chown {USER}:{USER} {HOME}; exec setpriv --reuid {USER} --regid {USER} --clear-groups");
+            format!("chown {user}:{user} {HOME}; exec setpriv --reuid {user} --regid {user} --clear-groups");
         (&["--net", "--mount"], become_user)
     } else {
         // Root of a namespace for the mounts, then an ordinary uid of a second one.
-        let become_user = format!("exec unshare --user --map-user={USER} --map-group={USER}");
+        let become_user = format!("exec unshare --user --map-user={user} --map-group={user}");
         (&["--user", "--map-root-user", "--net", "--mount"], become_user)
     };
-    // As whoever runs the tests: the workspace belongs to USER already.
+    // As whoever runs the tests: the workspace belongs to that user already.
     let mut command = Command::new("unshare");
     command.args(flags).args(["--", "/bin/sh", "-c", &format!("{prepare}\n{become_user} env -i \"$@\""), "sh"]);
     command.args(environment.lines()).args(["/bin/sh", "-c", script]);
@@ -146,11 +148,33 @@ fn first_difference(left: &str, right: &str) -> Option<usize> {
 
 /// Without what may differ between any two runs: owners, and how long something took.
 pub fn normalised(text: &str) -> String {
-    without_durations(&without_owners(text))
+    /// The user outside, by number and by what the machine calls it: a uid set by hand may have an account.
+    static OUTSIDE: OnceLock<Vec<String>> = OnceLock::new();
+    let outside = OUTSIDE.get_or_init(|| {
+        let files = ["/etc/passwd", "/etc/group"].map(|file| fs::read_to_string(file).unwrap());
+        let names = files.iter().flat_map(|text| names_of(user(), text));
+        names.chain([user().to_string()]).collect()
+    });
+    normalised_for(outside, text)
 }
 
-/// The names and numbers of the one user there is: `nexus` (1000) inside, `USER` outside.
-fn without_owners(text: &str) -> String {
+/// The same for a user outside that has these names.
+pub fn normalised_for(outside: &[String], text: &str) -> String {
+    without_durations(&without_owners(outside, text))
+}
+
+/// The names that a number has in passwd(5) or group(5).
+pub fn names_of(id: u32, text: &str) -> Vec<String> {
+    let entry = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        (fields.nth(1)?.parse() == Ok(id)).then_some(name)
+    };
+    text.lines().filter_map(entry).collect()
+}
+
+/// Replaces the names and numbers of the one user there is: `nexus` (1000) inside, `outside` without a sandbox.
+fn without_owners(outside: &[String], text: &str) -> String {
     let mut out = String::new();
     let mut word = String::new();
     for letter in text.chars().chain(['\n']) {
@@ -158,7 +182,7 @@ fn without_owners(text: &str) -> String {
             word.push(letter);
             continue;
         }
-        let owner = matches!(word.as_str(), "nexus" | "1000") || word == USER.to_string();
+        let owner = matches!(word.as_str(), "nexus" | "1000") || outside.contains(&word);
         out.push_str(if owner { "OWNER" } else { &word });
         word.clear();
         out.push(letter);

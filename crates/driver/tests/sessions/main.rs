@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod commands;
+#[path = "../../../../tests/support/free_user.rs"]
+mod free_user;
 mod support;
 mod terminals;
 

@@ -18,15 +18,13 @@ use std::time::{Duration, Instant};
 
 /// How large a terminal is unless a test says.
 pub const SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
-/// The ordinary user of tests that run as root.
-const USER: u32 = 12345;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs a test as this user, and as an ordinary one if this is root.
 pub fn for_each_user(test: impl Fn(&Bench)) {
     test(&Bench::new(None));
     if rustix::process::geteuid().is_root() {
-        test(&Bench::new(Some(USER)));
+        test(&Bench::new(Some(crate::free_user::ordinary_user().unwrap())));
     }
 }
 

@@ -5,6 +5,7 @@
 #
 # Two networks, since a sandbox may not reach its host's own addresses. Neither has a way out.
 # Arguments: the world's folder, and the words that turn root of the namespaces into the servers' user.
+# CLIENT_UID and SERVER_UID are the numbers of the two users.
 set -euo pipefail
 umask 022
 world=$1
@@ -23,8 +24,8 @@ rm -f "$etc"/{resolv.conf,nsswitch.conf,hosts,passwd,group} "$etc/ssl/certs/ca-c
 echo 'nameserver 192.0.2.2' > "$etc/resolv.conf"
 printf 'passwd: files\ngroup: files\nhosts: files dns\nservices: files\n' > "$etc/nsswitch.conf"
 echo '127.0.0.1 localhost' > "$etc/hosts"
-{ cat /etc/passwd; echo "client:x:12345:12345::/nonexistent:/bin/sh"; echo "server:x:12346:12346::$srv:/bin/sh"; } > "$etc/passwd"
-{ cat /etc/group; echo 'client:x:12345:'; echo 'server:x:12346:'; } > "$etc/group"
+{ cat /etc/passwd; echo "client:x:$CLIENT_UID:$CLIENT_UID::/nonexistent:/bin/sh"; echo "server:x:$SERVER_UID:$SERVER_UID::$srv:/bin/sh"; } > "$etc/passwd"
+{ cat /etc/group; echo "client:x:$CLIENT_UID:"; echo "server:x:$SERVER_UID:"; } > "$etc/group"
 cat /etc/ssl/certs/ca-certificates.crt "$world/tools/ca.pem" > "$etc/ssl/certs/ca-certificates.crt"
 mount --bind "$world/etc" /etc
 

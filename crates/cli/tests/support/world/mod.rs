@@ -9,7 +9,7 @@
 //!
 //! An ordinary user makes it in a user namespace, in which everything that root would do is done by the root of that.
 
-use super::{Bench, USER, is_root, stderr, stdout};
+use super::{Bench, is_root, stderr, stdout, user};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -19,8 +19,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The uid of the servers.
-const SERVERS: &str = "12346";
+/// The uid of the servers; another one than the clients'.
+fn servers() -> String {
+    (user() + 1).to_string()
+}
 
 /// No client needs as long, even when other tests take the processors.
 const LIMIT: &str = "120";
@@ -79,7 +81,8 @@ impl World {
             command.args(["--user", "--map-root-user"]);
         }
         command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "--", "bash"]);
-        command.arg(kit.join("enter.sh")).arg(&folder).args(become_user(SERVERS));
+        command.env("CLIENT_UID", user().to_string()).env("SERVER_UID", servers());
+        command.arg(kit.join("enter.sh")).arg(&folder).args(become_user(&servers()));
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut first_line = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut first_line).unwrap();
@@ -142,7 +145,7 @@ impl World {
             ("NEXUS_STATE_DIR", bench.state.to_str().unwrap()),
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.run(bench, if is_root() { bench.user } else { Some(USER) }, &environment, &words)
+        self.run(bench, if is_root() { bench.user } else { Some(user()) }, &environment, &words)
     }
 }
 
@@ -156,7 +159,7 @@ fn become_user(uid: &str) -> Vec<String> {
 }
 
 fn give(folder: &Path) {
-    let status = Command::new("chown").args(["-R", &format!("{SERVERS}:{SERVERS}")]).arg(folder).status().unwrap();
+    let status = Command::new("chown").args(["-R", &format!("{0}:{0}", servers())]).arg(folder).status().unwrap();
     assert!(status.success(), "{} could not be given to the servers", folder.display());
 }
 
