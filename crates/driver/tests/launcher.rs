@@ -9,7 +9,7 @@ use nexus_driver::namespace::launcher::Launcher;
 use nexus_model::plan::{PlanDraft, Writes};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Bench, begun, launcher, launcher_program};
 
@@ -189,29 +189,75 @@ fn a_network_serves_again_only_when_nothing_was_left_in_it() {
     remote.stop().unwrap();
 }
 
-/// In a mount namespace of the launcher's own, so that the machine keeps its mounts.
+/// A process that holds a mount namespace, so that a test mounts nothing on the machine. A launcher visits the
+/// namespaces of its templates, so `nsenter` of the launcher itself may end in one of those.
+struct OtherMounts(std::process::Child);
+
+impl OtherMounts {
+    fn new() -> Self {
+        let mut holder = Command::new("unshare");
+        holder.args(["--mount", "--propagation", "private", "cat"]);
+        let holder = Self(holder.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+        let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+        let private = |pid: &str| {
+            let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+            !mounts.contains(" shared:")
+        };
+        let (pid, deadline) = (holder.0.id().to_string(), Instant::now() + SOON);
+        while mounts(&pid) == mounts("self") || !private(&pid) {
+            assert!(Instant::now() < deadline, "no mount namespace of its own");
+            std::thread::yield_now();
+        }
+        holder
+    }
+
+    /// A program in this mount namespace.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &self.0.id().to_string(), "-m"]).arg(program);
+        command
+    }
+
+    /// Runs a script that must succeed.
+    fn run(&self, script: &str) {
+        let output = self.command("sh").args(["-ec", script]).output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Unmounts a file system once nobody has a file of it open: a launcher may just be looking.
+    fn unmount(&self, path: &str) {
+        let deadline = Instant::now() + SOON;
+        while !self.command("umount").arg(path).output().unwrap().status.success() {
+            assert!(Instant::now() < deadline, "{path} stays busy");
+        }
+    }
+}
+
+impl Drop for OtherMounts {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 #[test]
 fn the_next_sandbox_sees_what_changed_on_the_host() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let bench = Bench::new();
-    let mut program = Command::new("unshare");
-    program.args(["--mount", "--propagation", "private"]).arg(launcher_program()).args(["1", "true", "1"]);
+    let host = OtherMounts::new();
+    let mut program = host.command(launcher_program());
+    program.args(["1", "true", "1"]);
     let remote = Launcher::start(program).unwrap();
-    let pid = remote.pid().to_string();
-    // Not before it has its own mounts: what follows is not meant for the machine.
-    let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
     bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "true"));
-    assert_ne!(mounts(&pid), mounts("self"));
-    let on_host = |script: &str| {
-        let status = Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-ec", script]).status().unwrap();
-        assert!(status.success(), "{script}");
-    };
+    let on_host = |script: &str| host.run(script);
     let mut begun_before = 0;
     let mut look = || {
         // One that was begun before the change, too, unless the one before is too young for that.
-        begun_before += usize::from(begun(&remote, Duration::from_millis(500)).is_some());
+        let within = Duration::from_millis(if begun_before == 0 { 2000 } else { 500 });
+        begun_before += usize::from(begun(&remote, within).is_some());
         bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "ls -1A /usr/local; cat /etc/ssl/openssl.cnf"))
     };
     on_host("mount -t tmpfs none /etc/ssl; echo first > /etc/ssl/openssl.cnf");
@@ -225,7 +271,7 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
     on_host("echo replaced > /usr/local/new; mv /usr/local/new /usr/local/target");
     assert!(look().ends_with("replaced\n"), "another file where a shown link leads is noticed");
     on_host("ln -sf /usr/share/dict /etc/ssl/openssl.cnf; rm /etc/ssl/openssl.cnf; echo third > /etc/ssl/openssl.cnf");
-    on_host("umount /usr/local");
+    host.unmount("/usr/local");
     assert!(!look().contains("mounted-later"), "an unmount is noticed");
     assert!(begun_before > 0, "none was ever begun before a change");
     remote.stop().unwrap();
