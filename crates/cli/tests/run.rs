@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::time::{Duration, Instant};
-use support::{benches, stderr, stdout};
+use support::{Bench, benches, is_root, stderr, stdout, user};
 
 #[test]
 fn output_and_exit_codes_pass_through_unchanged() {
@@ -244,6 +244,38 @@ fn what_is_not_in_this_version_is_refused_clearly() {
             assert!(stderr(&output).contains("not in this version"), "{}", stderr(&output));
         }
     }
+}
+
+/// Fills the quota of kernel keys of its user and becomes the program that is named.
+const WITHOUT_KEYS: &str = "\
+import ctypes, os, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+ADD_KEY, KEYCTL, JOIN_SESSION_KEYRING, SESSION_KEYRING, EDQUOT = 248, 250, 1, -3, 122
+assert call(KEYCTL, JOIN_SESSION_KEYRING, None) > 0
+for at in range(100000):
+    if call(ADD_KEY, b'user', b'key-%d' % at, b'x', ctypes.c_size_t(1), SESSION_KEYRING) < 0:
+        break
+assert ctypes.get_errno() == EDQUOT, ctypes.get_errno()
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn without_a_kernel_key_a_run_is_refused_with_advice() {
+    // The quota is counted for a user: filling that of the caller would stop all other tests.
+    if !is_root() {
+        return;
+    }
+    // Nobody else's, either: other tests of this program run as `user()`.
+    let bench = Bench::new(Some(user() + 1));
+    assert_eq!(bench.run(["run", "--", "true"]).status.code(), Some(0));
+    let nexus = bench.nexus(["run", "--", "touch", "ran"]);
+    let mut command = bench.command("python3");
+    let output = command.args(["-c", WITHOUT_KEYS]).arg(nexus.get_program()).args(nexus.get_args()).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.contains("kernel.keys.maxkeys. Wait until some of them end, or raise the limit"), "{text}");
+    assert!(!bench.workspace.join("ran").exists());
+    assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
 }
 
 #[test]

@@ -318,6 +318,13 @@ pub fn not_started_failure(reason: &NotStarted) -> Failure {
 }
 
 fn step_failure(step: &StepError) -> Failure {
+    if (step.step.name(), step.errno) == ("join_keyring", EDQUOT) {
+        let message =
+            "This user has as many sandboxes as the kernel has keys for: each takes one of kernel.keys.maxkeys";
+        let hint = "Wait until some of them end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
+                    kernel.keys.maxbytes=200000";
+        return Failure::refused("limit", message, hint);
+    }
     let message = format!("setting the sandbox up failed at {step}");
     Failure::refused("set_up", message, step_hint(step.step.name(), step.errno))
 }
@@ -325,6 +332,7 @@ fn step_failure(step: &StepError) -> Failure {
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
+const EDQUOT: i32 = 122;
 
 fn step_hint(step: &str, errno: i32) -> &'static str {
     match (step, errno) {
