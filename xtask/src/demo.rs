@@ -25,7 +25,7 @@ const STATE_VARIABLE: &str = "NEXUS_STATE_DIR";
 
 /// Builds the release program, runs the script, prints what came of it.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    let advice = "run `cargo static` and mend what it names; it needs the C library for static linking (libc6-dev)";
+    let advice = "run `cargo static` and fix what it names; it needs the C library for static linking (libc6-dev)";
     let status = Command::new(cargo())
         .arg("static")
         .current_dir(&workspace.root)

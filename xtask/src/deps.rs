@@ -36,7 +36,7 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
 /// Every package that is built for this workspace on this machine, one a line. `Cargo.lock` lists more: what other
 /// systems or features that nobody switches on would need.
 fn built(workspace: &Workspace) -> Result<String, Failure> {
-    let advice = "run `cargo tree --workspace` and mend what it names";
+    let advice = "run `cargo tree --workspace` and fix what it names";
     let output = Command::new(cargo())
         .args(["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"])
         .current_dir(&workspace.root)

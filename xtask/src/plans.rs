@@ -69,12 +69,12 @@ fn fmt() -> Step {
 
 fn clippy() -> Step {
     let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    cargo_step("clippy", "mend what clippy names; an allow needs a reason", &words)
+    cargo_step("clippy", "fix what clippy names; an allow needs a reason", &words)
 }
 
 fn clippy_inject() -> Step {
     let words = ["clippy", "--workspace", "--all-targets", "--features", INJECT, "--", "-D", "warnings"];
-    cargo_step("clippy (inject)", "mend what clippy names; an allow needs a reason", &words)
+    cargo_step("clippy (inject)", "fix what clippy names; an allow needs a reason", &words)
 }
 
 fn check_deps() -> Step {
@@ -87,7 +87,7 @@ fn check_spec() -> Step {
 
 fn build() -> Step {
     let words = ["build", "--workspace", "--features", INJECT];
-    needing(&[PACKAGES], cargo_step(BUILD, "mend what the compiler names", &words))
+    needing(&[PACKAGES], cargo_step(BUILD, "fix what the compiler names", &words))
 }
 
 fn tests() -> Step {
@@ -103,7 +103,7 @@ fn unit_tests() -> Step {
 }
 
 fn docs() -> Step {
-    let mut step = cargo_step("docs", "mend the doc comment that is named", &["doc", "--no-deps", "--workspace"]);
+    let mut step = cargo_step("docs", "fix the doc comment that is named", &["doc", "--no-deps", "--workspace"]);
     if let Action::Program { env, .. } = &mut step.action {
         *env = &[("RUSTDOCFLAGS", "-D warnings")];
     }

@@ -104,7 +104,7 @@ fn build(workspace: &Workspace, arguments: &[&str]) -> Result<(), Failure> {
 }
 
 fn failed(what: &str) -> Failure {
-    Failure::new(what, "mend that and run `cargo xtask bench` again")
+    Failure::new(what, "fix that and run `cargo xtask bench` again")
 }
 
 /// Progress, beside the report and never in it.

@@ -79,7 +79,7 @@ pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let told: Vec<String> = found.iter().map(|report| report.told(&places.built)).collect();
-    let advice = "replay the input as above, mend the reader, and put the input into fuzz/seeds/TARGET/ under a name that \
+    let advice = "replay the input as above, fix the reader, and put the input into fuzz/seeds/TARGET/ under a name that \
                   says what it is: `cargo test` tries every seed";
     Err(Failure::new(told.join("\n"), advice))
 }
@@ -151,7 +151,7 @@ fn build(places: &Places, host: &str) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
     }
-    let advice = "mend what the compiler names; if Cargo.lock is out of date: cargo update --workspace --manifest-path \
+    let advice = "fix what the compiler names; if Cargo.lock is out of date: cargo update --workspace --manifest-path \
                   fuzz/Cargo.toml";
     Err(Failure::new(format!("the targets were not built: {status}"), advice))
 }

@@ -28,7 +28,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let words = ["build", "--package", "nexus-cli"].map(str::to_owned).to_vec();
     let words = [vec![cargo()], words].concat();
     let action = Action::Program { words, env: &[], counted: false };
-    let build = Step { name: "build", advice: "mend what the compiler names", needs: &[], action };
+    let build = Step { name: "build", advice: "fix what the compiler names", needs: &[], action };
     run::run(workspace, &[build, step()])
 }
 
