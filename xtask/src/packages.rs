@@ -30,6 +30,7 @@ const NEEDED: &[(&str, Shown)] = &[
     ("strace", Shown::By("strace")),
     ("bubblewrap", Shown::By("bwrap")),
     ("util-linux", Shown::By("setpriv")),
+    ("mount", Shown::By("mount")),
     // The tests give a program outside the sandbox a network of its own, with loopback only.
     ("iproute2", Shown::By("ip")),
     // A test of the network redirects connections as a sandbox does.
