@@ -34,6 +34,7 @@ mod plans;
 mod registries;
 mod rules;
 mod run;
+mod rust_text;
 mod soak;
 mod sources;
 mod spec;

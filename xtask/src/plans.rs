@@ -33,6 +33,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         build(),
         registries(),
         tests(),
+        promised_tests(),
         docs(),
         escape(workspace),
         vm::step(),
@@ -46,7 +47,7 @@ pub fn test(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 fn test_steps(workspace: &Workspace) -> Vec<Step> {
-    vec![packages(), build(), registries(), tests(), escape(workspace)]
+    vec![packages(), build(), registries(), tests(), promised_tests(), escape(workspace)]
 }
 
 /// `prepush`: what takes seconds when little has changed.
@@ -95,6 +96,11 @@ fn tests() -> Step {
     let words = ["test", "--workspace", "--features", INJECT, "--no-fail-fast"];
     let advice = "run `cargo test -p CRATE TEST` for the one that failed";
     needing(&[BUILD], counted(cargo_step("tests", advice, &words)))
+}
+
+/// Not after `tests` alone: that a promised test did not run is worth knowing when another one failed.
+fn promised_tests() -> Step {
+    Step { name: "promised tests", advice: "see above", needs: &[BUILD], action: Action::Counted(spec::check_ran) }
 }
 
 fn unit_tests() -> Step {

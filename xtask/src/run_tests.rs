@@ -31,7 +31,7 @@ fn a_program_that_is_not_there_fails() {
 fn counted_output_is_counted_and_the_environment_is_passed() {
     let mut counts = Counts::default();
     one(&workspace(), &shell("echo \"$GREETING, 0 failed\"; printf '2 passed, 0 failed'", true), &mut counts).unwrap();
-    assert_eq!(counts, Counts { passed: 5, failed: 0 });
+    assert_eq!(counts, Counts { passed: 5, ..Counts::default() });
 }
 
 #[test]

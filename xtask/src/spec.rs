@@ -1,14 +1,17 @@
-//! `check-spec`: every test that SPECIFICATION.md names exists and runs.
+//! `check-spec`: every test that SPECIFICATION.md names exists. After the tests, [`check_ran`]: it has run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::counts::Counts;
 use crate::deps::read;
 use crate::failure::Failure;
 use crate::sources::{self, Source};
 use crate::spec_table::{self, Evidence, Promise};
 use crate::workspace::Workspace;
 
+/// Tests that a message names; the others are counted.
+const MAX_SHOWN: usize = 20;
 /// Where the vectors of the escape suite are named.
 const ESCAPE_SOURCES: &str = "tests/escape/src";
 /// Where the cases of the virtual machine are named.
@@ -17,9 +20,7 @@ const MACHINE_SOURCES: &str = "xtask/src/vm/guest";
 /// Compares the document with the sources; every gap is named.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     let advice = "write the missing test, correct the name, or say pending: issue \"title\"";
-    let text = read(&workspace.root.join("SPECIFICATION.md"))?;
-    let promises = spec_table::parse(&text)
-        .map_err(|errors| Failure::new(format!("SPECIFICATION.md:\n  {}", errors.join("\n  ")), advice))?;
+    let promises = promises(workspace, advice)?;
     let sources = sources::all(&workspace.root)?;
     let missing = missing_evidence(&promises, &sources);
     if !missing.is_empty() {
@@ -28,6 +29,36 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     let pending = promises.iter().filter(|promise| promise.pending.is_some()).count();
     println!("check-spec: {} promises, {pending} of them pending in whole or in part", promises.len());
     Ok(())
+}
+
+fn promises(workspace: &Workspace, advice: &str) -> Result<Vec<Promise>, Failure> {
+    let text = read(&workspace.root.join("SPECIFICATION.md"))?;
+    spec_table::parse(&text)
+        .map_err(|errors| Failure::new(format!("SPECIFICATION.md:\n  {}", errors.join("\n  ")), advice))
+}
+
+/// Compares the document with the tests that ran in the steps before: a test may be in the sources and yet not be
+/// compiled (`cfg`), be ignored on a condition, or stand in a file that no crate includes.
+pub fn check_ran(workspace: &Workspace, counts: &mut Counts) -> Result<(), Failure> {
+    let advice = "look at the features, conditions and module of the test, or at the failure of the tests before";
+    let idle = idle(&promises(workspace, advice)?, &counts.ran);
+    if idle.is_empty() {
+        println!("check-spec: every test that SPECIFICATION.md names is among the {} that ran", counts.ran.len());
+        return Ok(());
+    }
+    let shown: Vec<&str> = idle.iter().take(MAX_SHOWN).map(String::as_str).collect();
+    let more = idle.len() - shown.len();
+    Err(Failure::new(format!("SPECIFICATION.md:\n  {}\n  and {more} more", shown.join("\n  ")), advice))
+}
+
+/// One sentence for each test function that a promise names and that did not run.
+fn idle(promises: &[Promise], ran: &BTreeSet<String>) -> Vec<String> {
+    let named = promises.iter().flat_map(|promise| promise.evidence.iter().map(|evidence| (&promise.id, evidence)));
+    let missing = named.filter_map(|(id, evidence)| match evidence {
+        Evidence::Test(name) if !ran.contains(name) => Some(format!("{id}: {name} did not run")),
+        Evidence::Test(_) | Evidence::Escape(_) | Evidence::Machine(_) => None,
+    });
+    missing.collect()
 }
 
 /// One sentence for each test or vector that a promise names and no source has.
@@ -75,6 +106,13 @@ mod tests {
         let sources = [source("crates/model/src/lib.rs", "#[test]\nfn it_holds() {}")];
         assert!(missing("| S-001 | x | `it_holds` |", &sources).is_empty());
         assert_eq!(missing("| S-001 | x | `it_fails` |", &sources), ["S-001: no test function it_fails runs"]);
+    }
+
+    #[test]
+    fn a_promised_test_that_did_not_run_is_named() {
+        let promises = spec_table::parse("| S-001 | x | `it_ran`, `it_did_not`, `escape:A01` |").unwrap();
+        let ran = BTreeSet::from(["it_ran".to_owned()]);
+        assert_eq!(idle(&promises, &ran), ["S-001: it_did_not did not run"]);
     }
 
     #[test]

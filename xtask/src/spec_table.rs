@@ -7,6 +7,7 @@
 //! | S-013 | what is promised | pending: issue "title of the issue" |
 //! ```
 
+use crate::rust_text::code_only;
 use std::collections::BTreeSet;
 
 /// What holds a promise.
@@ -124,11 +125,11 @@ fn is_function(text: &str) -> bool {
 }
 
 /// The names of the functions in `source` that run as tests: marked `#[test]` and not `#[ignore]`. A helper of the
-/// same name, or a test that never runs, holds no promise.
+/// same name, a test that never runs, or one in a comment or a string holds no promise.
 pub fn test_functions(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let (mut is_test, mut is_ignored) = (false, false);
-    for line in source.lines().map(str::trim_start) {
+    for line in code_only(source).lines().map(str::trim_start) {
         is_test |= line.starts_with("#[test]");
         is_ignored |= line.starts_with("#[ignore");
         if let Some(name) = function_name(line) {

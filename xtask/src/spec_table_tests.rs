@@ -92,6 +92,13 @@ fn helpers_ignored_tests_and_mentions_in_comments_do_not_count() {
         #[ignore = \"slow\"]
         fn never_runs() {}
         // #[test] fn commented_out() {}
+        /*
+        #[test]
+        fn in_a_block_comment() {}
+        */
+        const SOURCE: &str = r#\"
+        #[test]
+        fn in_a_string() {}\"#;
         fn after_the_ignored_one() {}";
     assert!(test_functions(source).is_empty());
 }
