@@ -423,13 +423,19 @@ fn output_that_goes_nowhere_ends_the_run_at_once() {
                 stderr(&output)
             );
             assert!(began.elapsed() < Duration::from_secs(5), "{line}: {:?}", began.elapsed());
+            if line.contains("touch ran") {
+                assert!(stderr(&output).contains("its changes are parked"), "{line}: {}", stderr(&output));
+                assert!(stdout(&bench.run(["changes", "show"])).contains("A ran"), "{line}");
+                assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0), "{line}");
+                assert!(!bench.workspace.join("ran").exists(), "{line}");
+            }
             bench.assert_no_trace(&before, line);
         }
     }
 }
 
 #[test]
-fn output_that_cannot_be_written_is_125_and_commits_nothing() {
+fn output_that_cannot_be_written_is_125_and_parks_the_changes() {
     for bench in lone_benches() {
         let before = bench.before();
         for line in [
@@ -445,13 +451,19 @@ fn output_that_cannot_be_written_is_125_and_commits_nothing() {
             assert!(stderr(&output).contains("No space left on device"), "{line}: {}", stderr(&output));
             assert_eq!(stderr(&output).lines().count(), 1, "{line}: {}", stderr(&output));
             assert!(began.elapsed() < Duration::from_secs(5), "{line}: {:?}", began.elapsed());
+            if line.contains("touch ran") {
+                assert!(stderr(&output).contains("its changes are parked"), "{line}: {}", stderr(&output));
+                assert!(stdout(&bench.run(["changes", "show"])).contains("A ran"), "{line}");
+                assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0), "{line}");
+                assert!(!bench.workspace.join("ran").exists(), "{line}");
+            }
             bench.assert_no_trace(&before, line);
         }
     }
 }
 
 #[test]
-fn full_output_on_a_full_disk_ends_the_run_and_commits_nothing() {
+fn full_output_on_a_full_disk_ends_the_run_and_parks_the_changes() {
     for bench in lone_benches() {
         let small = "D=$(dirname $STATE)/home; mount -t tmpfs -o size=64k,$OWNER none $D";
         let script = "$0 run --full-output $(dirname $STATE)/home/log --shell 'touch ran; head -c 1M /dev/zero; sleep 60' \
@@ -460,6 +472,8 @@ fn full_output_on_a_full_disk_ends_the_run_and_commits_nothing() {
         let (out, err) = (stdout(&output), stderr(&output));
         assert_eq!(out.trim(), "code 125", "{}: {err}", bench.who());
         assert!(err.contains("No space left on device") && err.lines().count() == 1, "{err}");
+        assert!(err.contains("its changes are parked"), "{err}");
+        assert!(stdout(&bench.run(["changes", "list"])).contains("touch ran"), "{err}");
         bench.assert_no_process(Duration::from_secs(5), "a full disk for the output");
     }
 }
@@ -565,7 +579,7 @@ fn a_full_workspace_keeps_the_changes_and_is_no_success() {
 }
 
 #[test]
-fn a_commit_that_ran_out_of_room_half_way_is_finished_by_the_next_command() {
+fn a_commit_that_ran_out_of_room_half_way_can_be_finished() {
     for bench in lone_benches() {
         // A closed folder is not counted beforehand for an ordinary user; root sees into everything.
         if bench.user.is_none() && is_root() {
@@ -575,17 +589,17 @@ fn a_commit_that_ran_out_of_room_half_way_is_finished_by_the_next_command() {
                     chown $(stat -c %u:%g $WORKSPACE) $WORKSPACE/fill";
         let script = "$0 run --shell 'echo a > a; mkdir d; head -c 3M /dev/zero > d/b; chmod 0 d; echo z > z'; echo code $?; \
                       $0 run -- true; echo code $?; mkdir $HOME/other; $0 run --workspace $HOME/other -- true; \
-                      echo code $?; rmdir $HOME/other; rm fill; $0 changes list; ls -A; chmod 700 d; stat -c %s d/b; cat a z; \
+                      echo code $?; rmdir $HOME/other; rm fill; $0 changes recover | grep -c finished; ls -A; chmod 700 d; stat -c %s d/b; cat a z; \
                       ls -A $STATE/layers $STATE/runs | grep -v :";
         let output = with_mounts(&bench, full, script);
         let (out, err) = (stdout(&output), stderr(&output));
         // Nothing runs in the folder that is half old and half new; elsewhere there is only a word about it.
-        let expected = "code 125\ncode 125\ncode 0\nNo changes wait for a decision.\na\nd\nz\n3145728\na\nz\n\n";
+        let expected = "code 125\ncode 125\ncode 0\n1\na\nd\nz\n3145728\na\nz\n\n";
         assert_eq!(out, expected, "{err}");
         let lines: Vec<&str> = err.lines().collect();
         assert_eq!(lines.len(), 3, "{err}");
-        assert!(lines[0].contains("stopped half-way") && lines[0].contains("it finishes the commit"), "{err}");
-        assert!(lines[1..].iter().all(|line| line.contains("could not be cleared up")), "{err}");
+        assert!(lines[0].contains("stopped half-way") && lines[0].contains("nexus changes recover --run"), "{err}");
+        assert!(lines[1].contains("could not be cleared up") && lines[2].contains("was interrupted"), "{err}");
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }

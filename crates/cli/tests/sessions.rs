@@ -310,7 +310,7 @@ fn changes_are_settled_at_the_end_without_a_question() {
 }
 
 #[test]
-fn a_supervisor_that_is_killed_leaves_nothing_and_is_said_to_be_lost() {
+fn a_killed_supervisor_is_said_to_be_lost_and_its_changes_wait() {
     for bench in lone_benches() {
         let before = bench.before();
         let start = bench.run([
@@ -336,6 +336,8 @@ fn a_supervisor_that_is_killed_leaves_nothing_and_is_said_to_be_lost() {
             assert!(stderr(&output).contains("was killed"), "{arguments:?}: {}", stderr(&output));
         }
         assert!(!bench.workspace.join("made").exists());
+        assert!(stdout(&bench.run(["changes", "show"])).contains("A made"));
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0));
         assert_eq!(bench.run(["rm", "x"]).status.code(), Some(0));
         fs::remove_dir(bench.state.join("sessions")).unwrap();
         bench.assert_no_trace(&before, "a killed supervisor");

@@ -130,6 +130,7 @@ impl Pending {
         };
         let mut layer = layer.map_err(|error| refused(&error))?;
         let id = workspace.identity().map_err(|error| refused(&error))?;
+        layer.set_faults(run::faults());
         layer.set_home(one.workspace.as_path().into(), id);
         let rules = Rules { except: rejected::read(layer.root())?, ..Rules::default() };
         Ok(Self { places, one, layer, workspace, rules })

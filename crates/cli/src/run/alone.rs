@@ -1,7 +1,7 @@
 //! One commit at a time on a workspace, and no sandbox that mounts a workspace in the middle of a commit.
 //!
 //! ```text
-//!  commit, recovery ─▶ exclusive        a sandbox that is being set up ─▶ shared, until its workspace is mounted
+//!  commit, recovery ─▶ exclusive        a sandbox that is being set up ─▶ shared, if there is a lock to wait for
 //! ```
 //!
 //! The lock is a file in the state directory, which nobody else can open: a lock on the workspace itself could be held
@@ -27,14 +27,16 @@ pub struct Alone {
     file: File,
 }
 
-/// Locks the directory for a commit. Waits for other commits and for sandboxes that are being set up.
+/// Locks the directory for a commit. Waits for other commits and for sandboxes that waited for one and are being set up.
 pub fn lock(places: &Places, folder: FolderId) -> io::Result<Alone> {
-    wait(places, folder, FlockOperation::NonBlockingLockExclusive)
+    let locked = wait(places, folder, FlockOperation::NonBlockingLockExclusive, true)?;
+    locked.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Locks the directory against commits while its sandbox is being set up. Waits for a commit that is going on.
-pub fn lock_shared(places: &Places, folder: FolderId) -> io::Result<Alone> {
-    wait(places, folder, FlockOperation::NonBlockingLockShared)
+/// Waits until no commit to the directory is going on, so that a sandbox does not begin with a half of it, and keeps the
+/// next commit away as long as the lock lives. `None` when there was none to wait for, which costs one call.
+pub fn after_commits(places: &Places, folder: FolderId) -> io::Result<Option<Alone>> {
+    wait(places, folder, FlockOperation::NonBlockingLockShared, false)
 }
 
 /// Removes the files of locks whose holders were killed.
@@ -52,14 +54,17 @@ pub fn sweep(places: &Places) -> io::Result<()> {
     Ok(())
 }
 
-fn wait(places: &Places, folder: FolderId, operation: FlockOperation) -> io::Result<Alone> {
+fn wait(places: &Places, folder: FolderId, operation: FlockOperation, make: bool) -> io::Result<Option<Alone>> {
     let path = places.locks.join(folder.name());
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        let file = match File::options().write(true).create(make).truncate(false).mode(0o600).open(&path) {
+            Err(error) if !make && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
         match rustix::fs::flock(&file, operation) {
             // Whoever had it before has taken the file away with it.
-            Ok(()) if is_at(&file, &path)? => return Ok(Alone { path, file }),
+            Ok(()) if is_at(&file, &path)? => return Ok(Some(Alone { path, file })),
             Ok(()) | Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::WOULDBLOCK) => {
@@ -105,7 +110,10 @@ mod tests {
         let places = Places::below(dir.path().join("state"));
         std::fs::create_dir_all(&places.locks).unwrap();
         let id = folder(dir.path());
-        let (one, two) = (lock_shared(&places, id).unwrap(), lock_shared(&places, id).unwrap());
+        assert!(after_commits(&places, id).unwrap().is_none());
+        std::fs::write(places.locks.join(id.name()), "").unwrap();
+        let (one, two) = (after_commits(&places, id).unwrap(), after_commits(&places, id).unwrap());
+        assert!(one.is_some() && two.is_some());
         let (sender, receiver) = std::sync::mpsc::channel();
         let theirs = places.clone();
         let thread = std::thread::spawn(move || {

@@ -42,7 +42,7 @@ pub use ports::{PortToken, Ports, Publish};
 pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use settle::{INTERRUPTED, chain, go_on};
+pub use settle::{INTERRUPTED, chain, faults, go_on};
 pub use signals::{Signals, survive_file_limit};
 pub use sink::{Kept, Show, Sink};
 pub use streams::stdin_pair;
@@ -179,7 +179,7 @@ fn recorded<C: Caller>(
 ) -> Result<Report, Failure> {
     let order = Order::read(args)?;
     let driver = driver_with(order.uid_base);
-    recover::before_run(&order.places, &driver, order.plan.workspace.source.as_path(), &order.directory)?;
+    recover::before_run(&order.places, &driver, order.plan.workspace.source.as_path(), order.id)?;
     let issuer = Issuer::open(&order.places)?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
     let content = Content {
@@ -247,7 +247,7 @@ impl Run<'_> {
     ) -> Result<Report, Failure> {
         let order = self.order;
         // Neither the layer's beginning nor the mount may fall into a commit of another run.
-        let mounting = alone::lock_shared(&order.places, order.folder).map_err(|error| {
+        let mounting = alone::after_commits(&order.places, order.folder).map_err(|error| {
             let message = format!("{} cannot be locked: {error}", order.plan.workspace.source.as_path().display());
             Failure::refused("lock", message, "wait for the other run, or end it")
         })?;
@@ -270,6 +270,7 @@ impl Run<'_> {
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
         let pumped = pumped(args, order, &sandbox, caller, signals, service.as_mut(), mounting, meanwhile);
+        let has_failed = pumped.is_err();
         let (outcome, broken) = match pumped {
             Ok(outcome) => (Some(outcome), None),
             Err(Broken { error, outcome }) => {
@@ -279,16 +280,17 @@ impl Run<'_> {
         };
         self.has_started = outcome.as_ref().is_some_and(|outcome| outcome.spawned.is_some());
         // What was started must not outlive us, whatever else goes wrong here.
-        let not_ended = self.end(&sandbox, broken.is_some())?;
+        let not_ended = self.end(&sandbox, has_failed)?;
         let (outcome, broken) = match (outcome, broken) {
             (Some(outcome), broken) if broken.is_none() || self.has_started => (outcome, broken.or(not_ended)),
             (_, Some(failure)) => return Err(failure),
             (_, None) => return Err(pump_failure(&io::ErrorKind::UnexpectedEof.into())),
         };
-        let finished = caller.finish().map_err(|error| pump_failure(&error));
+        // A log that was cut off gets no name.
+        let finished = if has_failed { Ok((None, 0)) } else { caller.finish() };
         let (kept, broken) = match finished {
             Ok(kept) => (kept, broken),
-            Err(failure) => ((None, 0), broken.or(Some(failure))),
+            Err(error) => ((None, 0), broken.or(Some(pump_failure(&error)))),
         };
         let egress = service.map(|service| service.finish(&order.places, order.plan.run_id));
         let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };

@@ -11,7 +11,7 @@ use nexus_facility::{FsTime, LayerMode, LayerOrigin};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -69,12 +69,21 @@ const FILE: &str = "run.json";
 const GONE: &str = "run.gone";
 
 impl RunNote {
+    /// Writes the note of a layer that has none yet and that holds nothing.
+    pub fn write_first(&self, layer: &Path) -> io::Result<()> {
+        self.write_as(&layer.join(FILE))
+    }
+
     /// Writes the note so that it is the old or the new one after a crash of this process.
     pub fn write(&self, layer: &Path) -> io::Result<()> {
         let new = layer.join(format!("{FILE}.new"));
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        self.write_as(&new)?;
         std::fs::rename(&new, layer.join(FILE))
+    }
+
+    fn write_as(&self, path: &Path) -> io::Result<()> {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)
     }
 
     /// Returns how the layer was made. A layer of version 0.1 was made just before its note was written.
@@ -125,8 +134,9 @@ pub fn sync(layer: &Path) -> io::Result<()> {
 
 /// Identifies this boot of the machine.
 pub fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
+    let mut text = [0u8; 64];
+    let length = File::open("/proc/sys/kernel/random/boot_id").ok()?.read(&mut text).ok()?;
+    Some(std::str::from_utf8(&text[..length]).ok()?.trim().to_owned())
 }
 
 #[cfg(test)]

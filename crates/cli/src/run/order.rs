@@ -29,7 +29,9 @@ pub struct Order {
     pub places: Places,
     /// The workspace, opened once: what the run commits goes through this descriptor and through no path.
     pub directory: Workspace,
-    /// The identity of that descriptor.
+    /// The identity of that descriptor, for journals.
+    pub id: nexus_facility::FolderId,
+    /// The same, for records.
     pub folder: FolderId,
     /// The checked plan.
     pub plan: Plan,
@@ -72,7 +74,7 @@ impl Order {
             Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
         };
         let directory = super::folder::open(&workspace).map_err(|error| unusable(chain(&error)))?;
-        let folder = FolderId::of_open(&directory).map_err(|error| unusable(error.to_string()))?;
+        let id = directory.identity().map_err(|error| unusable(error.to_string()))?;
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
         let resolution = Resolution::of(args, &workspace, &places)?;
         let grants = &resolution.grants;
@@ -112,7 +114,8 @@ impl Order {
         };
         Ok(Self {
             directory,
-            folder,
+            id,
+            folder: id.into(),
             places,
             plan: Plan::new(draft).map_err(|error| plan_failure(&error))?,
             timeout: limit(grants, LimitKind::Timeout).map(Duration::from_millis),

@@ -20,6 +20,7 @@ use nexus_facility::{
     Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage, Workspace,
 };
 use nexus_model::RunId;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -85,13 +86,16 @@ pub fn interrupted(places: &Places, driver: &Namespace) -> Result<Vec<Interrupte
 
 /// For a run that is about to start: also finishes the interrupted commits of its directory. What cannot be ended there
 /// stops the run, since its files may be half old and half new; elsewhere it is only named.
-pub fn before_run(places: &Places, driver: &Namespace, here: &Path, directory: &Workspace) -> Result<(), Failure> {
-    let failed = |error: &std::io::Error| refused(&format!("{} cannot be identified: {error}", here.display()));
-    let id = directory.identity().map_err(|error| failed(&error))?;
+pub fn before_run(
+    places: &Places,
+    driver: &Namespace,
+    here: &Path,
+    id: nexus_facility::FolderId,
+) -> Result<(), Failure> {
     let mut found = clear(places, driver)?;
     // A journal may have outlived its record.
     for run in journals(places, id).map_err(|why| refused(&why))? {
-        let has_record = places.runs.join(&run).try_exists().map_err(|error| failed(&error))?;
+        let has_record = places.runs.join(&run).try_exists().map_err(|error| refused(&error.to_string()))?;
         if !has_record {
             found.interrupted.push(Interrupted { run, directory: Some((here.to_owned(), id.into())) });
         }
@@ -305,6 +309,10 @@ pub fn finish_others(places: &Places, own: &str, path: &Path, directory: &Worksp
 
 /// The layers with a journal for this directory, but for those that were given up.
 fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>, String> {
+    // Two names for itself and none for a directory in it: most file systems say so without a list.
+    if std::fs::metadata(&places.layers).map_err(|error| error.to_string())?.nlink() == 2 {
+        return Ok(Vec::new());
+    }
     let mut runs = nexus_facility::journals_of(&places.layers, id).map_err(|error| chain(&error))?;
     runs.retain(|run| !note::is_going(&places.layers.join(run)).unwrap_or(false));
     Ok(runs)

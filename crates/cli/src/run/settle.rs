@@ -109,10 +109,13 @@ pub const INTERRUPTED: &str = "commit_interrupted";
 /// The faults that a test asked for.
 pub fn faults() -> Faults {
     #[cfg(feature = "inject")]
-    if let Some(name) = std::env::var_os("NEXUS_INJECT")
-        && let Some(step) = name.to_str().and_then(nexus_facility::Step::by_name)
-    {
-        return Faults::failing(step);
+    if let Some(name) = std::env::var_os("NEXUS_INJECT").and_then(|name| name.into_string().ok()) {
+        if let Some(step) = nexus_facility::Step::by_name(&name) {
+            return Faults::failing(step);
+        }
+        if let Some(nth) = name.strip_prefix("abort:").and_then(|nth| nth.parse().ok()) {
+            return Faults::aborting_at(nth);
+        }
     }
     Faults::default()
 }
@@ -147,14 +150,10 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
         let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
         cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;
-    let id = order.directory.identity().map_err(|error| error.to_string());
-    let noted = id.and_then(|id| {
-        layer.set_home(order.plan.workspace.source.clone(), id);
-        note_run(&layer, order).map_err(|error| error.to_string())
-    });
-    match noted {
+    layer.set_home(order.plan.workspace.source.clone(), order.id);
+    match note_run(&layer, order) {
         Ok(()) => Ok(layer),
-        Err(why) => Err(cleared(why, recover::remove(layer))),
+        Err(error) => Err(cleared(error.to_string(), recover::remove(layer))),
     }
 }
 
@@ -379,7 +378,7 @@ fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
         in_memory: matches!(order.plan.workspace.writes, Writes::MemoryLayer { .. }),
         cut_short: None,
     };
-    note.write(layer.root())
+    note.write_first(layer.root())
 }
 
 /// From here on the note has to outlive a power cut; most layers end without it.

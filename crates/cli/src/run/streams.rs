@@ -23,7 +23,7 @@ pub fn pumped<C: Caller>(
     caller: &mut C,
     signals: &Signals,
     network: Option<&mut Service>,
-    mounting: Alone,
+    mounting: Option<Alone>,
     meanwhile: impl FnOnce(),
 ) -> Result<Outcome, Broken> {
     let bounds = Bounds {
@@ -33,7 +33,7 @@ pub fn pumped<C: Caller>(
         over_disk: order.measured_layer().map(|(folder, limit)| -> Box<dyn FnMut() -> io::Result<bool>> {
             Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
         }),
-        mounting: Some(mounting),
+        mounting,
     };
     let (session, ends) = if args.tty {
         let size = if args.detach { USUAL_SIZE } else { raw::size() };
