@@ -1,0 +1,234 @@
+//! A commit whose `nexus` was killed half-way (feature `inject`): only a command that may change the directory ends it.
+
+#![cfg(feature = "inject")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use support::{Bench, benches, stderr, stdout};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "z"];
+const SCRIPT: &str = "for f in a b c z; do echo run > $f.new; mv $f.new $f; done; echo x > added";
+
+type Version = BTreeMap<PathBuf, String>;
+
+fn version(directory: &Path) -> Version {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.file_name().unwrap().into(), fs::read_to_string(&path).unwrap())).collect()
+}
+
+fn files(bench: &Bench) {
+    for name in NAMES {
+        bench.write(name, "old\n");
+    }
+    fs::remove_file(bench.workspace.join("added")).ok();
+}
+
+fn new_version() -> Version {
+    let mut new: Version = NAMES.iter().map(|name| ((*name).into(), "run\n".to_owned())).collect();
+    new.insert("added".into(), "x\n".to_owned());
+    new
+}
+
+/// Whether this is a mix of the old version and the new one.
+fn is_mixed(found: &Version) -> bool {
+    let count =
+        |text: &str| NAMES.iter().filter(|name| found.get(Path::new(name)).is_some_and(|it| it == text)).count();
+    count("run\n") > 0 && count("old\n") > 0
+}
+
+/// Kills a run at later and later actions until its commit stands half-way. Returns its id, what is in the
+/// workspace, and the number of the action.
+fn half_applied_at(bench: &Bench) -> (String, Version, usize) {
+    for nth in 1..500 {
+        files(bench);
+        let mut command = bench.nexus(["run", "--changes", "commit", "--shell", SCRIPT]);
+        let output = command.env("NEXUS_INJECT", format!("abort:{nth}")).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "the commit ended before it stood half-way");
+        let found = version(&bench.workspace);
+        let layer = fs::read_dir(bench.state.join("layers")).unwrap().next();
+        if let Some(layer) = layer.map(|layer| layer.unwrap().path())
+            && layer.join("journal").exists()
+            && is_mixed(&found)
+        {
+            return (layer.file_name().unwrap().to_str().unwrap().to_owned(), found, nth);
+        }
+        let ended = bench.run(["changes", "recover"]);
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        for row in support::report(&bench.run(["changes", "list", "--json"])).as_array().unwrap() {
+            let run = row["run_id"].as_str().unwrap();
+            assert_eq!(bench.run(["changes", "reject", "--run", run]).status.code(), Some(0));
+        }
+    }
+    panic!("the commit never stood half-way");
+}
+
+fn half_applied(bench: &Bench) -> (String, Version) {
+    let (run, found, _) = half_applied_at(bench);
+    (run, found)
+}
+
+#[test]
+fn looking_at_changes_never_changes_a_workspace() {
+    for bench in benches() {
+        let (run, mixed) = half_applied(&bench);
+        for arguments in [&["list"][..], &["list", "--json"], &["show"], &["diff"], &["show", "--run", &run]] {
+            let output = bench.nexus(["changes"]).args(arguments).output().unwrap();
+            assert_eq!(output.status.success(), arguments[0] == "list", "{arguments:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains(&format!("nexus changes recover --run {run}")), "{}", stderr(&output));
+            assert!(stderr(&output).contains(bench.workspace.to_str().unwrap()), "{}", stderr(&output));
+            assert_eq!(version(&bench.workspace), mixed, "{}: {arguments:?}", bench.who());
+        }
+        assert!(bench.run(["ps"]).status.success());
+        assert_eq!(version(&bench.workspace), mixed, "{}: ps", bench.who());
+        assert!(stdout(&bench.run(["changes", "list"])).contains("[commit interrupted]"));
+        let output = bench.run(["changes", "recover", "--run", &run]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(stdout(&output).contains("is finished now"), "{}", stdout(&output));
+        assert_eq!(version(&bench.workspace), new_version());
+        assert_eq!(stdout(&bench.run(["changes", "recover"])), "No commit was interrupted.\n");
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn a_run_elsewhere_goes_on_and_one_in_the_directory_finishes_it() {
+    for bench in benches() {
+        let (run, mixed) = half_applied(&bench);
+        let elsewhere = bench.base.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        bench.give(&elsewhere);
+        let output = bench.nexus(["run", "--", "true"]).current_dir(&elsewhere).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains(&run), "{}", stderr(&output));
+        assert_eq!(version(&bench.workspace), mixed, "{}", bench.who());
+        let output = bench.run(["run", "--shell", "cat a b c z"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(stdout(&output), "run\nrun\nrun\nrun\n", "the command saw a mix");
+        assert!(stderr(&output).contains("is finished now"), "{}", stderr(&output));
+        assert_eq!(version(&bench.workspace), new_version());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn an_accept_of_an_interrupted_commit_goes_on() {
+    for bench in benches() {
+        let (run, mixed) = half_applied(&bench);
+        let output = bench.run(["changes", "accept", "--run", &run, "a"]);
+        assert_eq!(output.status.code(), Some(2), "only as a whole: {}", stderr(&output));
+        assert_eq!(version(&bench.workspace), mixed);
+        let output = bench.run(["changes", "accept", "--run", &run]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(version(&bench.workspace), new_version());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn a_reject_of_an_interrupted_commit_takes_it_back_or_nothing() {
+    for bench in benches() {
+        let (run, mixed) = half_applied(&bench);
+        let output = bench.run(["changes", "reject", "--run", &run]);
+        let found = version(&bench.workspace);
+        if output.status.success() {
+            assert!(NAMES.iter().all(|name| found[Path::new(name)] == "old\n"), "{}: {found:?}", bench.who());
+            assert_eq!(found.len(), NAMES.len(), "{found:?}");
+        } else {
+            // Where replaced files were not kept, it says so and leaves everything as it was.
+            assert!(stderr(&output).contains("cannot be taken back"), "{}", stderr(&output));
+            assert_eq!(found, mixed, "{}", bench.who());
+            assert_eq!(bench.run(["changes", "recover", "--run", &run]).status.code(), Some(0));
+            assert_eq!(version(&bench.workspace), new_version());
+        }
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn the_rest_of_a_commit_whose_directory_is_gone_stays_until_a_reject() {
+    for bench in benches() {
+        let (run, _) = half_applied(&bench);
+        let away = bench.base.path().join("away");
+        fs::rename(&bench.workspace, &away).unwrap();
+        let nexus = |arguments: &[&str]| bench.nexus(arguments).current_dir("/").output().unwrap();
+        for arguments in [&["changes", "list"][..], &["changes", "recover"], &["changes", "accept", "--run", &run]] {
+            nexus(arguments);
+            assert!(bench.state.join("layers").join(&run).join("journal").exists(), "{arguments:?}");
+            assert!(bench.state.join("runs").join(&run).exists(), "{arguments:?}");
+        }
+        assert!(stderr(&nexus(&["changes", "recover"])).contains("it is not there any more"));
+        let output = nexus(&["changes", "reject", "--run", &run]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(stdout(&output).contains("some of its files may be those of the run"), "{}", stdout(&output));
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+/// Starts a run that waits for a line before it ends.
+fn start(bench: &Bench, script: &str) -> Child {
+    let script = format!("{script}; echo up; read line; exit 0");
+    let mut command = bench.nexus(["run", "--stdin", "--changes", "commit", "--shell", &script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    child
+}
+
+fn end(mut child: Child) -> Output {
+    drop(child.stdin.take());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_commit_on_top_of_a_half_applied_one_finishes_it_first() {
+    for bench in benches() {
+        // Between the start of B and its end no other command may finish A's commit.
+        let (_, _, nth) = half_applied_at(&bench);
+        assert!(bench.run(["changes", "recover"]).status.success());
+        files(&bench);
+        let b = start(&bench, "echo B > a; echo B > z; echo B > of_b");
+        let mut command = bench.nexus(["run", "--changes", "commit", "--shell", SCRIPT]);
+        command.env("NEXUS_INJECT", format!("abort:{nth}")).output().unwrap();
+        assert!(is_mixed(&version(&bench.workspace)), "{}: {:?}", bench.who(), version(&bench.workspace));
+        let output = end(b);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains("is finished now"), "{}", stderr(&output));
+        assert_eq!(version(&bench.workspace), new_version(), "{}", bench.who());
+        // What B had is not lost, and nothing overwrites it later.
+        assert_eq!(stdout(&bench.run(["changes", "recover"])), "No commit was interrupted.\n");
+        let listed = stdout(&bench.run(["changes", "list"]));
+        assert!(listed.contains("of_b"), "{listed}");
+        assert_eq!(version(&bench.workspace), new_version());
+    }
+}
+
+#[test]
+fn an_accept_that_is_killed_half_way_is_named_and_finished() {
+    for bench in benches() {
+        for nth in 1..500 {
+            files(&bench);
+            assert_eq!(bench.run(["run", "--changes", "review", "--shell", SCRIPT]).status.code(), Some(0));
+            let mut command = bench.nexus(["changes", "accept"]);
+            let output = command.env("NEXUS_INJECT", format!("abort:{nth}")).output().unwrap();
+            assert_ne!(output.status.code(), Some(0), "the accept ended before it stood half-way");
+            if is_mixed(&version(&bench.workspace)) {
+                break;
+            }
+            assert!(bench.run(["changes", "recover"]).status.success());
+            for row in support::report(&bench.run(["changes", "list", "--json"])).as_array().unwrap() {
+                assert_eq!(row["cut_short"], serde_json::Value::Null, "the run itself was whole");
+                let run = row["run_id"].as_str().unwrap();
+                assert_eq!(bench.run(["changes", "reject", "--run", run]).status.code(), Some(0));
+            }
+        }
+        assert!(stderr(&bench.run(["changes", "list"])).contains("was interrupted"));
+        assert_eq!(bench.run(["changes", "recover"]).status.code(), Some(0));
+        assert_eq!(version(&bench.workspace), new_version());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
