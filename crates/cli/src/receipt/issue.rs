@@ -51,6 +51,9 @@ pub struct Finished<'a> {
     pub egress: Option<Egress>,
     /// What became of the changes.
     pub changes: Changes,
+    /// Reports that the receipt must outlive a power cut: the run left changes on the disk that do, too. A run without
+    /// any waits for no disk.
+    pub durable: bool,
     /// What the command printed.
     pub output: Output,
     /// How it ended.
@@ -91,13 +94,14 @@ pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, Failure>
     let pair = seed.signer();
     let key_id = pair.public().id();
     let run = finished.plan.run_id;
+    let durable = finished.durable;
     let mut receipt =
         document(finished, &seed, key_id.clone(), issuer.started_unix_ms).map_err(|why| not_issued(&why))?;
     let make = |place: Option<ChainPlace>| -> Result<Sealed, StoreError> {
         receipt.chain = place;
         seal(&receipt, &pair).map_err(|error| StoreError::Sign(error.to_string()))
     };
-    let stored = issuer.store.append(run, make).map_err(|error| not_issued(&error.to_string()))?;
+    let stored = issuer.store.append(run, durable, make).map_err(|error| not_issued(&error.to_string()))?;
     Ok(Issued { path: stored.path, sealed: stored.sealed, key_id, unchained: stored.unchained })
 }
 

@@ -81,10 +81,12 @@ impl Store {
         self.path.join(name(run))
     }
 
-    /// Lets a receipt be made for the next place and stores it. `make` gets no place where there is none to be had.
+    /// Lets a receipt be made for the next place and stores it. `make` gets no place where there is none to be had. With
+    /// `durable` receipt and chain are on the disk when this returns; the others do not wait for that.
     pub fn append(
         &self,
         run: RunId,
+        durable: bool,
         make: impl FnOnce(Option<ChainPlace>) -> Result<Sealed, StoreError>,
     ) -> Result<Stored, StoreError> {
         let (chain, mut unchained) = match Chain::lock(&self.folder, run) {
@@ -103,7 +105,25 @@ impl Store {
             let noted = chain.note(run, &sealed.hash).and_then(|()| chain.prune(&self.folder, floor));
             unchained = noted.err().map(|error| error.to_string());
         }
+        if durable {
+            self.sync(run).map_err(failed)?;
+        }
         Ok(Stored { path, sealed, unchained })
+    }
+
+    /// Brings a receipt, the chain and their names to the disk. Outside of the lock: a slow disk must cost nobody else
+    /// the place in the chain.
+    fn sync(&self, run: RunId) -> io::Result<()> {
+        for file in [&*name(run), CHAIN] {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            match rustix::fs::openat(&self.folder, file, flags, Mode::empty()) {
+                Ok(file) => rustix::fs::fsync(file)?,
+                // There is none where it could not be locked.
+                Err(Errno::NOENT) if file == CHAIN => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        files::sync(&self.folder)
     }
 
     /// A receipt's file.

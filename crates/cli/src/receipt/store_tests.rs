@@ -10,7 +10,7 @@ fn append(store: &Store, run: RunId, rings: &Mutex<Vec<Ring>>) -> Stored {
         rings.lock().unwrap().extend(place.map(|place| Ring { run_id: run, hash, place }));
         Ok(Sealed { file, hash })
     };
-    store.append(run, make).unwrap()
+    store.append(run, false, make).unwrap()
 }
 
 #[test]
@@ -107,4 +107,30 @@ fn old_receipts_are_pruned_in_batches_and_not_missed() {
     assert_eq!(noted(KEEP + BATCH - 2, 0).next_floor(), 0);
     assert_eq!(noted(KEEP + BATCH - 1, 0).next_floor(), BATCH);
     assert_eq!(noted(KEEP + BATCH, BATCH).next_floor(), BATCH);
+}
+
+#[test]
+fn the_floor_of_a_pruned_chain_never_moves_back() {
+    let state = tempfile::tempdir().unwrap();
+    let rings = Mutex::new(Vec::new());
+    let store = Store::open(state.path()).unwrap();
+    for _ in 0..20 {
+        append(&store, RunId::new(), &rings);
+    }
+    assert_eq!(store.prune(5).unwrap(), 15);
+    assert_eq!(store.prune(10).unwrap(), 0);
+    assert_eq!(store.end().unwrap().unwrap().floor, 15);
+    let left = store.runs().unwrap();
+    let there: Vec<Ring> = rings.into_inner().unwrap().into_iter().filter(|ring| left.contains(&ring.run_id)).collect();
+    assert_eq!(check_chain(&there, store.end().unwrap()), ChainReport::default());
+}
+
+#[test]
+fn a_durable_receipt_is_stored_with_and_without_a_chain() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::open(state.path()).unwrap();
+    let make = |_: Option<ChainPlace>| Ok(Sealed { file: b"x".to_vec(), hash: Digest::of(b"x") });
+    let run = RunId::new();
+    assert_eq!(store.append(run, true, make).unwrap().unchained, None);
+    assert_eq!(store.read(run).unwrap(), b"x");
 }

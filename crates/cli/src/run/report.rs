@@ -146,6 +146,7 @@ impl Report {
                 proof: &self.proof,
                 egress: self.egress.as_ref().map(|egress| egress.receipt().ok_or_else(no_hash)).transpose()?,
                 changes: self.changes_for_receipt()?,
+                durable: !matches!(self.settled.state, State::None | State::Discarded),
                 output,
                 exit: Exit { code: self.exit, signal, reason: word(&self.reason) },
                 prepared: self.prepared,

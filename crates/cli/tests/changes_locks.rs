@@ -1,0 +1,160 @@
+//! Who waits for whom: commits for commits, a start for a commit, and nobody for a stranger.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+use support::{Bench, benches, is_root, stderr, stdout, wait_until};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Takes the lock that a commit to this directory takes.
+fn take_lock(bench: &Bench, directory: &Path) -> (PathBuf, File) {
+    let found = rustix::fs::statx(CWD, directory, AtFlags::empty(), StatxFlags::INO | StatxFlags::BTIME).unwrap();
+    let (seconds, nanos) = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+    let path = bench.state.join("locks").join(format!("{:x}-{seconds:x}-{nanos:x}-0-0", found.stx_ino));
+    let file = File::options().write(true).create(true).truncate(false).open(&path).unwrap();
+    bench.give(&path);
+    rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+    (path, file)
+}
+
+/// Waits until the process has this file open.
+fn wait_for_open(child: &Child, path: &Path) {
+    let folder = format!("/proc/{}/fd", child.id());
+    let has_it = || {
+        let entries = fs::read_dir(&folder).unwrap().flatten();
+        entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| target == path)
+    };
+    wait_until("the wait for the lock", PATIENCE, has_it);
+}
+
+#[test]
+fn a_commit_waits_for_the_lock_of_another_one() {
+    for bench in benches() {
+        let mut command = bench.nexus(["run", "--stdin", "--shell", "echo work > work; echo up; read line; exit 0"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        let (path, lock) = take_lock(&bench, &bench.workspace);
+        drop(child.stdin.take());
+        wait_for_open(&child, &path);
+        assert!(!bench.workspace.join("work").exists(), "{}: two commits at once", bench.who());
+        drop(lock);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(bench.workspace.join("work").exists());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn a_run_that_starts_during_a_commit_sees_all_of_it() {
+    for bench in benches() {
+        // The state directory is made by the first run.
+        assert_eq!(bench.run(["run", "--", "true"]).status.code(), Some(0));
+        for flags in [&["--changes", "commit"][..], &["--direct"], &["--disk", "4M"]] {
+            bench.write("file", "old\n");
+            let (path, lock) = take_lock(&bench, &bench.workspace);
+            let mut command = bench.nexus(["run"]);
+            command.args(flags).args(["--", "cat", "file"]);
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for_open(&child, &path);
+            bench.write("file", "new\n");
+            drop(lock);
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(stdout(&output), "new\n", "{}: {flags:?}: {}", bench.who(), stderr(&output));
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
+    }
+}
+
+#[test]
+fn what_a_run_changed_and_its_receipt_reach_the_disk() {
+    for bench in benches() {
+        let log = bench.home.join("calls");
+        let synced = |arguments: &[&str]| {
+            let nexus = bench.nexus([] as [&str; 0]).get_program().to_owned();
+            let mut traced = bench.command("strace");
+            traced.args(["-f", "-y", "-qq", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-o"]).arg(&log);
+            let output = traced.arg(nexus).args(arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+            let text = fs::read_to_string(&log).unwrap();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let at =
+            |calls: &[String], part: &str| calls.iter().position(|call| call.contains("sync(") && call.contains(part));
+        let calls = synced(&["run", "--changes", "commit", "--shell", "echo x > made"]);
+        let decided = calls.iter().position(|call| call.contains("rename") && call.contains("\"journal\""));
+        let decided = decided.unwrap_or_else(|| panic!("no commit point: {calls:#?}"));
+        for part in ["/state/runs/", "/state/runs>", "/run.json>"] {
+            assert!(at(&calls, part).is_some_and(|place| place < decided), "{}: {part}: {calls:#?}", bench.who());
+        }
+        for part in ["/state/receipts/chain>", ".json>", "/state/receipts>"] {
+            assert!(at(&calls[decided..], part).is_some(), "{}: {part}: {calls:#?}", bench.who());
+        }
+        let calls = synced(&["run", "--changes", "review", "--shell", "echo y > made"]);
+        for part in ["/run.json>", "/state/receipts/chain>", "/state/receipts>"] {
+            assert!(at(&calls, part).is_some(), "{}: {part}: {calls:#?}", bench.who());
+        }
+        // A run that leaves nothing waits for no disk.
+        let calls = synced(&["run", "--", "true"]);
+        assert!(calls.iter().all(|call| !call.contains("sync(")), "{}: {calls:#?}", bench.who());
+    }
+}
+
+#[test]
+fn a_directory_of_sandboxes_that_others_can_open_is_refused() {
+    for bench in benches() {
+        bench.detach(&["--name", "x", "--", "sleep", "600"]);
+        let sessions = bench.state.join("sessions");
+        fs::set_permissions(&sessions, fs::Permissions::from_mode(0o755)).unwrap();
+        for arguments in [&["ps"][..], &["exec", "x", "--", "true"], &["stop", "x"]] {
+            let output = bench.run(arguments);
+            assert_eq!(output.status.code(), Some(125), "{}: {arguments:?}", bench.who());
+            assert!(stderr(&output).contains("is not a folder that only you can open"), "{}", stderr(&output));
+        }
+        fs::set_permissions(&sessions, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(bench.run(["rm", "-f", "x"]).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_supervisor_of_another_user_is_not_talked_to() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new(None);
+    bench.detach(&["--name", "x", "--", "sleep", "600"]);
+    let id = bench.session("x")["id"].as_str().unwrap().to_owned();
+    let (socket, aside) = (bench.session_folder(&id).join("socket"), bench.session_folder(&id).join("aside"));
+    fs::rename(&socket, &aside).unwrap();
+    // The kernel notes who listens when listen(2) is called.
+    let script = "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0) or die; bind(S, sockaddr_un($ARGV[0])) or die; \
+                  $> = 12345; listen(S, 8) or die; print \"up\\n\"; close STDOUT; \
+                  while (accept(C, S)) { sysread(C, $b, 1) and print STDERR \"talked\\n\"; close C }";
+    let mut command = bench.command("perl");
+    command.args(["-e", &format!("$| = 1; {script}")]).arg(&socket);
+    let mut other = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    other.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    let output = bench
+        .command("timeout")
+        .arg("20")
+        .arg(bench.nexus([] as [&str; 0]).get_program())
+        .args(["exec", "x", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("another user's"), "{}", stderr(&output));
+    other.kill().unwrap();
+    let said = stderr(&other.wait_with_output().unwrap());
+    assert_eq!(said, "", "something was said to a stranger");
+    fs::rename(&aside, &socket).unwrap();
+    assert_eq!(bench.run(["rm", "-f", "x"]).status.code(), Some(0));
+}
