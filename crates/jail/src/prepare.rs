@@ -4,7 +4,7 @@
 //! see the host. Else the child does it by itself. All of it is detached mounts: descriptors, attached nowhere.
 
 use crate::child;
-use crate::idmap::Maps;
+use crate::idmap::{Map, Maps, Others};
 use crate::kept::Kept;
 use crate::launch::Request;
 use crate::mounts::{self, Depth, NODEV, NOSUID};
@@ -38,12 +38,14 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
     let workspace = &request.plan.workspace;
     let source = workspace.source.as_path();
     host.check(Step::IdMappedMounts)?;
-    let (lower, owner) = host.mount(source, None, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
+    let others = if matches!(workspace.writes, Writes::Direct { .. }) { Others::Invalid } else { Others::Kept };
+    let (lower, owner) = host.mount(source, None, others, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
     let (mount, upper, spent) = match &workspace.writes {
         Writes::Direct { .. } => (lower, None, Vec::new()),
         Writes::Layer { root } => {
             let root = root.as_path();
-            let (layer, _) = host.mount(root, Some(owner), NOSUID | NODEV).at(Step::IdMappedMounts, &show(root))?;
+            let layer = host.mount(root, Some(owner), others, NOSUID | NODEV);
+            let (layer, _) = layer.at(Step::IdMappedMounts, &show(root))?;
             (overlaid(request, &lower, &layer, root)?, None, vec![lower, layer])
         }
         Writes::MemoryLayer { bytes } => {
@@ -57,7 +59,7 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
     for bind in &request.plan.binds {
         let attributes = child::bind_attributes(bind.access);
         let path = bind.source.as_path();
-        let mount = match host.mount(path, None, attributes) {
+        let mount = match host.mount(path, None, Others::Invalid, attributes) {
             // A file system that cannot map owners may still be looked at.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && bind.access == Access::ReadOnly => {
                 open_source(path, attributes)
@@ -108,13 +110,19 @@ impl Host<'_> {
     }
 
     /// A host path with its owner, or another given one, shown as the sandbox's user. Also tells who owns the path.
-    fn mount(&mut self, path: &Path, shown: Option<Owner>, attributes: u64) -> io::Result<(OwnedFd, Owner)> {
+    fn mount(
+        &mut self,
+        path: &Path,
+        shown: Option<Owner>,
+        others: Others,
+        attributes: u64,
+    ) -> io::Result<(OwnedFd, Owner)> {
         let place = mounts::open_canonical(path)?;
         let stat = rustix::fs::fstat(&place)?;
         let owner = (stat.st_uid, stat.st_gid);
         let mount = mounts::open_tree_fd(place, Depth::Recursive)?;
         if self.request.setup.identity.by_root {
-            let userns = self.namespace(shown.unwrap_or(owner))?;
+            let userns = self.namespace(shown.unwrap_or(owner), others)?;
             mounts::set_idmap(&mount, userns.as_fd(), attributes, Depth::Recursive)?;
         } else {
             mounts::set_attributes(&mount, attributes, Depth::Recursive)?;
@@ -122,12 +130,12 @@ impl Host<'_> {
         Ok((mount, owner))
     }
 
-    fn namespace(&mut self, owner: Owner) -> io::Result<&OwnedFd> {
+    fn namespace(&mut self, from: Owner, others: Others) -> io::Result<&OwnedFd> {
         let identity = &self.request.setup.identity;
         // Travels inside the io::Error, so that `at` of the caller keeps the step that really failed.
         self.request.setup.faults.check(Step::IdMapNamespace).map_err(io::Error::other)?;
         let to = (identity.outer_uid, identity.outer_gid);
-        let made = self.maps.namespace(owner, to);
+        let made = self.maps.namespace(Map { from, to, others });
         made.at(Step::IdMapNamespace, "a user namespace that maps file owners").map_err(io::Error::other)
     }
 
@@ -148,7 +156,7 @@ impl Host<'_> {
         }
         // A mount that has an opened folder cannot get a map: this one is new, and the map comes before any use.
         let mapped = mounts::open_tree_fd(&plain, Depth::One)?;
-        mounts::set_idmap(&mapped, self.namespace(owner)?, NOSUID | NODEV, Depth::One)?;
+        mounts::set_idmap(&mapped, self.namespace(owner, Others::Kept)?, NOSUID | NODEV, Depth::One)?;
         Ok((mapped, upper))
     }
 }

@@ -347,8 +347,11 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
         ("mount_proc", EPERM) => {
             "inside a container the outer /proc must not be masked (docker: --security-opt systempaths=unconfined)"
         }
+        ("mount_workspace" | "root_overlay", ENOSPC | EDQUOT) => {
+            "the disk of the state directory is full: make room there, or set NEXUS_STATE_DIR to a directory on another disk"
+        }
         ("mount_workspace" | "root_overlay", _) => {
-            "this folder's file system cannot be the base of a layer, or the state directory's disk is full: make room, or use --direct, or a workspace on ext4, xfs or btrfs"
+            "the file system of this directory or of the state directory cannot carry a layer: use a workspace on ext4, xfs or btrfs, or --direct"
         }
         ("idmapped_mounts", _) => {
             "this folder's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs"
@@ -361,5 +364,21 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
             "the control group cannot be used; nexus doctor shows how to hand one over"
         }
         _ => "nothing was run; nexus doctor shows what works here",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_asked_for_only_where_none_is_left() {
+        for step in ["mount_workspace", "root_overlay"] {
+            assert!(step_hint(step, ENOSPC).contains("full") && step_hint(step, EDQUOT).contains("full"));
+            for errno in [EPERM, EACCES, 22, 0] {
+                let hint = step_hint(step, errno);
+                assert!(!hint.contains("room") && hint.contains("file system"), "{step} {errno}: {hint}");
+            }
+        }
     }
 }
