@@ -80,3 +80,103 @@ fn files_of_other_owners_obey_their_modes_in_a_layer_of_root() {
         assert_eq!(owner(&at(name)), (USER, USER), "{name}");
     }
 }
+
+/// A group that the ordinary user is a member of, and one of somebody else.
+const SHARED: u32 = 34567;
+const FOREIGN: u32 = 45678;
+
+/// Runs `nexus` as the bench's identity, the ordinary user also as a member of [`SHARED`].
+fn run_as_member(bench: &Bench, words: &[&str]) -> std::process::Output {
+    if bench.user.is_none() {
+        return bench.run(words);
+    }
+    let mut command = bench.command_as_root("setpriv");
+    command.args(["--reuid", &USER.to_string(), "--regid", &USER.to_string(), "--groups", &SHARED.to_string()]);
+    command.arg(bench.program()).args(words).output().unwrap()
+}
+
+/// An access list in the form of linux/posix_acl_xattr.h that gives [`FOREIGN`] everything.
+fn access_list() -> Vec<u8> {
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, u32::MAX), (4, 7, u32::MAX), (8, 7, FOREIGN), (16, 7, u32::MAX), (32, 5, u32::MAX)];
+    let entry =
+        |(tag, bits, id): (u16, u16, u32)| [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat();
+    [vec![2, 0, 0, 0], entries.into_iter().flat_map(entry).collect()].concat()
+}
+
+fn list_of(path: &Path, kind: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 256];
+    let length = rustix::fs::getxattr(path, format!("system.posix_acl_{kind}"), &mut value[..]).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+#[test]
+fn new_files_take_group_and_access_list_of_the_workspace() {
+    if !is_root() {
+        return;
+    }
+    for (user, disk) in [(None, None), (None, Some("--disk=20M")), (Some(USER), None)] {
+        let bench = Bench::new(user);
+        let flags = rustix::fs::XattrFlags::empty();
+        let made_outside = bench.base.path().join("plain");
+        fs::create_dir(&made_outside).unwrap();
+        for path in [&bench.workspace, &made_outside] {
+            rustix::fs::setxattr(path, "system.posix_acl_default", &access_list(), flags).unwrap();
+            chown(path, user, Some(SHARED)).unwrap();
+            set_mode(path, 0o2775);
+        }
+        fs::write(made_outside.join("new"), "x").unwrap();
+        fs::create_dir(made_outside.join("d")).unwrap();
+        let words = ["run", "--changes=commit"].into_iter().chain(disk).chain(["--shell", "echo x > new; mkdir d"]);
+        let output = run_as_member(&bench, &words.collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{user:?} {disk:?}: {}", stderr(&output));
+        for name in ["new", "d"] {
+            let (inside, outside) = (bench.workspace.join(name), made_outside.join(name));
+            assert_eq!(owner(&inside), (user.unwrap_or(0), SHARED), "{user:?} {disk:?}: {name}");
+            let mode = |path: &Path| fs::metadata(path).unwrap().mode();
+            assert_eq!(mode(&inside), mode(&outside), "{user:?} {disk:?}: {name}");
+            for kind in ["access", "default"] {
+                assert_eq!(list_of(&inside, kind), list_of(&outside, kind), "{user:?} {disk:?}: {name} {kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_that_no_layer_can_give_is_refused_by_number() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new(Some(USER));
+    for (gid, list, disk, wanted) in [
+        (FOREIGN, false, None, Some("take the group 45678, and you are not a member")),
+        (FOREIGN, false, Some("--disk=20M"), Some("the group 45678")),
+        (SHARED, false, Some("--disk=20M"), Some("the group 34567")),
+        (USER, true, Some("--disk=20M"), Some("names the id 45678")),
+        (USER, true, None, None),
+        (USER, false, Some("--disk=20M"), None),
+    ] {
+        chown(&bench.workspace, Some(USER), Some(gid)).unwrap();
+        set_mode(&bench.workspace, 0o2775);
+        let name = "system.posix_acl_default";
+        if list {
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&bench.workspace, name, &access_list(), flags).unwrap();
+        } else {
+            rustix::fs::removexattr(&bench.workspace, name).ok();
+        }
+        let words: Vec<&str> = ["run"].into_iter().chain(disk).chain(["--", "touch", "made"]).collect();
+        let output = run_as_member(&bench, &words);
+        let text = stderr(&output);
+        if let Some(wanted) = wanted {
+            assert_eq!(output.status.code(), Some(125), "{gid} {disk:?}: {text}");
+            assert!(text.contains(wanted) && text.contains("--direct"), "{gid} {disk:?}: {text}");
+            assert!(!bench.workspace.join("made").exists());
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{gid} {disk:?}: {text}");
+            assert_eq!(owner(&bench.workspace.join("made")), (USER, gid));
+            fs::remove_file(bench.workspace.join("made")).unwrap();
+        }
+    }
+}

@@ -168,17 +168,15 @@ impl Layer {
             let root = Locked::new(root)
                 .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
                 .doing("lock", run.as_bytes())?;
-            let like = stat(workspace.fd(), b"").doing("look at", b"")?;
-            let (uid, gid) = (Uid::from_raw(like.uid), Gid::from_raw(like.gid));
-            // By name: nobody but us has seen these folders yet.
-            for (name, bits) in [("upper", like.mode & 0o1777), ("work", 0o700)] {
-                if rustix::process::geteuid().is_root() {
-                    rustix::fs::chownat(root.fd(), name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-                        .doing("set the owner of", name.as_bytes())?;
-                }
-                rustix::fs::chmodat(root.fd(), name, Mode::from_raw_mode(bits), AtFlags::empty())
-                    .doing("set the mode of", name.as_bytes())?;
+            // By name: nobody but us has seen these directories yet.
+            let upper = root.dir(b"upper").doing("open", b"upper")?;
+            let top = crate::top::carry(mode, workspace, upper.as_fd())?;
+            if rustix::process::geteuid().is_root() {
+                let (uid, gid) = (Uid::from_raw(top.owner.0), Gid::from_raw(top.owner.1));
+                rustix::fs::chownat(root.fd(), "work", Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+                    .doing("set the owner of", b"work")?;
             }
+            chmod(root.dir(b"work").doing("open", b"work")?.as_fd(), 0o700).doing("set the mode of", b"work")?;
             Ok((root, started))
         };
         let (root, started) = make().map_err(io)?;

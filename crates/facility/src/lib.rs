@@ -47,6 +47,7 @@ mod scan;
 mod shared;
 pub mod spare;
 mod sync;
+pub mod top;
 pub mod tree;
 mod verdict;
 mod walk;

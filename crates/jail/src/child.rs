@@ -15,7 +15,7 @@ use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
 use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::{creds, idmap, kept, net, order, overlay, system, walls};
+use crate::{creds, idmap, kept, memory, net, order, overlay, system, walls};
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
@@ -335,7 +335,7 @@ fn attach_workspace(
         Workspace::Lower(lower, layer) => {
             let (upper, work) = match layer {
                 Some(folders) => folders,
-                None => memory.insert(MemoryLayer::make(request, root.own())?).folders()?,
+                None => memory.insert(MemoryLayer::make(request, root.own(), &lower)?).folders()?,
             };
             let parts = overlay::Parts { lower: &lower, upper: &upper, work: &work };
             faults.check(Step::MountWorkspace)?;
@@ -370,17 +370,15 @@ struct MemoryLayer(OwnedFd);
 const LAYER_PLACE: &str = "layer";
 
 impl MemoryLayer {
-    fn make(request: &Request<'_>, root: &OwnedFd) -> Result<Self, StepError> {
+    fn make(request: &Request<'_>, root: &OwnedFd, workspace: &OwnedFd) -> Result<Self, StepError> {
         request.setup.faults.check(Step::MountLayer)?;
         let Writes::MemoryLayer { bytes } = &request.plan.workspace.writes else {
             return Err(StepError::new(Step::MountLayer, "no layer in memory was planned"));
         };
         let make = || -> io::Result<OwnedFd> {
-            let mount = memory_filesystem(*bytes)?;
+            let mount = memory::filesystem(*bytes)?;
             mounts::attach(&mount, places::ensure_place(root, Path::new(LAYER_PLACE), true)?)?;
-            for name in ["upper", "work"] {
-                rustix::fs::mkdirat(&mount, name, Mode::from_raw_mode(0o755))?;
-            }
+            memory::make_directories(&mount, workspace, false)?;
             Ok(mount)
         };
         make().at(Step::MountLayer, "a layer in memory").map(Self)
@@ -400,13 +398,6 @@ impl MemoryLayer {
         };
         hide().at(Step::MountLayer, "hiding the layer in memory")
     }
-}
-
-/// A tmpfs of so many bytes, with an inode for every 4 KiB.
-pub fn memory_filesystem(bytes: u64) -> io::Result<OwnedFd> {
-    let (size, inodes) = (bytes.to_string(), (bytes / 4096).max(64).to_string());
-    let options = [("size", size.as_str()), ("nr_inodes", inodes.as_str()), ("mode", "0755")];
-    mounts::new_filesystem("tmpfs", &options, (NOSUID | NODEV) as u32)
 }
 
 /// Makes an existing path in a directly written workspace read-only, and pins the folders above it, so that nobody

@@ -16,6 +16,7 @@ mod idmap;
 mod kept;
 pub mod launch;
 pub mod lease;
+mod memory;
 mod mounts;
 mod net;
 mod netpool;

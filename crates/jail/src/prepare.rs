@@ -7,13 +7,14 @@ use crate::child;
 use crate::idmap::{Map, Maps, Others};
 use crate::kept::Kept;
 use crate::launch::Request;
+use crate::memory;
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::overlay;
 use crate::places::{open_source, show};
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::path::Path;
 
@@ -140,15 +141,10 @@ impl Host<'_> {
     }
 
     fn memory_layer(&mut self, bytes: u64, owner: Owner) -> io::Result<(OwnedFd, OwnedFd)> {
-        let plain = child::memory_filesystem(bytes)?;
+        let plain = memory::filesystem(bytes)?;
         let by_root = self.request.setup.identity.by_root;
-        for name in ["upper", "work"] {
-            rustix::fs::mkdirat(&plain, name, Mode::from_raw_mode(0o755))?;
-            if by_root {
-                let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
-                rustix::fs::chownat(&plain, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-        }
+        let workspace = mounts::open_canonical(self.request.plan.workspace.source.as_path())?;
+        memory::make_directories(&plain, &workspace, by_root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let upper = rustix::fs::openat(&plain, c"upper", flags, Mode::empty())?;
         if !by_root {

@@ -10,6 +10,7 @@ mod alone;
 mod ask;
 mod caller;
 mod disk;
+mod fit;
 mod folder;
 mod foreground;
 mod full_output;

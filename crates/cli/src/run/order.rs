@@ -2,6 +2,7 @@
 
 use super::ask;
 use super::disk::Measured;
+use super::fit;
 use super::folder::FolderId;
 use super::settle::chain;
 use crate::args::{Changes, RunArgs, Sandbox};
@@ -90,6 +91,9 @@ impl Order {
             Some(bytes) if bytes <= total / 4 => Writes::MemoryLayer { bytes },
             _ => Writes::Layer { root: layer.into() },
         };
+        if !args.direct {
+            fit::check_top(&workspace, matches!(writes, Writes::MemoryLayer { .. }))?;
+        }
         let argv = match &args.shell {
             Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
             None => args.command.iter().cloned().map(ByteText::from).collect(),

@@ -111,8 +111,22 @@ impl Bench {
         }
     }
 
+    /// The copy of `nexus` that this bench runs.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// A command for any program as this bench's identity, in the workspace, with an environment of its own.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.command_as_root(program);
+        if let Some(uid) = self.user {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    /// As [`Self::command`], as whoever runs the test: for a program that takes another identity by itself.
+    pub fn command_as_root(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(&self.workspace)
@@ -121,9 +135,6 @@ impl Bench {
             .env("HOME", &self.home)
             .env("NEXUS_STATE_DIR", &self.state)
             .stdin(Stdio::null());
-        if let Some(uid) = self.user {
-            command.uid(uid).gid(uid);
-        }
         command
     }
 
