@@ -16,6 +16,7 @@ mod foreground;
 mod full_output;
 mod inside;
 mod note;
+mod mounts;
 mod nowait;
 mod order;
 mod output;

@@ -2,9 +2,9 @@
 
 use super::ask;
 use super::disk::Measured;
-use super::fit;
 use super::folder::FolderId;
 use super::settle::chain;
+use super::{fit, mounts};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::net::Network;
@@ -92,6 +92,7 @@ impl Order {
             _ => Writes::Layer { root: layer.into() },
         };
         if !args.direct {
+            mounts::refuse_inside(&workspace)?;
             fit::check_top(&workspace, matches!(writes, Writes::MemoryLayer { .. }))?;
         }
         let argv = match &args.shell {
