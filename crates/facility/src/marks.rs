@@ -119,6 +119,12 @@ pub fn read(mode: LayerMode, name: &[u8], value: &[u8], marks: &mut Marks) -> Re
             marks.redirect = Some(value.to_vec());
         }
         (b"origin", _) => marks.origin = Some(origin(value)),
+        // What chattr(1) set on the file that was copied up; the file system of the layer does not have the flags.
+        (b"protattr", _) => {
+            if value.is_empty() || !value.iter().all(|flag| matches!(flag, b'a' | b'i')) {
+                return Err(MarkError::Value { name: text() });
+            }
+        }
         (b"impure" | b"nlink" | b"upper" | b"uuid", _) => {}
         _ => return Err(MarkError::Unknown { name: text() }),
     }
@@ -177,13 +183,25 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_a_file_with_flags_is_read() {
+        for (mode, name) in [(LayerMode::Root, "trusted.overlay.protattr"), (LayerMode::User, "user.overlay.protattr")]
+        {
+            for value in ["a", "i", "ai"] {
+                let marks = read_one(mode, name, value.as_bytes()).unwrap();
+                assert_eq!(marks.names, [name.as_bytes()], "{value}");
+            }
+        }
+    }
+
+    #[test]
     fn unknown_or_impossible_marks_are_errors() {
         for (mode, name, value) in [
             (LayerMode::User, "user.overlay.whiteout", b"" as &[u8]),
             (LayerMode::User, "user.overlay.metacopy", b""),
             (LayerMode::User, "user.overlay.redirect", b"a"),
             (LayerMode::User, "user.overlay.opaque", b"x"),
-            (LayerMode::Root, "trusted.overlay.protattr", b"i"),
+            (LayerMode::Root, "trusted.overlay.protattr", b"x"),
+            (LayerMode::User, "user.overlay.protattr", b""),
             (LayerMode::Root, "trusted.overlay.overlay.opaque", b"y"),
         ] {
             assert!(read_one(mode, name, value).is_err(), "{name}");

@@ -76,8 +76,8 @@ pub struct Meta {
     pub rdev: (u32, u32),
     /// Which mount it was seen through.
     pub mount: u64,
-    /// The immutable or append-only flag (chattr(1)) is set: it can be neither moved nor replaced.
-    pub fixed: bool,
+    /// Append-only or immutable (chattr(1)): neither it nor an entry of it can be replaced.
+    pub pinned: bool,
 }
 
 impl Meta {
@@ -114,7 +114,7 @@ pub(crate) fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Meta> {
         dev: (found.stx_dev_major, found.stx_dev_minor),
         rdev: (found.stx_rdev_major, found.stx_rdev_minor),
         mount: found.stx_mnt_id,
-        fixed: found.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
+        pinned: found.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
     })
 }
 

@@ -75,6 +75,8 @@ pub struct Node {
     pub lower: Lower,
     /// The entry of the workspace that it hides or replaces.
     pub covers: Option<Found>,
+    /// The place of the entry in the workspace is append-only or immutable, or in a directory that is.
+    pub pinned: bool,
     /// What it covers was renamed to another place of the layer.
     pub claimed: bool,
     /// Same content (or link target) as what it covers.

@@ -47,6 +47,9 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
 pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     let protected = |why: &str| Some(Hold::Protected(why.to_owned()));
     let is_dir = node.meta.kind == EntryType::Directory;
+    if node.pinned {
+        return Some(Hold::Never("append-only or immutable in the workspace (chattr)".to_owned()));
+    }
     if node.role == Role::Entry {
         if node.meta.kind == EntryType::Device {
             return Some(Hold::Never("device node".to_owned()));

@@ -80,6 +80,7 @@ fn node(parent: usize, path: ByteText, meta: Meta, marks: Marks, role: Role) -> 
         role,
         lower: Lower::None,
         covers: None,
+        pinned: false,
         claimed: false,
         same_content: false,
         same_attrs: false,
@@ -286,7 +287,11 @@ impl Walk<'_> {
         let mut base_dirs = LastDir::new(self.base);
         let mut upper_dirs = LastDir::new(self.upper);
         for at in 1..nodes.len() {
+            if let Lower::Merged(found) | Lower::Moved(found) = &nodes[nodes[at].parent].lower {
+                nodes[at].pinned = found.meta.pinned;
+            }
             if let Lower::Merged(found) = nodes[at].lower.clone() {
+                nodes[at].pinned |= found.meta.pinned;
                 let attrs = base_attrs(self.base, &found.at.0)?;
                 nodes[at].same_attrs = attrs == nodes[at].attrs;
                 if !nodes[at].same_attrs || meta_differs(&nodes[at].meta, &found.meta) {
@@ -303,6 +308,7 @@ impl Walk<'_> {
                 Err(error) => return Err(WalkError::Io(fail("open", &parent, error))),
             };
             let Some(meta) = stat_if_there(dir, &name).doing("look at", &place)? else { continue };
+            nodes[at].pinned |= meta.pinned;
             nodes[at].claimed = meta.kind == EntryType::Directory && claimed.contains(&place);
             if nodes[at].role == Role::Entry && meta.kind == nodes[at].meta.kind {
                 let upper = upper_dirs.get(&nodes[nodes[at].parent].path.0).doing("open", &nodes[at].path.0)?;

@@ -313,6 +313,56 @@ fn unknown_marks_are_an_error_and_nothing_is_committed() {
     assert!(!scene.ws().join("f").exists() && layer.upper().join("f").exists());
 }
 
+/// Sets or clears the append-only flag.
+fn append_only(path: &Path, on: bool) {
+    let fd = rustix::fs::open(path, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+    let mut flags = rustix::fs::ioctl_getflags(&fd).unwrap();
+    flags.set(rustix::fs::IFlags::APPEND, on);
+    rustix::fs::ioctl_setflags(&fd, flags).unwrap();
+}
+
+/// Without this a test that fails could not remove its workspace.
+struct AppendOnly(Vec<std::path::PathBuf>);
+
+impl Drop for AppendOnly {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|path| append_only(path, false));
+    }
+}
+
+#[test]
+fn what_is_append_only_in_the_workspace_parks_alone() {
+    let base = [dir("ap"), file("ap/old", "old"), file("log", "1"), dir("d"), file("d/f", "old")];
+    let scene = Scene::new(LayerMode::Root, &base);
+    let pinned = AppendOnly(vec![scene.ws().join("ap"), scene.ws().join("log")]);
+    pinned.0.iter().for_each(|path| append_only(path, true));
+    wait_for_tick(scene.dir.path());
+    let ops = [
+        file("ap/new", "x"),
+        dir("ap/sub"),
+        file("ap/sub/f", "x"),
+        file("ap/old", "new"),
+        Op::Append(b("log"), "2".into()),
+        file("other", "x"),
+        file("d/f", "new"),
+    ];
+    let result = commit(&scene, &scene.layer(&ops));
+    assert_eq!(result.state, CommitState::Committed);
+    assert_eq!(parked(&result), ["ap/new", "ap/old", "ap/sub", "ap/sub/f", "log"]);
+    assert!(
+        result.parked.iter().all(|one| one.path == "ap/sub/f".into()
+            || one.protected.as_deref().is_some_and(|why| why.contains("append-only")))
+    );
+    assert_eq!((read(&scene, "other").as_deref(), read(&scene, "d/f").as_deref()), (Some("x"), Some("new")));
+    assert_eq!(parked(&accept(&scene)), ["ap/new", "ap/old", "ap/sub", "ap/sub/f", "log"], "still append-only");
+    append_only(&scene.ws().join("ap"), false);
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let rules = Rules { accept_protected: true, only: Some(vec!["ap".into()]), ..Rules::default() };
+    let taken = layer.commit(&scene.workspace(), &rules).unwrap();
+    assert_eq!(parked(&taken), ["log"]);
+    assert_eq!((read(&scene, "ap/new").as_deref(), read(&scene, "ap/sub/f").as_deref()), (Some("x"), Some("x")));
+}
+
 #[test]
 fn attributes_that_the_next_layer_would_obey_park() {
     let scene = Scene::new(LayerMode::Root, &[]);

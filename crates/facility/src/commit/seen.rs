@@ -72,7 +72,7 @@ mod tests {
             dev: (0, 0),
             rdev: (0, 0),
             mount: 1,
-            fixed: false,
+            pinned: false,
         }
     }
 
