@@ -18,6 +18,7 @@ use crate::commit::stage::{Stage, remove_slots};
 use crate::copy::{Attrs, copy_tree};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
+use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
@@ -468,7 +469,9 @@ impl Layer {
                 return Err(ReadLayerError::Blind);
             }
         }
-        let walk = Walk { upper, index, base, mode: self.mode, started: self.started, ours: &self.ours, rules };
+        let filesystem = rustix::fs::fstatfs(base.fd()).doing("look at the file system of", b"").map_err(io)?;
+        let lower = LowerFs::of(filesystem.f_type as u64);
+        let walk = Walk { upper, index, base, mode: self.mode, lower, started: self.started, ours: &self.ours, rules };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },

@@ -14,6 +14,29 @@ pub enum LayerMode {
     Root,
 }
 
+/// The file system of the workspace, as far as the form of its file handles depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LowerFs {
+    /// XFS, whose type 0x81 holds an inode of 64 bits.
+    Xfs,
+    /// tmpfs, whose type 1 holds a generation and an inode of 64 bits.
+    Tmpfs,
+    /// Any other. FUSE has a type 0x81 too, with the two halves of a node id, which is no inode.
+    Other,
+}
+
+impl LowerFs {
+    /// Tells the file system by `f_type` of statfs(2).
+    #[must_use]
+    pub fn of(f_type: u64) -> Self {
+        match f_type {
+            0x5846_5342 => Self::Xfs,
+            0x0102_1994 => Self::Tmpfs,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The copied-up entry's place in the lower layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -103,7 +126,7 @@ pub fn attr(mode: LayerMode, name: &[u8]) -> Attr {
 }
 
 /// Reads one mark into `marks`.
-pub fn read(mode: LayerMode, name: &[u8], value: &[u8], marks: &mut Marks) -> Result<(), MarkError> {
+pub fn read(mode: LayerMode, lower: LowerFs, name: &[u8], value: &[u8], marks: &mut Marks) -> Result<(), MarkError> {
     let text = || String::from_utf8_lossy(name).into_owned();
     let key = name.strip_prefix(mode.prefix()).unwrap_or(name);
     match (key, mode) {
@@ -118,7 +141,7 @@ pub fn read(mode: LayerMode, name: &[u8], value: &[u8], marks: &mut Marks) -> Re
             }
             marks.redirect = Some(value.to_vec());
         }
-        (b"origin", _) => marks.origin = Some(origin(value)),
+        (b"origin", _) => marks.origin = Some(origin(lower, value)),
         // What chattr(1) set on the file that was copied up; the file system of the layer does not have the flags.
         (b"protattr", _) => {
             if value.is_empty() || !value.iter().all(|flag| matches!(flag, b'a' | b'i')) {
@@ -141,7 +164,7 @@ fn redirect_is_sound(value: &[u8]) -> bool {
 
 /// The inode in overlay's origin attribute: `struct ovl_fb` (version, magic, length, flags, type, uuid) and a file
 /// handle whose layout depends on the file system (fs/overlayfs/overlayfs.h, include/linux/exportfs.h).
-fn origin(value: &[u8]) -> Origin {
+fn origin(lower: LowerFs, value: &[u8]) -> Origin {
     const HEADER: usize = 21;
     const MAGIC: u8 = 0xfb;
     const BIG_ENDIAN: u8 = 1;
@@ -154,13 +177,13 @@ fn origin(value: &[u8]) -> Origin {
     let handle = &value[HEADER..];
     let word = |at: usize| handle.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
     let long = |at: usize| handle.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
-    let ino = match (value[4], handle.len()) {
+    let ino = match (value[4], handle.len(), lower) {
         // FILEID_INO32_GEN: inode, generation (ext4, small xfs).
-        (1, 8) => word(0).map(u64::from),
-        // tmpfs uses the same number for: generation, inode low, inode high.
-        (1, 12) => word(4).zip(word(8)).map(|(low, high)| u64::from(low) | (u64::from(high) << 32)),
-        // FILEID_BTRFS_WITHOUT_PARENT, and xfs with 64-bit inodes.
-        (0x4d, 20) | (0x81, 12) => long(0),
+        (1, 8, _) => word(0).map(u64::from),
+        // The same number stands for: generation, inode low, inode high.
+        (1, 12, LowerFs::Tmpfs) => word(4).zip(word(8)).map(|(low, high)| u64::from(low) | (u64::from(high) << 32)),
+        // FILEID_BTRFS_WITHOUT_PARENT. Then the type for 64 bits of XFS: inode, generation.
+        (0x4d, 20, _) | (0x81, 12, LowerFs::Xfs) => long(0),
         _ => None,
     };
     ino.map_or(Origin::Unknown, Origin::Inode)
@@ -172,7 +195,7 @@ mod tests {
 
     fn read_one(mode: LayerMode, name: &str, value: &[u8]) -> Result<Marks, MarkError> {
         let mut marks = Marks::default();
-        read(mode, name.as_bytes(), value, &mut marks).map(|()| marks)
+        read(mode, LowerFs::Other, name.as_bytes(), value, &mut marks).map(|()| marks)
     }
 
     #[test]
@@ -215,16 +238,37 @@ mod tests {
         }
     }
 
+    /// The attribute for a file handle of this type and these words.
+    fn handle(kind: u8, words: &[u32]) -> Vec<u8> {
+        let length = u8::try_from(21 + 4 * words.len()).unwrap();
+        let mut value = vec![0, 0xfb, length, u8::from(cfg!(target_endian = "big")), kind];
+        value.extend([0; 16]);
+        value.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        value
+    }
+
     #[test]
     fn the_origin_of_ext4_names_its_inode() {
-        let mut value = vec![0, 0xfb, 29, 0, 1];
-        value.extend([0; 16]);
-        value.extend(7_u32.to_ne_bytes());
-        value.extend(99_u32.to_ne_bytes());
-        assert_eq!(origin(&value), Origin::Inode(7));
+        let mut value = handle(1, &[7, 99]);
+        assert_eq!(origin(LowerFs::Other, &value), Origin::Inode(7));
         value[1] = 0;
-        assert_eq!(origin(&value), Origin::Unknown);
-        assert_eq!(origin(b""), Origin::Unknown);
+        assert_eq!(origin(LowerFs::Other, &value), Origin::Unknown);
+        assert_eq!(origin(LowerFs::Other, b""), Origin::Unknown);
+    }
+
+    #[test]
+    fn a_fuse_node_is_not_taken_for_an_inode() {
+        let low_first = if cfg!(target_endian = "big") { [0, 7, 99] } else { [7, 0, 99] };
+        assert_eq!(origin(LowerFs::of(0x5846_5342), &handle(0x81, &low_first)), Origin::Inode(7));
+        let fuse = LowerFs::of(0x6573_5546);
+        assert_eq!(origin(fuse, &handle(0x81, &[0, 7, 99])), Origin::Unknown);
+    }
+
+    #[test]
+    fn only_on_tmpfs_does_a_handle_begin_with_its_generation() {
+        let value = handle(1, &[99, 7, 1]);
+        assert_eq!(origin(LowerFs::of(0x0102_1994), &value), Origin::Inode((1 << 32) | 7));
+        assert_eq!(origin(LowerFs::of(0xef53), &value), Origin::Unknown);
     }
 
     #[test]

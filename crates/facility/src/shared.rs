@@ -37,7 +37,7 @@ fn indexed(walk: &Walk<'_>) -> Result<Vec<Indexed>, WalkError> {
         for one in xattr::list(index.fd(), &name).doing("list the attributes of", &name)? {
             if attr(walk.mode, &one) == crate::marks::Attr::Mark {
                 let value = xattr::get(index.fd(), &name, &one).doing("read an attribute of", &name)?;
-                read(walk.mode, &one, &value, &mut marks)
+                read(walk.mode, walk.lower, &one, &value, &mut marks)
                     .map_err(|source| WalkError::Mark { path: ByteText(name.clone()), source })?;
             }
         }

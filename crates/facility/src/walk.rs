@@ -13,7 +13,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
 use crate::compare::{base_attrs, compare};
 use crate::facts::{Version, judge};
-use crate::marks::{Attr, LayerMode, MarkError, Marks, Origin, attr, read};
+use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
@@ -44,6 +44,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) index: Option<Workspace>,
     pub(crate) base: &'a Workspace,
     pub(crate) mode: LayerMode,
+    pub(crate) lower: LowerFs,
     pub(crate) started: FsTime,
     pub(crate) ours: &'a [Own],
     pub(crate) rules: &'a Rules,
@@ -162,7 +163,7 @@ impl Walk<'_> {
             match attr(self.mode, &one) {
                 Attr::Mark => {
                     let value = xattr::get(dir, name, &one).doing("read an attribute of", path)?;
-                    read(self.mode, &one, &value, &mut marks)
+                    read(self.mode, self.lower, &one, &value, &mut marks)
                         .map_err(|source| WalkError::Mark { path: ByteText(path.to_vec()), source })?;
                 }
                 Attr::Copy(target) | Attr::Forged(target) => {
