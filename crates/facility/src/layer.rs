@@ -23,6 +23,7 @@ use crate::meta::{EntryType, FsTime, stat};
 use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::spare::{self, PROBE, Spares};
+use crate::started::{self, Clocks, Started};
 use crate::sync::sync_tree;
 use crate::tree::{LayerTree, Own, Role};
 use crate::walk::{Walk, WalkError};
@@ -85,6 +86,7 @@ pub struct Layer {
     pub(crate) root: Locked,
     pub(crate) mode: LayerMode,
     pub(crate) started: FsTime,
+    pub(crate) clock: Option<Started>,
     pub(crate) ours: Vec<Own>,
     /// What the layer had when it was parked.
     pub(crate) recorded: Vec<Change>,
@@ -156,7 +158,7 @@ impl Layer {
         }
         let io = |source| CreateLayerError::Io { run: run.to_owned(), source };
         let layers = Workspace::open(layers_dir).map_err(io)?;
-        let make = || -> Result<(Locked, FsTime), IoFailure> {
+        let make = || -> Result<(Locked, Started), IoFailure> {
             faults.check(Step::CreateLayer).doing("make", run.as_bytes())?;
             if !spares.as_ref().is_some_and(|spares| spares.take(&layers, run, mode)) {
                 spare::make(&layers, run, mode)?;
@@ -164,7 +166,8 @@ impl Layer {
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
             // Sets the ctime, which folders made ahead have from then.
             chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
-            let started = stat(root.fd(), b"").doing("look at", run.as_bytes())?.ctime;
+            let made = stat(root.fd(), b"").doing("look at", run.as_bytes())?;
+            let clock = started::measure(workspace, &made, run)?;
             // Another process may hold the folder's lock only by mistake.
             let root = Locked::new(root)
                 .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
@@ -178,9 +181,9 @@ impl Layer {
                     .doing("set the owner of", b"work")?;
             }
             chmod(root.dir(b"work").doing("open", b"work")?.as_fd(), 0o700).doing("set the mode of", b"work")?;
-            Ok((root, started))
+            Ok((root, clock))
         };
-        let (root, started) = make().map_err(io)?;
+        let (root, clock) = make().map_err(io)?;
         let path = layers_dir.join(run);
         Ok(Self {
             path,
@@ -188,7 +191,8 @@ impl Layer {
             layers,
             root,
             mode,
-            started,
+            started: clock.time,
+            clock: Some(clock),
             ours: Vec::new(),
             recorded: Vec::new(),
             home: None,
@@ -224,10 +228,24 @@ impl Layer {
         if !(1..=VERSION).contains(&parked.version) {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
-        let Parked { mode, started, ours, changes, .. } = parked;
+        let Parked { mode, started, clock, ours, changes, .. } = parked;
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes.changes);
         let (home, upper_fd, spares) = (None, None, None);
-        Ok(Self { path, run: name(), layers, root, mode, started, ours, recorded, home, upper_fd, spares, faults })
+        Ok(Self {
+            path,
+            run: name(),
+            layers,
+            root,
+            mode,
+            started,
+            clock,
+            ours,
+            recorded,
+            home,
+            upper_fd,
+            spares,
+            faults,
+        })
     }
 
     /// Reads the upper directory through this descriptor, not in the layer's folder: for a tmpfs that only a sandbox's
@@ -258,9 +276,21 @@ impl Layer {
         self.path.join("work")
     }
 
-    /// When it was made, by the clock of the file system. What changes in the workspace later is a conflict.
+    /// When it was made, by the clock of the workspace's file system. What changes in the workspace later is a conflict.
     pub fn started(&self) -> FsTime {
         self.started
+    }
+
+    /// By which clock [`Self::started`] is. `None` for a layer of an older version.
+    pub fn clock(&self) -> Option<&Started> {
+        self.clock.as_ref()
+    }
+
+    /// The latest time stamp that is not a change from outside, as the clocks are now.
+    fn threshold(&self) -> Result<FsTime, IoFailure> {
+        let Some(clock) = &self.clock else { return Ok(self.started) };
+        let now = Clocks::now().doing("read the clocks for", self.run.as_bytes())?;
+        Ok(started::effective(clock, &now))
     }
 
     /// The run that it belongs to.
@@ -352,6 +382,7 @@ impl Layer {
                 committed,
                 rewritten,
                 started: self.started,
+                clock: self.clock.clone(),
                 ours: self.ours.clone(),
             };
             let journal = Journal { header, ops };
@@ -410,6 +441,7 @@ impl Layer {
             version: VERSION,
             mode: self.mode,
             started: self.started,
+            clock: self.clock.clone(),
             ours: self.ours.clone(),
             changes: ChangeSet { changes },
         };
@@ -471,7 +503,8 @@ impl Layer {
         }
         let filesystem = rustix::fs::fstatfs(base.fd()).doing("look at the file system of", b"").map_err(io)?;
         let lower = LowerFs::of(filesystem.f_type as u64);
-        let walk = Walk { upper, index, base, mode: self.mode, lower, started: self.started, ours: &self.ours, rules };
+        let started = self.threshold().map_err(io)?;
+        let walk = Walk { upper, index, base, mode: self.mode, lower, started, ours: &self.ours, rules };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },

@@ -7,6 +7,7 @@ use crate::faults::Faults;
 use crate::layer::{Layer, Locked, is_run_id};
 use crate::marks::LayerMode;
 use crate::meta::FsTime;
+use crate::started::Started;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -20,13 +21,16 @@ pub struct LayerOrigin {
     pub mode: LayerMode,
     /// The time at which the layer was made. Later changes in the workspace are conflicts.
     pub started: FsTime,
+    /// By which clock that was; missing in layers of older versions.
+    #[serde(default)]
+    pub clock: Option<Started>,
 }
 
 impl LayerOrigin {
     /// Describes a layer of which no description was kept.
     #[must_use]
     pub fn guessed(mode: LayerMode, started: FsTime) -> Self {
-        Self { version: VERSION, mode, started }
+        Self { version: VERSION, mode, started, clock: None }
     }
 }
 
@@ -34,7 +38,7 @@ impl Layer {
     /// Describes how this layer was made.
     #[must_use]
     pub fn origin(&self) -> LayerOrigin {
-        LayerOrigin { version: VERSION, mode: self.mode, started: self.started }
+        LayerOrigin { version: VERSION, mode: self.mode, started: self.started, clock: self.clock.clone() }
     }
 
     /// Opens an undecided layer. A layer that was parked is opened by [`Layer::open`].
@@ -67,6 +71,7 @@ impl Layer {
             root,
             mode: origin.mode,
             started: origin.started,
+            clock: origin.clock.clone(),
             ours: Vec::new(),
             recorded: Vec::new(),
             home: None,

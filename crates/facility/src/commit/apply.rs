@@ -114,6 +114,7 @@ pub(crate) struct Apply<'a> {
     base: &'a Workspace,
     upper: &'a Workspace,
     slots: Option<&'a Workspace>,
+    started: FsTime,
     journal: &'a Journal,
     faults: &'a Faults,
     /// An earlier pass was interrupted.
@@ -161,11 +162,13 @@ pub(crate) struct Rooms<'a> {
     pub(crate) upper: &'a Workspace,
     /// The staging directory, if the commit has one.
     pub(crate) slots: Option<&'a Workspace>,
+    /// The latest time stamp that counts as older than the run.
+    pub(crate) started: FsTime,
 }
 
 impl<'a> Apply<'a> {
     pub(crate) fn new(rooms: Rooms<'a>, journal: &'a Journal, faults: &'a Faults, again: bool) -> Self {
-        let Rooms { base, upper, slots } = rooms;
+        let Rooms { base, upper, slots, started } = rooms;
         let displaced = journal.ops.iter().filter_map(|op| match op {
             Op::Hold { old, .. } => Some(old),
             other => other.displaces(),
@@ -176,6 +179,7 @@ impl<'a> Apply<'a> {
             base,
             upper,
             slots,
+            started,
             journal,
             faults,
             again,
@@ -475,14 +479,13 @@ impl<'a> Apply<'a> {
         }
         match old.kind {
             EntryType::Directory => {
-                let header = &self.journal.header;
                 let known = |meta: &Meta| {
                     self.worked.contains(&meta.id)
                         || self.own.get(&meta.id) == Some(&meta.ctime)
                         || (self.again && self.shared.contains(&meta.id))
                         || meta.id == old.id
                 };
-                quiet_inside(tree, path, self.base.leases(), &|meta| meta.ctime > header.started && !known(meta))
+                quiet_inside(tree, path, self.base.leases(), &|meta| meta.ctime > self.started && !known(meta))
             }
             EntryType::File if !leased => {
                 let (parent, name) = split(path);

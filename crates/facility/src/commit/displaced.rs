@@ -107,7 +107,7 @@ pub(crate) fn remove_displaced(
             _ => (rooms.upper, path.0.as_slice()),
         };
         faults.action();
-        let quiet = remove_one(tree, at, old, journal, rooms.base.leases()).doing("remove", at)?;
+        let quiet = remove_one(tree, at, old, rooms).doing("remove", at)?;
         if quiet == Quiet::Yes {
             continue;
         }
@@ -126,9 +126,9 @@ fn remove_one(
     tree: &Workspace,
     at: &[u8],
     old: &Seen,
-    journal: &Journal,
-    leases: Option<LeaseCall>,
+    rooms: &Rooms<'_>,
 ) -> io::Result<Quiet> {
+    let (leases, started) = (rooms.base.leases(), rooms.started);
     let (parent, name) = split(at);
     let dir = match tree.dir_by_force(parent) {
         Ok(dir) => dir,
@@ -141,7 +141,6 @@ fn remove_one(
         return Ok(Quiet::Yes);
     }
     if old.kind == EntryType::Directory {
-        let started = journal.header.started;
         let changed = |meta: &Meta| meta.kind != EntryType::Directory && meta.mtime > started && meta.ctime > started;
         let quiet = quiet_inside(tree, at, leases, &changed)?;
         if quiet == Quiet::Yes {

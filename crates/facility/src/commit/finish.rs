@@ -65,7 +65,8 @@ pub(crate) fn finish(
         ours.push(stamp.clone());
     }
     let changes = ChangeSet { changes: left(journal, outcome) };
-    let parked = Parked { version: VERSION, mode: header.mode, started: header.started, ours, changes };
+    let (mode, started, clock) = (header.mode, header.started, header.clock.clone());
+    let parked = Parked { version: VERSION, mode, started, clock, ours, changes };
     faults.action();
     write(folders.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;

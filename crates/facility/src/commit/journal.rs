@@ -15,6 +15,7 @@ use crate::identity::Home;
 use crate::marks::LayerMode;
 use crate::meta::{FileId, FsTime};
 use crate::plan::Keep;
+use crate::started::{Clocks, Started, effective};
 use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
@@ -86,6 +87,9 @@ pub struct Header {
     pub rewritten: Vec<ByteText>,
     /// When the layer was made.
     pub started: FsTime,
+    /// By which clock that was; missing for layers of older versions.
+    #[serde(default)]
+    pub clock: Option<Started>,
     /// Earlier commits of this layer wrote these.
     pub ours: Vec<Own>,
 }
@@ -138,6 +142,9 @@ pub struct Parked {
     pub mode: LayerMode,
     /// When it was made: later changes in the workspace are conflicts.
     pub started: FsTime,
+    /// By which clock that was; missing in layers of older versions.
+    #[serde(default)]
+    pub clock: Option<Started>,
     /// What a commit of a part of the layer wrote: no conflicts.
     pub ours: Vec<Own>,
     /// What is in it.
@@ -206,6 +213,14 @@ struct Versioned {
 }
 
 impl Journal {
+    /// The latest time stamp that counts as older than the run, as the clocks are now.
+    pub(crate) fn start(&self) -> Result<FsTime, IoFailure> {
+        match &self.header.clock {
+            Some(clock) => Ok(effective(clock, &Clocks::now().doing("read the clocks", b"")?)),
+            None => Ok(self.header.started),
+        }
+    }
+
     /// Writes the lines of the file.
     pub fn write_to(&self, file: &mut impl Write) -> std::io::Result<()> {
         serde_json::to_writer(&mut *file, &self.header)?;

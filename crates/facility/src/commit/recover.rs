@@ -230,7 +230,7 @@ pub(crate) fn roll_forward(
 ) -> Result<Outcome, IoFailure> {
     let upper = Workspace::from_fd(folders.root.readable_dir(b"upper").doing("open", b"upper")?);
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
-    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref() };
+    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
     faults.check(Step::Apply).doing("apply", b"")?;
     let mut apply = Apply::new(rooms, journal, faults, again);
     apply.run()?;
@@ -262,7 +262,7 @@ fn finish_done(
         Err(error) => return Err(error).doing("open", b"upper"),
     };
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
-    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref() };
+    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
     finish(folders, &rooms, journal, outcome, faults)
 }
 

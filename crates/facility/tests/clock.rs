@@ -1,0 +1,73 @@
+//! Changes outside on a file system whose clock knows whole seconds only.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+use nexus_facility::{CommitState, Layer, LayerMode, Rules, Workspace};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// ext4 with inodes of 128 bytes, on a loop device that is gone with the mount namespace of the test's child.
+#[test]
+fn an_edit_in_the_second_of_the_start_is_a_conflict_where_stamps_are_seconds() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::Builder::new().prefix("nexus-clock").tempdir_in("/var/tmp").unwrap();
+    let image = dir.path().join("image");
+    fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-I", "128"]).arg(&image).status().unwrap();
+    assert!(made.success(), "mkfs.ext4 (e2fsprogs) is needed");
+    for name in ["mounted", "layers"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let script =
+        "mount -o loop \"$0/image\" \"$0/mounted\" || exit 77; exec \"$1\" --exact --ignored --nocapture \"$2\"";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .arg("child_edits_in_the_second_of_the_start")
+        .env("NEXUS_TEST_DIR", dir.path())
+        .output()
+        .unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(77) {
+        eprintln!("SKIPPED: this machine gives no loop device: {text}");
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn child_edits_in_the_second_of_the_start() {
+    let dir = PathBuf::from(std::env::var_os("NEXUS_TEST_DIR").unwrap());
+    let ws = dir.join("mounted/ws");
+    fs::create_dir(&ws).unwrap();
+    let file = ws.join("f");
+    // The verdict needs both in one second. A try in which the second ended between them says nothing.
+    let tried = (0..100).any(|number| edited_meanwhile(&dir, &ws, &file, &format!("run{number}")));
+    assert!(tried, "no start and edit fell into one second");
+}
+
+/// Whether the start and the edit had the same stamp; then the edit must be a conflict.
+fn edited_meanwhile(dir: &Path, ws: &Path, file: &Path, run: &str) -> bool {
+    fs::write(file, "old").unwrap();
+    let workspace = Workspace::open(ws).unwrap();
+    let layer = Layer::create(&dir.join("layers"), run, &workspace, LayerMode::Root).unwrap();
+    assert!(layer.clock().unwrap().coarse);
+    fs::write(layer.upper().join("f"), "the run's").unwrap();
+    fs::write(file, "the person's").unwrap();
+    let edited = fs::metadata(file).unwrap();
+    assert_eq!(edited.ctime_nsec(), 0);
+    let together = edited.ctime() == layer.started().sec;
+    let result = layer.commit(&workspace, &Rules::default()).unwrap();
+    assert!(result.conflicts.iter().any(|conflict| conflict.path == "f".into()), "{result:?}");
+    assert_eq!(result.state, CommitState::Parked);
+    assert_eq!(fs::read_to_string(file).unwrap(), "the person's");
+    layer.discard().unwrap();
+    together
+}
