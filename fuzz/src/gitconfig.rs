@@ -1,6 +1,6 @@
 //! Configurations of git: what is stripped is gone, and what stays means what it meant.
 
-use nexus_facility::gitconfig::{Setting, dangerous, parse, strip};
+use nexus_facility::gitconfig::{Setting, changed, held, parse, strip};
 
 type Key = (String, Option<Vec<u8>>, String, Option<Vec<u8>>);
 
@@ -22,10 +22,13 @@ pub fn gitconfig(data: &[u8]) {
     assert_eq!(again, keys, "written anew it says something else");
 
     for git_dir in [&b".git"[..], b".git/modules/a"] {
-        let Ok(bad) = dangerous(data, git_dir) else { panic!("it was read just now") };
+        assert_eq!(changed(Some(data), Some(data), git_dir), Ok(Vec::new()), "it differs from itself");
+        let bad = held(&settings, &[], git_dir);
+        let names = changed(Some(data), None, git_dir).unwrap_or_default();
+        assert_eq!(bad.is_empty(), names.is_empty(), "{names:?}");
         let bad: Vec<_> = bad.iter().map(|one| one.at.clone()).collect();
         let Some(rest) = strip(data, git_dir) else { continue };
-        assert_eq!(dangerous(&rest, git_dir), Ok(Vec::new()));
+        assert_eq!(changed(Some(&rest), None, git_dir), Ok(Vec::new()));
         let kept: Vec<Key> = parse(&rest).iter().flatten().map(Setting::key).collect();
         let wanted: Vec<Key> = settings.iter().filter(|one| !bad.contains(&one.at)).map(Setting::key).collect();
         assert_eq!(kept, wanted, "stripping changed what stays");

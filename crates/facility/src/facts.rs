@@ -1,13 +1,17 @@
 //! Reads the few files whose content decides whether they may be committed: git's configuration and hooks.
 
 use crate::beneath::open_file;
-use crate::gitconfig::{Setting, dangerous, strip};
+use crate::git_names::{BISECT, SHALLOW};
+use crate::gitconfig::{changed, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
 use crate::tree::Verdict;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Settings that a reason names.
+const NAMED: usize = 5;
 
 /// Larger files are never judged harmless.
 const MAX: u64 = 1 << 20;
@@ -76,6 +80,13 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
             }
         }
         Class::GitRoot => Verdict::Park("points git to another folder".to_owned()),
+        Class::GitState(why) => match (new, base) {
+            (Version::Absent, Version::Absent) => Verdict::Commit,
+            (Version::Absent, _) if *why == BISECT => Verdict::Commit,
+            // A new clone without its whole history is of no use without the file that says so.
+            (Version::Bytes(_), Version::Absent) if fresh && *why == SHALLOW => Verdict::Commit,
+            _ => Verdict::Park((*why).to_owned()),
+        },
         Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => Verdict::Commit,
     }
 }
@@ -88,29 +99,25 @@ fn in_worktrees(path: &[u8]) -> bool {
 
 fn judge_config(path: &[u8], new: &Version, base: &Version, fresh: bool) -> Verdict {
     let git_dir = crate::beneath::split(path).0;
-    let keys = |version: &Version| match version {
-        Version::Absent => Some(Vec::new()),
+    let unreadable = || Verdict::Park("git configuration that cannot be read".to_owned());
+    let bytes = |version: &Version| match version {
+        Version::Absent => Some(None),
         Version::Unreadable => None,
-        Version::Bytes(bytes) => dangerous(bytes, git_dir).ok().map(|all| {
-            let mut keys: Vec<_> = all.iter().map(Setting::key).collect();
-            keys.sort();
-            keys
-        }),
+        Version::Bytes(bytes) => Some(Some(bytes.clone())),
     };
-    let park = |why: &str| Verdict::Park(format!("git configuration {why}"));
-    match (keys(new), keys(base)) {
-        (None, _) => park("that cannot be read"),
-        (Some(new_keys), Some(base_keys)) if new_keys == base_keys => Verdict::Commit,
-        (Some(new_keys), _) => {
-            let names: Vec<String> = new_keys.iter().map(|key| format!("{}.{}", key.0, key.2)).collect();
-            if let (true, Version::Bytes(bytes), Version::Absent) = (fresh, new, base)
-                && let Some(stripped) = strip(bytes, git_dir)
-            {
-                return Verdict::Strip(stripped);
-            }
-            park(&format!("that runs commands: {}", names.join(", ")))
-        }
+    let (Some(new), Some(old)) = (bytes(new), bytes(base)) else { return unreadable() };
+    let Ok(names) = changed(new.as_deref(), old.as_deref(), git_dir) else { return unreadable() };
+    if names.is_empty() {
+        return Verdict::Commit;
     }
+    if let (true, Some(bytes), None) = (fresh, &new, &old)
+        && let Some(stripped) = strip(bytes, git_dir)
+    {
+        return Verdict::Strip(stripped);
+    }
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Verdict::Park(format!("git configuration: {}{more}", names[..names.len().min(NAMED)].join(", ")))
 }
 
 /// Whether a hook is one of git's own samples, which do not run under their name.
@@ -142,18 +149,44 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_commits_only_when_its_dangerous_settings_stay_the_same() {
+    fn a_configuration_commits_only_when_all_that_changes_is_inert() {
         let plain = bytes("[core]\nbare = false\n");
         let remote = bytes("[core]\nbare = false\n[remote \"o\"]\nurl = x\n");
         let evil = bytes("[core]\nfsmonitor = ./x\n");
         let evil_and_remote = bytes("[core]\nfsmonitor = ./x\n[remote \"o\"]\nurl = x\n");
+        let other = bytes("[core]\nfsmonitor = ./y\n");
         assert_eq!(config(&remote, &plain, false), Verdict::Commit);
-        assert!(matches!(config(&evil, &plain, false), Verdict::Park(_)));
+        assert_eq!(config(&evil, &plain, false), Verdict::Park("git configuration: core.fsmonitor".to_owned()));
+        assert!(matches!(config(&other, &evil, false), Verdict::Park(_)));
         assert_eq!(config(&evil_and_remote, &evil, false), Verdict::Commit);
         assert!(matches!(config(&plain, &evil, false), Verdict::Park(_)), "taking a setting away is a change too");
+        assert!(matches!(config(&plain, &remote, false), Verdict::Park(_)), "so is taking a remote away");
         assert!(matches!(config(&Version::Absent, &evil, false), Verdict::Park(_)));
+        // What may come with a new repository may go with an old one.
         assert_eq!(config(&Version::Absent, &plain, false), Verdict::Commit);
+        assert_eq!(config(&Version::Absent, &remote, false), Verdict::Commit);
         assert!(matches!(config(&Version::Unreadable, &plain, false), Verdict::Park(_)));
+        assert!(matches!(config(&plain, &Version::Unreadable, false), Verdict::Park(_)));
+    }
+
+    #[test]
+    fn what_git_resumes_parks_and_a_new_clone_may_be_shallow() {
+        let at = |path: &str, new: &Version, base: &Version, fresh: bool| {
+            let rules = Rules::default();
+            judge(&rules, &rules.class(path.as_bytes()), path.as_bytes(), new, base, fresh)
+        };
+        let some = bytes("x");
+        for path in [".git/rebase-merge/git-rebase-todo", ".git/objects/info/alternates", ".git/info/attributes"] {
+            for fresh in [true, false] {
+                assert!(matches!(at(path, &some, &Version::Absent, fresh), Verdict::Park(_)), "{path}");
+            }
+            assert!(matches!(at(path, &Version::Absent, &some, false), Verdict::Park(_)), "{path}");
+        }
+        assert_eq!(at(".git/shallow", &some, &Version::Absent, true), Verdict::Commit);
+        assert!(matches!(at(".git/shallow", &some, &Version::Absent, false), Verdict::Park(_)));
+        assert!(matches!(at(".git/shallow", &some, &some, false), Verdict::Park(_)));
+        assert_eq!(at(".git/BISECT_LOG", &Version::Absent, &some, false), Verdict::Commit);
+        assert!(matches!(at(".git/BISECT_LOG", &some, &Version::Absent, false), Verdict::Park(_)));
     }
 
     #[test]

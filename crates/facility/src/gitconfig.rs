@@ -1,8 +1,10 @@
-//! Which settings of a git configuration run commands, load other files or redirect git. Pure.
+//! Reads git configurations, and knows which settings may change unasked. Pure.
 //!
-//! The parser accepts a subset of what git accepts; whatever it does not understand counts as dangerous. The list is
-//! from git-config(1) and from what attacks on editors and agents used: `core.fsmonitor` (CVE-2022-24765 and its
-//! family), `core.sshCommand`, `filter.*.smudge`, `diff.external`, `alias.*` with `!`.
+//! The parser accepts a subset of what git accepts; what it does not understand is never judged inert.
+
+mod inert;
+
+pub use inert::{changed, held, strip};
 
 use std::ops::Range;
 
@@ -209,120 +211,11 @@ pub fn parse(text: &[u8]) -> Result<Vec<Setting>, Unreadable> {
 }
 
 impl Setting {
-    /// Whether the value is a plain truth value, and so no command.
-    fn is_bool(&self) -> bool {
-        let Some(value) = &self.value else { return true };
-        ["true", "false", "yes", "no", "on", "off", "0", "1", ""]
-            .iter()
-            .any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
-    }
-
-    fn starts(&self, with: &[u8]) -> bool {
-        self.value.as_ref().is_some_and(|value| value.trim_ascii_start().starts_with(with))
-    }
-
-    /// Whether the setting makes git run a command, read another configuration, or talk to somebody else.
-    #[must_use]
-    pub fn is_dangerous(&self) -> bool {
-        // `[a.b]` is the old way to write `[a "b"]`.
-        let (section, old_sub) =
-            self.section.split_once('.').map_or((self.section.as_str(), false), |(s, _)| (s, true));
-        let sub = old_sub || self.subsection.is_some();
-        let name = self.name.as_str();
-        match section {
-            "core" => match name {
-                "hookspath"
-                | "sshcommand"
-                | "editor"
-                | "askpass"
-                | "gitproxy"
-                | "worktree"
-                | "attributesfile"
-                | "alternaterefscommand" => true,
-                "fsmonitor" | "pager" => !self.is_bool(),
-                _ => false,
-            },
-            "filter" | "include" | "includeif" | "protocol" | "sendemail" | "imap" | "hook" | "instaweb" => true,
-            "diff" => name == "external" || (sub && matches!(name, "command" | "textconv")),
-            "merge" => sub && name == "driver",
-            "credential" => name == "helper",
-            "alias" => sub || self.starts(b"!"),
-            "gpg" => matches!(name, "program" | "defaultkeycommand"),
-            "sequence" => name == "editor",
-            "pager" => !self.is_bool(),
-            "interactive" => name == "difffilter",
-            "remote" => match name {
-                "uploadpack" | "receivepack" | "vcs" | "proxy" => true,
-                // Transport helpers: "ext::" runs a command by itself; "-" would be read as an option.
-                "url" | "pushurl" => {
-                    self.starts(b"-") || self.value.as_ref().is_some_and(|v| v.windows(2).any(|w| w == b"::"))
-                }
-                _ => false,
-            },
-            "uploadpack" | "receive" => name.ends_with("hook"),
-            "url" => matches!(name, "insteadof" | "pushinsteadof"),
-            "init" => name == "templatedir",
-            "submodule" => name == "update" && self.starts(b"!"),
-            "difftool" | "mergetool" | "browser" | "man" | "guitool" => matches!(name, "cmd" | "path"),
-            "tar" | "trailer" => matches!(name, "command" | "cmd"),
-            "http" => {
-                name.starts_with("proxy")
-                    || name.starts_with("ssl")
-                    || matches!(name, "curloptresolve" | "cookiefile" | "savecookies" | "extraheader" | "delegation")
-            }
-            "extensions" => name == "worktreeconfig",
-            "lfs" => sub || matches!(name, "standalonetransferagent" | "url" | "pushurl"),
-            "web" | "help" => name == "browser",
-            _ => false,
-        }
-    }
-
-    /// The setting as something to compare: names as git compares them, and the value.
+    /// Returns the setting as something to compare: names as git compares them, and the value.
     #[must_use]
     pub fn key(&self) -> (String, Option<Vec<u8>>, String, Option<Vec<u8>>) {
         (self.section.clone(), self.subsection.clone(), self.name.clone(), self.value.clone())
     }
-}
-
-/// The dangerous settings of a file that lies in the git directory `git_dir` (relative to the workspace), in order.
-pub fn dangerous(text: &[u8], git_dir: &[u8]) -> Result<Vec<Setting>, Unreadable> {
-    Ok(parse(text)?.into_iter().filter(|one| one.is_dangerous() && !is_own_worktree(one, git_dir)).collect())
-}
-
-/// Every submodule has a `core.worktree`. It is harmless when it stays inside the workspace and out of git's folders.
-fn is_own_worktree(setting: &Setting, git_dir: &[u8]) -> bool {
-    let (Some(value), "core", None, "worktree") =
-        (&setting.value, setting.section.as_str(), &setting.subsection, setting.name.as_str())
-    else {
-        return false;
-    };
-    let mut place: Vec<&[u8]> = git_dir.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
-    if value.starts_with(b"/") || !place.iter().any(|name| name.eq_ignore_ascii_case(b"modules")) {
-        return false;
-    }
-    for name in value.split(|b| *b == b'/') {
-        match name {
-            b"" | b"." => {}
-            b".." => {
-                if place.pop().is_none() {
-                    return false;
-                }
-            }
-            _ => place.push(name),
-        }
-    }
-    !place.is_empty() && !place.iter().any(|name| name.eq_ignore_ascii_case(b".git"))
-}
-
-/// The file without its dangerous settings; `None` when that cannot be done for certain.
-#[must_use]
-pub fn strip(text: &[u8], git_dir: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = text.to_vec();
-    for setting in dangerous(text, git_dir).ok()?.into_iter().rev() {
-        rest.drain(setting.at);
-    }
-    // Read it again: what was taken out must not have changed the meaning of what stays.
-    dangerous(&rest, git_dir).ok().filter(Vec::is_empty).map(|_| rest)
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 use super::*;
 
 fn keys(text: &str) -> Vec<String> {
-    dangerous(text.as_bytes(), b".git")
-        .unwrap()
-        .into_iter()
-        .map(|one| format!("{}.{}", one.section, one.name))
-        .collect()
+    let settings = parse(text.as_bytes()).unwrap();
+    held(&settings, &[], b".git").into_iter().map(|one| format!("{}.{}", one.section, one.name)).collect()
+}
+
+fn held_in(text: &[u8], git_dir: &[u8]) -> Result<usize, Unreadable> {
+    Ok(held(&parse(text)?, &[], git_dir).len())
 }
 
 #[test]
-fn an_ordinary_configuration_is_harmless() {
+fn an_ordinary_configuration_is_inert() {
     let text = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[remote \"origin\"]\n\turl = \
                 https://example.org/a.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = \
                 origin\n[user]\n\tname = \"A # B\" ; comment\n[pull]\n\trebase\n[alias]\n\tco = checkout\n[core]\n\t\
@@ -18,45 +19,157 @@ fn an_ordinary_configuration_is_harmless() {
     assert_eq!(parse(text.as_bytes()).unwrap().len(), 10);
 }
 
+/// The names of the settings that change from `base` to `new` and need an accept.
+fn diff(base: &str, new: &str) -> Vec<String> {
+    changed(Some(new.as_bytes()), Some(base.as_bytes()), b".git").unwrap()
+}
+
 #[test]
-fn each_dangerous_key_is_found_beside_a_harmless_neighbour() {
+fn each_setting_that_is_not_inert_is_held_beside_an_inert_neighbour() {
     for (bad, good) in [
-        ("[core]\nhooksPath=x", "[core]\nhooksPaths=x"),
+        ("[core]\nhooksPath=x", "[core]\nfilemode=false"),
         ("[CORE]\nFSMONITOR = ./x", "[core]\nfsmonitor = false"),
         ("[core] sshCommand = x", "[core] bare = true"),
-        ("[filter \"x\"]\nsmudge = y", "[filters \"x\"]\nsmudge = y"),
-        ("[filter.x]\nclean = y", "[core]\nautocrlf = input"),
+        ("[core]\nsomethingNew = x", "[core]\nautocrlf = input"),
+        ("[core]\nautocrlf = ./x", "[core]\neol = lf"),
+        ("[core]\nprotectHFS = false", "[core]\nsymlinks = false"),
+        ("[core]\nexcludesFile = x", "[core]\nquotePath = false"),
+        ("[core]\nattributesFile = x", "[core]\nabbrev = 10"),
+        ("[filter \"x\"]\nsmudge = y", "[user]\nemail = a@b"),
+        ("[filter.x]\nclean = y", "[color.x]\nmeta = red bold"),
         ("[diff]\nexternal = x", "[diff]\nrenames = copies"),
-        ("[diff \"p\"]\ntextconv = x", "[diff \"p\"]\nbinary = true"),
+        ("[diff \"p\"]\ntextconv = x", "[diff]\nalgorithm = histogram"),
+        ("[diff]\nalgorithm = x y", "[diff]\ncontext = 5"),
         ("[merge \"m\"]\ndriver = x", "[merge]\nconflictStyle = diff3"),
-        ("[credential]\nhelper = x", "[credential]\nusername = x"),
-        ("[credential \"https://x\"]\nhelper = x", "[credential \"https://x\"]\nusername = x"),
+        ("[credential]\nhelper = x", "[column]\nui = auto dense"),
+        ("[credential \"https://x\"]\nusername = x", "[user]\nname = x"),
         ("[alias]\nx = !sh", "[alias]\nx = log"),
-        ("[alias]\nx = \" !sh\"", "[alias]\nx = \"log !\""),
-        ("[include]\npath = x", "[included]\npath = x"),
-        ("[includeIf \"gitdir:x\"]\npath = x", "[branch \"x\"]\nmerge = x"),
-        ("[gpg]\nprogram = x", "[gpg]\nformat = ssh"),
-        ("[gpg \"ssh\"]\nprogram = x", "[commit]\ngpgSign = true"),
+        ("[alias]\nx = \" !sh\"", "[alias]\nlg = log"),
+        ("[alias]\nco = fetch --upload-pack=touch${IFS}PWNED .", "[alias]\nco = fetch"),
+        ("[alias]\nrb = rebase --exec ./evil HEAD~1", "[alias]\nrb = rebase"),
+        ("[alias]\nx = log -p", "[alias]\nx = show"),
+        ("[alias]\nlog = diff", "[alias]\nl = diff"),
+        ("[alias]\nx = push", "[alias]\nx = pull"),
+        ("[alias]\nx = submodule", "[alias]\nx = status"),
+        ("[alias \"x\"]\ncommand = log", "[alias]\ncommand = log"),
+        ("[include]\npath = x", "[advice]\ndetachedHead = false"),
+        ("[includeIf \"gitdir:x\"]\npath = x", "[branch \"x\"]\nmerge = refs/heads/x"),
+        ("[gpg]\nprogram = x", "[commit]\nverbose = true"),
+        ("[gpg \"ssh\"]\nprogram = x", "[commit]\ncleanup = scissors"),
         ("[sequence]\neditor = x", "[rebase]\nautosquash = true"),
         ("[pager]\nlog = less", "[pager]\nlog = false"),
-        ("[interactive]\ndiffFilter = x", "[interactive]\nsinglekey = true"),
+        ("[interactive]\ndiffFilter = x", "[log]\ndate = iso"),
         ("[remote \"o\"]\nuploadpack = x", "[remote \"o\"]\nprune = true"),
+        ("[remote \"o\"]\nreceivepack = x", "[remote \"o\"]\ntagOpt = --no-tags"),
+        ("[remote \"o\"]\nproxy = x", "[remote \"o\"]\nurl = https://e.org/x"),
+        ("[remote \"o\"]\nvcs = x", "[remote \"o\"]\nurl = ../x"),
+        ("[remote \"o\"]\npromisor = true", "[remote \"o\"]\nurl = git@h:x"),
         ("[remote \"o\"]\nurl = ext::sh -c x", "[remote \"o\"]\nurl = ssh://git@x/y"),
-        ("[uploadpack]\npackObjectsHook = x", "[uploadpack]\nallowFilter = true"),
-        ("[url \"x\"]\ninsteadOf = y", "[url \"x\"]\nnothing = y"),
+        ("[remote \"o\"]\nurl = helper://x", "[remote \"o\"]\nurl = file:///x"),
+        ("[remote \"o\"]\nurl = --upload-pack=x", "[remote \"o\"]\nurl = x"),
+        ("[remote \"o\"]\nurl = ssh://-oProxyCommand=x/y", "[remote \"o\"]\nurl = git://x/y"),
+        ("[remote \"o\"]\nurl = git@-oProxyCommand=x:y", "[remote \"o\"]\nurl = h:y"),
+        ("[remote \"o\"]\npushurl = https://x", "[remote \"o\"]\nfetch = +refs/heads/*:refs/remotes/o/*"),
+        ("[remote \"o\"]\nfetch = +refs/*:refs/*", "[remote \"o\"]\nfetch = refs/heads/m:refs/remotes/o/m"),
+        ("[remote \"https://x/y\"]\nurl = z", "[remote \"x.y\"]\nurl = z"),
+        ("[remote]\npushDefault = x", "[push]\ndefault = current"),
+        ("[branch \"x\"]\npushRemote = y", "[branch \"x\"]\nrebase = true"),
+        ("[branch \"x\"]\nremote = https://e.org/x", "[branch \"x\"]\nremote = ."),
+        ("[branch \"x\"]\nmergeOptions = -s x", "[branch \"x\"]\ndescription = y"),
+        ("[uploadpack]\npackObjectsHook = x", "[push]\nautoSetupRemote = true"),
+        ("[url \"x\"]\ninsteadOf = y", "[pull]\nff = only"),
+        ("[url \"x\"]\npushInsteadOf = y", "[pull]\nrebase = merges"),
         ("[init]\ntemplateDir = x", "[init]\ndefaultBranch = main"),
-        ("[submodule \"s\"]\nupdate = !x", "[submodule \"s\"]\nupdate = rebase"),
-        ("[difftool \"t\"]\ncmd = x", "[diff]\ntool = t"),
-        ("[trailer \"t\"]\ncommand = x", "[trailer \"t\"]\nkey = x"),
-        ("[tar \"gz\"]\ncommand = x", "[tar]\numask = 022"),
-        ("[http]\nproxy = x", "[http]\npostBuffer = 1"),
-        ("[http \"https://x\"]\nsslVerify = false", "[http]\nversion = HTTP/1.1"),
-        ("[core]\nworktree = /x", "[core]\nignorecase = true"),
-        ("[extensions]\nworktreeConfig = true", "[extensions]\nobjectFormat = sha256"),
+        ("[submodule \"s\"]\nupdate = !x", "[submodule \"s\"]\nactive = true"),
+        ("[submodule \"s\"]\nupdate = rebase", "[submodule \"s\"]\nurl = https://e.org/x"),
+        ("[submodule \"../s\"]\nurl = x", "[submodule \"a/s\"]\nurl = x"),
+        ("[difftool \"t\"]\ncmd = x", "[diff]\nnoprefix = true"),
+        ("[trailer \"t\"]\ncommand = x", "[status]\nshort = true"),
+        ("[tar \"gz\"]\ncommand = x", "[grep]\nlineNumber = true"),
+        ("[http]\nproxy = x", "[fetch]\nprune = true"),
+        ("[http \"https://x\"]\nsslVerify = false", "[fetch]\nparallel = 4"),
+        ("[protocol \"ext\"]\nallow = always", "[core]\nlogAllRefUpdates = always"),
+        ("[safe]\ndirectory = *", "[core]\nignorecase = true"),
+        ("[core]\nworktree = /x", "[core]\nprecomposeUnicode = true"),
+        ("[extensions]\nworktreeConfig = true", "[core]\nrepositoryFormatVersion = 1"),
+        ("[extensions]\npartialClone = o", "[core]\nsafecrlf = warn"),
+        ("[gc]\nrecentObjectsHook = x", "[lfs]\nrepositoryFormatVersion = 0"),
+        ("[gc]\nauto = 1", "[merge]\nlog = 10"),
+        ("[help]\nautocorrect = 1", "[advice]\nskippedCherryPicks = false"),
+        ("[svn]\nauthorsProg = x", "[author]\nname = x"),
+        ("[delta]\npager = x", "[committer]\nemail = x"),
+        ("[transfer]\nfsckObjects = false", "[status]\nshowUntrackedFiles = all"),
+        ("[user]\nname = a\\nb", "[user]\nname = a"),
     ] {
-        assert_eq!(keys(bad).len(), 1, "{bad}");
-        assert!(keys(good).is_empty(), "{good}");
+        for base in ["", "[core]\nbare = false\n"] {
+            assert_eq!(diff(base, &format!("{base}{bad}")).len(), 1, "{bad}");
+            // A branch may go with all that is said about it.
+            let is_branch = bad.starts_with("[branch \"x\"]\nremote");
+            assert_eq!(diff(&format!("{base}{bad}"), base).len(), usize::from(!is_branch), "without {bad}");
+            assert!(diff(base, &format!("{base}{good}")).is_empty(), "{good}");
+        }
     }
+}
+
+#[test]
+fn an_existing_remote_and_its_branches_stay_where_they_lead() {
+    let base = "[remote \"origin\"]\nurl = a\nfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\nremote = \
+                origin\nmerge = refs/heads/main\n";
+    for (added, wanted) in [
+        ("[remote \"origin\"]\nurl = b\n", "remote.origin.url"),
+        ("[remote \"origin\"]\npushurl = b\n", "remote.origin.pushurl"),
+        ("[remote \"origin\"]\nfetch = +refs/heads/x:refs/remotes/origin/x\n", "remote.origin.fetch"),
+        ("[remote.origin]\nurl = b\n", "remote.origin.url"),
+        ("[branch \"main\"]\nremote = other\n[remote \"other\"]\nurl = b\n", "branch.main.remote"),
+        ("[branch \"new\"]\nremote = other\n[remote \"other\"]\nurl = b\n", "branch.new.remote"),
+    ] {
+        assert_eq!(diff(base, &format!("{base}{added}")), [wanted], "{added}");
+    }
+    assert_eq!(diff(base, &base.replace("url = a", "url = b")), ["remote.origin.url"]);
+    assert_eq!(diff(base, "[branch \"main\"]\nremote = origin\n").len(), 2, "a removed remote");
+    assert_eq!(diff(base, &base.replace("remote = origin", "")), ["branch.main.remote"]);
+    for added in [
+        "[remote \"other\"]\nurl = b\nfetch = +refs/heads/*:refs/remotes/other/*\n",
+        "[branch \"new\"]\nremote = origin\nmerge = refs/heads/new\n",
+        "[branch \"main\"]\nrebase = true\n",
+        "[branch \"main\"]\nmerge = refs/heads/other\n",
+    ] {
+        assert_eq!(diff(base, &format!("{base}{added}")), [""; 0], "{added}");
+    }
+    // `git branch -d main`.
+    assert_eq!(diff(base, base.split("[branch").next().unwrap()), [""; 0]);
+    // The default remote is `origin`: a run must not bring one to a repository that has another.
+    let other = base.replace("origin", "upstream");
+    assert_eq!(diff(&other, &format!("{other}[remote \"origin\"]\nurl = b\n")), ["remote.origin.url"]);
+    let both = format!("[core]\nbare = false\n{base}");
+    assert_eq!(diff("[core]\nbare = false\n", &both), [""; 0], "the first remote");
+}
+
+#[test]
+fn the_order_of_settings_that_are_not_inert_counts() {
+    let (first, second) = ("[core]\neditor = a\neditor = b\n", "[core]\neditor = b\neditor = a\n");
+    assert_eq!(diff(first, second), ["core.editor"]);
+    assert_eq!(diff(first, &format!("[user]\nname = x\n{first}[alias]\nx = log\n")), [""; 0]);
+    assert_eq!(diff("[core]\neditor = a\n", "[core]\neditor = a\neditor = a\n"), ["core.editor"]);
+    assert_eq!(diff("[alias]\nx = log\n", "[alias]\nx = log\nx = diff\n").len(), 1, "an alias that was there");
+}
+
+#[test]
+fn a_new_repository_may_say_how_it_is_stored_and_another_may_not() {
+    let format = "[extensions]\nobjectFormat = sha256\nrefStorage = files\n";
+    assert_eq!(changed(Some(format.as_bytes()), None, b".git").unwrap(), [""; 0]);
+    assert_eq!(diff("[core]\nbare = false\n", &format!("[core]\nbare = false\n{format}")).len(), 2);
+}
+
+/// A megabyte of settings is judged in a moment: no step looks at all of them for each.
+#[test]
+fn a_large_configuration_is_judged_quickly() {
+    let one = |number| format!("[remote \"r{number}\"]\nurl = x\n[x{number}]\ny = z\n");
+    let text: String = (0..20_000).map(one).collect::<Vec<_>>().concat();
+    let started = std::time::Instant::now();
+    assert_eq!(diff("", &text).len(), 20_000);
+    assert!(strip(text.as_bytes(), b".git").is_some());
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -66,7 +179,7 @@ fn tricks_with_lines_and_quotes_do_not_hide_a_key() {
         "[core]\r\nfsmonitor = ./x\r\n",
         "[user]\nname = a\\\n b\n[core]\nfsmonitor = x",
         "# [core]\n[core] ; c\n fsMonitor=x # y",
-        "[a \"] \\\" [\"]\nb = 1\n[core]\nfsmonitor=x",
+        "[color \"] \\\" [\"]\nb = 1\n[core]\nfsmonitor=x",
         "\u{feff}[core]\nfsmonitor = x",
     ] {
         assert_eq!(keys(text), ["core.fsmonitor"], "{text:?}");
@@ -92,7 +205,7 @@ fn what_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn stripping_takes_the_dangerous_settings_and_nothing_else() {
+fn stripping_takes_what_is_not_inert_and_nothing_else() {
     let text =
         "[core]\n\tbare = false\n\tfsmonitor = ./x \\\n y\n\tfilemode = true\n[alias] x = !sh\n[user]\n\tname = me\n";
     let stripped = String::from_utf8(strip(text.as_bytes(), b".git").unwrap()).unwrap();
@@ -102,9 +215,8 @@ fn stripping_takes_the_dangerous_settings_and_nothing_else() {
 
 #[test]
 fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
-    let judge = |value: &str, dir: &str| {
-        dangerous(format!("[core]\nworktree = {value}\n").as_bytes(), dir.as_bytes()).unwrap().len()
-    };
+    let judge =
+        |value: &str, dir: &str| held_in(format!("[core]\nworktree = {value}\n").as_bytes(), dir.as_bytes()).unwrap();
     assert_eq!(judge("../../../lib", ".git/modules/lib"), 0);
     assert_eq!(judge("../../../../lib", ".git/modules/lib"), 1);
     assert_eq!(judge("/etc", ".git/modules/lib"), 1);
@@ -117,7 +229,7 @@ fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
 fn a_carriage_return_does_not_hide_where_a_worktree_leads() {
     for value in ["\r/../../../../etc", " \r /../../../../etc", "\r../../../../../x", "../../../lib\r "] {
         let text = format!("[core]\nworktree = {value}\n");
-        let judged = dangerous(text.as_bytes(), b".git/modules/lib");
+        let judged = held_in(text.as_bytes(), b".git/modules/lib");
         assert!(judged.is_err(), "{value:?}: {judged:?}");
         assert_eq!(strip(text.as_bytes(), b".git/modules/lib"), None, "{value:?}");
     }
@@ -130,7 +242,7 @@ fn a_carriage_return_does_not_hide_where_a_worktree_leads() {
 fn a_continued_line_or_empty_quotes_do_not_hide_where_a_worktree_leads() {
     for value in ["\\\n /../../../../etc", "\"\" /../../../../etc", " \\\n\t\\\n ../../../../../x"] {
         let text = format!("[core]\nworktree = {value}\n");
-        assert_eq!(dangerous(text.as_bytes(), b".git/modules/lib").unwrap().len(), 1, "{value:?}");
+        assert_eq!(held_in(text.as_bytes(), b".git/modules/lib").unwrap(), 1, "{value:?}");
     }
     let value = |text: &str| parse(format!("[a]\nb = {text}\n").as_bytes()).unwrap()[0].value.clone().unwrap();
     assert_eq!(value("a \\\n"), b"a ");

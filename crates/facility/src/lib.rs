@@ -12,10 +12,10 @@
 //!  after a crash: recover(layer root, workspace): rolls a journal forward, or drops a layer that never had one
 //! ```
 //!
-//! * Pure: [`marks`] (overlay attributes), [`protected`] and [`gitconfig`] (what needs an explicit accept),
-//!   [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
-//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `links`, `compare`, `scan`, `copy`,
-//!   `sync`, [`layer`]. [`commit`] is a room of its own.
+//! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
+//!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
+//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `links`, `compare`, `scan`, `bare`,
+//!   `git_lock`, `hardlinks`, `hooks_path`, `copy`, `sync`, [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
@@ -32,12 +32,16 @@ mod empty;
 mod errors;
 mod facts;
 pub mod faults;
+mod fold;
+mod git_names;
 pub mod gitconfig;
+mod hooks_path;
 pub mod identity;
 pub mod layer;
 mod links;
 pub mod marks;
 pub mod meta;
+mod names;
 pub mod origin;
 pub mod plan;
 pub mod protected;
@@ -59,6 +63,7 @@ pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, recover, stage};
 pub use commit::roll_back::roll_back;
 pub use faults::{Faults, Step};
+pub use hooks_path::hooks_directory;
 pub use identity::{FolderId, Home, journals_of};
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,

@@ -12,7 +12,7 @@ use crate::meta::EntryType;
 use crate::protected::Rules;
 use crate::rest;
 use crate::tree::{Group, LayerTree, Lower, Role, Verdict};
-use crate::verdict::{Hold, change, hold, is_nothing};
+use crate::verdict::{STRIPPED, change, hold, is_nothing};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
@@ -118,12 +118,9 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
             State::Nothing => {}
             State::Park => plan.parked.push(report()),
             State::Commit => {
-                if matches!(node.verdict, Some(Verdict::Strip(_))) && !rules.accept_protected {
+                if matches!(node.verdict, Some(Verdict::Strip(_))) && !rules.accepts_protected(&node.path.0) {
                     plan.rewritten.push(node.path.clone());
-                    plan.parked.push(Change {
-                        protected: Some("git configuration that runs commands".to_owned()),
-                        ..report()
-                    });
+                    plan.parked.push(Change { protected: Some(STRIPPED.to_owned()), ..report() });
                     plan.keep.push(Keep { path: node.path.clone(), subtree: false, whiteout: false, mode: None });
                 }
                 plan.committed.push(Change { protected: None, ..report() });
@@ -165,11 +162,7 @@ fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
         if is_nothing(tree, node) {
             continue;
         }
-        held[at] |= match hold(node, rules) {
-            Some(Hold::Never(_)) => true,
-            Some(Hold::Protected(_)) => !rules.accept_protected,
-            None => false,
-        };
+        held[at] |= hold(node, rules).is_some_and(|hold| !hold.is_accepted(rules, node));
         states[at] = if held[at] || !rules.is_chosen(&node.path.0) { State::Park } else { State::Commit };
     }
     // A chosen entry needs its directory.

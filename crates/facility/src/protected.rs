@@ -1,97 +1,46 @@
-//! Names whose change needs an explicit accept, because tools on the host act on them unasked: editors run tasks from
-//! `.vscode`, shells read their rc files, agents read `.claude` and `.mcp.json`, git runs hooks. Pure.
-//!
-//! Names count at any depth and without regard to case: a case-insensitive file system resolves `.VSCode` too
-//! (git CVE-2014-9390). A name is protected whether it exists or not (Claude Code CVE-2026-25725: a settings file was
-//! protected only if it was there).
+//! What a commit holds back by its name, and what somebody has accepted. Pure.
 
+use crate::beneath::is_beneath;
+use crate::fold::fold;
+use crate::git_names::git_class;
+use crate::names::{Match, Names};
 use nexus_model::ByteText;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// The protected names of a workspace unless the operator says otherwise. `.git` has rules of its own.
-pub const DEFAULT_PROTECTED: &[&str] = &[
-    "nexus.yaml",
-    ".nexus*",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".claude",
-    ".codex",
-    ".envrc",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".config/fish",
-];
+pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Pattern, PatternError};
 
 /// Where git keeps the sample hooks that it copies into every new repository.
 pub const DEFAULT_HOOK_TEMPLATES: &[&str] =
     &["/usr/share/git-core/templates/hooks", "/usr/local/share/git-core/templates/hooks"];
 
-/// One protected name or chain of names; `*` at the end of a name stands for anything.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
-    text: String,
-    names: Vec<(Vec<u8>, bool)>,
-}
-
-impl Pattern {
-    /// Reads `name`, `name*` or `name/name`. `None` for an empty, absolute or climbing one.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let names: Vec<_> = text
-            .split('/')
-            .map(|name| name.strip_suffix('*').map_or((name, false), |stem| (stem, true)))
-            .map(|(stem, open)| (stem.as_bytes().to_vec(), open))
-            .collect();
-        let sound = names.iter().all(|(stem, open)| match stem.as_slice() {
-            b"" | b"." | b".." => *open && !stem.is_empty(),
-            _ => true,
-        });
-        sound.then(|| Self { text: text.to_owned(), names })
-    }
-
-    fn matches_name(&self, at: usize, name: &[u8]) -> bool {
-        let (stem, open) = &self.names[at];
-        if *open {
-            name.len() >= stem.len() && name[..stem.len()].eq_ignore_ascii_case(stem)
-        } else {
-            name.eq_ignore_ascii_case(stem)
-        }
-    }
-}
-
 /// What a commit holds back and what was accepted.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// Protected names besides git's.
-    pub protected: Vec<Pattern>,
+    pub protected: Names,
     /// Host folders with git's sample hooks; a hook equal to one of them is harmless.
     pub hook_templates: Vec<PathBuf>,
     /// When given: only these paths and what is beneath them are committed, everything else stays parked.
     pub only: Option<Vec<ByteText>>,
     /// These paths and what is beneath them were rejected: they stay parked whatever else is chosen.
     pub except: Vec<ByteText>,
-    /// Somebody has seen the protected changes and accepts them. (Device nodes stay out all the same.)
+    /// Somebody has seen all protected changes and accepts them. (Device nodes stay out all the same.)
     pub accept_protected: bool,
+    /// Paths that somebody named. They accept the protected entry that they name, or in which they lie, and nothing
+    /// protected below another directory.
+    pub named: Vec<ByteText>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            protected: DEFAULT_PROTECTED.iter().filter_map(|text| Pattern::parse(text)).collect(),
+            protected: Names::standard(),
             hook_templates: DEFAULT_HOOK_TEMPLATES.iter().map(PathBuf::from).collect(),
             only: None,
             except: Vec::new(),
             accept_protected: false,
+            named: Vec::new(),
         }
     }
 }
@@ -115,69 +64,92 @@ pub enum Class {
     GitHook,
     /// `commondir`, which moves the place where git looks for configuration and hooks.
     GitCommonDir,
+    /// What git resumes or reads its objects and history by; the text says what it is.
+    GitState(&'static str),
+}
+
+impl Class {
+    /// Whether a file of this class needs an accept by its name or its content.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        match self {
+            Self::Listed(_)
+            | Self::GitRoot
+            | Self::GitConfig
+            | Self::GitHook
+            | Self::GitCommonDir
+            | Self::GitState(_) => true,
+            Self::Plain | Self::MustBeDirectory | Self::NoLink => false,
+        }
+    }
 }
 
 impl Rules {
+    /// Returns the default rules with more protected names, as somebody wrote them.
+    pub fn protecting(more: &[String]) -> Result<Self, PatternError> {
+        let mut rules = Self::default();
+        for text in more {
+            rules.protected.extend([Pattern::parse(text)?]);
+        }
+        Ok(rules)
+    }
+
     /// Judges a path by its names.
     #[must_use]
     pub fn class(&self, path: &[u8]) -> Class {
-        let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
-        let mut leads = false;
-        for start in 0..names.len() {
-            for pattern in &self.protected {
-                let rest = &names[start..];
-                let matched = rest.iter().enumerate().take(pattern.names.len());
-                let agree = matched.take_while(|(at, name)| pattern.matches_name(*at, name)).count();
-                if agree == pattern.names.len() {
-                    return Class::Listed(pattern.text.clone());
-                }
-                leads |= agree == rest.len();
-            }
+        let names: Vec<Cow<'_, [u8]>> =
+            path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold).collect();
+        let found = self.protected.find(&names);
+        if let Match::Protected(text) = found {
+            return Class::Listed(text.to_owned());
         }
         for (at, name) in names.iter().enumerate() {
-            if name.eq_ignore_ascii_case(b".git") {
+            if name.as_ref() == b".git" {
                 match git_class(&names[at + 1..]) {
                     Class::Plain => {}
                     class => return class,
                 }
             }
         }
-        if leads { Class::MustBeDirectory } else { Class::Plain }
+        if found == Match::Leads { Class::MustBeDirectory } else { Class::Plain }
     }
 
     /// Whether the caller chose this path (everything, when nothing was chosen).
     #[must_use]
     pub fn is_chosen(&self, path: &[u8]) -> bool {
-        let beneath_any = |all: &[ByteText]| all.iter().any(|one| crate::beneath::is_beneath(path, &one.0));
+        let beneath_any = |all: &[ByteText]| all.iter().any(|one| is_beneath(path, &one.0));
         self.only.as_ref().is_none_or(|only| beneath_any(only)) && !beneath_any(&self.except)
     }
-}
 
-/// The class of a path inside a git directory.
-fn git_class(inside: &[&[u8]]) -> Class {
-    let is = |name: &[u8], text: &str| name.eq_ignore_ascii_case(text.as_bytes());
-    let is_config = |name: &[u8]| is(name, "config") || is(name, "config.worktree");
-    match inside {
-        [] => Class::GitRoot,
-        [name] if is(name, "hooks") || is(name, "modules") || is(name, "worktrees") => Class::MustBeDirectory,
-        [name] if is_config(name) => Class::GitConfig,
-        [name] if is(name, "commondir") => Class::GitCommonDir,
-        [first, ..] if is(first, "hooks") => Class::GitHook,
-        // The name of a submodule may have slashes in it, so the depth of its git directory is unknown.
-        [first, middle @ .., last] if is(first, "modules") || is(first, "worktrees") => {
-            if middle.iter().any(|name| is(name, "hooks")) {
-                Class::GitHook
-            } else if is_config(last) {
-                Class::GitConfig
-            } else if is(last, "commondir") {
-                Class::GitCommonDir
-            } else if is(last, "hooks") {
-                Class::MustBeDirectory
-            } else {
-                Class::NoLink
-            }
+    /// Whether somebody accepted this path, which is held back by its name: all protected changes, the path itself, or a
+    /// protected directory above it.
+    #[must_use]
+    pub fn accepts_protected(&self, path: &[u8]) -> bool {
+        let names_it = |named: &ByteText| {
+            named.0 == path || (is_beneath(path, &named.0) && self.names_what_is_protected(&named.0))
+        };
+        self.accept_protected || self.named.iter().any(names_it)
+    }
+
+    /// Whether somebody accepted this path and no other: for bits and attributes, which a name does not show.
+    #[must_use]
+    pub fn accepts_exactly(&self, path: &[u8]) -> bool {
+        self.accept_protected || self.named.iter().any(|named| named.0 == path)
+    }
+
+    /// Whether a named path lies below this directory, so that it cannot be had without the directory.
+    #[must_use]
+    pub(crate) fn accepts_below(&self, path: &[u8]) -> bool {
+        self.accept_protected || self.named.iter().any(|named| is_beneath(&named.0, path))
+    }
+
+    fn names_what_is_protected(&self, path: &[u8]) -> bool {
+        match self.class(path) {
+            // Its other files are git's own business, and not what somebody means by the name.
+            Class::GitRoot => false,
+            Class::MustBeDirectory => crate::git_names::is_hooks_directory(path),
+            class => class.is_protected(),
         }
-        _ => Class::Plain,
     }
 }
 
@@ -187,26 +159,6 @@ mod tests {
 
     fn class(path: &str) -> Class {
         Rules::default().class(path.as_bytes())
-    }
-
-    #[test]
-    fn protected_names_come_in_pairs_with_harmless_neighbours() {
-        for (bad, good) in [
-            (".vscode/tasks.json", "vscode/tasks.json"),
-            ("a/b/.VSCode", "a/b/.vscodes"),
-            ("nexus.yaml", "nexus.yaml.md"),
-            (".nexus-x/y", "nexus-x/y"),
-            ("x/.envrc", "x/.envrc.sample"),
-            (".config/fish/config.fish", ".config/fishy/config.fish"),
-            ("sub/.bashrc", "sub/bashrc"),
-            (".CLAUDE/settings.json", "claude/settings.json"),
-        ] {
-            assert!(matches!(class(bad), Class::Listed(_)), "{bad}");
-            assert_eq!(class(good), Class::Plain, "{good}");
-        }
-        for text in DEFAULT_PROTECTED {
-            assert!(matches!(class(&text.replace('*', "zz")), Class::Listed(_)), "{text}");
-        }
     }
 
     #[test]
@@ -232,8 +184,12 @@ mod tests {
             (".git/worktrees/w/config.worktree", Class::GitConfig),
             (".git/commondir", Class::GitCommonDir),
             (".git/worktrees/w/commondir", Class::GitCommonDir),
-            (".git/index", Class::Plain),
-            (".git/refs/heads/config", Class::Plain),
+            (".git/index", Class::NoLink),
+            (".git/refs/heads/config", Class::NoLink),
+            (".git./config", Class::GitConfig),
+            (".g\u{200c}it/hooks/x", Class::GitHook),
+            ("git~1/config", Class::GitConfig),
+            (".git/rebase-merge/git-rebase-todo", Class::GitState("an interrupted git rebase")),
             ("git/config", Class::Plain),
             (".github/config", Class::Plain),
         ] {
@@ -241,10 +197,53 @@ mod tests {
         }
     }
 
+    fn named(paths: &[&str]) -> Rules {
+        Rules { named: paths.iter().map(|path| (*path).into()).collect(), ..Rules::default() }
+    }
+
     #[test]
-    fn a_pattern_that_would_match_everything_is_refused() {
-        for text in ["", "*", "/x", "a//b", "..", "a/.."] {
-            assert!(Pattern::parse(text).is_none(), "{text:?}");
+    fn naming_a_protected_entry_accepts_it_and_its_parent_does_not() {
+        for (name, path) in [
+            (".vscode", ".vscode"),
+            (".vscode", ".vscode/tasks.json"),
+            ("src/.vscode", "src/.vscode/a/b"),
+            (".vscode/tasks.json", ".vscode/tasks.json"),
+            (".git/hooks", ".git/hooks/pre-commit"),
+            (".git/hooks/pre-commit", ".git/hooks/pre-commit"),
+            (".git/rebase-merge", ".git/rebase-merge/done"),
+            (".config/fish", ".config/fish/config.fish"),
+            ("src", "src"),
+        ] {
+            assert!(named(&[name]).accepts_protected(path.as_bytes()), "{name} {path}");
         }
+        for (name, path) in [
+            ("src", "src/.vscode"),
+            ("src", "src/.vscode/tasks.json"),
+            (".vscode/tasks.json", ".vscode/settings.json"),
+            (".vscode/tasks.json", ".vscode"),
+            (".config", ".config/fish/config.fish"),
+            (".git", ".git/hooks/pre-commit"),
+            (".git", ".git/config"),
+            (".git/modules", ".git/modules/a/config"),
+        ] {
+            assert!(!named(&[name]).accepts_protected(path.as_bytes()), "{name} {path}");
+        }
+        let all = Rules { accept_protected: true, ..Rules::default() };
+        assert!(all.accepts_protected(b"x") && all.accepts_exactly(b"x") && all.accepts_below(b"x"));
+    }
+
+    #[test]
+    fn bits_and_attributes_need_the_exact_path() {
+        let rules = named(&[".vscode", "a/b"]);
+        assert!(rules.accepts_exactly(b"a/b") && !rules.accepts_exactly(b".vscode/x") && !rules.accepts_exactly(b"a"));
+        assert!(rules.accepts_below(b"a") && !rules.accepts_below(b"c"));
+    }
+
+    #[test]
+    fn names_are_added_and_none_is_taken_away() {
+        let rules = Rules::protecting(&["Makefile".to_owned()]).unwrap();
+        assert_eq!(rules.class(b"sub/makefile"), Class::Listed("Makefile".to_owned()));
+        assert_eq!(rules.class(b".envrc"), Class::Listed(".envrc".to_owned()));
+        assert!(Rules::protecting(&["!.envrc".to_owned()]).is_err());
     }
 }

@@ -48,9 +48,12 @@ impl Scanner<'_> {
                     result.changed.push(path.clone());
                 }
                 if result.protected.is_none() {
-                    let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind)?;
-                    let there =
-                        if target == path.0 { None } else { self.reason(dir.as_fd(), &name, &target, meta.kind)? };
+                    let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind, false)?;
+                    let there = if target == path.0 {
+                        None
+                    } else {
+                        self.reason(dir.as_fd(), &name, &target, meta.kind, true)?
+                    };
                     result.protected = here.or(there).map(|why| (path.clone(), why));
                 }
                 if meta.kind == EntryType::Directory {
@@ -63,13 +66,14 @@ impl Scanner<'_> {
         Ok(result)
     }
 
-    /// Why the entry may not go away from, or come to, `path` unasked.
+    /// Why the entry may not go away from `path` or, when it `arrives`, come to it unasked.
     fn reason(
         &self,
         dir: BorrowedFd<'_>,
         name: &[u8],
         path: &[u8],
         kind: EntryType,
+        arrives: bool,
     ) -> Result<Option<String>, IoFailure> {
         let is_dir = kind == EntryType::Directory;
         let class = self.rules.class(path);
@@ -79,6 +83,7 @@ impl Scanner<'_> {
             Class::MustBeDirectory | Class::NoLink => {
                 (kind == EntryType::Symlink).then(|| "a link on the way to protected names".to_owned())
             }
+            Class::GitState(why) => arrives.then(|| (*why).to_owned()),
             Class::GitRoot | Class::GitHook if is_dir => None,
             Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir => {
                 let version = Version::read(dir, name).doing("read", path)?;

@@ -8,13 +8,46 @@ use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 const SETID: u32 = 0o6000;
 const EXECUTE: u32 = 0o111;
 
+/// What waits of a git configuration that is committed in part.
+pub(crate) const STRIPPED: &str = "git configuration beyond what is inert";
+
 /// Why an entry stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Until somebody accepts it.
-    Protected(String),
+    /// By its name, or by what a file of this name says: until somebody names it.
+    Name(String),
+    /// By its bits or attributes: until somebody names exactly this path.
+    Exact(String),
+    /// By what lies in a directory that goes away or moves: until somebody accepts all that is protected.
+    Inside(String),
     /// For ever: no commit may make it.
     Never(String),
+}
+
+impl Hold {
+    /// The reason, for people.
+    pub(crate) fn why(&self) -> &str {
+        let (Self::Name(why) | Self::Exact(why) | Self::Inside(why) | Self::Never(why)) = self;
+        why
+    }
+
+    /// Whether somebody accepted the entry although it is held back.
+    pub(crate) fn is_accepted(&self, rules: &Rules, node: &Node) -> bool {
+        let path = &node.path.0;
+        // Without the directory the accepted entry in it has no place. What else is in it is judged by itself.
+        let leads = || is_new_directory(node) && rules.accepts_below(path);
+        match self {
+            Self::Name(_) => rules.accepts_protected(path) || leads(),
+            Self::Exact(_) => rules.accepts_exactly(path),
+            Self::Inside(_) => rules.accept_protected,
+            Self::Never(_) => false,
+        }
+    }
+}
+
+fn is_new_directory(node: &Node) -> bool {
+    let is_entry = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
+    is_entry && node.lower == Lower::None && node.covers.is_none()
 }
 
 /// Whether the workspace already is as this entry wants it.
@@ -45,7 +78,8 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
 
 /// Why an entry that changes something may not be committed unasked.
 pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
-    let protected = |why: &str| Some(Hold::Protected(why.to_owned()));
+    let protected = |why: &str| Some(Hold::Name(why.to_owned()));
+    let exact = |why: &str| Some(Hold::Exact(why.to_owned()));
     let is_dir = node.meta.kind == EntryType::Directory;
     if node.pinned {
         return Some(Hold::Never("append-only or immutable in the workspace (chattr)".to_owned()));
@@ -55,10 +89,10 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
             return Some(Hold::Never("device node".to_owned()));
         }
         if has_setuid(node) {
-            return protected("setuid or setgid bits or file capabilities");
+            return exact("setuid or setgid bits or file capabilities");
         }
         if node.marks.forged {
-            return protected("attributes that the next layer would obey");
+            return exact("attributes that the next layer would obey");
         }
     }
     let class = rules.class(&node.path.0);
@@ -81,35 +115,44 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         {
             None
         }
+        // A directory of what git resumes is held back whole; that it goes away is fine.
+        (Class::GitState(why), Role::Entry) if is_dir => protected(why),
         // The directory that goes away is judged by what is in it, below.
-        (Class::GitRoot, Role::Whiteout | Role::Implied)
+        (Class::GitRoot | Class::GitState(_), Role::Whiteout | Role::Implied)
             if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Directory) =>
         {
             None
         }
-        (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => None,
-        (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, _) => match &node.verdict {
-            Some(Verdict::Commit | Verdict::Strip(_)) => None,
+        // In a bare repository the content was judged all the same (`bare`).
+        (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => match &node.verdict {
             Some(Verdict::Park(why)) => protected(why),
-            None => protected("not judged"),
+            Some(Verdict::Commit | Verdict::Strip(_)) | None => None,
         },
+        (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_), _) => {
+            match &node.verdict {
+                Some(Verdict::Commit | Verdict::Strip(_)) => None,
+                Some(Verdict::Park(why)) => protected(why),
+                None => protected("not judged"),
+            }
+        }
     };
     if by_name.is_some() {
         return by_name;
     }
     if let Lower::Moved(found) = &node.lower {
-        for class in [&class, &rules.class(&found.at.0)] {
+        for (class, arrives) in [(&class, true), (&rules.class(&found.at.0), false)] {
             match class {
-                Class::Plain | Class::MustBeDirectory | Class::NoLink => {}
-                Class::Listed(pattern) => return protected(pattern),
+                Class::Listed(pattern) => return exact(pattern),
+                Class::GitState(why) if arrives => return exact(why),
+                Class::Plain | Class::MustBeDirectory | Class::NoLink | Class::GitState(_) => {}
                 Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir => {
-                    return protected("a folder that becomes or was a part of git's");
+                    return exact("a folder that becomes or was a part of git's");
                 }
             }
         }
     }
     let inside = node.scan.as_ref().and_then(|scan| scan.protected.as_ref());
-    inside.map(|(path, why)| Hold::Protected(format!("{why} in {}", String::from_utf8_lossy(&path.0))))
+    inside.map(|(path, why)| Hold::Inside(format!("{why} in {}", String::from_utf8_lossy(&path.0))))
 }
 
 /// Directories inherit the setgid bit from their parent, so only files count.
@@ -137,8 +180,8 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
         size: if is_file { of.size } else { 0 },
         mode: of.mode,
         protected: match (hold(node, rules), &node.verdict) {
-            (Some(Hold::Protected(why) | Hold::Never(why)), _) => Some(why),
-            (None, Some(Verdict::Strip(_))) => Some("git configuration that runs commands".to_owned()),
+            (Some(hold), _) => Some(hold.why().to_owned()),
+            (None, Some(Verdict::Strip(_))) => Some(STRIPPED.to_owned()),
             (None, _) => None,
         },
         setuid: !gone && has_setuid(node),

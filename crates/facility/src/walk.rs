@@ -17,7 +17,7 @@ use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, attr, rea
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
-use crate::tree::{Found, LayerTree, Lower, Node, Own, Role};
+use crate::tree::{Found, LayerTree, Lower, Node, Own, Role, Verdict};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -370,27 +370,33 @@ impl Walk<'_> {
             let one = &tree.nodes[at];
             let class = self.rules.class(&one.path.0);
             let by_content = match class {
-                Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitRoot => true,
+                Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitRoot | Class::GitState(_) => true,
                 Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => false,
             };
             if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
                 continue;
             }
-            let new = match one.role {
-                Role::Whiteout | Role::Implied => Version::Absent,
-                Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
-                Role::Entry => version(self.upper, &one.path.0)?,
-            };
-            let base = match &one.covers {
-                None => Version::Absent,
-                Some(found) if found.meta.kind == EntryType::Directory => Version::Absent,
-                Some(found) => version(self.base, &found.at.0)?,
-            };
-            let fresh = lower_path(&tree.nodes[one.parent]).is_none();
-            let verdict = judge(self.rules, &class, &one.path.0, &new, &base, fresh);
+            let verdict = self.judge_by(&class, &one.path.0, one, lower_path(&tree.nodes[one.parent]).is_none())?;
             tree.nodes[at].verdict = Some(verdict);
         }
         Ok(())
+    }
+}
+
+impl Walk<'_> {
+    /// Judges a file of a git directory by its content. `path` tells its place in that directory.
+    pub(crate) fn judge_by(&self, class: &Class, path: &[u8], one: &Node, fresh: bool) -> Result<Verdict, IoFailure> {
+        let new = match one.role {
+            Role::Whiteout | Role::Implied => Version::Absent,
+            Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
+            Role::Entry => version(self.upper, &one.path.0)?,
+        };
+        let base = match &one.covers {
+            None => Version::Absent,
+            Some(found) if found.meta.kind == EntryType::Directory => Version::Absent,
+            Some(found) => version(self.base, &found.at.0)?,
+        };
+        Ok(judge(self.rules, class, path, &new, &base, fresh))
     }
 }
 
@@ -418,7 +424,7 @@ fn fail(doing: &'static str, path: &[u8], source: io::Error) -> IoFailure {
     IoFailure { doing, path: ByteText(path.to_vec()), source }
 }
 
-fn version(tree: &Workspace, path: &[u8]) -> Result<Version, IoFailure> {
+pub(crate) fn version(tree: &Workspace, path: &[u8]) -> Result<Version, IoFailure> {
     let (parent, name) = split(path);
     let dir = tree.dir(parent).doing("open", parent)?;
     Version::read(dir.as_fd(), name).doing("read", path)

@@ -252,9 +252,9 @@ fn an_existing_repository_keeps_its_hooks_and_dangerous_settings() {
         let (scene, result) = run(&base, &ops);
         assert_eq!(!result.parked.is_empty(), holds, "{ops:?}: {result:?}");
         assert_eq!(read(&scene, ".git/hooks/post-merge").as_deref(), Some("safe"), "{ops:?}");
-        let settings =
-            nexus_facility::gitconfig::dangerous(read(&scene, ".git/config").unwrap().as_bytes(), b".git").unwrap();
-        assert!(settings.is_empty(), "{ops:?}");
+        let config = read(&scene, ".git/config").unwrap();
+        let held = nexus_facility::gitconfig::changed(Some(config.as_bytes()), None, b".git").unwrap();
+        assert!(held.is_empty(), "{ops:?}");
         assert!(!scene.ws().join(".git/hooks/pre-commit").exists() && !scene.ws().join(".git/commondir").exists());
         assert!(!scene.ws().join("sub/.git/hooks/x").exists());
         if holds {

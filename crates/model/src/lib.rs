@@ -3,6 +3,7 @@
 //! * [`ids`] – one newtype per id.
 //! * [`spec`] – `DirectiveSpec`, the wire form of one execution, with its frozen field names.
 //! * [`capability`] – what a directive may ask for.
+//! * [`name_pattern`] – how people write names that are to be protected.
 //! * [`limits`], [`units`] – resource limits and how people write them.
 //! * [`guarantee`] – the named promises that a driver can give.
 //! * [`exit`] – how a command ended, exit codes, typed reasons.
@@ -19,6 +20,7 @@ pub mod frames;
 pub mod guarantee;
 pub mod ids;
 pub mod limits;
+pub mod name_pattern;
 pub mod network;
 pub mod plan;
 pub mod proof;

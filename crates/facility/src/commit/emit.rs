@@ -214,7 +214,7 @@ impl<'a> Emitter<'a> {
             return;
         }
         match &node.verdict {
-            Some(Verdict::Strip(content)) if !self.rules.accept_protected => {
+            Some(Verdict::Strip(content)) if !self.rules.accepts_protected(&node.path.0) => {
                 let slot = self.stage(Staged::Bytes { content: content.clone(), like: path.clone() });
                 self.put(path, Origin::Slot(slot), old);
             }

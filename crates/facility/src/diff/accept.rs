@@ -12,6 +12,7 @@ use crate::diff::model::{Content, DiffKind, FileDiff};
 use crate::diff::{DiffError, DiffOptions};
 use crate::layer::{CommitError, CommitState, Committed, Layer, ReadLayerError};
 use crate::meta::{EntryType, stat};
+use crate::names::Names;
 use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
@@ -59,7 +60,7 @@ pub enum AcceptError {
         /// Why.
         source: ApplyError,
     },
-    /// It needs `accept_protected`.
+    /// It needs [`Rules::accepts_protected`].
     #[error("{path:?} needs an explicit accept: {why}")]
     Protected {
         /// The file.
@@ -111,7 +112,7 @@ impl Layer {
         }
         let only = Rules { only: Some(vec![path.clone()]), ..rules.clone() };
         let file = self.reviewed(workspace, &only, choice)?;
-        if let Some(why) = file.protected.clone().filter(|_| !rules.accept_protected) {
+        if let Some(why) = file.protected.clone().filter(|_| !rules.accepts_protected(&path.0)) {
             return Err(AcceptError::Protected { path: path.clone(), why });
         }
         let Content::Text { hunks } = &file.content else { return Err(whole("it has no lines to choose from")) };
@@ -189,8 +190,13 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     let size = content.len() as u64;
     tree.nodes[at].verdict = Some(Verdict::Strip(content));
     // What was said about the path was accepted (`check`). What remains to be held back is held back for ever.
-    let part =
-        Rules { only: Some(vec![path.clone()]), protected: Vec::new(), accept_protected: false, ..rules.clone() };
+    let part = Rules {
+        only: Some(vec![path.clone()]),
+        protected: Names::none(),
+        accept_protected: false,
+        named: Vec::new(),
+        ..rules.clone()
+    };
     let mut plan = plan(&tree, &part);
     plan.parked = before;
     if !plan.conflicts.is_empty() {
@@ -233,11 +239,11 @@ fn check(tree: &LayerTree, rules: &Rules, node: &Node) -> Result<(), Refusal> {
     if node.group.is_some() {
         return Err(Refusal::Whole("it has several names"));
     }
-    if let Some(why) = change(tree, node, rules).protected.filter(|_| !rules.accept_protected) {
+    if let Some(why) = change(tree, node, rules).protected.filter(|_| !rules.accepts_protected(&node.path.0)) {
         return Err(Refusal::Protected(why));
     }
     // Bits and attributes come with the first part, and these are more than a reviewer of lines has seen.
-    let bare = Rules { protected: Vec::new(), ..rules.clone() };
+    let bare = Rules { protected: Names::none(), ..rules.clone() };
     let mut judged = node.clone();
     judged.verdict = Some(Verdict::Commit);
     match hold(&judged, &bare) {

@@ -1,0 +1,147 @@
+//! The files of a git directory that decide what git runs, told apart by their names. Pure.
+
+use crate::fold::fold;
+use crate::protected::Class;
+use std::borrow::Cow;
+
+/// Whether a path is the `hooks` directory of a git directory.
+pub(crate) fn is_hooks_directory(path: &[u8]) -> bool {
+    let mut names = path.rsplit(|byte| *byte == b'/').map(fold);
+    names.next().is_some_and(|name| name.as_ref() == b"hooks") && names.any(|name| name.as_ref() == b".git")
+}
+
+/// Why the file `shallow` is held back, which ends the history at some commits.
+pub(crate) const SHALLOW: &str = "hides a part of git's history";
+/// Why the files of a bisection are held back. That they go away is fine.
+pub(crate) const BISECT: &str = "an unfinished git bisect";
+
+fn is_config(name: &[u8]) -> bool {
+    matches!(name, b"config" | b"config.worktree")
+}
+
+/// Judges a path inside a git directory by its folded names.
+pub(crate) fn git_class(inside: &[Cow<'_, [u8]>]) -> Class {
+    let names: Vec<&[u8]> = inside.iter().map(Cow::as_ref).collect();
+    match names.as_slice() {
+        [] => Class::GitRoot,
+        [b"hooks" | b"modules" | b"worktrees" | b"remotes" | b"branches" | b"objects" | b"info"] => {
+            Class::MustBeDirectory
+        }
+        [b"objects", b"info"] => Class::MustBeDirectory,
+        [name] if is_config(name) => Class::GitConfig,
+        [b"commondir"] => Class::GitCommonDir,
+        [b"hooks", ..] => Class::GitHook,
+        // The name of a submodule may have slashes in it, so the depth of its git directory is unknown.
+        [b"modules" | b"worktrees", rest @ ..] => nested_class(rest),
+        names => state(names).map_or(Class::NoLink, Class::GitState),
+    }
+}
+
+fn nested_class(names: &[&[u8]]) -> Class {
+    let Some((last, middle)) = names.split_last() else { return Class::NoLink };
+    if middle.contains(&&b"hooks"[..]) {
+        return Class::GitHook;
+    }
+    if let Some(what) = (0..names.len()).find_map(|start| state(&names[start..])) {
+        return Class::GitState(what);
+    }
+    match *last {
+        name if is_config(name) => Class::GitConfig,
+        b"commondir" => Class::GitCommonDir,
+        b"hooks" | b"modules" | b"objects" | b"info" => Class::MustBeDirectory,
+        _ => Class::NoLink,
+    }
+}
+
+/// What git resumes, or finds its objects, history and remotes by, from the git directory on.
+fn state(names: &[&[u8]]) -> Option<&'static str> {
+    Some(match names {
+        // Their to-do lists run commands (`exec`), and `git am` and `git rebase` read options from the rest.
+        [b"rebase-merge" | b"rebase-apply", ..] => "an interrupted git rebase",
+        [b"sequencer", ..] => "an interrupted git cherry-pick or revert",
+        [name] if name.starts_with(b"bisect_") => BISECT,
+        [b"objects", b"info", b"alternates" | b"http-alternates"] => "takes git's objects from elsewhere",
+        [b"info", b"attributes"] => "attributes choose git's filters",
+        [b"info", b"grafts"] => "replaces a part of git's history",
+        [b"shallow"] => SHALLOW,
+        // Remotes as git wrote them before they were settings.
+        [b"remotes" | b"branches", _, ..] => "a remote of git",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(path: &str) -> Class {
+        let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).map(|name| fold(name.as_bytes())).collect();
+        git_class(&names)
+    }
+
+    #[test]
+    fn the_files_of_a_git_directory_are_told_apart() {
+        for (path, wanted) in [
+            ("", Class::GitRoot),
+            ("config", Class::GitConfig),
+            ("Config", Class::GitConfig),
+            ("config.worktree", Class::GitConfig),
+            ("config.", Class::GitConfig),
+            ("con\u{200d}fig", Class::GitConfig),
+            ("hooks", Class::MustBeDirectory),
+            ("hooks/pre-commit", Class::GitHook),
+            ("hooks/d/x", Class::GitHook),
+            ("modules/a/b/hooks/x", Class::GitHook),
+            ("modules/a/b/config", Class::GitConfig),
+            ("modules/a", Class::NoLink),
+            ("worktrees/w/config.worktree", Class::GitConfig),
+            ("commondir", Class::GitCommonDir),
+            ("worktrees/w/commondir", Class::GitCommonDir),
+            ("index", Class::NoLink),
+            ("refs/heads/config", Class::NoLink),
+            ("refs/heads/rebase-merge/x", Class::NoLink),
+            ("remotes", Class::MustBeDirectory),
+            ("objects", Class::MustBeDirectory),
+            ("objects/info", Class::MustBeDirectory),
+            ("objects/info/packs", Class::NoLink),
+            ("info/exclude", Class::NoLink),
+            ("rebase-merge.bak", Class::NoLink),
+        ] {
+            assert_eq!(class(path), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_git_resumes_or_reads_history_by_is_state() {
+        for path in [
+            "rebase-merge",
+            "rebase-merge/git-rebase-todo",
+            "Rebase-Apply/x",
+            "sequencer/todo",
+            "BISECT_RUN",
+            "BISECT_LOG",
+            "objects/info/alternates",
+            "objects/info/http-alternates",
+            "info/attributes",
+            "info/grafts",
+            "shallow",
+            "remotes/origin",
+            "branches/x",
+            "modules/a/b/rebase-merge/git-rebase-todo",
+            "worktrees/w/sequencer/todo",
+            "modules/a/objects/info/alternates",
+        ] {
+            assert!(matches!(class(path), Class::GitState(_)), "{path}: {:?}", class(path));
+        }
+    }
+
+    #[test]
+    fn the_directory_of_hooks_is_known() {
+        for path in [".git/hooks", "a/.git/modules/x/Hooks"] {
+            assert!(is_hooks_directory(path.as_bytes()), "{path}");
+        }
+        for path in ["hooks", ".git/hooks/x", "a/hooks"] {
+            assert!(!is_hooks_directory(path.as_bytes()), "{path}");
+        }
+    }
+}

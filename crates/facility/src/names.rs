@@ -1,0 +1,362 @@
+//! The list of protected names: programs on the host act on them unasked. Pure.
+//!
+//! A name counts at any depth, whether it exists or not (Claude Code CVE-2026-25725: a settings file was protected only
+//! if it was there), and in every spelling that a file system may take for it (`fold`). A directory counts with all
+//! that is below it. `.git` has rules of its own (`git_rules`).
+
+use crate::fold::fold;
+use std::collections::HashMap;
+
+/// Names that programs act on wherever they lie.
+pub const DEFAULT_PROTECTED: &[&str] = &[
+    // Nexus itself.
+    "nexus.yaml",
+    ".nexus*",
+    // Agents: settings, permissions, commands, tool servers that they start, and instructions that they obey.
+    ".mcp.json",
+    "mcp.json",
+    ".claude",
+    ".claude.json",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    ".codex",
+    ".agents",
+    "AGENTS.md",
+    "AGENTS.override.md",
+    "AGENT.md",
+    ".cursor",
+    ".cursorrules",
+    ".gemini",
+    "GEMINI.md",
+    ".qwen",
+    "QWEN.md",
+    ".windsurf",
+    ".windsurfrules",
+    ".kiro",
+    ".roo",
+    ".roorules*",
+    ".roomodes",
+    ".cline",
+    ".clinerules*",
+    ".continue",
+    ".continuerules",
+    ".aider.conf.yml",
+    ".amazonq",
+    ".augment*",
+    ".opencode",
+    "opencode.json*",
+    ".goose*",
+    ".junie",
+    ".trae",
+    ".crush*",
+    "crush.json",
+    // Editors and debuggers: tasks, launch settings, start files, containers that they build.
+    ".vscode",
+    "*.code-workspace",
+    ".idea",
+    ".zed",
+    ".fleet",
+    ".helix",
+    ".devcontainer*",
+    "*.sublime-project",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".vim",
+    ".vimrc",
+    ".gvimrc",
+    "_vimrc",
+    ".lvimrc",
+    ".local.vimrc",
+    ".emacs",
+    ".emacs.d",
+    ".dir-locals*.el",
+    ".ycm_extra_conf.py",
+    ".gdbinit",
+    ".gdbearlyinit",
+    ".lldbinit*",
+    // Hooks of git by other names.
+    ".husky",
+    ".huskyrc*",
+    ".githooks",
+    ".git-hooks",
+    ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    "lefthook.*",
+    "lefthook-local.*",
+    ".lefthook*",
+    ".overcommit.yml",
+    ".simple-git-hooks.*",
+    ".gitconfig",
+    // Tools that choose a program, run one, or fetch from where a file says.
+    ".envrc",
+    "mise.toml",
+    "mise.*.toml",
+    ".mise*",
+    ".tool-versions",
+    "rust-toolchain",
+    "rust-toolchain.toml",
+    ".npmrc",
+    ".yarnrc*",
+    ".pnpmfile.*",
+    "pnpmfile.js",
+    "bunfig.toml",
+    ".bunfig.toml",
+    ".cargo/config*",
+    ".cargo/credentials*",
+    ".mvn",
+    ".bazelrc",
+    ".bazeliskrc",
+    ".bundle",
+    ".gemrc",
+    ".pip",
+    "pip.conf",
+    ".pypirc",
+    ".condarc",
+    ".netrc",
+    ".ripgreprc",
+    ".curlrc",
+    ".wgetrc",
+    // Interpreters that read a start file in the current directory.
+    ".pdbrc*",
+    ".pylintrc",
+    ".Rprofile",
+    ".Renviron",
+    ".ghci",
+    ".ocamlinit",
+    ".irbrc",
+    ".pryrc",
+    ".sqliterc",
+    ".psqlrc",
+    // Shells and sessions.
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".inputrc",
+    ".tmux.conf",
+    ".screenrc",
+    ".xprofile",
+    ".xinitrc",
+    ".xsession*",
+    ".pam_environment",
+    ".ssh",
+    ".gnupg",
+    ".config/autostart",
+    ".config/direnv",
+    ".config/environment.d",
+    ".config/fish",
+    ".config/git",
+    ".config/helix",
+    ".config/mise",
+    ".config/nushell",
+    ".config/nvim",
+    ".config/pip",
+    ".config/systemd",
+    ".config/tmux",
+    ".config/zed",
+    ".local/bin",
+    ".local/share/applications",
+    ".local/share/systemd",
+];
+
+/// Names that git, a forge or its runners act on at the top of a repository. Packages carry such files along, and no
+/// program looks for them below `node_modules`, so there they do not count.
+pub const DEFAULT_PROTECTED_OF_REPOSITORIES: &[&str] = &[
+    ".gitmodules",
+    ".gitattributes",
+    ".github/workflows",
+    ".github/actions",
+    ".github/agents",
+    ".github/instructions",
+    ".github/prompts",
+    ".github/copilot-instructions.md",
+    ".gitlab-ci.yml",
+    ".gitlab/ci",
+    ".gitea/workflows",
+    ".forgejo/workflows",
+    ".circleci",
+    ".travis.yml",
+    ".drone.yml",
+    ".woodpecker*",
+    ".buildkite",
+    ".appveyor.yml",
+    "appveyor.yml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "Jenkinsfile",
+];
+
+/// Where packages of others lie.
+const PACKAGES: &[u8] = b"node_modules";
+
+/// A text that is no pattern for protected names.
+pub use nexus_model::name_pattern::{PatternError, check};
+
+/// One protected name or chain of names; `*` in a name stands for any characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    names: Vec<NamePattern>,
+    /// From the top of the workspace on, and nowhere else.
+    anchored: bool,
+    /// See [`DEFAULT_PROTECTED_OF_REPOSITORIES`].
+    of_repository: bool,
+}
+
+/// One name of a chain, split at its stars and folded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct NamePattern {
+    pieces: Vec<Vec<u8>>,
+}
+
+impl NamePattern {
+    fn read(text: &[u8]) -> Self {
+        let pieces: Vec<&[u8]> = text.split(|byte| *byte == b'*').collect();
+        if let [whole] = pieces[..] {
+            return Self { pieces: vec![fold(whole).into_owned()] };
+        }
+        // A piece of a name keeps its dots and blanks: `lefthook.*`.
+        let folded =
+            |piece: &&[u8]| if piece.is_ascii() { piece.to_ascii_lowercase() } else { fold(piece).into_owned() };
+        Self { pieces: pieces.iter().map(folded).collect() }
+    }
+
+    fn literal(&self) -> Option<&[u8]> {
+        if let [whole] = self.pieces.as_slice() { Some(whole) } else { None }
+    }
+
+    /// Whether a folded name matches.
+    fn matches(&self, name: &[u8]) -> bool {
+        let [first, middle @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(name) };
+        let Some(mut rest) = name.strip_prefix(first.as_slice()).and_then(|rest| rest.strip_suffix(last.as_slice()))
+        else {
+            return false;
+        };
+        for piece in middle.iter().filter(|piece| !piece.is_empty()) {
+            match rest.windows(piece.len()).position(|part| part == piece.as_slice()) {
+                Some(at) => rest = &rest[at + piece.len()..],
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+impl Pattern {
+    /// Reads a name or a chain `name/name`, where `*` in a name stands for any characters.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        check(text)?;
+        let names = text.split('/').map(|name| NamePattern::read(name.as_bytes())).collect();
+        Ok(Self { text: text.to_owned(), names, anchored: false, of_repository: false })
+    }
+
+    /// The directory `path` of the workspace and all below it. `why` is what people are told.
+    pub(crate) fn of_directory(path: &[u8], why: &str) -> Self {
+        let exact = |name: &[u8]| NamePattern { pieces: vec![fold(name).into_owned()] };
+        let names = path.split(|byte| *byte == b'/').map(exact).collect();
+        Self { text: why.to_owned(), names, anchored: true, of_repository: false }
+    }
+}
+
+/// How a path relates to the protected names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Match<'a> {
+    /// It has nothing to do with them.
+    None,
+    /// It is the beginning of a chain: what the directory leads to is protected.
+    Leads,
+    /// It is a protected name or lies below one.
+    Protected(&'a str),
+}
+
+/// A set of protected names.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    patterns: Vec<Pattern>,
+    /// Patterns whose first name has no star, by that name.
+    by_first: HashMap<Vec<u8>, Vec<usize>>,
+    /// The others.
+    by_star: Vec<usize>,
+}
+
+impl Names {
+    /// No names. Only for what was decided elsewhere.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The names that are protected in every workspace.
+    #[must_use]
+    pub fn standard() -> Self {
+        let mut names = Self::default();
+        for text in DEFAULT_PROTECTED {
+            names.extend(Pattern::parse(text).ok());
+        }
+        for text in DEFAULT_PROTECTED_OF_REPOSITORIES {
+            names.extend(Pattern::parse(text).ok().map(|pattern| Pattern { of_repository: true, ..pattern }));
+        }
+        names
+    }
+
+    /// Every pattern as it was written.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.patterns.iter().map(|pattern| pattern.text.as_str())
+    }
+
+    /// Looks a path up by its folded names.
+    pub(crate) fn find(&self, names: &[std::borrow::Cow<'_, [u8]>]) -> Match<'_> {
+        let mut found = Match::None;
+        let mut in_packages = false;
+        for start in 0..names.len() {
+            let listed = self.by_first.get(names[start].as_ref()).map_or(&[][..], Vec::as_slice);
+            for at in listed.iter().chain(&self.by_star) {
+                let pattern = &self.patterns[*at];
+                if (pattern.anchored && start > 0) || (pattern.of_repository && in_packages) {
+                    continue;
+                }
+                let rest = &names[start..];
+                let pairs = pattern.names.iter().zip(rest);
+                let agree = pairs.take_while(|(wanted, name)| wanted.matches(name)).count();
+                if agree == pattern.names.len() {
+                    return Match::Protected(&pattern.text);
+                }
+                if agree == rest.len() {
+                    found = Match::Leads;
+                }
+            }
+            in_packages |= names[start].as_ref() == PACKAGES;
+        }
+        found
+    }
+}
+
+impl Extend<Pattern> for Names {
+    fn extend<I: IntoIterator<Item = Pattern>>(&mut self, patterns: I) {
+        for pattern in patterns {
+            let at = self.patterns.len();
+            match pattern.names.first().and_then(NamePattern::literal) {
+                Some(first) => self.by_first.entry(first.to_vec()).or_default().push(at),
+                None => self.by_star.push(at),
+            }
+            self.patterns.push(pattern);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;
