@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bare;
 mod beneath;
 pub mod changes;
 pub mod commit;

@@ -125,6 +125,7 @@ impl Walk<'_> {
         self.scan(&mut tree, &claimed)?;
         crate::shared::group(self, &mut tree)?;
         self.judge(&mut tree)?;
+        crate::bare::judge(self, &mut tree)?;
         Ok(tree)
     }
 

@@ -1,0 +1,189 @@
+//! Git directories without the name `.git`: a bare repository is one by its entries, so its hooks and configuration are
+//! judged as those of `.git`.
+//!
+//! git takes a directory for a repository that has `HEAD`, and `objects` and `refs` or a `commondir`. The entries may
+//! come in several runs: what counts is the directory as it will be.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
+use crate::facts::{Version, judge as judge_content};
+use crate::fold::fold;
+use crate::git_names::git_class;
+use crate::meta::EntryType;
+use crate::protected::Class;
+use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
+use crate::walk::{Walk, lower_path, version};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::os::fd::AsFd as _;
+
+/// What git looks for.
+const HEAD: &[u8] = b"HEAD";
+/// What, with [`HEAD`], makes a directory a repository.
+const MAKERS: &[&[u8]] = &[HEAD, b"objects", b"refs", b"commondir"];
+
+/// Judges the files of the bare repositories that the layer touches or makes.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut places: HashMap<usize, Place> = HashMap::new();
+    for (at, in_layer) in candidates(tree) {
+        if let Some(place) = Place::of(walk, tree, at, &in_layer)? {
+            places.insert(at, place);
+        }
+    }
+    if places.is_empty() {
+        return Ok(());
+    }
+    // A directory comes before its entries.
+    let mut inside: Vec<Option<usize>> = vec![None; tree.nodes.len()];
+    for at in 0..tree.nodes.len() {
+        let parent = tree.nodes[at].parent;
+        inside[at] = match at {
+            0 => None,
+            _ if places.contains_key(&parent) => Some(parent),
+            _ => inside[parent],
+        };
+        let Some(repository) = inside[at] else { continue };
+        if let Some(verdict) = verdict(walk, tree, &tree.nodes[at], &tree.nodes[repository].path.0)? {
+            tree.nodes[at].verdict = Some(verdict);
+        }
+    }
+    for node in tree.nodes.iter_mut().skip(1) {
+        let name = fold(split(&node.path.0).1);
+        let hidden = places.get(&node.parent).is_some_and(|place| !place.was_one && place.has_hidden);
+        let is_new = node.role == Role::Entry && node.covers.is_none();
+        if hidden && is_new && MAKERS.iter().any(|maker| fold(maker) == name) {
+            let why = "makes a git repository of a folder that has hooks or settings";
+            node.verdict = Some(Verdict::Park(why.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Entries of a directory in the layer by their folded names, and whether they are there or gone.
+type Telling = HashMap<Vec<u8>, bool>;
+
+/// Directories in which the layer has an entry that git would look for, with these entries.
+fn candidates(tree: &LayerTree) -> HashMap<usize, Telling> {
+    let in_git = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| fold(name).as_ref() == b".git");
+    let mut found: HashMap<usize, Telling> = HashMap::new();
+    for node in tree.nodes.iter().skip(1) {
+        let name = fold(split(&node.path.0).1);
+        let is_telling =
+            matches!(name.as_ref(), b"head" | b"refs") || git_class(std::slice::from_ref(&name)) != Class::NoLink;
+        if is_telling {
+            found.entry(node.parent).or_default().insert(name.into_owned(), node.role == Role::Entry);
+        }
+    }
+    found.retain(|at, _| !in_git(&tree.nodes[*at].path.0));
+    found
+}
+
+/// A directory that will be a repository.
+struct Place {
+    was_one: bool,
+    /// The workspace has hooks or settings there that a commit would hold back.
+    has_hidden: bool,
+}
+
+impl Place {
+    /// `None` when the directory will not be a repository.
+    fn of(walk: &Walk<'_>, tree: &LayerTree, at: usize, in_layer: &Telling) -> Result<Option<Self>, IoFailure> {
+        let base = lower_path(&tree.nodes[at]);
+        let in_base = |name: &[u8]| base.map_or(Ok(false), |base| is_there(walk.base, &join(base, name)));
+        let will_be = |name: &[u8]| match in_layer.get(fold(name).as_ref()) {
+            Some(there) => Ok(*there),
+            None => in_base(name),
+        };
+        if !is_repository(&will_be)? {
+            return Ok(None);
+        }
+        let was_one = is_repository(&in_base)?;
+        let mut has_hidden = false;
+        if let (Some(base), false) = (base, was_one) {
+            for name in [&b"config"[..], b"config.worktree", b"commondir"] {
+                has_hidden |= !in_layer.contains_key(name) && is_held(walk, base, name)?;
+            }
+            has_hidden |= has_hooks(walk, base)?;
+        }
+        Ok(Some(Self { was_one, has_hidden }))
+    }
+}
+
+fn is_repository(has: &impl Fn(&[u8]) -> Result<bool, IoFailure>) -> Result<bool, IoFailure> {
+    Ok(has(HEAD)? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?)))
+}
+
+fn is_there(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    Ok(tree.stat(path).doing("look at", path)?.is_some())
+}
+
+/// Whether the workspace has hooks in `repository` that would be held back if they came now.
+fn has_hooks(walk: &Walk<'_>, repository: &[u8]) -> Result<bool, IoFailure> {
+    let hooks = join(repository, b"hooks");
+    match walk.base.stat(&hooks).doing("look at", &hooks)?.map(|meta| meta.kind) {
+        None | Some(EntryType::File) => return Ok(false),
+        Some(EntryType::Directory) => {}
+        // git follows a link.
+        Some(_) => return Ok(true),
+    }
+    let dir = walk.base.readable_dir(&hooks).doing("open", &hooks)?;
+    for name in names(dir.as_fd()).doing("list", &hooks)? {
+        if is_held(walk, repository, &join(b"hooks", &name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a file that the workspace has already would be held back if it came now.
+fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFailure> {
+    let path = join(repository, name);
+    if !is_there(walk.base, &path)? {
+        return Ok(false);
+    }
+    let content = version(walk.base, &path)?;
+    let verdict = judge_content(walk.rules, &class(&path, repository), &path, &content, &Version::Absent, false);
+    Ok(verdict != Verdict::Commit)
+}
+
+/// The class of a path as if `repository` were named `.git`.
+fn class(path: &[u8], repository: &[u8]) -> Class {
+    let rest = path.strip_prefix(repository).unwrap_or(path);
+    let inside: Vec<Cow<'_, [u8]>> =
+        rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold).collect();
+    git_class(&inside)
+}
+
+fn verdict(walk: &Walk<'_>, tree: &LayerTree, node: &Node, repository: &[u8]) -> Result<Option<Verdict>, IoFailure> {
+    let park = |why: &str| Ok(Some(Verdict::Park(why.to_owned())));
+    let is_dir = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
+    let class = class(&node.path.0, repository);
+    match &class {
+        Class::GitState(why) if is_dir => park(why),
+        Class::GitHook | Class::MustBeDirectory if is_dir && matches!(node.lower, Lower::Moved(_)) => {
+            park("a folder that becomes a part of git's")
+        }
+        _ if is_dir => Ok(None),
+        Class::NoLink | Class::MustBeDirectory if node.role == Role::Entry && node.meta.kind == EntryType::Symlink => {
+            park("a link to git's private folders")
+        }
+        Class::NoLink | Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
+        Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
+            let fresh = lower_path(&tree.nodes[node.parent]).is_none();
+            walk.judge_by(&class, &node.path.0, node, fresh).map(Some)
+        }
+    }
+}
+
+/// Whether a path of the workspace is a hook, a setting or the like of a bare repository there.
+pub(crate) fn holds(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    let mut repository = split(path).0;
+    loop {
+        if class(path, repository).is_protected() && is_repository(&|name| is_there(base, &join(repository, name)))? {
+            return Ok(true);
+        }
+        if repository.is_empty() {
+            return Ok(false);
+        }
+        repository = split(repository).0;
+    }
+}
