@@ -14,7 +14,7 @@
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
-//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `links`, `compare`, `scan`, `bare`,
+//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
 //!   `git_lock`, `hardlinks`, `hooks_path`, `copy`, `sync`, [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
@@ -36,10 +36,10 @@ pub mod faults;
 mod fold;
 mod git_names;
 pub mod gitconfig;
+mod hardlinks;
 mod hooks_path;
 pub mod identity;
 pub mod layer;
-mod links;
 pub mod marks;
 pub mod meta;
 mod names;

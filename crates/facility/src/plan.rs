@@ -8,6 +8,7 @@ use crate::changes::{Change, Conflict, Outside};
 use crate::commit::emit::{Emitted, Emitter};
 use crate::commit::journal::Parent;
 use crate::commit::ops::{Op, Slot, Staged};
+use crate::hardlinks;
 use crate::meta::EntryType;
 use crate::protected::Rules;
 use crate::rest;
@@ -83,7 +84,7 @@ fn index_only(tree: &LayerTree) -> impl Iterator<Item = Change> {
             file_type: group.meta.kind,
             size: group.meta.size,
             mode: group.meta.mode,
-            protected: None,
+            protected: group.tie.reason().map(str::to_owned),
             setuid: false,
             new_executable: false,
             hook: false,
@@ -97,7 +98,8 @@ fn index_only(tree: &LayerTree) -> impl Iterator<Item = Change> {
 pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     // What only the index holds cannot stay behind, since the index goes: then nothing is committed rather than more
     // than was chosen.
-    if index_only(tree).any(|change| !rules.is_chosen(&change.path.0)) {
+    let is_held = |change: &Change| change.protected.is_some() && !rules.accept_protected;
+    if index_only(tree).any(|change| is_held(&change) || !rules.is_chosen(&change.path.0)) {
         return park_all(tree, rules, Vec::new());
     }
     let mut states = states(tree, rules);
@@ -131,7 +133,7 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     if !plan.parked.is_empty() {
         plan.rewritten.extend(rest::touched(tree, &states));
     }
-    plan.committed.extend(index_only(tree));
+    plan.committed.extend(index_only(tree).map(|change| Change { protected: None, ..change }));
     plan.committed.sort_by(|a, b| a.path.cmp(&b.path));
     plan.parked.sort_by(|a, b| a.path.cmp(&b.path));
     let Emitted { ops, staged, parents } = Emitter::new(tree, rules, &states).emit();
@@ -269,6 +271,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
 pub(crate) fn writes_shared(tree: &LayerTree, states: &[State], group: &Group) -> bool {
     let own = |at: &usize| group.anchor.as_ref().map(|anchor| anchor.meta.id) == tree.covered_id(*at);
     group.anchor.is_some()
+        && hardlinks::may_stay_one(group)
         && group.members.iter().all(|at| states[*at] == State::Commit || (states[*at] == State::Nothing && own(at)))
         && (!group.same || group.members.iter().any(|at| states[*at] == State::Commit))
 }

@@ -6,6 +6,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, split};
 use crate::compare::same_bytes;
+use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks, Origin, attr, read};
 use crate::meta::{EntryType, Meta, stat};
 use crate::tree::{Found, Group, LayerTree, Role, Source};
@@ -79,6 +80,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
                 meta: first.meta.clone(),
                 others: Vec::new(),
                 same: false,
+                tie: Tie::default(),
             });
         }
     }
@@ -95,6 +97,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
                 meta: one.meta,
                 others: Vec::new(),
                 same: false,
+                tie: Tie::default(),
             });
         }
     }
@@ -103,7 +106,6 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         of.extend(group.members.iter().map(|member| (*member, number)));
         group.same = is_same(walk, group)?;
     }
-    crate::links::find_others(walk, tree, &mut groups)?;
     for (member, number) in of {
         tree.nodes[member].group = Some(number);
     }

@@ -1,5 +1,6 @@
 //! What was read from a layer and from the places of the workspace that it covers. Plain data; `plan` decides on it.
 
+use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
 use crate::meta::{FileId, FsTime, Meta};
 use nexus_model::ByteText;
@@ -120,6 +121,8 @@ pub struct Group {
     pub meta: Meta,
     /// The new version equals the one in the workspace. Always so for a symbolic link, which cannot be written.
     pub same: bool,
+    /// Whether the names may stay one file.
+    pub tie: Tie,
 }
 
 /// An entry of the workspace as an earlier commit of the same layer left it.

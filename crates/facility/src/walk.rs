@@ -126,6 +126,7 @@ impl Walk<'_> {
         crate::shared::group(self, &mut tree)?;
         self.judge(&mut tree)?;
         crate::bare::judge(self, &mut tree)?;
+        crate::hardlinks::tie(self, &mut tree)?;
         Ok(tree)
     }
 

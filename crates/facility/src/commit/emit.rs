@@ -13,6 +13,7 @@ use crate::beneath::{is_beneath, join};
 use crate::commit::journal::Parent;
 use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
 use crate::commit::seen::Seen;
+use crate::hardlinks;
 use crate::meta::EntryType;
 use crate::plan::{State, writes_shared};
 use crate::protected::Rules;
@@ -147,7 +148,8 @@ impl<'a> Emitter<'a> {
     /// One of the names stays in the layer: what is committed must not be the same file, or a later change of it in the
     /// workspace would change what was reviewed.
     fn must_copy(&self, group: usize) -> bool {
-        self.tree.groups[group].members.iter().any(|at| self.states[*at] == State::Park)
+        let group = &self.tree.groups[group];
+        hardlinks::must_part(group) || group.members.iter().any(|at| self.states[*at] == State::Park)
     }
 
     fn strip_inside(&mut self, whole: &[bool]) {
@@ -223,7 +225,8 @@ impl<'a> Emitter<'a> {
                     || !self.tree.same_mount
                     || node.group.is_some_and(|number| self.must_copy(number));
                 if copy {
-                    let slot = self.copy(node.group, Source::Upper(path.clone()));
+                    let group = node.group.filter(|number| !hardlinks::must_part(&self.tree.groups[*number]));
+                    let slot = self.copy(group, Source::Upper(path.clone()));
                     self.put(path, Origin::Slot(slot), old);
                 } else {
                     let (strip, mode) = (marks(node), node.meta.mode);

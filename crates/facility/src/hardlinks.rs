@@ -1,0 +1,160 @@
+//! Which names of one file may stay names of one file.
+//!
+//! With `index=on` (root's layers) a write through one name of a file shows under all of them, and a commit repeats
+//! that by writing the file of the workspace. It must not write a name that nobody would let it write by itself:
+//!
+//! * a protected name: a link made in one run would let the next run write a git hook through it;
+//! * a name outside the workspace, which the number of names tells and nobody can find.
+//!
+//! Such names part: each name in the layer becomes a file of its own, and the names outside the layer keep the old one.
+
+use crate::bare;
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names};
+use crate::meta::{EntryType, FileId, stat_if_there};
+use crate::tree::{Found, Group, LayerTree};
+use crate::walk::{Walk, WalkError};
+use nexus_model::ByteText;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd as _;
+
+/// Whether all names of a file may stay names of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tie {
+    /// They may: all names are known and none is protected.
+    #[default]
+    Whole,
+    /// A name is protected: each committed name becomes a file of its own.
+    Protected,
+    /// Some names are not in the workspace: the committed names part from them.
+    Unknown,
+}
+
+impl Tie {
+    /// Decides for a file of the workspace with `links` names, of which `found` are known, or for a new one.
+    fn of(links: Option<u32>, found: usize, is_protected: bool) -> Self {
+        match links {
+            _ if is_protected => Self::Protected,
+            Some(links) if usize::try_from(links).map_or(true, |links| found < links) => Self::Unknown,
+            Some(_) | None => Self::Whole,
+        }
+    }
+
+    /// Why a change that only overlay's index holds is held back: it has no name that could part.
+    pub(crate) fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Whole => None,
+            Self::Protected => Some("its file has a protected name too"),
+            Self::Unknown => Some("its file has names outside the workspace too"),
+        }
+    }
+}
+
+/// Whether the file of the workspace may be written under all its names at once. A change without a name in the layer
+/// is planned only when somebody accepted it.
+pub(crate) fn may_stay_one(group: &Group) -> bool {
+    group.tie == Tie::Whole || group.members.is_empty()
+}
+
+/// Whether each name has to become a file of its own.
+pub(crate) fn must_part(group: &Group) -> bool {
+    group.tie == Tie::Protected
+}
+
+/// Fills in [`Group::tie`] and [`Group::others`]. Only when a file has more names than the layer shows is the workspace searched for them.
+pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError> {
+    if tree.groups.is_empty() {
+        return Ok(());
+    }
+    let known = known_names(tree);
+    let missing = |(group, names): (&Group, &HashSet<Vec<u8>>)| {
+        let anchor = group.anchor.as_ref()?;
+        let all = usize::try_from(anchor.meta.links).is_ok_and(|links| names.len() >= links);
+        (!all).then_some(anchor.meta.id.ino)
+    };
+    let wanted: HashSet<u64> = tree.groups.iter().zip(&known).filter_map(missing).collect();
+    let found = if wanted.is_empty() { HashMap::new() } else { search(walk.base, &wanted)? };
+    for (number, mut names) in known.into_iter().enumerate() {
+        let group = &tree.groups[number];
+        let anchor = group.anchor.as_ref();
+        let all = anchor.and_then(|anchor| found.get(&anchor.meta.id.ino)).into_iter().flatten();
+        let others: Vec<Found> = all.filter(|one| !names.contains(&one.at.0)).cloned().collect();
+        names.extend(others.iter().map(|one| one.at.0.clone()));
+        let judged = |at: &usize| {
+            let node = &tree.nodes[*at];
+            node.verdict.is_some() || walk.rules.class(&node.path.0).is_protected()
+        };
+        let mut is_protected = group.members.iter().any(judged);
+        for name in &names {
+            is_protected |= walk.rules.class(name).is_protected() || bare::holds(walk.base, name)?;
+        }
+        let tie = Tie::of(anchor.map(|anchor| anchor.meta.links), names.len(), is_protected);
+        let group = &mut tree.groups[number];
+        (group.tie, group.others) = (tie, others);
+    }
+    Ok(())
+}
+
+/// For each group the names in the workspace that the layer shows.
+fn known_names(tree: &LayerTree) -> Vec<HashSet<Vec<u8>>> {
+    let mut groups: HashMap<FileId, HashSet<Vec<u8>>> = HashMap::new();
+    for anchor in tree.groups.iter().filter_map(|group| group.anchor.as_ref()) {
+        groups.entry(anchor.meta.id).or_default().insert(anchor.at.0.clone());
+    }
+    for found in tree.nodes.iter().filter_map(|node| node.covers.as_ref()) {
+        if let Some(names) = groups.get_mut(&found.meta.id) {
+            names.insert(found.at.0.clone());
+        }
+    }
+    let names_of = |group: &Group| group.anchor.as_ref().and_then(|anchor| groups.get(&anchor.meta.id)).cloned();
+    tree.groups.iter().map(|group| names_of(group).unwrap_or_default()).collect()
+}
+
+/// Finds all names of some files in the workspace.
+fn search(base: &Workspace, wanted: &HashSet<u64>) -> Result<HashMap<u64, Vec<Found>>, IoFailure> {
+    let mut found: HashMap<u64, Vec<Found>> = HashMap::new();
+    let mut stack = vec![Vec::new()];
+    while let Some(at) = stack.pop() {
+        let dir = match base.readable_dir(&at) {
+            Ok(dir) => dir,
+            // Gone meanwhile, another mount, or closed to this user: names there stay unknown, and the names part.
+            Err(error) if is_gone(&error) || is_closed(&error) => continue,
+            Err(error) => return Err(error).doing("open", &at),
+        };
+        for name in names(dir.as_fd()).doing("list", &at)? {
+            let path = join(&at, &name);
+            let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path)? else { continue };
+            if meta.kind == EntryType::Directory {
+                stack.push(path);
+            } else if wanted.contains(&meta.id.ino) {
+                found.entry(meta.id.ino).or_default().push(Found { at: ByteText(path), meta });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_closed(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::ACCESS, Errno::PERM, Errno::XDEV, Errno::LOOP]
+        .iter()
+        .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_one_file_only_when_all_are_known_and_free() {
+        for (links, found, is_protected, wanted) in [
+            (None, 0, false, Tie::Whole),
+            (None, 0, true, Tie::Protected),
+            (Some(2), 2, false, Tie::Whole),
+            (Some(3), 2, false, Tie::Unknown),
+            (Some(2), 2, true, Tie::Protected),
+            (Some(3), 2, true, Tie::Protected),
+        ] {
+            assert_eq!(Tie::of(links, found, is_protected), wanted, "{links:?} {found} {is_protected}");
+        }
+    }
+}
