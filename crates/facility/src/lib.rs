@@ -34,6 +34,7 @@ mod errors;
 mod facts;
 pub mod faults;
 mod fold;
+mod git_lock;
 mod git_names;
 pub mod gitconfig;
 mod hardlinks;

@@ -245,6 +245,8 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         {
             found.insert((merged.at.clone(), false));
         }
+        // A git of the host holds the file, and its own version would win.
+        found.extend(tree.locks.get(&at).map(|lock| (lock.clone(), false)));
         if let Some(scan) = &node.scan {
             found.extend(scan.changed.iter().map(|path| (path.clone(), false)));
         }

@@ -172,6 +172,8 @@ pub struct LayerTree {
     pub nodes: Vec<Node>,
     /// Names that belong together.
     pub groups: Vec<Group>,
+    /// By node: the lock file by which a git of the host holds the entry's place.
+    pub locks: HashMap<usize, ByteText>,
     /// Files of the workspace by inode, as far as the layer touches them.
     pub inodes: HashMap<u64, Found>,
     /// When the layer was made.

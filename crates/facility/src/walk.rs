@@ -116,6 +116,7 @@ impl Walk<'_> {
         let mut tree = LayerTree {
             nodes,
             groups: Vec::new(),
+            locks: HashMap::new(),
             inodes: HashMap::new(),
             started: self.started,
             ours: self.ours.to_vec(),
@@ -127,6 +128,7 @@ impl Walk<'_> {
         self.judge(&mut tree)?;
         crate::bare::judge(self, &mut tree)?;
         crate::hardlinks::tie(self, &mut tree)?;
+        crate::git_lock::find(self, &mut tree)?;
         Ok(tree)
     }
 

@@ -1,0 +1,190 @@
+//! What git on the host acts on, and what git itself writes in a run: with the real git.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Scene, run_operations_of_parent, wait_for_tick};
+use nexus_facility::{Committed, Layer, LayerMode, Rules};
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+fn commit_by(scene: &Scene, layer: &Layer, rules: &Rules) -> Committed {
+    layer.commit(&scene.workspace(), rules).unwrap()
+}
+
+fn parked(result: &Committed) -> Vec<String> {
+    result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
+}
+
+fn named(paths: &[&str]) -> Rules {
+    let paths: Vec<_> = paths.iter().map(|path| (*path).into()).collect();
+    Rules { only: Some(paths.clone()), named: paths, ..Rules::default() }
+}
+
+fn accept(scene: &Scene, rules: &Rules) -> Committed {
+    commit_by(scene, &Layer::open(&scene.path("layers"), "run").unwrap(), rules)
+}
+
+fn git(dir: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@b"])
+        .args(arguments)
+        .current_dir(dir)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("HOME", dir)
+        .env("GIT_EDITOR", "true")
+        .output()
+        .unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A repository with two commits, and a layer whose upper directory has the run's `.git/config`.
+fn git_scene(config: &[&[&str]]) -> (Scene, Layer) {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    git(&scene.ws(), &["init", "-q", "-b", "main"]);
+    for text in ["1", "2"] {
+        std::fs::write(scene.ws().join("f"), text).unwrap();
+        git(&scene.ws(), &["add", "."]);
+        git(&scene.ws(), &["commit", "-q", "-m", text]);
+    }
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[]);
+    let upper = layer.upper().join(".git");
+    std::fs::create_dir(&upper).unwrap();
+    std::fs::copy(scene.ws().join(".git/config"), upper.join("config")).unwrap();
+    let file = upper.join("config");
+    for arguments in config {
+        git(&scene.ws(), &[&["config", "--file", file.to_str().unwrap()][..], arguments].concat());
+    }
+    (scene, layer)
+}
+
+/// Commits the layer: the setting waits and git on the host does not act on it. Accepted, git does: the test can fail.
+fn git_acts_only_after_an_accept(config: &[&[&str]], act: impl Fn(&Path)) {
+    let (scene, layer) = git_scene(config);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(parked(&result), [".git/config"], "{config:?}");
+    drop(layer);
+    act(&scene.ws());
+    assert!(!scene.ws().join("PWNED").exists(), "{config:?}");
+    std::fs::remove_dir_all(scene.path("layers/run")).unwrap();
+    let (scene, layer) = git_scene(config);
+    commit_by(&scene, &layer, &Rules { accept_protected: true, ..Rules::default() });
+    act(&scene.ws());
+    assert!(scene.ws().join("PWNED").exists(), "{config:?}: git did not act on it");
+}
+
+#[test]
+fn git_gc_runs_no_hook_that_a_run_set() {
+    let old = |ws: &Path| {
+        git(ws, &["config", "gc.pruneExpire", "1.day.ago"]);
+        for text in ["a", "b"] {
+            std::fs::write(ws.join("loose"), text).unwrap();
+            git(ws, &["hash-object", "-w", "loose"]);
+        }
+        Command::new("find")
+            .args([".git/objects", "-type", "f", "-exec", "touch", "-d", "2 months ago", "{}", "+"])
+            .current_dir(ws)
+            .status()
+            .unwrap();
+        git(ws, &["gc", "--quiet"]);
+    };
+    git_acts_only_after_an_accept(&[&["gc.recentObjectsHook", "touch PWNED; true"]], old);
+}
+
+#[test]
+fn git_runs_no_alias_with_options_that_a_run_set() {
+    git_acts_only_after_an_accept(&[&["alias.rb", "rebase --exec 'touch PWNED' HEAD~1"]], |ws| {
+        git(ws, &["rb"]);
+    });
+    git_acts_only_after_an_accept(&[&["alias.co", "fetch --upload-pack=touch${IFS}PWNED;false ."]], |ws| {
+        git(ws, &["co"]);
+    });
+}
+
+#[test]
+fn git_resumes_no_rebase_that_a_run_left() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    git(&scene.ws(), &["init", "-q", "-b", "main"]);
+    for text in ["1", "2"] {
+        std::fs::write(scene.ws().join("f"), text).unwrap();
+        git(&scene.ws(), &["add", "."]);
+        git(&scene.ws(), &["commit", "-q", "-m", text]);
+    }
+    // What the run leaves: git itself writes it in a copy, and stops at the first command.
+    let copy = scene.path("copy");
+    assert!(Command::new("cp").arg("-a").arg(scene.ws()).arg(&copy).status().unwrap().success());
+    git(&copy, &["-c", "sequence.editor=printf 'break\\nexec touch PWNED\\n' >", "rebase", "-i", "HEAD~1"]);
+    assert!(copy.join(".git/rebase-merge/git-rebase-todo").exists());
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[]);
+    std::fs::create_dir(layer.upper().join(".git")).unwrap();
+    for name in [".git/rebase-merge", ".git/HEAD", ".git/index", "f"] {
+        let target = layer.upper().join(name);
+        assert!(Command::new("cp").arg("-aT").arg(copy.join(name)).arg(target).status().unwrap().success());
+    }
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert!(parked(&result).iter().all(|path| path.starts_with(".git/rebase-merge")), "{result:?}");
+    drop(layer);
+    assert!(!scene.ws().join(".git/rebase-merge").exists());
+    git(&scene.ws(), &["rebase", "--continue"]);
+    assert!(!scene.ws().join("PWNED").exists());
+    // Accepted by its name, git runs it: the test can fail.
+    assert_eq!(parked(&accept(&scene, &named(&[".git/rebase-merge"]))), [""; 0]);
+    git(&scene.ws(), &["rebase", "--continue"]);
+    assert!(scene.ws().join("PWNED").exists());
+}
+
+#[test]
+fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    git(&scene.ws(), &["init", "-q", "-b", "main"]);
+    std::fs::write(scene.ws().join("f"), "1").unwrap();
+    git(&scene.ws(), &["add", "."]);
+    git(&scene.ws(), &["commit", "-q", "-m", "1"]);
+    git(&scene.ws(), &["branch", "old"]);
+    git(&scene.ws(), &["config", "branch.old.remote", "."]);
+    git(&scene.ws(), &["config", "branch.old.merge", "refs/heads/main"]);
+    wait_for_tick(scene.dir.path());
+    // Each step on a copy of the workspace's `.git`, which then is the upper directory's: as if the run had made it.
+    let layer = scene.layer(&[]);
+    let upper = layer.upper();
+    assert!(Command::new("cp").arg("-a").arg(scene.ws().join(".git")).arg(&upper).status().unwrap().success());
+    std::fs::write(upper.join("f"), "1").unwrap();
+    for arguments in [
+        &["config", "user.name", "A B"][..],
+        &["config", "pull.rebase", "true"],
+        &["config", "alias.st", "status"],
+        &["remote", "add", "fork", "https://git.example.org/a.git"],
+        &["checkout", "-q", "-b", "topic", "--track", "main"],
+        &["branch", "-q", "-d", "old"],
+        &["commit", "-q", "--allow-empty", "-m", "2"],
+        &["init", "-q", "nested"],
+        &["init", "-q", "--bare", "bare.git"],
+        &["init", "-q", "--object-format=sha256", "sha256"],
+        &["clone", "-q", ".", "copy"],
+        &["clone", "-q", "--bare", ".", "copy.git"],
+        &["tag", "-a", "-m", "t", "v1"],
+        &["stash"],
+        &["gc", "-q"],
+    ] {
+        git(&upper, arguments);
+    }
+    let before = git(&upper, &["config", "--list", "--local"]);
+    assert!(before.contains("branch.topic.remote=.") && before.contains("remote.fork.url"), "{before}");
+    assert!(!before.contains("branch.old"), "{before}");
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{:?}", result.parked);
+    assert_eq!(git(&scene.ws(), &["config", "--list", "--local"]), before);
+    for (folder, said) in [("copy", "fatal"), ("copy.git", "fatal"), ("sha256", "fatal"), ("nested", "fatal")] {
+        let status = git(&scene.ws().join(folder), &["rev-parse", "--git-dir"]);
+        assert!(!status.contains(said), "{folder}: {status}");
+    }
+}
