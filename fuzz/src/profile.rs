@@ -53,6 +53,10 @@ fn checked(document: &Document) {
     for (_, (value, _)) in &document.env.set {
         assert!(!value.contains('\0'), "{value:?}");
     }
+    for (name, _) in &document.protect {
+        assert!(!name.split('/').any(|part| part.trim_matches('*').is_empty() || part == ".."), "{name:?}");
+        assert!(!name.starts_with('!'), "{name:?}");
+    }
     for (kind, (value, _)) in &document.limits {
         assert!(*value > 0 || *kind == LimitKind::MaxOutput, "{kind:?}");
     }
@@ -98,6 +102,7 @@ fn said(document: &Document) -> Value {
         .collect();
     assert_eq!(limits.len(), document.limits.len(), "a limit is set twice");
     all.insert("limits".into(), Value::Object(limits));
+    all.insert("protect".into(), texts(&document.protect));
     if let Some((changes, _)) = document.changes {
         all.insert("changes".into(), json!(changes.word()));
     }

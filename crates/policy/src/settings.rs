@@ -1,7 +1,7 @@
 //! `config.toml`: what the operator of a machine decides for everybody, apart from profiles, workspaces and flags.
 //!
-//! The operator's file counts whole. A user's own file may only lower `[limits]`: it is read by the same process that
-//! the user started, so it can bind nobody but the user.
+//! The operator's file counts whole. A user's own file may only lower `[limits]` and protect more names: it is read by the
+//! same process that the user started, so it can bind nobody but the user.
 
 use crate::profile::{DocumentError, LimitKind, LimitValues, Origin, Place, Sourced, closest};
 use std::net::IpAddr;
@@ -18,6 +18,8 @@ pub struct Settings {
     pub drivers: Vec<Sourced<String>>,
     /// The network's.
     pub egress: EgressSettings,
+    /// Names whose changes wait for an accept in every run, besides those that always do.
+    pub protect: Vec<Sourced<String>>,
 }
 
 /// `[egress]`.
@@ -45,7 +47,8 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, DocumentError> {
 }
 
 impl Settings {
-    /// Adds a user's own file: its limits count where they are lower, and it may say nothing else.
+    /// Adds a user's own file: its limits count where they are lower, its protected names are added, and it may say
+    /// nothing else.
     pub fn with_own(mut self, own: Self) -> Result<Self, DocumentError> {
         let refused = own.uid_base.as_ref().map(|base| ("sandbox.uid_base", &base.from));
         let refused = refused.or_else(|| own.drivers.first().map(|driver| ("sandbox.drivers", &driver.from)));
@@ -65,6 +68,7 @@ impl Settings {
                 self.ceilings.insert(kind, own);
             }
         }
+        self.protect.extend(own.protect);
         Ok(self)
     }
 }
@@ -99,7 +103,7 @@ impl Reader<'_> {
         let mut settings = Settings::default();
         for (section, node) in root {
             let name = section.get_ref().as_ref();
-            let section = self.known(&section.span(), name, &["limits", "sandbox", "egress"], "")?;
+            let section = self.known(&section.span(), name, &["limits", "sandbox", "egress", "changes"], "")?;
             let at = node.span().start;
             let toml::de::DeValue::Table(table) = node.into_inner() else {
                 return self.refuse(at, format!("{section} must be a section: write [{section}]"));
@@ -109,6 +113,7 @@ impl Reader<'_> {
                 match section {
                     "limits" => self.limit(&mut settings, &span, name, &node)?,
                     "sandbox" => self.sandbox(&mut settings, &span, name, &node)?,
+                    "changes" => self.changes(&mut settings, &span, name, &node)?,
                     _ => self.egress(&mut settings, &span, name, &node)?,
                 }
             }
@@ -176,6 +181,24 @@ impl Reader<'_> {
         }
     }
 
+    fn changes(
+        &self,
+        to: &mut Settings,
+        span: &std::ops::Range<usize>,
+        key: &str,
+        node: &Entry<'_>,
+    ) -> Result<(), DocumentError> {
+        self.known(span, key, &["protect"], "changes.")?;
+        to.protect = self.texts(node)?;
+        for name in &to.protect {
+            nexus_model::name_pattern::check(&name.value).map_err(|error| {
+                let place = if let Origin::File { place, .. } = name.from { place } else { Place::default() };
+                DocumentError { place, message: error.to_string() }
+            })?;
+        }
+        Ok(())
+    }
+
     fn egress(
         &self,
         to: &mut Settings,
@@ -239,7 +262,8 @@ mod tests {
     use super::*;
 
     const FILE: &str = "[limits]\nmemory = \"8G\"\npids = 2048\n\n[sandbox]\nuid_base = 2_000_000_000\n\n[egress]\n\
-                        trusted_ranges = [\"10.1.0.0/16\"]\nmissing_sni = \"refuse\"\n";
+                        trusted_ranges = [\"10.1.0.0/16\"]\nmissing_sni = \"refuse\"\n\n[changes]\nprotect = \
+                        [\"Makefile\"]\n";
 
     #[test]
     fn every_section_is_read_with_its_lines() {
@@ -249,6 +273,10 @@ mod tests {
         assert_eq!(settings.uid_base.unwrap().value, 2_000_000_000);
         assert_eq!(settings.egress.trusted_ranges[0].value, "10.1.0.0/16");
         assert!(!settings.egress.allow_missing_sni.unwrap().value);
+        assert_eq!(
+            (settings.protect[0].value.as_str(), settings.protect[0].from.to_string().as_str()),
+            ("Makefile", "config.toml:13:12")
+        );
         let allowed = parse("[egress]\nmissing_sni = \"allow\"\n", "config.toml").unwrap();
         assert!(allowed.egress.allow_missing_sni.unwrap().value);
         assert!(parse("[sandbox]\ndrivers = [\"namespace\"]\n", "config.toml").is_ok());
@@ -264,6 +292,9 @@ mod tests {
             ("[sandbox]\nuid_base = -1\n", "2:12", "from 65536"),
             ("[egress]\ntrusted_ranges = [\"10.0.0.0/33\"]\n", "2:19", "is no range"),
             ("[egress]\nmissing_sni = true\n", "2:15", "text or a number"),
+            ("[changes]\nprotect = [\"a\", \"!b\"]\n", "2:17", "names can only be added"),
+            ("[changes]\nprotect = \"a\"\n", "2:11", "a list of texts"),
+            ("[changes]\nprotct = []\n", "2:1", "did you mean changes.protect?"),
             ("limits = 1\n", "1:10", "write [limits]"),
             // Read and not obeyed, they would mislead.
             ("[audit]\nfile = \"x\"\n", "1:2", ""),
@@ -279,9 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn a_users_own_file_only_lowers_limits() {
-        let operator = parse("[limits]\nmemory = \"2G\"\npids = 100\n", "etc").unwrap();
-        let own = parse("[limits]\nmemory = \"4G\"\npids = 50\ntimeout = \"1h\"\n", "own").unwrap();
+    fn a_users_own_file_only_lowers_limits_and_protects_names() {
+        let operator = "[limits]\nmemory = \"2G\"\npids = 100\n[changes]\nprotect = [\"a\"]\n";
+        let operator = parse(operator, "etc").unwrap();
+        let own = "[limits]\nmemory = \"4G\"\npids = 50\ntimeout = \"1h\"\n[changes]\nprotect = [\"b\"]\n";
+        let own = parse(own, "own").unwrap();
         let both = operator.clone().with_own(own).unwrap();
         let told: Vec<_> =
             both.ceilings.iter().map(|(kind, most)| (*kind, most.value, most.from.to_string())).collect();
@@ -293,6 +326,8 @@ mod tests {
                 (LimitKind::Timeout, 3_600_000, "own:4:11".to_owned())
             ]
         );
+        let names: Vec<_> = both.protect.iter().map(|name| (name.value.as_str(), name.from.to_string())).collect();
+        assert_eq!(names, [("a", "etc:5:12".to_owned()), ("b", "own:6:12".to_owned())]);
         for text in [
             "[sandbox]\nuid_base = 70000\n",
             "[egress]\ntrusted_ranges = [\"10.0.0.0/8\"]\n",

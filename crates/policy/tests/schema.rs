@@ -17,6 +17,7 @@ fn good() -> Vec<serde_json::Value> {
         json!({"net": {"methods": "read_only"}}),
         json!({"limits": {"memory": "2G", "pids": 512, "disk": 1024, "timeout": "10m", "cpus": 1.5, "max_output": 0}}),
         json!({"limits": {"timeout": 30, "cpus": "2"}}),
+        json!({"protect": ["Makefile", "*.code-workspace", "deploy/*.sh", ".a*b", "a b"]}),
         json!({"changes": "review", "toolchains": ["rust", "git"], "etc": ["apt", "java-17-openjdk"], "path": ["~/bin"]}),
     ]
 }
@@ -51,6 +52,20 @@ fn bad() -> Vec<serde_json::Value> {
         json!({"etc": ["ssl/private"]}),
         json!({"etc": ["../home"]}),
         json!({"path": ["bin"]}),
+        json!({"protect": "Makefile"}),
+        json!({"protect": [""]}),
+        json!({"protect": ["*"]}),
+        json!({"protect": ["a/**"]}),
+        json!({"protect": ["/a"]}),
+        json!({"protect": ["a/"]}),
+        json!({"protect": ["a/../b"]}),
+        json!({"protect": ["."]}),
+        json!({"protect": ["!.envrc"]}),
+        json!({"protect": ["a?"]}),
+        json!({"protect": ["[ab]"]}),
+        json!({"protect": ["a\\b"]}),
+        json!({"protect": ["a\nb"]}),
+        json!({"protect": ["x".repeat(1025)]}),
     ]
 }
 

@@ -30,6 +30,8 @@ pub struct Document {
     pub limits: LimitsPart,
     /// What becomes of changes.
     pub changes: Option<At<ChangesMode>>,
+    /// Names whose changes wait for an accept, besides those that always do.
+    pub protect: Vec<At<String>>,
 }
 
 /// `fs`.

@@ -2,7 +2,7 @@
 //!
 //! | part | a later document |
 //! |---|---|
-//! | `toolchains`, `fs.ro`, `fs.rw`, `fs.hide`, `etc`, `env.pass`, `net.allow`, `net.deny`, `net.groups` | adds |
+//! | `toolchains`, `fs.ro`, `fs.rw`, `fs.hide`, `etc`, `env.pass`, `net.allow`, `net.deny`, `net.groups`, `protect` | adds |
 //! | `path` | goes in front of the earlier ones |
 //! | `env.set` | replaces the value of the same name |
 //! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
@@ -49,6 +49,8 @@ pub struct Grants {
     pub limits: LimitValues,
     /// What becomes of changes.
     pub changes: Option<Sourced<ChangesMode>>,
+    /// Names whose changes wait for an accept, besides those that always do. Nothing takes one away.
+    pub protect: Vec<Sourced<String>>,
 }
 
 /// A document that counted.
@@ -161,6 +163,16 @@ impl Grants {
         if let Some((mode, place)) = document.changes {
             self.changes = Some(Sourced::new(mode, loaded.origin(place)));
         }
+        add_all(&mut self.protect, &document.protect, loaded);
+    }
+
+    /// Adds names that the operator or a flag protects.
+    pub fn add_protected(&mut self, names: impl IntoIterator<Item = Sourced<String>>) {
+        for name in names {
+            if !self.protect.iter().any(|known| known.value == name.value) {
+                self.protect.push(name);
+            }
+        }
     }
 
     /// Neither passes nor sets this variable.
@@ -209,13 +221,14 @@ mod tests {
     #[test]
     fn lists_add_up_and_single_values_are_replaced() {
         let grants = merged(&[
-            "fs: {hide: [a], ro: [/x]}\npath: [/p]\nlimits: {memory: 1G, pids: 5}\nchanges: review\nenv: {set: {A: x}}",
-            "fs: {hide: [b, a]}\npath: [/q]\nlimits: {memory: 2G}\nchanges: commit\nenv: {set: {A: y}}",
+            "protect: [x]\nfs: {hide: [a], ro: [/x]}\npath: [/p]\nlimits: {memory: 1G, pids: 5}\nchanges: review\nenv: {set: {A: x}}",
+            "protect: [y, x]\nfs: {hide: [b, a]}\npath: [/q]\nlimits: {memory: 2G}\nchanges: commit\nenv: {set: {A: y}}",
         ]);
         assert_eq!(values(&grants.hide), ["a", "b"]);
+        assert_eq!(values(&grants.protect), ["x", "y"]);
         assert_eq!(values(&grants.path), ["/q", "/p"]);
         assert_eq!(grants.limits[&LimitKind::Memory].value, 2 << 30);
-        assert_eq!(grants.limits[&LimitKind::Memory].from.to_string(), "p1.yaml:3:18");
+        assert_eq!(grants.limits[&LimitKind::Memory].from.to_string(), "p1.yaml:4:18");
         assert_eq!(grants.limits[&LimitKind::Pids].value, 5);
         assert_eq!(grants.changes.unwrap().value, ChangesMode::Commit);
         assert_eq!(grants.env_set["A"].value, "y");

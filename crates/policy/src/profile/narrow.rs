@@ -1,7 +1,7 @@
 //! What a workspace's `nexus.yaml` may do before somebody trusted it: take away.
 //!
 //! The file comes with the code, so whoever wrote the code wrote it, and a command that runs inside may have changed it
-//! in an earlier run. It may hide more, lower limits, choose a stricter way with changes, close the network or leave it
+//! in an earlier run. It may hide more, protect more names, lower limits, choose a stricter way with changes, close the network or leave it
 //! to reading, and drop variables. Everything else is a [`Widening`]: the run is refused and the line is named, rather than passed over, so
 //! that nobody believes that a permission holds which does not.
 //!
@@ -70,6 +70,9 @@ impl Walk<'_> {
             if !base.hide.iter().any(|known| known.value == *pattern) {
                 self.out.hide.push(Sourced::new(pattern.clone(), self.file.origin(*place)));
             }
+        }
+        for (name, place) in &document.protect {
+            self.out.add_protected([Sourced::new(name.clone(), self.file.origin(*place))]);
         }
         self.environment();
         self.network();

@@ -57,8 +57,10 @@ fn everything_that_narrows_holds() {
         "limits: {memory: 1G}\nnet: {allow: [a.example, b.example]}\nenv: {set: {A: x}, pass: [TZ]}\nfs: {ro: [/opt]}",
     );
     let text = "extends: [base]\nfs: {hide: [\"*.key\"], ro: [/opt]}\nlimits: {memory: 512M, timeout: 5s}\n\
-                changes: review\nnet: {allow: [a.example], deny: [c.example]}\nenv: {drop: [A, TZ], set: {A: x}}";
+                changes: review\nnet: {allow: [a.example], deny: [c.example]}\nenv: {drop: [A, TZ], set: {A: x}}\n\
+                protect: [Makefile]";
     let out = narrowed(text, &profile).unwrap();
+    assert_eq!(out.protect[0].value, "Makefile");
     assert_eq!(out.hide[0].value, "*.key");
     assert_eq!(out.limits[&LimitKind::Memory].value, 512 << 20);
     assert_eq!(out.limits[&LimitKind::Timeout].value, 5000);

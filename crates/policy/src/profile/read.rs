@@ -12,7 +12,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
     let mut document = Document::default();
     let tree = read(text)?;
     const KEYS: &[&str] =
-        &["description", "extends", "toolchains", "fs", "etc", "env", "path", "net", "limits", "changes"];
+        &["description", "extends", "toolchains", "fs", "etc", "env", "path", "net", "limits", "changes", "protect"];
     for (place, key, node) in entries(tree, "a profile")? {
         match known(place, &key, KEYS, "")? {
             "description" => document.description = Some(text_of(node, "description")?),
@@ -24,6 +24,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
             "path" => document.path = list(node, "path", |node| checked(node, "a folder", host_path))?,
             "net" => document.net = net(node)?,
             "limits" => document.limits = limits(node)?,
+            "protect" => document.protect = list(node, "protect", |node| checked(node, "a name", protected_name))?,
             _ => document.changes = Some(word(node)?),
         }
     }
@@ -183,6 +184,10 @@ fn filled(text: &str) -> Result<(), String> {
     if text.trim().is_empty() { Err("it is empty: take it out".to_owned()) } else { no_nul(text) }
 }
 
+fn protected_name(text: &str) -> Result<(), String> {
+    nexus_model::name_pattern::check(text).map_err(|error| error.to_string())
+}
+
 /// A profile's name is also the name of its file.
 pub(super) fn profile_name(text: &str) -> Result<(), String> {
     let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -259,6 +264,7 @@ path: ["~/tools/bin"]
 net: {mode: allowlist, allow: ["github.com:443", "*.example.com:443"], groups: ["pkg:pip"], methods: read_only}
 limits: {memory: 2G, pids: 512, disk: 4G, timeout: 10m, cpus: 1.5}
 changes: review
+protect: [Makefile, "deploy/*.sh"]
 "#;
 
     #[test]
@@ -287,6 +293,7 @@ changes: review
             ]
         );
         assert_eq!(document.changes.unwrap().0, ChangesMode::Review);
+        assert_eq!(text(&document.protect), ["Makefile", "deploy/*.sh"]);
         assert_eq!(parse("").unwrap(), Document::default());
         assert_eq!(parse("net: none\n").unwrap().net.mode.unwrap().0, NetMode::None);
     }
@@ -308,6 +315,10 @@ changes: review
             ("fs: {ro: /a}\n", "1:10", "must be a list"),
             ("net: {methods: read-only}\n", "1:16", "did you mean read_only?"),
             ("changes: reviw\n", "1:10", "did you mean review?"),
+            ("protect: [\"!.envrc\"]\n", "1:11", "names can only be added"),
+            ("protect: [\"*\"]\n", "1:11", "matches everything"),
+            ("protect: [\"deploy/\"]\n", "1:11", "without / at either end"),
+            ("protect: Makefile\n", "1:10", "must be a list"),
             ("toolchains: [perl]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),
             ("etc: [../home]\n", "1:7", "beneath /etc"),
