@@ -156,6 +156,10 @@ pub struct RunArgs {
     /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
+    /// Keep changes of this name back until they are accepted, as with the names that always are; * stands for any
+    /// characters; may repeat
+    #[arg(long, value_name = "NAME", value_parser = parse_protected)]
+    pub protect: Vec<String>,
     /// Write straight into the workspace, without a layer that can be undone
     #[arg(long, conflicts_with_all = ["changes", "disk"])]
     pub direct: bool,
@@ -201,6 +205,10 @@ pub fn wanted_json(arguments: &[OsString]) -> bool {
         }
     }
     false
+}
+
+fn parse_protected(text: &str) -> Result<String, nexus_model::name_pattern::PatternError> {
+    nexus_model::name_pattern::check(text).map(|()| text.to_owned())
 }
 
 fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::UnknownGuarantee> {
@@ -389,7 +397,7 @@ pub struct AcceptArgs {
     /// Which run [default: the only one that waits for this directory]
     #[arg(long, value_name = "ID")]
     pub run: Option<nexus_model::RunId>,
-    /// Protected names too (they are when they are named)
+    /// Everything that is protected too (a protected name is when it is named itself)
     #[arg(long)]
     pub protected: bool,
     /// Ask for each hunk

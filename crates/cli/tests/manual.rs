@@ -129,7 +129,7 @@ fn the_completion_script_of_bash_knows_the_commands_flags_and_values() {
     has(&["nexus", "run", "--profile", ""], &["default", "python", "git"]);
     has(&["nexus", "profile", "show", ""], &["default", "python", "git"]);
     has(&["nexus", "receipt", "keys", ""], &["list", "rotate", "export"]);
-    assert_eq!(offers(&["nexus", "run", "--pro"]), ["--profile"]);
+    assert_eq!(offers(&["nexus", "run", "--prof"]), ["--profile"]);
     let all = [offers(&["nexus", ""]), offers(&["nexus", "run", "--"])].concat();
     assert!(!all.iter().any(|word| word.contains("__")), "{all:?}");
 }

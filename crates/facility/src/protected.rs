@@ -3,12 +3,12 @@
 use crate::beneath::is_beneath;
 use crate::fold::fold;
 use crate::git_names::git_class;
-use crate::names::{Match, Names};
+use crate::names::Match;
 use nexus_model::ByteText;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Pattern, PatternError};
+pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Names, Pattern, PatternError};
 
 /// Where git keeps the sample hooks that it copies into every new repository.
 pub const DEFAULT_HOOK_TEMPLATES: &[&str] =

@@ -1,7 +1,7 @@
 //! `nexus changes accept`: everything, some paths, or some hunks.
 //!
-//! Protected entries are accepted only when they are named, or with `--protected`: an accept of everything must not
-//! bring a git hook along unseen.
+//! Protected entries are accepted only when they are named themselves, or with `--protected`: an accept of everything, or
+//! of a directory, must not bring a git hook along unseen.
 
 use super::{Pending, State, patch, paths, recover, rejected, show, waiting};
 use crate::args::AcceptArgs;
@@ -31,7 +31,8 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         paths::must_stand_alone(only, &all)?;
         (pending.rules.except, taken_back) = rejected::without(&pending.rules.except, only, &all);
     }
-    let rules = Rules { accept_protected: args.protected || only.is_some(), only, ..pending.rules.clone() };
+    let named = only.clone().unwrap_or_default();
+    let rules = Rules { accept_protected: args.protected, named, only, ..pending.rules.clone() };
     // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
     let done = decide(pending, &rules, args.patch, &taken_back);
@@ -77,14 +78,50 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
         let by_name = committed.parked.iter().any(|change| change.protected.is_some()) && !rules.accept_protected;
         let (message, hint) = if by_name {
             let hint = "name the paths, or add --protected when you have looked at them (nexus changes diff)";
-            ("nothing was accepted: what waits is protected and has to be named", hint)
+            (
+                format!(
+                    "nothing was accepted: what waits is protected and has to be named{}",
+                    names(&committed, rules)
+                ),
+                hint,
+            )
         } else {
             let hint = "accept or reject everything: nexus changes accept --protected";
-            ("nothing was accepted: the changes hang together and cannot be taken apart", hint)
+            ("nothing was accepted: the changes hang together and cannot be taken apart".to_owned(), hint)
         };
         return Err(Failure::refused("protected", message, hint));
     }
-    Ok(text)
+    Ok(text + &held_back(&committed, rules))
+}
+
+/// The protected names below a path that somebody named. Nothing when everything was meant.
+fn names(committed: &Committed, rules: &Rules) -> String {
+    let chosen = committed.parked.iter().filter(|change| rules.only.is_some() && rules.is_chosen(&change.path.0));
+    let held = chosen.filter(|change| change.protected.is_some());
+    let names: Vec<_> = held.map(|change| change.path.as_path().display().to_string()).take(LISTED).collect();
+    if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
+}
+
+/// Names that a message lists.
+const LISTED: usize = 20;
+
+/// What was chosen and is protected, so that it waits all the same.
+fn held_back(committed: &Committed, rules: &Rules) -> String {
+    let chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
+    let mut lines: Vec<String> = chosen
+        .filter_map(|change| Some((change.path.as_path(), change.protected.as_ref()?)))
+        .map(|(path, why)| one_line(&format!("held back {} ({why})", path.display())) + "\n")
+        .collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = lines.len().saturating_sub(LISTED);
+    lines.truncate(LISTED);
+    if more > 0 {
+        lines.push(format!("held back {more} more\n"));
+    }
+    lines.push("Look at them (nexus changes diff), then name each path itself or add --protected.\n".to_owned());
+    lines.concat()
 }
 
 /// What a commit brought, or which conflicts stopped it.

@@ -151,7 +151,7 @@ fn carry_out(
         let _alone = pending.alone()?;
         pending
             .layer
-            .accept_hunks(&pending.workspace, &Rules { accept_protected: true, ..rules.clone() }, &choice)
+            .accept_hunks(&pending.workspace, &Rules { named: vec![file.path.clone()], ..rules.clone() }, &choice)
             .map_err(|error| match &error {
                 AcceptError::Commit(error) => accept::failed(error, &pending.one.run),
                 _ => Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"),

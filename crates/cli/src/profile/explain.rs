@@ -8,6 +8,7 @@ use crate::environment::{self, Variable};
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::{run, workspace};
+use nexus_facility::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
 use serde_json::{Value, json};
@@ -116,6 +117,11 @@ impl Explained {
         let from = grants.changes.as_ref().map_or("always".to_owned(), |changes| changes.from.to_string());
         out.title("changes");
         out.row(self.changes, &from);
+        let always = DEFAULT_PROTECTED.len() + DEFAULT_PROTECTED_OF_REPOSITORIES.len();
+        out.row(&format!("git's hooks and settings and {always} protected names wait for an accept"), "always");
+        for name in &grants.protect {
+            out.row(&format!("protect {}", name.value), &name.from.to_string());
+        }
         if !self.resolution.found.notes.is_empty() {
             out.title("notes");
             self.resolution.found.notes.iter().for_each(|note| out.row(note, ""));
@@ -156,6 +162,8 @@ impl Explained {
         }
         document["changes"] =
             json!({"mode": self.changes, "from": grants.changes.as_ref().map(|changes| &changes.from)});
+        document["protected"] =
+            json!(DEFAULT_PROTECTED.iter().chain(DEFAULT_PROTECTED_OF_REPOSITORIES).collect::<Vec<_>>());
         document["notes"] = json!(self.resolution.found.notes);
         document
     }
@@ -204,6 +212,7 @@ pub fn grants_json(grants: &Grants) -> Value {
             },
         },
         "limits": limits,
+        "protect": grants.protect,
         "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
     })
 }
@@ -246,6 +255,10 @@ pub fn grants_text(grants: &Grants) -> String {
     if let Some(changes) = &grants.changes {
         out.title("changes");
         out.row(changes.value.word(), &changes.from.to_string());
+    }
+    if !grants.protect.is_empty() {
+        out.title("protected names");
+        grants.protect.iter().for_each(|name| out.row(&name.value, &name.from.to_string()));
     }
     out.text
 }

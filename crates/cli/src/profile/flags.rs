@@ -25,6 +25,7 @@ pub fn add(grants: &mut Grants, args: &RunArgs) {
             grants.hide.push(flagged(pattern.clone(), "--hide"));
         }
     }
+    grants.add_protected(args.protect.iter().map(|name| flagged(name.clone(), "--protect")));
     network(&mut grants.net, &args.net);
     if args.direct {
         grants.changes = Some(flagged(ChangesMode::Commit, "--direct"));

@@ -108,6 +108,7 @@ impl Resolution {
             }
         };
         ceilings(&mut grants, &settings)?;
+        grants.add_protected(settings.protect.iter().cloned());
         refuse_what_cannot_be_held(&grants, args)?;
         let mut found = toolchains::find(&grants, workspace);
         // One that only took away granted nothing, and yet the run was another without it.

@@ -21,6 +21,7 @@ mod nowait;
 mod order;
 mod output;
 mod ports;
+mod protect;
 mod pump;
 mod record;
 pub mod recover;
@@ -41,6 +42,7 @@ pub use note::{RunNote, mark_gone, read as read_note, read_gone as read_gone_not
 pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use output::Stream;
 pub use ports::{PortToken, Ports, Publish};
+pub use protect::rules as protect_rules;
 pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};

@@ -24,6 +24,9 @@ pub struct RunNote {
     pub folder: FolderId,
     /// The command.
     pub argv: Vec<ByteText>,
+    /// Names that were protected besides those that always are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
     /// How the layer was made; version 0.1 did not write it.
     #[serde(default)]
     pub origin: Option<LayerOrigin>,

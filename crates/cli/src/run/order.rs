@@ -4,7 +4,7 @@ use super::ask;
 use super::disk::Measured;
 use super::folder::FolderId;
 use super::settle::chain;
-use super::{fit, mounts};
+use super::{fit, mounts, protect};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::net::Network;
@@ -12,16 +12,13 @@ use crate::places::Places;
 use crate::profile::{Resolution, shown_binds};
 use crate::{environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
-use nexus_facility::protected::{Class, DEFAULT_PROTECTED};
-use nexus_facility::{Rules, Workspace};
+use nexus_facility::Workspace;
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
 use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind, ProfileName};
-use std::io::ErrorKind;
-use std::path::Path;
 use std::time::Duration;
 
 /// Everything about a run that the flags say.
@@ -54,10 +51,9 @@ pub struct Order {
     pub profiles: Vec<ProfileName>,
     /// Protected names that a direct run cannot protect, because they do not exist yet.
     pub unprotected: Vec<ByteText>,
+    /// Names that a commit holds back besides those that it always does.
+    pub protect: Vec<String>,
 }
-
-/// What of git `--direct` protects besides the names that a commit holds back.
-const PROTECTED_OF_GIT: &[&str] = &[".git/hooks", ".git/config"];
 
 impl Order {
     /// Reads the flags and looks at the paths that they name.
@@ -83,8 +79,10 @@ impl Order {
         let by_file = workspace.clone();
         refuse_what_a_network_breaks(args, &resolution)?;
         let (total, limits) = limits(grants);
+        let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
         // Only a direct run needs them: a layer holds protected names back by itself.
-        let (protected, unprotected) = if args.direct { protected_names(&workspace)? } else { Default::default() };
+        let (protected, unprotected) =
+            if args.direct { protect::of_direct_run(&workspace, &protect)? } else { Default::default() };
         let layer = places.layers.join(run_id.to_string());
         let writes = match limits.disk_bytes {
             _ if args.direct => Writes::Direct { protected },
@@ -135,6 +133,7 @@ impl Order {
             network: resolution.network,
             profiles: resolution.documents,
             unprotected,
+            protect,
         })
     }
 
@@ -231,41 +230,6 @@ fn limits(grants: &Grants) -> (u64, Limits) {
         scratch_bytes: scratch,
     };
     (total, limits)
-}
-
-/// The protected names that are in the workspace's top folder, and those that are not there to be protected. The names
-/// are those that a commit holds back: without regard to case, and a pattern stands for all that it matches.
-fn protected_names(workspace: &Path) -> Result<(Vec<ByteText>, Vec<ByteText>), Failure> {
-    let failed = |path: &Path, error: &std::io::Error| {
-        let message = format!("{} cannot be looked at: {error}", path.display());
-        Failure::refused("workspace", message, "leave --direct out, or make it readable")
-    };
-    let rules = Rules::default();
-    let mut protected = Vec::new();
-    let mut matched = Vec::new();
-    for entry in std::fs::read_dir(workspace).map_err(|error| failed(workspace, &error))? {
-        let name = entry.map_err(|error| failed(workspace, &error))?.file_name();
-        if let Class::Listed(pattern) = rules.class(name.as_encoded_bytes()) {
-            matched.push(pattern);
-            protected.push(ByteText::from(name));
-        }
-    }
-    let mut unprotected = Vec::new();
-    for name in PROTECTED_OF_GIT.iter().chain(DEFAULT_PROTECTED) {
-        if matched.iter().any(|pattern| pattern == name) {
-            continue;
-        }
-        let path = workspace.join(name);
-        let is_there = name.contains('/')
-            && match std::fs::symlink_metadata(&path) {
-                Ok(_) => true,
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => false,
-                Err(error) => return Err(failed(&path, &error)),
-            };
-        if is_there { &mut protected } else { &mut unprotected }.push(ByteText::from(*name));
-    }
-    protected.sort_unstable();
-    Ok((protected, unprotected))
 }
 
 fn plan_failure(error: &PlanError) -> Failure {

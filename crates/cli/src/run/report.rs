@@ -302,8 +302,13 @@ impl Report {
             lines.add(&format!("  … and {} more", all.len() - MOST_SHOWN));
         }
         if !self.unprotected.is_empty() {
-            let names: Vec<_> = self.unprotected.iter().map(|name| name.as_path().display().to_string()).collect();
-            lines.add(&format!("not there and so not protected with --direct: {}", names.join(", ")));
+            let names = self.unprotected.iter().map(|name| name.as_path().display().to_string());
+            let names: Vec<_> = names.take(MOST_SHOWN).collect();
+            let more = match self.unprotected.len().saturating_sub(MOST_SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more (--json lists them)"),
+            };
+            lines.add(&format!("not there and so not protected with --direct: {}{more}", names.join(", ")));
         }
     }
 

@@ -181,7 +181,14 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
     }
-    let rules = Rules::default();
+    let rules = match super::protect::rules(&order.protect, &workspace, source) {
+        Ok(rules) => rules,
+        Err(failure) => {
+            let rules = Rules::default();
+            let parking = Parking { order, layer, from_memory, rules: &rules };
+            return parking.instead(&failure.message);
+        }
+    };
     // A run that was cut short has half of what it wanted to write: somebody has to look.
     let cut_short = over.cut_short || matches!(reason, ExitReason::Oom | ExitReason::GuestLost);
     let wish = if cut_short { Changes::Review } else { order.changes };
@@ -377,6 +384,7 @@ fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
         boot: note::boot_id(),
         in_memory: matches!(order.plan.workspace.writes, Writes::MemoryLayer { .. }),
         cut_short: None,
+        protect: order.protect.clone(),
     };
     note.write_first(layer.root())
 }

@@ -1,0 +1,108 @@
+//! The protected names of a run: what a commit holds back, and what `--direct` covers read-only.
+
+use crate::failure::Failure;
+use nexus_facility::protected::Class;
+use nexus_facility::{Rules, Workspace};
+use nexus_model::ByteText;
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+
+/// What of git `--direct` protects besides the names that a commit holds back.
+const OF_GIT: &[&str] = &[".git/hooks", ".git/config"];
+
+/// Returns the rules of a commit to the workspace at `path`, with the names that the run adds.
+pub fn rules(more: &[String], workspace: &Workspace, path: &Path) -> Result<Rules, Failure> {
+    let rules = Rules::protecting(more).map_err(|error| {
+        // The names were checked when they were read. Only a changed file of the state directory comes here.
+        Failure::refused("protect", error.to_string(), "take the name out of the run's run.json in the state directory")
+    })?;
+    Ok(rules.with_hooks_directory(workspace, path))
+}
+
+/// Returns the protected names that are in the workspace, as far as their first name is in its top folder, and those
+/// that are not there to be protected. The names are those that a commit holds back: in every spelling, and a pattern
+/// stands for all that it matches.
+pub fn of_direct_run(workspace: &Path, more: &[String]) -> Result<(Vec<ByteText>, Vec<ByteText>), Failure> {
+    let failed = |error: &Error| {
+        let message = format!("{} cannot be looked at: {error}", workspace.display());
+        Failure::refused("workspace", message, "leave --direct out, or make it readable")
+    };
+    let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
+    let rules = rules(more, &opened, workspace)?;
+    let mut found = Found { rules: &rules, protected: BTreeSet::new(), matched: BTreeSet::new() };
+    found.look(workspace, Path::new("")).map_err(|error| failed(&error))?;
+    let mut unprotected = Vec::new();
+    for name in OF_GIT {
+        match std::fs::symlink_metadata(workspace.join(name)) {
+            Ok(_) => drop(found.protected.insert(ByteText::from(*name))),
+            Err(error) if is_missing(&error) => unprotected.push(ByteText::from(*name)),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    let missing = rules.protected.texts().filter(|text| !found.matched.contains(*text));
+    unprotected.extend(missing.map(ByteText::from));
+    Ok((found.protected.into_iter().collect(), unprotected))
+}
+
+struct Found<'a> {
+    rules: &'a Rules,
+    protected: BTreeSet<ByteText>,
+    /// The patterns that found something.
+    matched: BTreeSet<String>,
+}
+
+impl Found<'_> {
+    /// Looks into the folder `at` and those that lead to protected names.
+    fn look(&mut self, workspace: &Path, at: &Path) -> Result<(), Error> {
+        let entries = match std::fs::read_dir(workspace.join(at)) {
+            Ok(entries) => entries,
+            Err(error) if is_missing(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let path = at.join(entry.file_name());
+            match self.rules.class(path.as_os_str().as_encoded_bytes()) {
+                Class::Listed(pattern) => {
+                    self.matched.insert(pattern);
+                    self.protected.insert(ByteText::from(path));
+                }
+                // A name that leads on, such as `.config`. Below `.git` the places of `OF_GIT` count.
+                Class::MustBeDirectory if entry.file_type()?.is_dir() => self.look(workspace, &path)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direct_run_finds_names_chains_and_patterns() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = std::fs::canonicalize(folder.path()).unwrap();
+        let files =
+            [".VSCode/x", ".config/fish/x", ".config/other/x", "x.code-workspace", "Makefile", ".git/config", "hk/x"];
+        for path in files {
+            std::fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
+            std::fs::write(at.join(path), "[core]\nhooksPath = hk\n").unwrap();
+        }
+        let (found, missing) = of_direct_run(&at, &["makefile".to_owned(), "more".to_owned()]).unwrap();
+        let text =
+            |names: &[ByteText]| names.iter().map(|name| name.as_path().display().to_string()).collect::<Vec<_>>();
+        assert_eq!(text(&found), [".VSCode", ".config/fish", ".git/config", "Makefile", "hk", "x.code-workspace"]);
+        let missing = text(&missing);
+        for name in [".git/hooks", "more", ".envrc", ".config/git"] {
+            assert!(missing.contains(&name.to_owned()), "{name}: {missing:?}");
+        }
+        assert!(!missing.contains(&".vscode".to_owned()) && !missing.contains(&".config/fish".to_owned()));
+    }
+}

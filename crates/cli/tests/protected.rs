@@ -1,0 +1,156 @@
+//! Protected names with the real program: how they are added, kept for a later accept, and accepted.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use support::{Bench, benches, stderr, stdout};
+
+/// Writes a file below the home that only its owner can write.
+fn at_home(bench: &Bench, name: &str, content: &str) {
+    let mut folder = bench.home.clone();
+    for part in Path::new(name).parent().unwrap().components() {
+        folder.push(part);
+        if !folder.exists() {
+            fs::create_dir(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+            bench.give(&folder);
+        }
+    }
+    let path = bench.home.join(name);
+    fs::write(&path, content).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    bench.give(&path);
+}
+
+const MAKE: &str = "echo all: > Makefile; echo x > plain";
+
+/// Runs a command that writes a Makefile, which a default run would bring.
+#[track_caller]
+fn is_parked(bench: &Bench, flags: &[&str], why: &str) {
+    let output = bench.run([&["run"][..], flags, &["--shell", MAKE]].concat());
+    assert_eq!(output.status.code(), Some(0), "{why}: {}", stderr(&output));
+    assert!(bench.workspace.join("plain").exists() && !bench.workspace.join("Makefile").exists(), "{why}");
+    let shown = stdout(&bench.run(["changes", "show"]));
+    assert!(shown.contains("Makefile") && shown.contains("[parked: "), "{why}: {shown}");
+    assert!(bench.run(["changes", "reject"]).status.success());
+    fs::remove_file(bench.workspace.join("plain")).unwrap();
+}
+
+#[test]
+fn names_are_added_by_flag_profile_workspace_and_operator() {
+    for bench in benches() {
+        is_parked(&bench, &["--protect", "makefile"], "a flag");
+        at_home(&bench, ".config/nexus/profiles/careful.yaml", "protect: [\"Make*\"]\n");
+        is_parked(&bench, &["--profile", "careful"], "a profile");
+        // What came with the folder may protect more without any trust.
+        bench.write("nexus.yaml", "protect: [Makefile]\n");
+        is_parked(&bench, &[], "the workspace's own file");
+        fs::remove_file(bench.workspace.join("nexus.yaml")).unwrap();
+        at_home(&bench, ".config/nexus/config.toml", "[changes]\nprotect = [\"Makefile\"]\n");
+        is_parked(&bench, &[], "the settings");
+        let told = stdout(&bench.run(["explain", "--protect", "deploy/*.sh", "--", "true"]));
+        for line in ["protect deploy/*.sh  ← --protect", "protect Makefile  ← ", "config.toml:2:12"] {
+            assert!(told.contains(line), "{line}: {told}");
+        }
+        let document = stdout(&bench.run(["explain", "--json", "--protect", "a", "--", "true"]));
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(document["protect"][0], serde_json::json!({"value": "a", "from": "--protect"}), "{document}");
+        assert!(document["protected"].as_array().unwrap().contains(&".vscode".into()), "{document}");
+        fs::remove_file(bench.home.join(".config/nexus/config.toml")).unwrap();
+        // The twin: nothing of this holds for a run without.
+        assert!(bench.run(["run", "--shell", MAKE]).status.success());
+        assert!(bench.workspace.join("Makefile").exists());
+    }
+}
+
+#[test]
+fn no_name_is_taken_away_and_a_pattern_that_says_nothing_is_wrong_use() {
+    for bench in benches() {
+        for text in ["!.envrc", "*", "/Makefile", "deploy/", "a?"] {
+            let output = bench.run(["run", "--protect", text, "--", "true"]);
+            assert_eq!(output.status.code(), Some(2), "{text}: {}", stderr(&output));
+            assert!(stderr(&output).contains("cannot be a protected name"), "{}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn a_later_accept_protects_what_the_run_protected() {
+    for bench in benches() {
+        let output = bench.run(["run", "--changes", "review", "--protect", "Makefile", "--shell", MAKE]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let accepted = bench.run(["changes", "accept"]);
+        assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
+        assert!(stdout(&accepted).contains("held back Makefile (Makefile)"), "{}", stdout(&accepted));
+        assert!(bench.workspace.join("plain").exists() && !bench.workspace.join("Makefile").exists());
+        assert!(bench.run(["changes", "accept", "Makefile"]).status.success());
+        assert!(bench.workspace.join("Makefile").exists());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn accepting_a_directory_holds_back_what_is_protected_below_it() {
+    for bench in benches() {
+        bench.write("src/sub/.git/config", "[core]\n\tbare = false\n");
+        bench.write("src/sub/.git/hooks/keep", "");
+        let script = "mkdir src/.vscode; echo t > src/.vscode/tasks.json; echo s > src/.vscode/settings.json; \
+                      echo evil > src/sub/.git/hooks/pre-commit; printf '\\tfsmonitor = x\\n' >> src/sub/.git/config; \
+                      echo x > src/plain";
+        let output = bench.run(["run", "--changes", "review", "--shell", script]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let there = |path: &str| bench.workspace.join("src").join(path).exists();
+        let accepted = bench.run(["changes", "accept", "src"]);
+        assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
+        let text = stdout(&accepted);
+        for line in [
+            "held back src/.vscode/tasks.json (.vscode)",
+            "held back src/sub/.git/hooks/pre-commit (git hook)",
+            "held back src/sub/.git/config (git configuration: core.fsmonitor)",
+            "--protected",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(there("plain") && !there(".vscode") && !there("sub/.git/hooks/pre-commit"));
+        let again = bench.run(["changes", "accept", "src"]);
+        assert_eq!(again.status.code(), Some(125), "{}", stdout(&again));
+        assert!(stderr(&again).contains("src/.vscode/tasks.json"), "{}", stderr(&again));
+        assert!(bench.run(["changes", "accept", "src/.vscode/tasks.json"]).status.success());
+        assert!(there(".vscode/tasks.json") && !there(".vscode/settings.json"));
+        assert!(bench.run(["changes", "accept", "--protected", "src"]).status.success());
+        assert!(there(".vscode/settings.json") && there("sub/.git/hooks/pre-commit"));
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn the_directory_that_core_hooks_path_names_is_held_back() {
+    for bench in benches() {
+        bench.write(".git/config", "[core]\n\thooksPath = tools/hk\n");
+        bench.write("tools/other", "x\n");
+        let script = "mkdir tools/hk; echo evil > tools/hk/pre-commit; echo y > tools/other";
+        let output = bench.run(["run", "--shell", script]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("tools/hk/pre-commit (git hook: core.hooksPath)"), "{}", stderr(&output));
+        assert!(!bench.workspace.join("tools/hk").exists());
+        assert_eq!(fs::read_to_string(bench.workspace.join("tools/other")).unwrap(), "y\n");
+    }
+}
+
+/// M205 of the mutations: a file that wants somebody to be asked gets a review where nobody can be.
+#[test]
+fn a_profile_that_wants_a_question_parks_without_a_terminal() {
+    for bench in benches() {
+        at_home(&bench, ".config/nexus/profiles/asking.yaml", "changes: ask\n");
+        let output = bench.run(["run", "--profile", "asking", "--shell", "echo x > plain"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(!bench.workspace.join("plain").exists(), "{}: it was committed unasked", bench.who());
+        assert!(stdout(&bench.run(["changes", "show"])).contains("A plain"));
+        assert!(bench.run(["changes", "accept"]).status.success());
+        assert!(bench.workspace.join("plain").exists());
+    }
+}
