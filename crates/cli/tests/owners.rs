@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use support::{Bench, USER, is_root, stderr, stdout};
+use support::{Bench, user, is_root, stderr, stdout};
 
 fn owner(path: &Path) -> (u32, u32) {
     let meta = fs::symlink_metadata(path).unwrap();
@@ -23,7 +23,7 @@ fn root_in_a_users_workspace() -> Bench {
     let bench = Bench::new(None);
     bench.write("f", "old\n");
     for path in [bench.workspace.clone(), bench.workspace.join("f")] {
-        chown(&path, Some(USER), Some(USER)).unwrap();
+        chown(&path, Some(user()), Some(user())).unwrap();
     }
     bench
 }
@@ -41,7 +41,7 @@ fn root_gets_a_layer_in_a_workspace_of_another_user() {
         assert_eq!(output.status.code(), Some(0), "{disk:?}: {}", stderr(&output));
         assert_eq!(fs::read_to_string(bench.workspace.join("f")).unwrap(), "old\nmore\n");
         for name in ["", "f", "new", "d", "d/x"] {
-            assert_eq!(owner(&bench.workspace.join(name)), (USER, USER), "{disk:?}: {name}");
+            assert_eq!(owner(&bench.workspace.join(name)), (user(), user()), "{disk:?}: {name}");
         }
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
@@ -77,7 +77,7 @@ fn files_of_other_owners_obey_their_modes_in_a_layer_of_root() {
         assert_eq!(owner(&at(name)).0, uid, "{name}");
     }
     for name in ["open/n", "open/d"] {
-        assert_eq!(owner(&at(name)), (USER, USER), "{name}");
+        assert_eq!(owner(&at(name)), (user(), user()), "{name}");
     }
 }
 
@@ -91,7 +91,7 @@ fn run_as_member(bench: &Bench, words: &[&str]) -> std::process::Output {
         return bench.run(words);
     }
     let mut command = bench.command_as_root("setpriv");
-    command.args(["--reuid", &USER.to_string(), "--regid", &USER.to_string(), "--groups", &SHARED.to_string()]);
+    command.args(["--reuid", &user().to_string(), "--regid", &user().to_string(), "--groups", &SHARED.to_string()]);
     command.arg(bench.program()).args(words).output().unwrap()
 }
 
@@ -116,7 +116,7 @@ fn new_files_take_group_and_access_list_of_the_workspace() {
     if !is_root() {
         return;
     }
-    for (user, disk) in [(None, None), (None, Some("--disk=20M")), (Some(USER), None)] {
+    for (user, disk) in [(None, None), (None, Some("--disk=20M")), (Some(user()), None)] {
         let bench = Bench::new(user);
         let flags = rustix::fs::XattrFlags::empty();
         let made_outside = bench.base.path().join("plain");
@@ -148,16 +148,16 @@ fn a_group_that_no_layer_can_give_is_refused_by_number() {
     if !is_root() {
         return;
     }
-    let bench = Bench::new(Some(USER));
+    let bench = Bench::new(Some(user()));
     for (gid, list, disk, wanted) in [
         (FOREIGN, false, None, Some("take the group 45678, and you are not a member")),
         (FOREIGN, false, Some("--disk=20M"), Some("the group 45678")),
         (SHARED, false, Some("--disk=20M"), Some("the group 34567")),
-        (USER, true, Some("--disk=20M"), Some("names the id 45678")),
-        (USER, true, None, None),
-        (USER, false, Some("--disk=20M"), None),
+        (user(), true, Some("--disk=20M"), Some("names the id 45678")),
+        (user(), true, None, None),
+        (user(), false, Some("--disk=20M"), None),
     ] {
-        chown(&bench.workspace, Some(USER), Some(gid)).unwrap();
+        chown(&bench.workspace, Some(user()), Some(gid)).unwrap();
         set_mode(&bench.workspace, 0o2775);
         let name = "system.posix_acl_default";
         if list {
@@ -175,7 +175,7 @@ fn a_group_that_no_layer_can_give_is_refused_by_number() {
             assert!(!bench.workspace.join("made").exists());
         } else {
             assert_eq!(output.status.code(), Some(0), "{gid} {disk:?}: {text}");
-            assert_eq!(owner(&bench.workspace.join("made")), (USER, gid));
+            assert_eq!(owner(&bench.workspace.join("made")), (user(), gid));
             fs::remove_file(bench.workspace.join("made")).unwrap();
         }
     }

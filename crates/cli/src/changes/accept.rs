@@ -8,7 +8,7 @@ use crate::args::AcceptArgs;
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
-use nexus_facility::{CommitError, Committed, Rules};
+use nexus_facility::{CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
 
 /// Accepts, and says what is in the workspace now and what still waits.
@@ -126,19 +126,37 @@ fn held_back(committed: &Committed, rules: &Rules) -> String {
 
 /// What a commit brought, or which conflicts stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
-    if let Some(first) = committed.conflicts.first() {
-        let names: Vec<_> =
-            committed.conflicts.iter().map(|one| one.path.as_path().display().to_string()).take(5).collect();
-        let message = format!("nothing was accepted: changed outside since the run: {}", names.join(", "));
-        let hint = format!(
-            "look at {} and keep your version, or take theirs by hand from nexus changes diff",
-            first.path.as_path().display()
-        );
-        return Err(Failure::refused("conflict", message, hint));
-    }
-    let lines =
+    let accepted =
         committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
-    Ok(lines.collect())
+    let accepted: String = accepted.collect();
+    let Some(first) = committed.conflicts.first() else { return Ok(accepted) };
+    let what = |one: &Conflict| format!("{} ({})", one.path.as_path().display(), happened(one));
+    let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();
+    let names = names.join(", ");
+    let hint = format!(
+        "look at {} and keep your version, or take theirs by hand from nexus changes diff",
+        first.path.as_path().display()
+    );
+    let message = if accepted.is_empty() {
+        format!("nothing was accepted: in conflict since the run: {names}")
+    } else {
+        format!("not everything was accepted: in conflict: {names}\n{}", accepted.trim_end())
+    };
+    Err(Failure::refused("conflict", message, hint))
+}
+
+/// What happened to a path in conflict, and where its other version is.
+pub fn happened(conflict: &Conflict) -> String {
+    let what = match conflict.outside {
+        Outside::Changed => "changed outside",
+        Outside::Vanished => "was removed outside",
+        Outside::Replaced => "was replaced outside by another directory",
+        Outside::Open => "is open for writing in another program",
+        Outside::Blocked => "cannot be changed",
+    };
+    let detail = conflict.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let beside = conflict.beside.as_ref().map(|path| format!("; the other version is {}", path.as_path().display()));
+    format!("{what}{detail}{}", beside.unwrap_or_default())
 }
 
 /// What is left to decide.

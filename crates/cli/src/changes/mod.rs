@@ -29,6 +29,7 @@ use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::{ByteText, RunId};
 use waiting::{State, Waiting};
 
+pub use accept::happened;
 pub use diff::of_layer as diff_of_layer;
 pub use show::line;
 

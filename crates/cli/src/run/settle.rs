@@ -19,7 +19,8 @@ use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_facility::layer::CommitError;
 use nexus_facility::{
-    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, OpenLayerError, Rules, Spares,
+    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, OpenLayerError, Rules,
+    Spares,
 };
 use nexus_model::plan::Writes;
 use nexus_model::{ExitReason, RunId};
@@ -181,7 +182,7 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
     }
-    let rules = match super::protect::rules(&order.protect, &workspace, source) {
+    let rules = match super::protect::rules(&order.protect, &order.directory, source) {
         Ok(rules) => rules,
         Err(failure) => {
             let rules = Rules::default();
@@ -214,8 +215,10 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
         Ok(committed) => concluded(committed, &parking.layer),
         Err(CommitError::Interrupted { source, .. }) => {
             let why = chain(&source);
-            drop(parking);
-            finish_interrupted(order, &rules, &why)
+            let Parking { layer, .. } = parking;
+            let origin = layer.origin();
+            drop(layer);
+            finish_interrupted(order, &rules, &origin, &why)
         }
         Err(error) => parking.instead(&chain(&error)),
     }
@@ -327,16 +330,21 @@ fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
         CommitState::Committed => State::Committed,
         CommitState::Parked => State::Parked,
     };
-    if !committed.parked.is_empty() || !committed.conflicts.is_empty() {
+    if !committed.parked.is_empty() {
         keep_note(layer)?;
     }
     let problem = committed.conflicts.first().map(|first| {
         let more = committed.conflicts.len() - 1;
-        let message = format!(
-            "nothing was committed: {} changed outside while the command ran{}",
-            first.path.as_path().display(),
-            if more == 0 { String::new() } else { format!(", and {more} more") }
-        );
+        let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+        let (path, happened) = (first.path.as_path().display(), crate::changes::happened(first));
+        let message = if committed.changes.is_empty() {
+            format!("nothing was committed: {path} {happened} while the command ran{more}")
+        } else {
+            format!("not everything was committed: {path} {happened} during the commit{more}")
+        };
+        if committed.parked.is_empty() {
+            return Failure::refused("conflict", message, "both versions are there: compare them");
+        }
         let hint = format!("the changes of the run are parked: nexus changes show --run {}", layer.run());
         Failure::refused("conflict", message, hint)
     });
@@ -344,14 +352,16 @@ fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
 }
 
 /// The commit was decided and stopped half-way: the same steps once more, since they may be repeated.
-fn finish_interrupted(order: &Order, rules: &Rules, why: &str) -> Result<Settled, Failure> {
+/// Where that does not help, the commit is taken back and the changes wait.
+fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &str) -> Result<Settled, Failure> {
     let run = order.plan.run_id.to_string();
     let path = order.plan.workspace.source.as_path();
     let told = match nexus_facility::recover(&order.places.layers, &run, &order.directory) {
         Ok(recovered) => recover::left_out(&run, path, &recovered),
         Err(error) => {
             let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
-            return Err(Failure::refused(INTERRUPTED, message, go_on(&run)));
+            return take_back(order, rules, origin, &message)
+                .unwrap_or_else(|| Err(Failure::refused(INTERRUPTED, message, go_on(&run))));
         }
     };
     let parked = match Layer::open(&order.places.layers, &run) {
@@ -365,6 +375,18 @@ fn finish_interrupted(order: &Order, rules: &Rules, why: &str) -> Result<Settled
     })?;
     let problem = told.map(|message| Failure::refused("conflict", message, ""));
     Ok(Settled { state: State::Committed, parked: parked.changes, problem, ..Settled::default() })
+}
+
+/// Takes a commit back that can neither go on. `None` when that is not possible either.
+fn take_back(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &str) -> Option<Result<Settled, Failure>> {
+    let run = order.plan.run_id.to_string();
+    let layers = &order.places.layers;
+    let conflicts = nexus_facility::roll_back(layers, &run, &order.directory).ok()?;
+    let layer = Layer::adopt(layers, &run, origin).ok()?;
+    let kept = recover::kept_back(&run, order.plan.workspace.source.as_path(), &conflicts);
+    let kept = kept.map(|text| format!(" ({text})")).unwrap_or_default();
+    let parking = Parking { order, layer, from_memory: false, rules };
+    Some(parking.instead(&format!("{why}; it was taken back{kept}")))
 }
 
 /// What to do about a commit that stopped half-way.

@@ -122,12 +122,7 @@ pub(crate) fn remove_displaced(
     Ok(rescued)
 }
 
-fn remove_one(
-    tree: &Workspace,
-    at: &[u8],
-    old: &Seen,
-    rooms: &Rooms<'_>,
-) -> io::Result<Quiet> {
+fn remove_one(tree: &Workspace, at: &[u8], old: &Seen, rooms: &Rooms<'_>) -> io::Result<Quiet> {
     let (leases, started) = (rooms.base.leases(), rooms.started);
     let (parent, name) = split(at);
     let dir = match tree.dir_by_force(parent) {
