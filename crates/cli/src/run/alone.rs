@@ -27,6 +27,33 @@ pub struct Alone {
     file: File,
 }
 
+/// The workspace while its sandbox is being set up.
+#[derive(Debug)]
+pub struct Mounting {
+    /// Keeps commits away, where there was one to wait for.
+    pub lock: Option<Alone>,
+    /// The path that the sandbox mounts.
+    pub path: PathBuf,
+    /// The identity of the directory that the changes will go to.
+    pub folder: FolderId,
+}
+
+/// The sandbox may have mounted another directory than the one that was opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{} was moved or replaced while the sandbox was being set up", path.display())]
+pub struct Replaced {
+    path: PathBuf,
+}
+
+impl Mounting {
+    /// Ends the set-up. The launcher resolves the path by itself: it still has to mean the directory that was opened.
+    pub fn done(self) -> io::Result<()> {
+        let Self { lock, path, folder } = self;
+        drop(lock);
+        if folder.is_at(&path)? { Ok(()) } else { Err(io::Error::other(Replaced { path })) }
+    }
+}
+
 /// Locks the directory for a commit. Waits for other commits and for sandboxes that waited for one and are being set up.
 pub fn lock(places: &Places, folder: FolderId) -> io::Result<Alone> {
     let locked = wait(places, folder, FlockOperation::NonBlockingLockExclusive, true)?;
@@ -102,6 +129,20 @@ mod tests {
 
     fn folder(dir: &std::path::Path) -> FolderId {
         FolderId::of_open(&nexus_facility::Workspace::open(dir).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_directory_that_was_replaced_during_the_set_up_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w");
+        std::fs::create_dir(&path).unwrap();
+        let mounting = || Mounting { lock: None, path: path.clone(), folder: folder(&path) };
+        mounting().done().unwrap();
+        let before = mounting();
+        std::fs::rename(&path, dir.path().join("away")).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let error = before.done().unwrap_err();
+        assert!(matches!(error.get_ref(), Some(why) if why.is::<Replaced>()), "{error}");
     }
 
     #[test]

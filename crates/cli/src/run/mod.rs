@@ -251,10 +251,12 @@ impl Run<'_> {
     ) -> Result<Report, Failure> {
         let order = self.order;
         // Neither the layer's beginning nor the mount may fall into a commit of another run.
-        let mounting = alone::after_commits(&order.places, order.folder).map_err(|error| {
-            let message = format!("{} cannot be locked: {error}", order.plan.workspace.source.as_path().display());
+        let path = order.plan.workspace.source.as_path().to_owned();
+        let lock = alone::after_commits(&order.places, order.folder).map_err(|error| {
+            let message = format!("{} cannot be locked: {error}", path.display());
             Failure::refused("lock", message, "wait for the other run, or end it")
         })?;
+        let mounting = alone::Mounting { lock, path, folder: order.folder };
         if !matches!(order.plan.workspace.writes, Writes::Direct { .. }) {
             self.layer = Some(make_layer(order)?);
         }
@@ -414,6 +416,9 @@ fn internal(what: &str, error: &io::Error) -> Failure {
 }
 
 fn pump_failure(error: &io::Error) -> Failure {
+    if matches!(error.get_ref(), Some(why) if why.is::<alone::Replaced>()) {
+        return Failure::refused("moved", format!("the command was ended: {error}"), "run it again");
+    }
     let message = format!("the command was ended because its output could not be passed on: {error}");
     Failure::refused("output", message, "look at where its output goes: is the disk full?")
 }

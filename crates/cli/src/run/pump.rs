@@ -9,7 +9,7 @@
 //! a host file can be opened again with other rights, and a terminal takes ioctls. Who gets the output and what else is
 //! waited for is the [`Caller`]'s; nothing waits for a caller that takes nothing.
 
-use super::alone::Alone;
+use super::alone::Mounting;
 use super::caller::{Caller, Heard};
 use super::inside::{Inside, Wish};
 use super::output::{HeadTail, Stream};
@@ -35,8 +35,8 @@ pub struct Bounds {
     pub watch_memory: bool,
     /// Measures the layer; an answer of `true` is too much.
     pub over_disk: Option<Box<dyn FnMut() -> io::Result<bool>>>,
-    /// Keeps commits away from the workspace until the sandbox has mounted it.
-    pub mounting: Option<Alone>,
+    /// The workspace, until the sandbox has mounted it.
+    pub mounting: Option<Mounting>,
 }
 
 /// Our ends of what the command has.
@@ -291,11 +291,11 @@ impl<C: Caller> Pump<'_, C> {
             }
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
-                self.bounds.mounting = None;
                 self.outcome.proof = proof;
                 let now = Instant::now();
                 self.outcome.spawned = Some(now);
                 self.started = now;
+                self.bounds.mounting.take().map_or(Ok(()), Mounting::done)?;
                 self.caller.heard(Heard::Started, &mut self.inside)?;
             }
             Ok(Event::Ended(ended)) => {

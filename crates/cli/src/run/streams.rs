@@ -1,6 +1,6 @@
 //! Gives a command its streams and its bounds, and runs it to its end.
 
-use super::alone::Alone;
+use super::alone::Mounting;
 use super::caller::Caller;
 use super::disk;
 use super::order::Order;
@@ -23,7 +23,7 @@ pub fn pumped<C: Caller>(
     caller: &mut C,
     signals: &Signals,
     network: Option<&mut Service>,
-    mounting: Option<Alone>,
+    mounting: Mounting,
     meanwhile: impl FnOnce(),
 ) -> Result<Outcome, Broken> {
     let bounds = Bounds {
@@ -33,7 +33,7 @@ pub fn pumped<C: Caller>(
         over_disk: order.measured_layer().map(|(folder, limit)| -> Box<dyn FnMut() -> io::Result<bool>> {
             Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
         }),
-        mounting,
+        mounting: Some(mounting),
     };
     let (session, ends) = if args.tty {
         let size = if args.detach { USUAL_SIZE } else { raw::size() };
