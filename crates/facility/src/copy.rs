@@ -215,10 +215,16 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
     }
 }
 
-/// Copies the content of a directory into an empty one, with names that share a file. Sockets are left out.
+/// Copies the content of a directory into an empty one, see [`copy_trees`].
 pub(crate) fn copy_tree(from: &Workspace, to: &Workspace, attrs: Attrs) -> io::Result<()> {
+    copy_trees(from, to, &[b""], attrs)
+}
+
+/// Copies the content of the directories `tops` of one tree into empty ones of the same paths, with names that share a
+/// file. Sockets are left out.
+pub(crate) fn copy_trees(from: &Workspace, to: &Workspace, tops: &[&[u8]], attrs: Attrs) -> io::Result<()> {
     let mut links: HashMap<u64, Vec<u8>> = HashMap::new();
-    let mut stack = vec![Vec::new()];
+    let mut stack: Vec<Vec<u8>> = tops.iter().map(|top| top.to_vec()).collect();
     let mut dirs: Vec<(Vec<u8>, Meta)> = Vec::new();
     while let Some(path) = stack.pop() {
         let source = crate::remove::readable_by_force(from, &path)?;

@@ -15,7 +15,6 @@ use crate::commit::journal::{
 };
 use crate::commit::recover::{Finished, open_index, roll_forward};
 use crate::commit::stage::{Stage, remove_slots};
-use crate::copy::{Attrs, copy_tree};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::marks::LowerFs;
@@ -453,24 +452,18 @@ impl Layer {
 
     fn materialise(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
         self.faults.check(Step::Materialise).doing("copy", b"upper")?;
-        let reopened =
-            rustix::fs::openat(upper, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let from = Workspace::from_fd(reopened.doing("open", b"upper")?);
-        // A first try may have been interrupted by an error.
-        crate::remove::remove_tree(&self.root, b"upper").doing("remove", b"upper")?;
-        rustix::fs::mkdirat(self.root.fd(), "upper", Mode::from_raw_mode(0o700)).doing("make", b"upper")?;
-        let to = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
-        copy_tree(&from, &to, Attrs::Layer(self.mode)).doing("copy", b"upper")
+        self.copy_from_memory(upper)
     }
 
     pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
         match &self.upper_fd {
             None => self.read_folder(workspace, rules),
             Some(upper) => {
+                let io = |source| ReadLayerError::Io { source };
+                let index = self.memory_index(upper).map_err(io)?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper");
-                let upper = upper.map_err(|source| ReadLayerError::Io { source })?;
-                self.read_upper(&Workspace::from_fd(upper), None, workspace, rules)
+                let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper").map_err(io)?;
+                self.read_upper(&Workspace::from_fd(upper), index, workspace, rules)
             }
         }
     }

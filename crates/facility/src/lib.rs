@@ -42,6 +42,7 @@ mod hooks_path;
 pub mod identity;
 pub mod layer;
 pub mod marks;
+mod memory;
 pub mod meta;
 mod names;
 pub mod origin;

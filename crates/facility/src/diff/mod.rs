@@ -122,9 +122,9 @@ impl Layer {
     pub(crate) fn trees<'a>(&self, base: &'a Workspace) -> Result<Trees<'a>, IoFailure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Some(upper) = &self.upper_fd {
+            let index = self.memory_index(upper)?;
             let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper")?;
-            // An index lies beside the upper directory, in a folder that the descriptor does not lead to.
-            return Ok(Trees { base, upper: Workspace::from_fd(upper), index: None });
+            return Ok(Trees { base, upper: Workspace::from_fd(upper), index });
         }
         let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
         Ok(Trees { base, upper: Workspace::from_fd(upper), index: open_index(&self.root)? })

@@ -1,0 +1,55 @@
+//! A layer in memory: an upper directory that only a descriptor leads to, and overlay's index beside it.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::copy::{Attrs, copy_tree, copy_trees};
+use crate::layer::Layer;
+use crate::marks::LayerMode;
+use crate::meta::stat;
+use crate::recover::open_index;
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// Opens the directory that holds `upper` and `work` of a layer of root. `None` where there is no index: in a layer of an
+/// ordinary user, or when the upper directory was given alone.
+fn holder(mode: LayerMode, upper: &OwnedFd) -> Result<Option<Workspace>, IoFailure> {
+    if mode == LayerMode::User {
+        return Ok(None);
+    }
+    let parent = rustix::fs::openat(upper, "..", DIRECTORY | OFlags::PATH, Mode::empty()).doing("open", b"..")?;
+    let parent = Workspace::from_fd(parent);
+    let named = parent.stat(b"upper").doing("look at", b"upper")?;
+    let is_it = named.map(|meta| meta.id) == Some(stat(upper.as_fd(), b"").doing("look at", b"upper")?.id);
+    Ok(is_it.then_some(parent))
+}
+
+impl Layer {
+    /// Opens overlay's index of a layer in memory.
+    pub(crate) fn memory_index(&self, upper: &OwnedFd) -> Result<Option<Workspace>, IoFailure> {
+        holder(self.mode, upper)?.map_or(Ok(None), |holder| open_index(&holder))
+    }
+
+    /// Copies a layer in memory to the layer's own directory. Names that share a file there share one here, also those in
+    /// the index.
+    pub(crate) fn copy_from_memory(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
+        // A first try may have been interrupted by an error.
+        for path in [&b"upper"[..], b"work/index"] {
+            crate::remove::remove_tree(&self.root, path).doing("remove", path)?;
+        }
+        let make = |path: &str| {
+            rustix::fs::mkdirat(self.root.fd(), path, Mode::from_raw_mode(0o700)).doing("make", path.as_bytes())
+        };
+        make("upper")?;
+        let attrs = Attrs::Layer(self.mode);
+        if let Some(holder) = holder(self.mode, upper)?
+            && open_index(&holder)?.is_some()
+        {
+            make("work/index")?;
+            return copy_trees(&holder, &self.root, &[b"upper", b"work/index"], attrs).doing("copy", b"upper");
+        }
+        let reopened = rustix::fs::openat(upper, ".", DIRECTORY, Mode::empty()).doing("open", b"upper")?;
+        let to = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
+        copy_tree(&Workspace::from_fd(reopened), &to, attrs).doing("copy", b"upper")
+    }
+}
