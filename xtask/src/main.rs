@@ -12,6 +12,7 @@
 //! | `registries` | where this machine's package clients go, as an operator's settings for the tests |
 //! | `soak` | the long versions of tests that `ci` runs bounded |
 //! | `fuzz` | the readers of hostile bytes under a coverage-guided fuzzer |
+//! | `powerloss` | the power goes in the middle of commits, on disks whose writes are logged |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
 //! To add a command: write a module with `pub fn run(&Workspace) -> Result<(), Failure>` and name it in [`COMMANDS`].
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bounded;
 mod counts;
 mod demo;
 mod deps;
@@ -31,6 +33,8 @@ mod free_user_tests;
 mod fuzz;
 mod packages;
 mod plans;
+mod powerloss;
+mod random;
 mod registries;
 mod rules;
 mod run;
@@ -39,6 +43,7 @@ mod soak;
 mod sources;
 mod spec;
 mod spec_table;
+mod tree;
 mod vm;
 mod workspace;
 
@@ -69,6 +74,7 @@ const COMMANDS: &[Command] = &[
     ("registries", "write down for the tests where this machine's package clients go", Does::Plain(registries::write)),
     ("soak", "the long versions of tests that ci runs bounded (about an hour)", Does::Plain(soak::run)),
     ("fuzz", "the readers of hostile bytes under libFuzzer: [TARGET] [--seconds N]", Does::WithWords(fuzz::run)),
+    ("powerloss", "cut the power in the middle of commits: [--images N] [--seed N] …", Does::WithWords(powerloss::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
 

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, packages, registries, sources, spec, vm};
+use crate::{deps, packages, powerloss, registries, sources, spec, vm};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -36,6 +36,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         promised_tests(),
         docs(),
         escape(workspace),
+        powerloss(),
         vm::step(),
         largest(),
     ]
@@ -129,6 +130,11 @@ fn escape(workspace: &Workspace) -> Step {
         needs: &[BUILD],
         action: Action::Program { words, env: &[], counted: true },
     }
+}
+
+fn powerloss() -> Step {
+    let advice = "play the one that failed again, with the seed above: cargo xtask powerloss --seed N --only PLAY";
+    Step { name: "powerloss", advice, action: Action::Check(powerloss::bounded) }
 }
 
 fn largest() -> Step {

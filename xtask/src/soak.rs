@@ -3,6 +3,7 @@
 //! Each is the same test with a larger number in its environment, built for release. Takes about an hour on two cores.
 
 use crate::failure::Failure;
+use crate::powerloss;
 use crate::workspace::{Workspace, cargo};
 use std::process::Command;
 use std::time::Instant;
@@ -72,8 +73,25 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
             failed.push(soak.name);
         }
     }
+    if let Err(failure) = by_commands(workspace) {
+        eprintln!("{failure}");
+        failed.push("the power goes in the middle of commits");
+    }
     if failed.is_empty() {
         return Ok(());
     }
     Err(Failure::new(format!("failed: {}", failed.join("; ")), "the seed above repeats it"))
+}
+
+/// The long versions of this program's own commands, against the release build of `nexus`.
+fn by_commands(workspace: &Workspace) -> Result<(), Failure> {
+    let built = Command::new(cargo())
+        .args(["build", "--release", "-p", "nexus-cli"])
+        .current_dir(&workspace.root)
+        .status()
+        .map_err(|error| Failure::new(format!("cargo did not start: {error}"), "look at PATH"))?;
+    if !built.success() {
+        return Err(Failure::new("the release build of nexus failed", "fix what the compiler names"));
+    }
+    powerloss::long(workspace, &workspace.target.join("release/nexus"))
 }

@@ -1,0 +1,92 @@
+//! Runs a command to its end with a limit of time, as a person or with a pipe as its standard input.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a command ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The exit code; `None` after a signal or at the limit of time.
+    pub code: Option<i32>,
+    /// Whether the command was killed at the limit of time.
+    pub timed_out: bool,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Returns the exit and what the command said, for a report.
+    pub fn told(&self) -> String {
+        let code = match (self.timed_out, self.code) {
+            (true, _) => "did not end in time".to_owned(),
+            (false, Some(code)) => format!("exit {code}"),
+            (false, None) => "killed by a signal".to_owned(),
+        };
+        let said: Vec<&str> = [self.stdout.trim(), self.stderr.trim()].into_iter().filter(|s| !s.is_empty()).collect();
+        if said.is_empty() { code } else { format!("{code}: {}", said.join(" | ")) }
+    }
+}
+
+/// A started command whose output goes to nameless files: a process that it leaves behind cannot hold up the reader.
+pub struct Running {
+    child: Child,
+    stdout: File,
+    stderr: File,
+    end: Instant,
+}
+
+/// Starts a command that gets `input` through a pipe, or nothing when that is empty.
+pub fn start(command: &mut Command, input: &str, limit: Duration) -> io::Result<Running> {
+    let nameless =
+        |name| -> io::Result<File> { Ok(File::from(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?)) };
+    let (stdout, stderr) = (nameless("stdout")?, nameless("stderr")?);
+    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+    let mut child = command.spawn()?;
+    if let Some(mut pipe) = child.stdin.take() {
+        match pipe.write_all(input.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(Running { child, stdout, stderr, end: Instant::now() + limit })
+}
+
+impl Running {
+    /// Waits for the end; kills the command at its limit of time.
+    pub fn wait(mut self) -> io::Result<Ended> {
+        let mut timed_out = false;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > self.end && !timed_out {
+                timed_out = true;
+                self.child.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        Ok(Ended {
+            code: if timed_out { None } else { status.code() },
+            timed_out,
+            stdout: text(&mut self.stdout)?,
+            stderr: text(&mut self.stderr)?,
+        })
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command, input: &str, limit: Duration) -> io::Result<Ended> {
+    start(command, input, limit)?.wait()
+}
+
+fn text(file: &mut File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

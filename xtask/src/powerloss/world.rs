@@ -1,0 +1,171 @@
+//! The directories of one play and the program in them, as root or as an ordinary user.
+
+use crate::bounded::{self, Ended, Running};
+use crate::tree::{self, Tree};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, lchown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The ordinary user that root plays.
+const USER: u32 = 12345;
+/// The time that one command may take, with the disk's log and a neighbour beside it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Where things lie, and who runs the program.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Holds everything.
+    pub base: PathBuf,
+    /// The mount points of the disks; the state directory is on the first, the workspaces are on the last.
+    pub disks: Vec<PathBuf>,
+    /// The user who is not root, when the play is a user's.
+    pub user: Option<u32>,
+    /// The `--skip-sync` of the command line.
+    pub skip_sync: Option<u32>,
+}
+
+impl World {
+    /// Makes the directories that do not lie on a disk, and copies the program there.
+    pub fn make(base: &Path, program: &Path, user: bool, disks: usize) -> io::Result<Self> {
+        fs::create_dir(base)?;
+        fs::set_permissions(base, fs::Permissions::from_mode(0o755))?;
+        let names: Vec<PathBuf> = (0..disks).map(|number| base.join(format!("disk{number}"))).collect();
+        let world = Self { base: base.to_owned(), disks: names, user: user.then_some(USER), skip_sync: None };
+        for disk in &world.disks {
+            fs::create_dir(disk)?;
+        }
+        world.own_directory(&world.home())?;
+        let copied = Command::new("install").args(["-m", "755"]).arg(program).arg(world.program()).status()?;
+        if !copied.success() {
+            return Err(io::Error::other(format!("{} cannot be copied", program.display())));
+        }
+        Ok(world)
+    }
+
+    /// Makes the directories on the disks.
+    pub fn populate(&self) -> io::Result<()> {
+        for path in [self.workspace(), self.other(), self.state()] {
+            self.own_directory(&path)?;
+        }
+        fs::set_permissions(self.state(), fs::Permissions::from_mode(0o700))?;
+        self.disks.iter().try_for_each(|disk| fs::create_dir(disk.join("neighbour")))
+    }
+
+    /// The workspace of the play.
+    pub fn workspace(&self) -> PathBuf {
+        self.disks.last().unwrap_or(&self.base).join("ws")
+    }
+
+    /// A second workspace, in which nothing happens.
+    pub fn other(&self) -> PathBuf {
+        self.disks.last().unwrap_or(&self.base).join("other")
+    }
+
+    /// The state directory.
+    pub fn state(&self) -> PathBuf {
+        self.disks.first().unwrap_or(&self.base).join("state")
+    }
+
+    fn home(&self) -> PathBuf {
+        self.base.join("home")
+    }
+
+    fn program(&self) -> PathBuf {
+        self.base.join("nexus")
+    }
+
+    /// Names the identity and the disks.
+    pub fn told(&self) -> String {
+        let who = if self.user.is_some() { "user" } else { "root" };
+        let disks = if self.disks.len() == 1 { "one disk" } else { "state and workspace on two disks" };
+        format!("{who}, {disks}")
+    }
+
+    /// Makes a directory that belongs to the identity.
+    pub fn own_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)?;
+        self.give(path)
+    }
+
+    /// Writes a file of the workspace that belongs to the identity, and the directories above it.
+    pub fn write(&self, name: &str, content: &str) -> io::Result<()> {
+        let path = self.workspace().join(name);
+        let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| !parent.exists()).collect();
+        for parent in missing.into_iter().rev() {
+            self.own_directory(parent)?;
+        }
+        fs::write(&path, content)?;
+        self.give(&path)
+    }
+
+    fn give(&self, path: &Path) -> io::Result<()> {
+        lchown(path, self.user, self.user)
+    }
+
+    /// Reads the workspace.
+    pub fn tree(&self) -> Result<Tree, String> {
+        tree::read(&self.workspace()).map_err(|error| format!("the workspace cannot be read: {error}"))
+    }
+
+    /// Returns a command for `nexus` in the directory `at`; the words before it run it, such as `strace`.
+    pub fn command(&self, before: &[&str], at: &Path, words: &[&str]) -> Command {
+        let program = self.program();
+        let mut command = match before.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command
+            .args(words)
+            .current_dir(at)
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", self.home())
+            .env("NEXUS_STATE_DIR", self.state());
+        if let Some(uid) = self.user {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    /// Starts `nexus` in the workspace as a part of the play: the sync that `--skip-sync` names is left out.
+    pub fn start(&self, before: &[&str], words: &[&str], input: &str) -> Result<Running, String> {
+        let mut command = self.command(before, &self.workspace(), words);
+        if let Some(number) = self.skip_sync {
+            command.env("NEXUS_FACILITY_SKIP_SYNC", number.to_string());
+        }
+        bounded::start(&mut command, input, LIMIT).map_err(|error| format!("nexus {}: {error}", words.join(" ")))
+    }
+
+    /// Runs `nexus` in the directory `at` to its end.
+    pub fn nexus(&self, at: &Path, words: &[&str]) -> Result<Ended, String> {
+        bounded::run(&mut self.command(&[], at, words), "", LIMIT)
+            .map_err(|error| format!("nexus {}: {error}", words.join(" ")))
+    }
+
+    /// Runs `nexus` and demands exit code 0.
+    pub fn must(&self, at: &Path, words: &[&str]) -> Result<Ended, String> {
+        let ended = self.nexus(at, words)?;
+        if ended.code == Some(0) {
+            return Ok(ended);
+        }
+        let place = at.file_name().unwrap_or_default().display().to_string();
+        Err(format!("`nexus {}` in {place}: {}", words.join(" "), ended.told()))
+    }
+
+    /// Returns the runs whose changes wait for a decision.
+    pub fn waiting(&self) -> Result<Vec<String>, String> {
+        let ended = self.must(&self.workspace(), &["changes", "list", "--json"])?;
+        let list: serde_json::Value = serde_json::from_str(&ended.stdout)
+            .map_err(|error| format!("`nexus changes list --json` wrote no JSON: {error}: {}", ended.told()))?;
+        let runs = list.as_array().ok_or("`nexus changes list --json` wrote no list")?;
+        Ok(runs.iter().filter_map(|run| run["run_id"].as_str().map(str::to_owned)).collect())
+    }
+}
