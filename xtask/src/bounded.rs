@@ -1,7 +1,8 @@
 //! Runs a command to its end with a limit of time, as a person or with a pipe as its standard input.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,11 @@ pub fn start(command: &mut Command, input: &str, limit: Duration) -> io::Result<
 }
 
 impl Running {
+    /// Returns what it has written to its standard output so far.
+    pub fn stdout_so_far(&self) -> io::Result<String> {
+        text(&self.stdout)
+    }
+
     /// Waits for the end; kills the command at its limit of time.
     pub fn wait(mut self) -> io::Result<Ended> {
         let mut timed_out = false;
@@ -73,8 +79,8 @@ impl Running {
         Ok(Ended {
             code: if timed_out { None } else { status.code() },
             timed_out,
-            stdout: text(&mut self.stdout)?,
-            stderr: text(&mut self.stderr)?,
+            stdout: text(&self.stdout)?,
+            stderr: text(&self.stderr)?,
         })
     }
 }
@@ -84,9 +90,16 @@ pub fn run(command: &mut Command, input: &str, limit: Duration) -> io::Result<En
     start(command, input, limit)?.wait()
 }
 
-fn text(file: &mut File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
+/// Reads a file from its beginning; its offset, which the writer shares, stays.
+fn text(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; file.metadata()?.len() as usize];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, done as u64)? {
+            0 => break,
+            length => done += length,
+        }
+    }
+    bytes.truncate(done);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -13,6 +13,7 @@
 //! | `soak` | the long versions of tests that `ci` runs bounded |
 //! | `fuzz` | the readers of hostile bytes under a coverage-guided fuzzer |
 //! | `powerloss` | the power goes in the middle of commits, on disks whose writes are logged |
+//! | `faults` | system calls of commits fail, or are the last ones of the process |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
 //! To add a command: write a module with `pub fn run(&Workspace) -> Result<(), Failure>` and name it in [`COMMANDS`].
@@ -26,6 +27,7 @@ mod counts;
 mod demo;
 mod deps;
 mod failure;
+mod faults;
 #[path = "../../tests/support/free_user.rs"]
 mod free_user;
 #[cfg(test)]
@@ -46,6 +48,7 @@ mod spec_table;
 mod tree;
 mod vm;
 mod workspace;
+mod world;
 
 use std::process::ExitCode;
 
@@ -72,9 +75,10 @@ const COMMANDS: &[Command] = &[
     ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
     ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
     ("registries", "write down for the tests where this machine's package clients go", Does::Plain(registries::write)),
-    ("soak", "the long versions of tests that ci runs bounded (about an hour)", Does::Plain(soak::run)),
+    ("soak", "the long versions of tests that ci runs bounded (some hours)", Does::Plain(soak::run)),
     ("fuzz", "the readers of hostile bytes under libFuzzer: [TARGET] [--seconds N]", Does::WithWords(fuzz::run)),
     ("powerloss", "cut the power in the middle of commits: [--images N] [--seed N] …", Does::WithWords(powerloss::run)),
+    ("faults", "let system calls of commits fail: [--seed N] [--runs N] [--all] …", Does::WithWords(faults::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
 

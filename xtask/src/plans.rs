@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, packages, powerloss, registries, sources, spec, vm};
+use crate::{deps, faults, packages, powerloss, registries, sources, spec, vm};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -37,6 +37,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         docs(),
         escape(workspace),
         powerloss(),
+        faults(),
         vm::step(),
         largest(),
     ]
@@ -135,6 +136,11 @@ fn escape(workspace: &Workspace) -> Step {
 fn powerloss() -> Step {
     let advice = "play the one that failed again, with the seed above: cargo xtask powerloss --seed N --only PLAY";
     Step { name: "powerloss", advice, action: Action::Check(powerloss::bounded) }
+}
+
+fn faults() -> Step {
+    let advice = "play the one that failed again: cargo xtask faults --only PHASE --root|--user --fault inject=…";
+    Step { name: "faults", advice, action: Action::Check(faults::bounded) }
 }
 
 fn largest() -> Step {

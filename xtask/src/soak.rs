@@ -1,10 +1,13 @@
 //! `soak`: the long versions of tests that continuous integration runs bounded.
 //!
-//! Each is the same test with a larger number in its environment, built for release. Takes about an hour on two cores.
+//! Each is the same test with a larger number in its environment, built for release; the commands at the end play
+//! the release build of `nexus`. Takes some hours on two cores, most of them for the faults.
 
 use crate::failure::Failure;
+use crate::faults;
 use crate::powerloss;
 use crate::workspace::{Workspace, cargo};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -52,6 +55,14 @@ const SOAKS: &[Soak] = &[
     },
 ];
 
+/// A command of this program in its long version, played on a program that was built for release.
+type Long = fn(&Workspace, &Path) -> Result<(), Failure>;
+
+const COMMANDS: &[(&str, Long)] = &[
+    ("2,000 images of disks after a power loss in a commit", powerloss::long),
+    ("every system call of a commit fails in every way", faults::long),
+];
+
 /// Runs all of them, also when one fails.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let mut failed = Vec::new();
@@ -73,9 +84,13 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
             failed.push(soak.name);
         }
     }
-    if let Err(failure) = by_commands(workspace) {
-        eprintln!("{failure}");
-        failed.push("the power goes in the middle of commits");
+    let program = workspace.target.join("release/nexus");
+    for (name, command) in COMMANDS {
+        println!("soak: {name}");
+        if let Err(failure) = build(workspace).and_then(|()| command(workspace, &program)) {
+            eprintln!("{failure}");
+            failed.push(name);
+        }
     }
     if failed.is_empty() {
         return Ok(());
@@ -83,15 +98,15 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Err(Failure::new(format!("failed: {}", failed.join("; ")), "the seed above repeats it"))
 }
 
-/// The long versions of this program's own commands, against the release build of `nexus`.
-fn by_commands(workspace: &Workspace) -> Result<(), Failure> {
+/// Builds the program that the commands play.
+fn build(workspace: &Workspace) -> Result<(), Failure> {
     let built = Command::new(cargo())
         .args(["build", "--release", "-p", "nexus-cli"])
         .current_dir(&workspace.root)
         .status()
         .map_err(|error| Failure::new(format!("cargo did not start: {error}"), "look at PATH"))?;
-    if !built.success() {
-        return Err(Failure::new("the release build of nexus failed", "fix what the compiler names"));
+    if built.success() {
+        return Ok(());
     }
-    powerloss::long(workspace, &workspace.target.join("release/nexus"))
+    Err(Failure::new("the release build of nexus failed", "fix what the compiler names"))
 }

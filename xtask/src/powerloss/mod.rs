@@ -10,17 +10,16 @@ mod log;
 mod play;
 mod scenarios;
 mod verdict;
-mod world;
 
 use crate::failure::Failure;
 use crate::random::{Random, any_seed};
 use crate::workspace::Workspace;
+use crate::world::{Base, World};
 use device::{Loop, leave, mount_ext4};
 use log::Crash;
 use play::{Play, Played, Scenario};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use world::World;
 
 const USAGE: &str = "cargo xtask powerloss [--images N] [--seed N] [--root|--user|--both] [--only PLAY] \
     [--program PATH] [--skip-sync N] [--keep]";
@@ -113,10 +112,13 @@ fn all(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let mut failures: Vec<String> = Vec::new();
     let began = Instant::now();
     let count = cases.len();
+    let path = PathBuf::from(format!("/var/tmp/nexus-powerloss-{}", options.seed));
+    let base = Base::make(path, &options.program)
+        .map_err(|error| Failure::new(format!("the plays have no directory: {error}"), "look at what is named"))?;
     for (number, case) in cases.iter().enumerate() {
         let share = (options.images * (number + 1)) / count - (options.images * number) / count;
-        let play = one(workspace, options, case, number, share, &mut random)?;
-        failures.extend(play);
+        let place = base.path.join(number.to_string());
+        failures.extend(one(workspace, options, case, (&place, &base.program), share, &mut random)?);
     }
     println!(
         "powerloss: {} failed of {} images, {:.0} s",
@@ -179,14 +181,13 @@ fn one(
     workspace: &Workspace,
     options: &Options,
     case: &Case,
-    number: usize,
+    (base, program): (&Path, &Path),
     images: usize,
     random: &mut Random,
 ) -> Result<Vec<String>, Failure> {
-    let base = PathBuf::from(format!("/var/tmp/nexus-powerloss-{}-{number}", options.seed));
     let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was judged");
     let broken = |error: std::io::Error| failed(format!("{}: {error}", base.display()));
-    let mut world = World::make(&base, &options.program, case.user, case.disks).map_err(broken)?;
+    let mut world = World::make(base, program, case.user, case.disks).map_err(broken)?;
     world.skip_sync = options.skip_sync;
     let told = format!("{} ({})", case.scenario.name, world.told());
     let mut failures = Vec::new();
@@ -195,7 +196,7 @@ fn one(
         Ok(played) => played,
         Err(why) => {
             failures.push(format!("{told}: {why}"));
-            std::fs::remove_dir_all(&base).map_err(broken)?;
+            std::fs::remove_dir_all(base).map_err(broken)?;
             return Ok(failures);
         }
     };
@@ -215,7 +216,7 @@ fn one(
         failures.len(),
         began.elapsed().as_secs_f64()
     );
-    std::fs::remove_dir_all(&base).map_err(broken)?;
+    std::fs::remove_dir_all(base).map_err(broken)?;
     Ok(failures)
 }
 
@@ -225,8 +226,7 @@ fn image(world: &World, played: &Played, crash: &Crash) -> std::io::Result<Resul
     let beside = if memory.is_dir() { &memory } else { &world.base };
     let mut mounted = Vec::new();
     for (number, disk) in played.disks.iter().enumerate() {
-        let name = world.base.file_name().unwrap_or_default().display().to_string();
-        let file = beside.join(format!("{name}.{number}.img"));
+        let file = beside.join(format!("nexus-powerloss-{}-{number}.img", std::process::id()));
         write_image(&file, disk, number, played, crash)?;
         let attached = Loop::attach(&file)?;
         // The device keeps the file; the name is not needed any more.

@@ -2,10 +2,10 @@
 
 use super::device::{Disk, Recorder};
 use super::log::Event;
-use super::world::World;
 use crate::bounded::Ended;
 use crate::random::Random;
 use crate::tree::{Content, Tree};
+use crate::world::World;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;

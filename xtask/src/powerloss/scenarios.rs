@@ -1,8 +1,8 @@
 //! The plays: each way in which changes reach a workspace.
 
 use super::play::{Play, Scenario, demand, demand_gone};
-use super::world::World;
 use crate::tree::Tree;
+use crate::world::World;
 use std::fmt::Write as _;
 use std::io;
 

@@ -1,8 +1,8 @@
 //! What has to hold after the power came back, whatever the disks kept.
 
 use super::play::{Played, Stage};
-use super::world::World;
 use crate::tree::{Tree, difference};
+use crate::world::World;
 
 /// Judges the mounted disks of `world` after a crash at `position`; the error is one sentence about what is wrong.
 ///

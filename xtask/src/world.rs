@@ -1,4 +1,4 @@
-//! The directories of one play and the program in them, as root or as an ordinary user.
+//! The directories in which a harness plays the program, as root or as an ordinary user.
 
 use crate::bounded::{self, Ended, Running};
 use crate::tree::{self, Tree};
@@ -15,11 +15,51 @@ const USER: u32 = 12345;
 /// The time that one command may take, with the disk's log and a neighbour beside it.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Makes a directory into which everybody can look.
+fn open_directory(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+/// The directory of a harness, with a copy of the program, since the build directory may be closed to others. It goes
+/// when the value goes.
+pub struct Base {
+    /// The directory.
+    pub path: PathBuf,
+    /// The program.
+    pub program: PathBuf,
+}
+
+impl Base {
+    /// Makes the directory and copies the program.
+    pub fn make(path: PathBuf, program: &Path) -> io::Result<Self> {
+        open_directory(&path)?;
+        let copy = path.join("nexus");
+        let base = Self { path, program: copy };
+        let copied = Command::new("install").args(["-m", "755"]).arg(program).arg(&base.program).status()?;
+        if copied.success() {
+            Ok(base)
+        } else {
+            Err(io::Error::other(format!("{} cannot be copied", program.display())))
+        }
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("{} stays: {error}", self.path.display());
+        }
+    }
+}
+
 /// Where things lie, and who runs the program.
 #[derive(Debug, Clone)]
 pub struct World {
     /// Holds everything.
     pub base: PathBuf,
+    /// The program, where every identity can read it.
+    pub program: PathBuf,
     /// The mount points of the disks; the state directory is on the first, the workspaces are on the last.
     pub disks: Vec<PathBuf>,
     /// The user who is not root, when the play is a user's.
@@ -29,20 +69,16 @@ pub struct World {
 }
 
 impl World {
-    /// Makes the directories that do not lie on a disk, and copies the program there.
+    /// Makes the directories that do not lie on a disk. Without a disk, everything lies below `base`.
     pub fn make(base: &Path, program: &Path, user: bool, disks: usize) -> io::Result<Self> {
-        fs::create_dir(base)?;
-        fs::set_permissions(base, fs::Permissions::from_mode(0o755))?;
-        let names: Vec<PathBuf> = (0..disks).map(|number| base.join(format!("disk{number}"))).collect();
-        let world = Self { base: base.to_owned(), disks: names, user: user.then_some(USER), skip_sync: None };
+        open_directory(base)?;
+        let disks = (0..disks).map(|number| base.join(format!("disk{number}"))).collect();
+        let user = user.then_some(USER);
+        let world = Self { base: base.to_owned(), program: program.to_owned(), disks, user, skip_sync: None };
         for disk in &world.disks {
             fs::create_dir(disk)?;
         }
         world.own_directory(&world.home())?;
-        let copied = Command::new("install").args(["-m", "755"]).arg(program).arg(world.program()).status()?;
-        if !copied.success() {
-            return Err(io::Error::other(format!("{} cannot be copied", program.display())));
-        }
         Ok(world)
     }
 
@@ -74,15 +110,15 @@ impl World {
         self.base.join("home")
     }
 
-    fn program(&self) -> PathBuf {
-        self.base.join("nexus")
-    }
-
     /// Names the identity and the disks.
     pub fn told(&self) -> String {
-        let who = if self.user.is_some() { "user" } else { "root" };
         let disks = if self.disks.len() == 1 { "one disk" } else { "state and workspace on two disks" };
-        format!("{who}, {disks}")
+        format!("{}, {disks}", self.who())
+    }
+
+    /// Names the identity.
+    pub fn who(&self) -> &'static str {
+        if self.user.is_some() { "user" } else { "root" }
     }
 
     /// Makes a directory that belongs to the identity.
@@ -102,6 +138,13 @@ impl World {
         self.give(&path)
     }
 
+    /// Makes an empty file beside the workspace that belongs to the identity.
+    pub fn own_file(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.base.join(name);
+        fs::write(&path, "")?;
+        self.give(&path).map(|()| path)
+    }
+
     fn give(&self, path: &Path) -> io::Result<()> {
         lchown(path, self.user, self.user)
     }
@@ -113,7 +156,7 @@ impl World {
 
     /// Returns a command for `nexus` in the directory `at`; the words before it run it, such as `strace`.
     pub fn command(&self, before: &[&str], at: &Path, words: &[&str]) -> Command {
-        let program = self.program();
+        let program = &self.program;
         let mut command = match before.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);

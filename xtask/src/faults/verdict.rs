@@ -1,0 +1,190 @@
+//! What has to hold after a fault: the changes are in the workspace, wait for a decision, or never came to be; what a
+//! person wrote meanwhile is there; and later commands work and come to an end.
+
+use super::calls::Harm;
+use super::phases::{Phase, Versions};
+use crate::bounded::Ended;
+use crate::tree::{Content, Tree, difference};
+use crate::world::World;
+use std::fs;
+
+/// The file that a person edits after the fault.
+const EDITED: &str = "f2";
+const EDIT: &str = "written by a person\n";
+
+/// What the harness does after the fault.
+#[derive(Debug, Clone, Copy)]
+pub struct After {
+    /// Whether a person edits a file before any later command.
+    pub edit: bool,
+    /// Whether what waits is accepted; otherwise it is rejected.
+    pub accept: bool,
+}
+
+/// Judges a workspace after a command with a fault; the error is one sentence about what is wrong.
+pub fn judge(
+    world: &World,
+    versions: &Versions,
+    phase: Phase,
+    harm: &Harm,
+    ended: &Ended,
+    after: After,
+) -> Result<(), String> {
+    if ended.timed_out {
+        return Err("the command did not come to an end".to_owned());
+    }
+    let rules = Rules { versions, edited: after.edit };
+    // A recovery that fails leaves what it found, which was half a commit.
+    if matches!(harm, Harm::Error(_)) && phase != Phase::Recover {
+        let found = world.tree()?;
+        Rules { versions, edited: false }
+            .one_of_both(&found)
+            .map_err(|why| format!("right after the command ({}) {why}", brief(ended)))?;
+    }
+    if after.edit {
+        world.write(EDITED, EDIT).map_err(|error| format!("a person cannot edit {EDITED}: {error}"))?;
+    }
+    later_commands(world)?;
+    let found = world.tree()?;
+    rules.one_of_both(&found).map_err(|why| format!("after the recovery {why}; the command: {}", brief(ended)))?;
+    let waiting = world.waiting()?;
+    let is_old = rules.same(&found, &versions.old);
+    if is_old && waiting.is_empty() && phase.has_work(ended) {
+        return Err(format!("the work of the run is gone; the command: {}", brief(ended)));
+    }
+    // Half of what is being rejected may be gone: it need not be shown, and no half of it may be accepted.
+    let whole = phase != Phase::Reject;
+    let told = if after.accept { accept(world, &waiting, whole)? } else { String::new() };
+    if after.accept && !after.edit && is_old && whole && !waiting.is_empty() {
+        let found = world.tree()?;
+        if found != versions.new {
+            return Err(format!("an accept did not bring the changes ({told}): {}", difference(&found, &versions.new)));
+        }
+    }
+    for run in world.waiting()? {
+        world.must(&world.workspace(), &["changes", "reject", "--run", &run])?;
+    }
+    rules.one_of_both(&world.tree()?).map_err(|why| format!("after accept and reject ({told}) {why}"))?;
+    if let Some(run) = world.waiting()?.first() {
+        return Err(format!("{run} still waits after it was rejected"));
+    }
+    usable(world)
+}
+
+/// Every later command works, in this directory and elsewhere.
+fn later_commands(world: &World) -> Result<(), String> {
+    let (workspace, other) = (world.workspace(), world.other());
+    world.must(&other, &["changes", "list"])?;
+    let recovered = world.nexus(&workspace, &["changes", "recover"])?;
+    // 2: a program without this command.
+    if recovered.code != Some(0) && recovered.code != Some(2) {
+        return Err(format!("`nexus changes recover`: {}", brief(&recovered)));
+    }
+    world.must(&other, &["run", "--", "true"])?;
+    world.must(&workspace, &["run", "--", "true"])?;
+    Ok(())
+}
+
+fn accept(world: &World, waiting: &[String], whole: bool) -> Result<String, String> {
+    let workspace = world.workspace();
+    let mut told = Vec::new();
+    for run in waiting {
+        if whole {
+            world.must(&workspace, &["changes", "show", "--run", run])?;
+            world.must(&workspace, &["changes", "diff", "--run", run])?;
+        }
+        told.push(brief(&world.nexus(&workspace, &["changes", "accept", "--run", run])?));
+    }
+    Ok(told.join("; "))
+}
+
+fn usable(world: &World) -> Result<(), String> {
+    let workspace = world.workspace();
+    world.must(&workspace, &["run", "--changes", "commit", "--", "sh", "-c", "echo later > later"])?;
+    match fs::read(workspace.join("later")) {
+        Ok(text) if text == b"later\n" => Ok(()),
+        other => Err(format!("a later commit did nothing: {other:?}")),
+    }
+}
+
+/// Returns the exit of a command and its first words.
+pub fn brief(ended: &Ended) -> String {
+    let line = ended.told().replace('\n', ", ");
+    match line.char_indices().nth(200) {
+        Some((end, _)) => format!("{} …", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// The rules about the workspace's content.
+struct Rules<'a> {
+    versions: &'a Versions,
+    edited: bool,
+}
+
+impl Rules<'_> {
+    /// Whether a tree is this version, apart from the file that a person edited.
+    fn same(&self, found: &Tree, version: &Tree) -> bool {
+        if !self.edited {
+            return found == version;
+        }
+        let without = |tree: &Tree| {
+            let mut tree = tree.clone();
+            tree.remove(EDITED);
+            // A version that was kept beside it, under a name of the program's choice.
+            tree.retain(|name, _| !name.starts_with(&format!("{EDITED}.")));
+            tree
+        };
+        without(found) == without(version)
+    }
+
+    /// Demands that the tree is the old version or the new one, and that a person's bytes are there.
+    fn one_of_both(&self, found: &Tree) -> Result<(), String> {
+        let edit = found.get(EDITED).map(|entry| &entry.content);
+        if self.edited && edit != Some(&Content::File(EDIT.as_bytes().to_vec())) {
+            let now = match edit {
+                Some(Content::File(bytes)) => format!("{:?}", String::from_utf8_lossy(bytes)),
+                other => format!("{other:?}"),
+            };
+            return Err(format!("what a person wrote to {EDITED} is gone, it is {now}"));
+        }
+        let Versions { old, new } = self.versions;
+        if self.same(found, old) || self.same(found, new) {
+            return Ok(());
+        }
+        let nearest = [old, new].map(|version| difference(found, version)).into_iter().min_by_key(String::len);
+        Err(format!("the workspace is half old and half new: {}", nearest.unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Entry;
+
+    fn tree(files: &[(&str, &str)]) -> Tree {
+        files
+            .iter()
+            .map(|(name, text)| {
+                ((*name).to_owned(), Entry { mode: 0o644, content: Content::File(text.as_bytes().to_vec()) })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_mix_of_both_versions_is_refused() {
+        let versions = Versions { old: tree(&[("a", "1"), ("b", "1")]), new: tree(&[("a", "2"), ("b", "2")]) };
+        let rules = Rules { versions: &versions, edited: false };
+        assert_eq!(rules.one_of_both(&versions.old), Ok(()));
+        assert_eq!(rules.one_of_both(&versions.new), Ok(()));
+        assert!(rules.one_of_both(&tree(&[("a", "1"), ("b", "2")])).is_err());
+    }
+
+    #[test]
+    fn what_a_person_wrote_must_be_there_beside_either_version() {
+        let versions = Versions { old: tree(&[("a", "1"), ("f2", "1")]), new: tree(&[("a", "2"), ("f2", "2")]) };
+        let rules = Rules { versions: &versions, edited: true };
+        assert_eq!(rules.one_of_both(&tree(&[("a", "2"), ("f2", EDIT)])), Ok(()));
+        assert!(rules.one_of_both(&versions.new).is_err());
+    }
+}
