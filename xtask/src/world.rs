@@ -2,6 +2,7 @@
 
 use crate::bounded::{self, Ended, Running};
 use crate::tree::{self, Tree};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, lchown};
@@ -64,9 +65,29 @@ pub struct World {
     pub disks: Vec<PathBuf>,
     /// The user who is not root, when the play is a user's.
     pub user: Option<u32>,
-    /// The `--skip-sync` of the command line.
-    pub skip_sync: Option<u32>,
+    /// The sync that the commands of a play leave out.
+    pub skip: Option<Skip>,
+    /// Whether the machine has started again since: commands see another boot id.
+    pub rebooted: bool,
 }
+
+/// A sync that is left out in every command of a play.
+#[derive(Debug, Clone)]
+pub enum Skip {
+    /// By the program itself, which has the feature `inject`: its sync of this number.
+    Inside(u32),
+    /// By `strace`: the call of this name and number answers 0 and does nothing.
+    Call(String, u32),
+    /// None: `strace` adds the syncs to this file.
+    Recorded(PathBuf),
+}
+
+/// The calls that bring something to the disk.
+pub const SYNCS: &str = "fsync,fdatasync,syncfs,sync_file_range,msync,sync";
+
+/// Shows another boot id and keeps a whole `proc` beside it, without which an ordinary user cannot mount one of its own.
+const REBOOT: &str =
+    "mount -t proc proc \"$1\" && mount --bind \"$2\" /proc/sys/kernel/random/boot_id && shift 2 && exec \"$@\"";
 
 impl World {
     /// Makes the directories that do not lie on a disk. Without a disk, everything lies below `base`.
@@ -74,11 +95,14 @@ impl World {
         open_directory(base)?;
         let disks = (0..disks).map(|number| base.join(format!("disk{number}"))).collect();
         let user = user.then_some(USER);
-        let world = Self { base: base.to_owned(), program: program.to_owned(), disks, user, skip_sync: None };
+        let world =
+            Self { base: base.to_owned(), program: program.to_owned(), disks, user, skip: None, rebooted: false };
         for disk in &world.disks {
             fs::create_dir(disk)?;
         }
         world.own_directory(&world.home())?;
+        fs::create_dir(base.join("proc"))?;
+        fs::write(base.join("boot"), "00000000-0000-4000-8000-000000000000\n")?;
         Ok(world)
     }
 
@@ -156,32 +180,51 @@ impl World {
 
     /// Returns a command for `nexus` in the directory `at`; the words before it run it, such as `strace`.
     pub fn command(&self, before: &[&str], at: &Path, words: &[&str]) -> Command {
-        let program = &self.program;
-        let mut command = match before.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program);
-                command
+        let mut line: Vec<OsString> = Vec::new();
+        if self.rebooted {
+            line.extend(["unshare", "--mount", "--", "sh", "-c", REBOOT, "sh"].map(OsString::from));
+            line.extend([self.base.join("proc").into(), self.base.join("boot").into()]);
+            if let Some(uid) = self.user {
+                let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
+                line.push("setpriv".into());
+                line.extend(ids.map(OsString::from));
             }
-            None => Command::new(program),
-        };
+        }
+        line.extend(before.iter().map(OsString::from));
+        line.push(self.program.clone().into());
+        line.extend(words.iter().map(OsString::from));
+        let mut command = Command::new(line.first().map_or(OsStr::new("nexus"), OsString::as_os_str));
         command
-            .args(words)
+            .args(line.iter().skip(1))
             .current_dir(at)
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("HOME", self.home())
             .env("NEXUS_STATE_DIR", self.state());
-        if let Some(uid) = self.user {
+        if let (Some(uid), false) = (self.user, self.rebooted) {
             command.uid(uid).gid(uid);
         }
         command
     }
 
-    /// Starts `nexus` in the workspace as a part of the play: the sync that `--skip-sync` names is left out.
+    /// Starts `nexus` in the workspace as a part of the play, which may leave out a sync.
     pub fn start(&self, before: &[&str], words: &[&str], input: &str) -> Result<Running, String> {
-        let mut command = self.command(before, &self.workspace(), words);
-        if let Some(number) = self.skip_sync {
+        let mut before: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
+        match &self.skip {
+            Some(Skip::Call(call, number)) if before.is_empty() => {
+                let (trace, inject) = (format!("trace={call}"), format!("inject={call}:retval=0:when={number}"));
+                let strace = ["strace", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+                before.extend(strace.map(str::to_owned));
+            }
+            Some(Skip::Recorded(file)) if before.is_empty() => {
+                let (trace, file) = (format!("trace={SYNCS}"), file.display().to_string());
+                before.extend(["strace", "-y", "-A", "-o", &file, "-e", &trace].map(str::to_owned));
+            }
+            _ => {}
+        }
+        let before: Vec<&str> = before.iter().map(String::as_str).collect();
+        let mut command = self.command(&before, &self.workspace(), words);
+        if let Some(Skip::Inside(number)) = &self.skip {
             command.env("NEXUS_FACILITY_SKIP_SYNC", number.to_string());
         }
         bounded::start(&mut command, input, LIMIT).map_err(|error| format!("nexus {}: {error}", words.join(" ")))

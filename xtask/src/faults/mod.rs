@@ -156,7 +156,7 @@ fn record(stage: &Stage, user: bool, phase: Phase) -> Result<Calls, String> {
     let failed = |error: std::io::Error| format!("the calls of {} cannot be recorded: {error}", phase.name());
     let place = stage.base.path.join("record");
     let world = World::make(&place, &stage.base.program, user, 0).map_err(failed)?;
-    phase.prepare(&world)?;
+    phase.prepare(&world, stage.versions.get(&user).ok_or("no versions were recorded")?.half)?;
     let log = world.own_file("trace").map_err(failed)?;
     let strace = ["strace", "-qq", "-o", &log.display().to_string()];
     let ended = world.start(&strace, phase.words(stage.has_recover), "")?.wait().map_err(failed)?;
@@ -297,7 +297,7 @@ fn injected(
     (phase, fault, after): (Phase, &Fault, After),
 ) -> Result<bool, String> {
     let failed = |error: std::io::Error| format!("strace: {error}");
-    phase.prepare(world)?;
+    phase.prepare(world, versions.half)?;
     let log = world.own_file("trace").map_err(failed)?;
     let (trace, inject) = (format!("trace={}", fault.call), fault.inject());
     let strace = ["strace", "-qq", "-o", &log.display().to_string(), "-e", &trace, "-e", &inject];

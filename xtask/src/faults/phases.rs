@@ -53,8 +53,9 @@ impl Phase {
         }
     }
 
-    /// Makes the files of the workspace and runs what comes before the command.
-    pub fn prepare(self, world: &World) -> Result<(), String> {
+    /// Makes the files of the workspace and runs what comes before the command; a commit that is to be recovered is killed
+    /// at its rename of the number `half`.
+    pub fn prepare(self, world: &World, half: u32) -> Result<(), String> {
         let failed = |error: io::Error| format!("the workspace cannot be prepared: {error}");
         setup(world).map_err(failed)?;
         let workspace = world.workspace();
@@ -64,7 +65,7 @@ impl Phase {
             Self::Accept | Self::Reject => {
                 world.must(&workspace, Self::Park.words(false))?;
             }
-            Self::Recover => kill_half_way(world)?,
+            Self::Recover => kill_half_way(world, half)?,
         }
         Ok(())
     }
@@ -87,10 +88,10 @@ fn setup(world: &World) -> io::Result<()> {
     ["dir/a", "dir/b", "gone/a", "gone/b/c"].iter().try_for_each(|name| world.write(name, "old\n"))
 }
 
-/// Kills a commit between its renames; a program that has fewer of them has committed, which the verdict knows too.
-fn kill_half_way(world: &World) -> Result<(), String> {
+/// Kills a commit at one of its renames.
+fn kill_half_way(world: &World, number: u32) -> Result<(), String> {
     let calls = "renameat,renameat2,rename";
-    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:signal=KILL:when=4"));
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:signal=KILL:when={number}"));
     let strace = ["strace", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let running = world.start(&strace, Phase::Commit.words(false), "")?;
     running.wait().map(drop).map_err(|error| error.to_string())
@@ -103,12 +104,14 @@ pub struct Versions {
     pub old: Tree,
     /// With the changes of the run.
     pub new: Tree,
+    /// The rename at which a commit has to be killed so that it is half done.
+    pub half: u32,
 }
 
 /// Plays a commit without a fault and reads both versions.
 pub fn versions(base: &Path, program: &Path, user: bool) -> Result<Versions, String> {
     let world = World::make(base, program, user, 0).map_err(|error| format!("{}: {error}", base.display()))?;
-    Phase::Commit.prepare(&world)?;
+    Phase::Commit.prepare(&world, 0)?;
     let old = world.tree()?;
     world.must(&world.workspace(), Phase::Commit.words(false))?;
     let new = world.tree()?;
@@ -116,5 +119,16 @@ pub fn versions(base: &Path, program: &Path, user: bool) -> Result<Versions, Str
         return Err("a commit without a fault changed nothing".to_owned());
     }
     fs::remove_dir_all(base).map_err(|error| error.to_string())?;
-    Ok(Versions { old, new })
+    for half in 2..20 {
+        let world = World::make(base, program, user, 0).map_err(|error| format!("{}: {error}", base.display()))?;
+        Phase::Recover.prepare(&world, half)?;
+        let found = world.tree()?;
+        fs::remove_dir_all(base).map_err(|error| error.to_string())?;
+        if found != old && found != new {
+            // One further, so that more than one file is new.
+            return Ok(Versions { old, new, half: half + 1 });
+        }
+    }
+    // A program whose commits are never half done by a kill at a rename: the recovery has what was not decided.
+    Ok(Versions { old, new, half: 4 })
 }

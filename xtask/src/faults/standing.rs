@@ -69,7 +69,7 @@ fn change_flag(word: &str, file: &Path) -> Result<(), String> {
 /// Plays a commit with a standing fault. While it stands nothing is half done, the other directory works, and what waits
 /// can be rejected (or, with `accept`, is accepted once the fault is gone).
 pub fn play(world: &World, versions: &Versions, fault: Standing, accept: bool) -> Result<(), String> {
-    Phase::Commit.prepare(world)?;
+    Phase::Commit.prepare(world, versions.half)?;
     let file = world.workspace().join("f3");
     // Older than the run, as what somebody mounted long ago is.
     let beside = world.own_file("mounted").map_err(|error| error.to_string())?;

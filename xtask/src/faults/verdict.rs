@@ -148,7 +148,7 @@ impl Rules<'_> {
             };
             return Err(format!("what a person wrote to {EDITED} is gone, it is {now}"));
         }
-        let Versions { old, new } = self.versions;
+        let Versions { old, new, .. } = self.versions;
         if self.same(found, old) || self.same(found, new) {
             return Ok(());
         }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_mix_of_both_versions_is_refused() {
-        let versions = Versions { old: tree(&[("a", "1"), ("b", "1")]), new: tree(&[("a", "2"), ("b", "2")]) };
+        let versions = Versions { old: tree(&[("a", "1"), ("b", "1")]), new: tree(&[("a", "2"), ("b", "2")]), half: 0 };
         let rules = Rules { versions: &versions, edited: false };
         assert_eq!(rules.one_of_both(&versions.old), Ok(()));
         assert_eq!(rules.one_of_both(&versions.new), Ok(()));
@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn what_a_person_wrote_must_be_there_beside_either_version() {
-        let versions = Versions { old: tree(&[("a", "1"), ("f2", "1")]), new: tree(&[("a", "2"), ("f2", "2")]) };
+        let versions =
+            Versions { old: tree(&[("a", "1"), ("f2", "1")]), new: tree(&[("a", "2"), ("f2", "2")]), half: 0 };
         let rules = Rules { versions: &versions, edited: true };
         assert_eq!(rules.one_of_both(&tree(&[("a", "2"), ("f2", EDIT)])), Ok(()));
         assert!(rules.one_of_both(&versions.new).is_err());

@@ -9,20 +9,22 @@ mod fuse;
 mod log;
 mod play;
 mod scenarios;
+mod skip;
 mod verdict;
 
 use crate::failure::Failure;
 use crate::random::{Random, any_seed};
 use crate::workspace::Workspace;
-use crate::world::{Base, World};
+use crate::world::{Base, Skip, World};
 use device::{Loop, leave, mount_ext4};
 use log::Crash;
 use play::{Play, Played, Scenario};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const USAGE: &str = "cargo xtask powerloss [--images N] [--seed N] [--root|--user|--both] [--only PLAY] \
-    [--program PATH] [--skip-sync N] [--keep]";
+    [--program PATH] [--skip-sync N] [--each-sync] [--keep]";
 const SIZE: usize = 96 << 20;
 /// The images of the step of `ci`.
 const CI_IMAGES: usize = 72;
@@ -35,8 +37,11 @@ struct Options {
     identities: &'static [bool],
     only: Option<String>,
     program: PathBuf,
-    skip_sync: Option<u32>,
+    skip: Option<Skip>,
     keep: bool,
+    each_sync: bool,
+    /// Whether the first image that is judged wrong ends a play.
+    first_only: bool,
 }
 
 /// The command.
@@ -67,8 +72,10 @@ fn options(workspace: &Workspace, words: &[String]) -> Result<Options, String> {
         identities: &[false, true],
         only: None,
         program: workspace.target.join("debug/nexus"),
-        skip_sync: None,
+        skip: None,
         keep: false,
+        each_sync: false,
+        first_only: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -82,7 +89,8 @@ fn options(workspace: &Workspace, words: &[String]) -> Result<Options, String> {
             "--both" => options.identities = &[false, true],
             "--only" => options.only = Some(value()?.clone()),
             "--program" => options.program = PathBuf::from(value()?),
-            "--skip-sync" => options.skip_sync = Some(value()?.parse().map_err(bad)?),
+            "--skip-sync" => options.skip = Some(Skip::Inside(value()?.parse().map_err(bad)?)),
+            "--each-sync" => options.each_sync = true,
             "--keep" => options.keep = true,
             other => return Err(format!("{other} is not known")),
         }
@@ -108,37 +116,62 @@ fn all(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
         let names: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
         return Err(Failure::new("there is no such play", format!("--only takes one of {}", names.join(", "))));
     }
-    println!("powerloss: seed {}, {} images of {} plays", options.seed, options.images, cases.len());
-    let mut failures: Vec<String> = Vec::new();
-    let began = Instant::now();
-    let count = cases.len();
     let path = PathBuf::from(format!("/var/tmp/nexus-powerloss-{}", options.seed));
     let base = Base::make(path, &options.program)
         .map_err(|error| Failure::new(format!("the plays have no directory: {error}"), "look at what is named"))?;
+    println!("powerloss: seed {}, {} images of {} plays", options.seed, options.images, cases.len());
+    if options.each_sync {
+        return each_sync(workspace, options, &base, &cases);
+    }
+    let mut failures: Vec<String> = Vec::new();
+    let began = Instant::now();
+    let count = cases.len();
     for (number, case) in cases.iter().enumerate() {
         let share = (options.images * (number + 1)) / count - (options.images * number) / count;
         let place = base.path.join(number.to_string());
         failures.extend(one(workspace, options, case, (&place, &base.program), share, &mut random)?);
     }
-    println!(
-        "powerloss: {} failed of {} images, {:.0} s",
-        failures.len(),
-        options.images,
-        began.elapsed().as_secs_f64()
-    );
+    let (count, seconds) = (failures.len(), began.elapsed().as_secs_f64());
+    println!("powerloss: {count} failed of {} images, {seconds:.0} s", options.images);
     if failures.is_empty() {
         return Ok(());
     }
-    let what = format!(
-        "{} images were judged wrong, with seed {}:\n  {}",
-        failures.len(),
-        options.seed,
-        failures.join("\n  ")
-    );
-    Err(Failure::new(
-        what,
-        format!("play them again: cargo xtask powerloss --seed {} --only PLAY --keep", options.seed),
-    ))
+    let what = format!("{count} images were judged wrong, with seed {}:\n  {}", options.seed, failures.join("\n  "));
+    let advice = format!("play them again: cargo xtask powerloss --seed {} --only PLAY --keep", options.seed);
+    Err(Failure::new(what, advice))
+}
+
+/// Plays each case once for each of its syncs, without that sync, until an image shows it.
+fn each_sync(workspace: &Workspace, options: &Options, base: &Base, cases: &[Case]) -> Result<(), Failure> {
+    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was judged");
+    let mut useless = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let place = base.path.join(format!("record{number}"));
+        let mut world = World::make(&place, &base.program, case.user, case.disks).map_err(|e| failed(e.to_string()))?;
+        let record = world.own_file("syncs").map_err(|error| failed(error.to_string()))?;
+        world.skip = Some(Skip::Recorded(record.clone()));
+        Play::perform(&world, case.scenario, SIZE, &mut Random::new(options.seed)).map_err(failed)?;
+        let text = std::fs::read_to_string(&record).map_err(|error| failed(error.to_string()))?;
+        for (at, sync) in skip::read(&text, &place.display().to_string()).iter().enumerate() {
+            let skip = Some(Skip::Call(sync.call.clone(), sync.number));
+            let options = Options { skip, first_only: true, ..options.clone() };
+            let place = base.path.join(format!("{number}-{at}"));
+            let mut random = skip::seed(options.seed, at);
+            let found = one(workspace, &options, case, (&place, &base.program), options.images, &mut random)?;
+            let name = format!("{} without {}", case.scenario.name, skip::told(sync));
+            if let Some(why) = found.first() {
+                println!("powerloss: {name}: shown: {why}");
+            } else {
+                println!("powerloss: {name}: NOT SHOWN by {} images", options.images);
+                useless.push(name);
+            }
+        }
+    }
+    if useless.is_empty() {
+        return Ok(());
+    }
+    let what = format!("no image shows that these syncs are left out:\n  {}", useless.join("\n  "));
+    Err(Failure::new(what, "remove the sync, or find the moment at which it matters: --images N, --only PLAY"))
 }
 
 /// Each play as each identity on one disk and on two. With fewer images than plays a random choice of them, in which each
@@ -156,24 +189,15 @@ fn cases(options: &Options, random: &mut Random) -> Vec<Case> {
     }
     // Three images are worth the cost of one play.
     let affordable = (options.images / 3).max(1);
-    if cases.len() > affordable {
-        let kinds = cases.iter().map(|case| case.scenario.name).collect::<std::collections::BTreeSet<_>>().len();
-        let mut chosen = Vec::new();
-        let begin = random.index(kinds);
-        for number in 0..affordable {
-            let group = cases.len() / kinds;
-            let at = (begin + number) % kinds + kinds * random.index(group);
-            chosen.push(at % cases.len());
-        }
-        chosen.sort_unstable();
-        chosen.dedup();
-        let mut number = 0;
-        cases.retain(|_| {
-            number += 1;
-            chosen.contains(&(number - 1))
-        });
+    if options.each_sync || cases.len() <= affordable {
+        return cases;
     }
-    cases
+    let kinds = cases.iter().map(|case| case.scenario.name).collect::<BTreeSet<_>>().len();
+    let variants = cases.len() / kinds;
+    let begin = random.index(kinds);
+    let chosen: BTreeSet<usize> =
+        (0..affordable).map(|number| (begin + number) % kinds + kinds * random.index(variants)).collect();
+    cases.into_iter().enumerate().filter(|(number, _)| chosen.contains(number)).map(|(_, case)| case).collect()
 }
 
 /// Plays one case and judges its images; returns a sentence for each that failed.
@@ -188,7 +212,7 @@ fn one(
     let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was judged");
     let broken = |error: std::io::Error| failed(format!("{}: {error}", base.display()));
     let mut world = World::make(base, program, case.user, case.disks).map_err(broken)?;
-    world.skip_sync = options.skip_sync;
+    world.skip.clone_from(&options.skip);
     let told = format!("{} ({})", case.scenario.name, world.told());
     let mut failures = Vec::new();
     let began = Instant::now();
@@ -208,6 +232,9 @@ fn one(
             let moment = verdict::moment(&played.stages, crash.position);
             let kept = keep(workspace, options, &played, &crash, failures.len()).map_err(broken)?;
             failures.push(format!("{told}, event {} of {last}, {moment}: {why}{kept}", crash.position));
+            if options.first_only {
+                break;
+            }
         }
     }
     println!(

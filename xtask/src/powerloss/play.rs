@@ -33,6 +33,8 @@ pub struct Play {
     /// Where it happens.
     pub world: World,
     recorder: Recorder,
+    /// The choices of the play.
+    pub random: Random,
     /// The moments so far; the first is the beginning.
     pub stages: Vec<Stage>,
 }
@@ -79,7 +81,7 @@ impl Play {
         }
         drop(recorder.take());
         let bytes: Vec<Vec<u8>> = disks.iter().map(Disk::bytes).collect();
-        let mut play = Self { world: world.clone(), recorder, stages: Vec::new() };
+        let mut play = Self { world: world.clone(), recorder, random: Random::new(random.next()), stages: Vec::new() };
         play.stages.push(Stage {
             name: "the beginning".to_owned(),
             position: 0,

@@ -132,7 +132,7 @@ fn protected(play: &mut Play) -> Result<(), String> {
 fn killed(play: &mut Play) -> Result<(), String> {
     let words = ["run", "--changes", "commit", "--", "sh", "-c", "for i in 1 2 3 4 5 6; do echo new $i > f$i; done"];
     let calls = "renameat,renameat2,rename";
-    let inject = format!("inject={calls}:signal=KILL:when=4");
+    let inject = format!("inject={calls}:signal=KILL:when={}", 2 + play.random.below(8));
     let trace = format!("trace={calls}");
     // Without -f: only the process that commits is traced, and not the sandbox.
     let ended = play
