@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
-use support::{Bench, USER, is_root, stderr, stdout, wait_until};
+use support::{Bench, is_root, stderr, stdout, user, wait_until};
 
 /// The path at which the disk was made; the state directories know their workspaces by it.
 const MOUNTED: &str = "/var/tmp/nexus-migration-fixture";
@@ -123,7 +123,7 @@ fn on_each(test: impl Fn(&Old)) {
         println!("NOTHING WAS TESTED: the disk of the fixture can be mounted by root alone");
         return;
     }
-    for (user, name) in [(None, "root"), (Some(USER), "user")] {
+    for (user, name) in [(None, "root"), (Some(user()), "user")] {
         let _disk = Disk::mount();
         let mut bench = Bench::new(user);
         bench.state = Path::new(MOUNTED).join(name).join("state");

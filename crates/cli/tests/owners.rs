@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use support::{Bench, user, is_root, stderr, stdout};
+use support::{Bench, is_root, stderr, stdout, user};
 
 fn owner(path: &Path) -> (u32, u32) {
     let meta = fs::symlink_metadata(path).unwrap();

@@ -1,11 +1,11 @@
 //! A layer in memory: an upper directory that only a descriptor leads to, and overlay's index beside it.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::commit::recover::open_index;
 use crate::copy::{Attrs, copy_tree, copy_trees};
 use crate::layer::Layer;
 use crate::marks::LayerMode;
 use crate::meta::stat;
-use crate::recover::open_index;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd as _, OwnedFd};
 
