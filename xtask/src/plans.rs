@@ -135,12 +135,12 @@ fn escape(workspace: &Workspace) -> Step {
 
 fn powerloss() -> Step {
     let advice = "play the one that failed again, with the seed above: cargo xtask powerloss --seed N --only PLAY";
-    Step { name: "powerloss", advice, action: Action::Check(powerloss::bounded) }
+    Step { name: "powerloss", advice, needs: &[BUILD], action: Action::Check(powerloss::bounded) }
 }
 
 fn faults() -> Step {
     let advice = "play the one that failed again: cargo xtask faults --only PHASE --root|--user --fault inject=…";
-    Step { name: "faults", advice, action: Action::Check(faults::bounded) }
+    Step { name: "faults", advice, needs: &[BUILD], action: Action::Check(faults::bounded) }
 }
 
 fn largest() -> Step {

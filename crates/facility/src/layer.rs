@@ -15,11 +15,12 @@ use crate::commit::journal::{
 };
 use crate::commit::recover::{Finished, open_index, roll_forward};
 use crate::commit::stage::{Stage, remove_slots};
+use crate::commit::writers::open_elsewhere;
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
-use crate::plan::{CommitPlan, plan, report};
+use crate::plan::{CommitPlan, park_all, plan, report};
 use crate::protected::Rules;
 use crate::spare::{self, PROBE, Spares};
 use crate::started::{self, Clocks, Started};
@@ -320,7 +321,12 @@ impl Layer {
         };
         self.check_whole(&tree)?;
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
-        self.carry_out(workspace, plan(&tree, rules))
+        let plan = plan(&tree, rules);
+        let written = open_elsewhere(workspace, &plan);
+        if !written.is_empty() {
+            return self.carry_out(workspace, park_all(&tree, rules, written));
+        }
+        self.carry_out(workspace, plan)
     }
 
     /// A parked layer whose files have other sizes than when it was parked was damaged, by a power cut for instance.

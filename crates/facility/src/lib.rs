@@ -46,6 +46,7 @@ mod memory;
 pub mod meta;
 mod names;
 pub mod origin;
+mod outside;
 pub mod plan;
 pub mod protected;
 mod remove;

@@ -9,7 +9,9 @@ use crate::commit::emit::{Emitted, Emitter};
 use crate::commit::journal::Parent;
 use crate::commit::ops::{Op, Slot, Staged};
 use crate::hardlinks;
-use crate::meta::EntryType;
+use crate::marks::LayerMode;
+use crate::meta::{EntryType, Meta};
+use crate::outside;
 use crate::protected::Rules;
 use crate::rest;
 use crate::tree::{Group, LayerTree, Lower, Role, Verdict};
@@ -17,7 +19,7 @@ use crate::verdict::{STRIPPED, change, hold, is_nothing};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +144,7 @@ pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     plan
 }
 
-fn park_all(tree: &LayerTree, rules: &Rules, conflicts: Vec<Conflict>) -> CommitPlan {
+pub(crate) fn park_all(tree: &LayerTree, rules: &Rules, conflicts: Vec<Conflict>) -> CommitPlan {
     CommitPlan { parked: report(tree, rules), conflicts, ..CommitPlan::default() }
 }
 
@@ -229,43 +231,59 @@ fn has_moved_ancestor(tree: &LayerTree, at: usize) -> bool {
 }
 
 fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
-    let mut found: BTreeSet<(ByteText, bool)> = BTreeSet::new();
+    let mut found: BTreeMap<ByteText, Outside> = BTreeMap::new();
+    let mut add = |path: &ByteText, outside: Outside| {
+        found.entry(path.clone()).or_insert(outside);
+    };
+    let own_mount = |meta: &Meta| tree.mount.is_none_or(|mount| meta.mount == mount);
+    for (path, outside) in outside::replaced(tree, states) {
+        add(&path, outside);
+    }
+    if tree.mode == LayerMode::User {
+        for (path, outside) in outside::vanished(tree, states) {
+            add(&path, outside);
+        }
+    }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         if node.lower == Lower::Missing {
-            found.insert((node.path.clone(), true));
+            add(&node.path, Outside::Vanished);
         }
         if states[at] != State::Commit {
             continue;
         }
-        if let Some(covered) = node.covers.as_ref().filter(|covered| !node.claimed && tree.is_fresh(covered)) {
-            found.insert((covered.at.clone(), false));
+        if let Some(covered) = node.covers.as_ref().filter(|_| !node.claimed) {
+            if !own_mount(&covered.meta) {
+                add(&covered.at, Outside::Blocked);
+            }
+            if tree.is_fresh(covered) {
+                add(&covered.at, Outside::Changed);
+            }
         }
         if let Lower::Merged(merged) = &node.lower
             && tree.is_fresh(merged)
         {
-            found.insert((merged.at.clone(), false));
+            add(&merged.at, Outside::Changed);
         }
         // A git of the host holds the file, and its own version would win.
-        found.extend(tree.locks.get(&at).map(|lock| (lock.clone(), false)));
-        if let Some(scan) = &node.scan {
-            found.extend(scan.changed.iter().map(|path| (path.clone(), false)));
+        if let Some(lock) = tree.locks.get(&at) {
+            add(lock, Outside::Changed);
+        }
+        for path in node.scan.iter().flat_map(|scan| &scan.changed) {
+            add(path, Outside::Changed);
         }
         // Copied up from a file that is neither at a place that the layer touches nor in a directory that goes away.
         if let Some(ino) = origin_inode(node)
             && !tree.inodes.contains_key(&ino)
         {
-            found.insert((node.path.clone(), node.covers.is_none()));
+            add(&node.path, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
         }
     }
-    for anchor in
-        tree.groups.iter().filter(|group| writes_shared(tree, states, group)).filter_map(|g| g.anchor.as_ref())
-    {
-        if tree.is_fresh(anchor) {
-            found.insert((anchor.at.clone(), false));
+    for group in tree.groups.iter().filter(|group| writes_shared(tree, states, group)) {
+        for name in group.anchor.iter().chain(&group.others).filter(|name| tree.is_fresh(name)) {
+            add(&name.at, Outside::Changed);
         }
     }
-    let outside = |vanished| if vanished { Outside::Vanished } else { Outside::Changed };
-    found.into_iter().map(|(path, vanished)| Conflict::new(path, outside(vanished))).collect()
+    found.into_iter().map(|(path, outside)| Conflict::new(path, outside)).collect()
 }
 
 /// Whether a group becomes the new version of a file with several names. When one of its names is held back it does

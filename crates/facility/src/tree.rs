@@ -184,6 +184,8 @@ pub struct LayerTree {
     pub same_mount: bool,
     /// Who mounted it.
     pub mode: LayerMode,
+    /// The workspace's mount: an entry on another one cannot be moved.
+    pub mount: Option<u64>,
 }
 
 impl LayerTree {
@@ -191,6 +193,12 @@ impl LayerTree {
     #[must_use]
     pub fn is_fresh(&self, found: &Found) -> bool {
         is_fresh(self.started, &self.ours, &found.at, &found.meta)
+    }
+
+    /// Whether an entry is as an earlier commit of this layer left it.
+    #[must_use]
+    pub fn is_own(&self, at: &ByteText, meta: &Meta) -> bool {
+        self.ours.iter().any(|own| own.is(at, meta))
     }
 
     /// The identity of what a node covers.

@@ -122,6 +122,7 @@ impl Walk<'_> {
             ours: self.ours.to_vec(),
             same_mount,
             mode: self.mode,
+            mount: Some(base_root.mount),
         };
         self.scan(&mut tree, &claimed)?;
         crate::shared::group(self, &mut tree)?;

@@ -3,7 +3,10 @@
 //! The kernel refuses the lease while anybody has the file open for writing or mapped writable, and makes whoever opens
 //! it for writing wait while the lease is held. A commit holds it for the few calls that compare and exchange a file.
 
-use crate::beneath::{LeaseCall, open_file};
+use crate::beneath::{LeaseCall, Workspace, open_file, split};
+use crate::changes::{Conflict, Outside};
+use crate::meta::EntryType;
+use crate::plan::CommitPlan;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
@@ -44,6 +47,28 @@ pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8])
         Err(error) if is_again(&error) => Writers::Some,
         Err(_) => Writers::Unknown,
     }
+}
+
+/// Lists the files that a commit would replace or delete and that a process has open for writing.
+pub(crate) fn open_elsewhere(base: &Workspace, plan: &CommitPlan) -> Vec<Conflict> {
+    let mut found = Vec::new();
+    let mut last: Option<(Vec<u8>, OwnedFd)> = None;
+    for op in &plan.ops {
+        let (Some(path), Some(old)) = (op.path(), op.displaces()) else { continue };
+        if old.kind != EntryType::File {
+            continue;
+        }
+        let (parent, name) = split(&path.0);
+        if last.as_ref().is_none_or(|(open, _)| open != parent) {
+            // A directory that cannot be entered yet, after a rename for instance: the step itself looks again.
+            last = base.dir(parent).ok().map(|dir| (parent.to_vec(), dir));
+        }
+        let Some((_, dir)) = &last else { continue };
+        if matches!(writers(base.leases(), dir.as_fd(), name), Writers::Some) {
+            found.push(Conflict::new(path.clone(), Outside::Open));
+        }
+    }
+    found
 }
 
 fn is_again(error: &io::Error) -> bool {

@@ -1,0 +1,77 @@
+//! Finds what another process did to the workspace while the run worked, beyond changed time stamps. Pure.
+//!
+//! A directory that was moved away and replaced by another one leaves the time stamps of the entries in it alone. Root's
+//! layers know the inode that each directory continues (overlay's origin mark). An ordinary user's layers do not, since
+//! the kernel does not let that user decode file handles; there the directory's own time stamps tell: a directory that was
+//! moved has a newer ctime than mtime, one that was only filled has equal ones. A directory that was moved and then
+//! filled is not told apart from one that was only filled.
+
+use crate::changes::Outside;
+use crate::marks::Origin;
+use crate::meta::{EntryType, Meta};
+use crate::plan::State;
+use crate::tree::{LayerTree, Lower, Node, Role};
+use nexus_model::ByteText;
+use std::collections::HashSet;
+
+/// Lists the directories of the workspace that were replaced, of those that lead to something that is committed.
+pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Outside)> {
+    let mut leads = vec![false; tree.nodes.len()];
+    for at in (1..tree.nodes.len()).rev() {
+        leads[at] |= states[at] == State::Commit;
+        leads[tree.nodes[at].parent] |= leads[at];
+    }
+    let replaced = |(at, node): (usize, &Node)| {
+        let (Lower::Merged(found) | Lower::Moved(found)) = &node.lower else { return None };
+        let is_replaced = at != 0 && leads[at] && is_replaced(tree, node, &found.meta, &found.at);
+        is_replaced.then(|| (found.at.clone(), Outside::Replaced))
+    };
+    tree.nodes.iter().enumerate().filter_map(replaced).collect()
+}
+
+fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &ByteText) -> bool {
+    match node.marks.origin {
+        Some(Origin::Inode(ino)) => ino != now.id.ino,
+        _ => {
+            let moved =
+                now.mtime < now.ctime && tree.is_fresh(&crate::tree::Found { at: at.clone(), meta: now.clone() });
+            moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
+        }
+    }
+}
+
+/// Lists the entries of an ordinary user's layer that were copied from a file which is gone now. A name that the layer
+/// itself took away accounts for one of them, a directory that it took away for any number.
+pub(crate) fn vanished(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Outside)> {
+    let covering: HashSet<u64> =
+        tree.nodes.iter().filter(|node| node.covers.is_some()).map(|node| node.meta.id.ino).collect();
+    let copied = |node: &Node| {
+        node.role == Role::Entry
+            && node.meta.kind == EntryType::File
+            && node.marks.origin == Some(Origin::Unknown)
+            && node.covers.is_none()
+            && !covering.contains(&node.meta.id.ino)
+    };
+    let mut left: Vec<(usize, u64)> = Vec::new();
+    let mut seen = HashSet::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| copied(node)) {
+        if seen.insert(node.meta.id.ino) {
+            left.push((at, node.meta.id.ino));
+        }
+    }
+    let mut taken = 0;
+    for node in &tree.nodes {
+        let Some(found) = &node.covers else { continue };
+        let goes = node.role != Role::Entry || node.meta.kind != found.meta.kind || node.marks.origin.is_none();
+        match found.meta.kind {
+            EntryType::Directory if goes && !node.claimed => return Vec::new(),
+            EntryType::File if goes => taken += 1,
+            _ => {}
+        }
+    }
+    if left.len() <= taken {
+        return Vec::new();
+    }
+    let committed = left.into_iter().filter(|(at, _)| states[*at] == State::Commit);
+    committed.map(|(at, _)| (tree.nodes[at].path.clone(), Outside::Vanished)).collect()
+}
