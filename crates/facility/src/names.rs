@@ -94,8 +94,6 @@ pub const DEFAULT_PROTECTED: &[&str] = &[
     "mise.*.toml",
     ".mise*",
     ".tool-versions",
-    "rust-toolchain",
-    "rust-toolchain.toml",
     ".npmrc",
     ".yarnrc*",
     ".pnpmfile.*",
@@ -172,11 +170,13 @@ pub const DEFAULT_PROTECTED: &[&str] = &[
     ".local/share/systemd",
 ];
 
-/// Names that git, a forge or its runners act on at the top of a repository. Packages carry such files along, and no
-/// program looks for them below `node_modules`, so there they do not count.
+/// Names that a forge, its runners, git or rustup act on where somebody works on a project. Packages of others carry
+/// such files along, and some check that theirs are complete. Below [`PACKAGES`] these names do not count.
 pub const DEFAULT_PROTECTED_OF_REPOSITORIES: &[&str] = &[
     ".gitmodules",
     ".gitattributes",
+    "rust-toolchain",
+    "rust-toolchain.toml",
     ".github/workflows",
     ".github/actions",
     ".github/agents",
@@ -199,8 +199,9 @@ pub const DEFAULT_PROTECTED_OF_REPOSITORIES: &[&str] = &[
     "Jenkinsfile",
 ];
 
-/// Where packages of others lie.
-const PACKAGES: &[u8] = b"node_modules";
+/// Directories with packages of others. git would read a `.gitattributes` there too, but only of files that it tracks or
+/// adds, and it can only choose among the filters that the user's own configuration has.
+const PACKAGES: &[&[u8]] = &[b"node_modules", b"vendor"];
 
 /// A text that is no pattern for protected names.
 pub use nexus_model::name_pattern::{PatternError, check};
@@ -288,7 +289,9 @@ pub struct Names {
     patterns: Vec<Pattern>,
     /// Patterns whose first name has no star, by that name.
     by_first: HashMap<Vec<u8>, Vec<usize>>,
-    /// The others.
+    /// The others, by the first byte of their first name.
+    by_byte: HashMap<u8, Vec<usize>>,
+    /// Those that begin with a star.
     by_star: Vec<usize>,
 }
 
@@ -322,8 +325,10 @@ impl Names {
         let mut found = Match::None;
         let mut in_packages = false;
         for start in 0..names.len() {
-            let listed = self.by_first.get(names[start].as_ref()).map_or(&[][..], Vec::as_slice);
-            for at in listed.iter().chain(&self.by_star) {
+            let name = names[start].as_ref();
+            let listed = self.by_first.get(name).into_iter().flatten();
+            let begun = name.first().and_then(|byte| self.by_byte.get(byte)).into_iter().flatten();
+            for at in listed.chain(begun).chain(&self.by_star) {
                 let pattern = &self.patterns[*at];
                 if (pattern.anchored && start > 0) || (pattern.of_repository && in_packages) {
                     continue;
@@ -338,7 +343,7 @@ impl Names {
                     found = Match::Leads;
                 }
             }
-            in_packages |= names[start].as_ref() == PACKAGES;
+            in_packages |= PACKAGES.contains(&name);
         }
         found
     }
@@ -348,9 +353,13 @@ impl Extend<Pattern> for Names {
     fn extend<I: IntoIterator<Item = Pattern>>(&mut self, patterns: I) {
         for pattern in patterns {
             let at = self.patterns.len();
-            match pattern.names.first().and_then(NamePattern::literal) {
-                Some(first) => self.by_first.entry(first.to_vec()).or_default().push(at),
-                None => self.by_star.push(at),
+            let first = pattern.names.first();
+            let literal = first.and_then(NamePattern::literal);
+            let begin = first.and_then(|name| name.pieces.first()).and_then(|piece| piece.first());
+            match (literal, begin) {
+                (Some(name), _) => self.by_first.entry(name.to_vec()).or_default().push(at),
+                (None, Some(byte)) => self.by_byte.entry(*byte).or_default().push(at),
+                (None, None) => self.by_star.push(at),
             }
             self.patterns.push(pattern);
         }

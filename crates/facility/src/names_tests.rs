@@ -127,7 +127,9 @@ fn files_of_repositories_do_not_count_in_packages() {
     let names = Names::standard();
     for path in [".gitattributes", ".github/workflows/x", ".travis.yml"] {
         assert!(matches!(find(&names, &format!("a/{path}")), Match::Protected(_)), "{path}");
-        assert_eq!(find(&names, &format!("a/node_modules/b/{path}")), Match::None, "{path}");
+        for packages in ["node_modules", "vendor"] {
+            assert_eq!(find(&names, &format!("a/{packages}/b/{path}")), Match::None, "{path}");
+        }
     }
     // What acts wherever it lies counts there too.
     for path in [".vscode/tasks.json", "AGENTS.md", ".envrc"] {

@@ -122,8 +122,10 @@ fn a_link_of_one_run_is_no_way_to_a_protected_file_for_the_next() {
 
 #[test]
 fn a_protected_file_with_another_name_is_not_written_through_it() {
-    for protected in [".git/config", ".git/hooks/post-merge"] {
+    for protected in [".git/config", ".git/hooks/post-merge", "bare.git/config"] {
         let mut base = repository();
+        base.extend(["bare.git", "bare.git/objects", "bare.git/refs"].map(dir));
+        base.extend([file("bare.git/HEAD", "ref: x"), file("bare.git/config", CONFIG)]);
         base.extend([dir("d"), link(protected, "d/x"), link(protected, "d/y")]);
         let scene = Scene::new(LayerMode::Root, &base);
         let safe = read(&scene, protected);
@@ -195,6 +197,10 @@ fn what_git_resumes_parks_as_a_unit_and_may_go_away() {
         let scene = Scene::new(LayerMode::Root, &[&repository()[..], &made[..]].concat());
         assert_eq!(parked(&run(&scene, &[rename("made", state)])), [state]);
         assert!(!scene.ws().join(state).exists());
+        // Deeper in a folder that becomes a part of git's.
+        let inner = [dir("made"), dir("made/rebase-merge"), file("made/rebase-merge/git-rebase-todo", "exec x\n")];
+        let scene = Scene::new(LayerMode::Root, &[&repository()[..], &[dir(".git/modules")], &inner].concat());
+        assert_eq!(parked(&run(&scene, &[rename("made", ".git/modules/m")])), [".git/modules/m"]);
     }
 }
 
