@@ -68,7 +68,7 @@ fn names_are_added_by_flag_profile_workspace_and_operator() {
 }
 
 #[test]
-fn no_name_is_taken_away_and_a_pattern_that_says_nothing_is_wrong_use() {
+fn a_pattern_that_protects_nothing_or_takes_away_is_wrong_use() {
     for bench in benches() {
         for text in ["!.envrc", "*", "/Makefile", "deploy/", "a?"] {
             let output = bench.run(["run", "--protect", text, "--", "true"]);
@@ -141,7 +141,7 @@ fn the_directory_that_core_hooks_path_names_is_held_back() {
     }
 }
 
-/// M205 of the mutations: a file that wants somebody to be asked gets a review where nobody can be.
+/// A file that wants somebody to be asked gets a review where nobody can be.
 #[test]
 fn a_profile_that_wants_a_question_parks_without_a_terminal() {
     for bench in benches() {

@@ -51,7 +51,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         let hidden = places.get(&node.parent).is_some_and(|place| !place.was_one && place.has_hidden);
         let is_new = node.role == Role::Entry && node.covers.is_none();
         if hidden && is_new && MAKERS.iter().any(|maker| fold(maker) == name) {
-            let why = "makes a git repository of a folder that has hooks or settings";
+            let why = "makes a git repository of a directory that has hooks or settings";
             node.verdict = Some(Verdict::Park(why.to_owned()));
         }
     }
@@ -160,7 +160,7 @@ fn verdict(walk: &Walk<'_>, tree: &LayerTree, node: &Node, repository: &[u8]) ->
     match &class {
         Class::GitState(why) if is_dir => park(why),
         Class::GitHook | Class::MustBeDirectory if is_dir && matches!(node.lower, Lower::Moved(_)) => {
-            park("a folder that becomes a part of git's")
+            park("a directory that becomes a part of git's")
         }
         _ if is_dir => Ok(None),
         Class::NoLink | Class::MustBeDirectory if node.role == Role::Entry && node.meta.kind == EntryType::Symlink => {

@@ -25,7 +25,7 @@ fn diff(base: &str, new: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_setting_that_is_not_inert_is_held_beside_an_inert_neighbour() {
+fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
     for (bad, good) in [
         ("[core]\nhooksPath=x", "[core]\nfilemode=false"),
         ("[CORE]\nFSMONITOR = ./x", "[core]\nfsmonitor = false"),
@@ -155,7 +155,7 @@ fn the_order_of_settings_that_are_not_inert_counts() {
 }
 
 #[test]
-fn a_new_repository_may_say_how_it_is_stored_and_another_may_not() {
+fn only_a_new_repository_may_say_how_it_is_stored() {
     let format = "[extensions]\nobjectFormat = sha256\nrefStorage = files\n";
     assert_eq!(changed(Some(format.as_bytes()), None, b".git").unwrap(), [""; 0]);
     assert_eq!(diff("[core]\nbare = false\n", &format!("[core]\nbare = false\n{format}")).len(), 2);

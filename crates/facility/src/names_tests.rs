@@ -49,7 +49,7 @@ fn protected_names_come_in_pairs_with_harmless_neighbours() {
     }
 }
 
-/// Every name that a review found to arrive unasked.
+/// Names that earlier versions committed unasked.
 #[test]
 fn names_that_used_to_arrive_unasked_are_protected() {
     let names = Names::standard();

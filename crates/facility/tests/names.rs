@@ -225,7 +225,7 @@ fn files_that_give_git_objects_attributes_or_remotes_park() {
     }
 }
 
-/// M195 of the mutations: the verdict, not only the class.
+/// The verdict, not only the class of the name.
 #[test]
 fn a_link_inside_a_git_directory_parks() {
     for path in [".git/modules/x", ".git/refs/heads/x", ".git/objects/ab", ".git/rebase-merge", ".git/logs"] {
@@ -278,7 +278,7 @@ fn a_bare_repository_is_judged_like_a_git_directory() {
 }
 
 #[test]
-fn naming_a_directory_does_not_accept_what_is_protected_below_it() {
+fn naming_a_directory_accepts_nothing_protected_below_it() {
     let base = [
         dir("src"),
         dir("src/sub"),
@@ -332,7 +332,7 @@ fn naming_a_directory_does_not_accept_what_is_protected_below_it() {
     assert!(!scene.ws().join("src/old").exists());
 }
 
-/// M186 of the mutations: capabilities, which a run cannot set, count like setuid bits.
+/// Capabilities, which a run cannot set, count like setuid bits.
 #[test]
 fn setuid_bits_and_capabilities_need_their_exact_path() {
     let scene = Scene::new(LayerMode::Root, &[]);
@@ -401,7 +401,7 @@ fn more_names_can_be_protected_for_a_run() {
 }
 
 #[test]
-fn a_link_of_the_workspace_in_place_of_the_hooks_is_not_followed() {
+fn a_link_in_place_of_hooks_holds_a_new_bare_repository_back() {
     let scene = Scene::new(LayerMode::Root, &[dir("r"), dir("r/objects"), dir("r/refs")]);
     symlink("elsewhere", scene.ws().join("r/hooks")).unwrap();
     std::fs::create_dir_all(scene.path("plain/r")).unwrap();
