@@ -232,3 +232,69 @@ fn an_accept_that_is_killed_half_way_is_named_and_finished() {
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }
+
+/// Runs `nexus` and kills it at its nth removal of a name. `None` when it had ended before.
+fn killed_at_removal(bench: &Bench, nth: usize, arguments: &[&str]) -> Option<()> {
+    let program = bench.nexus([] as [&str; 0]).get_program().to_owned();
+    let inject = format!("inject=unlinkat:signal=KILL:when={nth}");
+    let mut traced = bench.command("strace");
+    traced.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", &inject]).arg(program).args(arguments);
+    let output = traced.current_dir("/").output().unwrap();
+    (!output.status.success()).then_some(())
+}
+
+#[test]
+fn a_reject_that_is_killed_never_leaves_a_part_as_the_whole() {
+    for bench in benches() {
+        let mut kills = 0;
+        for nth in 1..100 {
+            let script = "mkdir d; for i in 1 2 3 4 5; do echo $i > d/$i; done";
+            let (report, _) = bench.json(["--changes", "review", "--shell", script]);
+            let run = report["run_id"].as_str().unwrap();
+            if killed_at_removal(&bench, nth, &["changes", "reject", "--run", run]).is_none() {
+                break;
+            }
+            kills += 1;
+            let listed = support::report(&bench.run(["changes", "list", "--json"]));
+            match listed.as_array().unwrap().as_slice() {
+                [] => continue,
+                [row] if row["state"] == "being_removed" => {}
+                [row] => {
+                    assert_eq!(row["state"], "waiting");
+                    let shown = stdout(&bench.run(["changes", "show"]));
+                    assert_eq!(shown.matches("A d/").count(), 5, "{}: kill {nth}: {shown}", bench.who());
+                }
+                more => panic!("{more:?}"),
+            }
+            assert_eq!(bench.run(["changes", "reject", "--run", run]).status.code(), Some(0));
+        }
+        assert!(kills > 5, "{}: only {kills} kills", bench.who());
+        assert_eq!(stdout(&bench.run(["changes", "list"])), "No changes wait for a decision.\n");
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
+fn a_commit_that_was_given_up_is_never_finished() {
+    for bench in benches() {
+        let away = bench.base.path().join("away");
+        let (run, mixed) = half_applied(&bench);
+        fs::rename(&bench.workspace, &away).unwrap();
+        let mut kills = 0;
+        for nth in 1..100 {
+            let killed = killed_at_removal(&bench, nth, &["changes", "reject", "--run", &run]);
+            fs::rename(&away, &bench.workspace).unwrap();
+            let output = bench.run(["run", "--", "true"]);
+            assert_eq!(output.status.code(), Some(0), "{}: kill {nth}: {}", bench.who(), stderr(&output));
+            assert_eq!(version(&bench.workspace), mixed, "{}: kill {nth}", bench.who());
+            fs::rename(&bench.workspace, &away).unwrap();
+            kills += usize::from(killed.is_some());
+            // The first kill leaves something to be removed; what that run removed is not there any more.
+            if !bench.state.join("layers").join(&run).exists() {
+                break;
+            }
+        }
+        assert!(kills > 0, "{}: no kill", bench.who());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}

@@ -78,6 +78,7 @@ pub fn look(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Fai
 /// For commands that decide: clears up what changes no workspace.
 pub fn interrupted(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
     let found = clear(places, driver)?;
+    remove_remains(places).map_err(|why| refused(&why))?;
     for (_, failure) in &found.failed {
         tell(&failure.text());
     }
@@ -144,6 +145,27 @@ fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
         }
     }
     Ok(found)
+}
+
+/// Removes what is left of layers whose removal was killed at its end: they have neither a note nor a record, which is
+/// there before the layer is, and hold no change.
+fn remove_remains(places: &Places) -> Result<(), String> {
+    let io = |error: std::io::Error| format!("{}: {error}", places.layers.display());
+    for entry in std::fs::read_dir(&places.layers).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let Some(run) = path.file_name().and_then(|name| name.to_str()?.parse::<RunId>().ok()) else { continue };
+        let is_known = note::is_noted(&path).map_err(io)? || record::Record::place(&places.runs, run).exists();
+        if is_known || !path.exists() {
+            continue;
+        }
+        let origin = LayerOrigin::guessed(LayerMode::User, FsTime::default());
+        // In use by another command, which removes it.
+        let Ok(layer) = Layer::adopt(&places.layers, &run.to_string(), &origin) else { continue };
+        if layer.is_bare().map_err(|error| chain(&error))? {
+            layer.discard().map_err(|error| chain(&error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Clears one run up. Returns the commit that has to be finished.
