@@ -26,8 +26,8 @@ const EXIT: &[Entry] = &[
     ("124", "the time limit ended the command"),
     (
         "125",
-        "Nexus refused, or failed before the command started; the disk limit was hit; or the command succeeded and its \
-         changes could not be committed",
+        "Nexus refused, or failed before the command started; its output could not be written, and its changes are \
+         parked; the disk limit was hit; or the command succeeded and its changes could not be committed",
     ),
     ("126, 127", "the command was found but cannot be executed; it was not found"),
     ("128+N", "signal N ended the command"),
