@@ -24,6 +24,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "random"],
     },
     Soak {
+        name: "10,000 schedules of a hostile process during commits",
+        variable: ("NEXUS_SOAK_SCHEDULES", "10000"),
+        words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "model"],
+    },
+    Soak {
         name: "5,000 random diffs through git apply",
         variable: ("NEXUS_SOAK_CASES", "5000"),
         words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "diff"],

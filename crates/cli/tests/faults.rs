@@ -150,6 +150,7 @@ fn cases() -> Vec<Case> {
         case(LayerStep::PlanCommit, Rule::Kept),
         Case { flags: &["--disk", "8M"], ..case(LayerStep::PlanCommit, Rule::Kept) },
         case(LayerStep::SyncLayer, Rule::Kept),
+        case(LayerStep::Stage, Rule::Kept),
         case(LayerStep::WriteJournal, Rule::Kept),
         case(LayerStep::SyncJournal, Rule::Committed),
         case(LayerStep::Apply, Rule::Committed),

@@ -1,0 +1,434 @@
+//! A hostile process edits, saves by rename, deletes and swaps directories between the calls of commits, accepts and
+//! recoveries. Every byte that it or the run wrote exists afterwards, unless the process itself destroyed it, and every
+//! version that was moved aside is named.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, run_operations_of_parent};
+use nexus_facility::commit::recover::recover_with;
+use nexus_facility::{Conflict, Faults, LayerMode, Recovered, Rules, Workspace};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+/// One act of the hostile process. Paths are relative to the workspace; `text` is written nowhere else.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Act {
+    SaveByRename { path: String, text: String },
+    Append { path: String, text: String },
+    Create { path: String, text: String },
+    Delete { path: String },
+    SwapDirectory { path: String, file: String, text: String },
+    Chmod { path: String, mode: u32 },
+    Finish,
+}
+
+/// What became of an act.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Report {
+    written: bool,
+    destroyed: Vec<String>,
+}
+
+/// The texts of the form `T<number>;` in a file or in all files below a directory.
+fn tokens(path: &Path, found: &mut Vec<String>) {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return };
+    if meta.is_dir() {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            tokens(&entry.path(), found);
+        }
+    } else if meta.is_file() {
+        let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+        let words = text.split_inclusive(';').filter_map(|word| word.rfind('T').map(|at| word[at..].to_owned()));
+        found.extend(words.filter(|word| word.ends_with(';')));
+    }
+}
+
+fn same_file(at: &Path, ino: u64, count: &mut usize) {
+    for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        if meta.is_dir() {
+            same_file(&entry.path(), ino, count);
+        } else {
+            *count += usize::from(std::os::unix::fs::MetadataExt::ino(&meta) == ino);
+        }
+    }
+}
+
+fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHandle<()>>) -> Report {
+    let mut report = Report::default();
+    let at = |path: &str| root.join(path);
+    // Names outside of the workspace (overlay's index, a slot of the commit) are no names for this process.
+    let names = |path: &Path| {
+        let mut count = 0;
+        same_file(root, std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(path).unwrap()), &mut count);
+        count
+    };
+    match act {
+        Act::SaveByRename { path, text } => {
+            let temp = at(&format!(".saving-{number}"));
+            std::fs::write(&temp, text).unwrap();
+            let mut old = Vec::new();
+            if at(path).is_file() && names(&at(path)) == 1 {
+                tokens(&at(path), &mut old);
+            }
+            if std::fs::rename(&temp, at(path)).is_ok() {
+                report = Report { written: true, destroyed: old };
+            } else {
+                std::fs::remove_file(&temp).unwrap();
+            }
+        }
+        Act::Append { path, text } => {
+            let open = |flags| std::fs::File::options().append(true).custom_flags(flags).open(at(path));
+            match open(0o4000) {
+                Ok(mut file) => {
+                    report.written = file.write_all(text.as_bytes()).is_ok();
+                }
+                // Somebody holds a lease: this process waits as any other would.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    let (path, text) = (at(path), text.clone());
+                    report.written = true;
+                    late.push(std::thread::spawn(move || {
+                        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+                        file.write_all(text.as_bytes()).unwrap();
+                    }));
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                Err(_) => {}
+            }
+        }
+        Act::Create { path, text } => {
+            let file = std::fs::File::options().write(true).create_new(true).open(at(path));
+            report.written = file.is_ok_and(|mut file| file.write_all(text.as_bytes()).is_ok());
+        }
+        Act::Delete { path } => {
+            if at(path).is_dir() {
+                tokens(&at(path), &mut report.destroyed);
+                std::fs::remove_dir_all(at(path)).unwrap();
+            } else if at(path).is_file() {
+                if names(&at(path)) == 1 {
+                    tokens(&at(path), &mut report.destroyed);
+                }
+                std::fs::remove_file(at(path)).unwrap();
+            }
+        }
+        Act::SwapDirectory { path, file, text } => {
+            if at(path).is_dir() && std::fs::rename(at(path), at(&format!("{path}.away-{number}"))).is_ok() {
+                let made = std::fs::create_dir(at(path)).and_then(|()| std::fs::write(at(path).join(file), text));
+                report.written = made.is_ok();
+            }
+        }
+        Act::Chmod { path, mode } => {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(at(path), std::fs::Permissions::from_mode(*mode)).ok();
+        }
+        Act::Finish => late.drain(..).for_each(|thread| thread.join().unwrap()),
+    }
+    report
+}
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_is_hostile() {
+    let root = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let mut late = Vec::new();
+    println!("\nready");
+    for (number, line) in std::io::stdin().lock().lines().enumerate() {
+        let next: Act = serde_json::from_str(&line.unwrap()).unwrap();
+        let report = act(&root, &next, number as u64, &mut late);
+        println!("\n@{}", serde_json::to_string(&report).unwrap());
+    }
+}
+
+struct Hostile {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    written: BTreeSet<String>,
+    destroyed: BTreeSet<String>,
+    log: Vec<String>,
+}
+
+impl Hostile {
+    fn start(root: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_is_hostile", "--ignored", "--nocapture", "--test-threads=1"])
+            .env("NEXUS_TEST_ORDER", root)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (written, destroyed, log) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let mut hostile = Self { child, input, output, written, destroyed, log };
+        while !hostile.line().starts_with("ready") {}
+        hostile
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "the hostile process ended");
+        line
+    }
+
+    fn act(&mut self, at: u64, next: &Act) {
+        writeln!(self.input, "{}", serde_json::to_string(next).unwrap()).unwrap();
+        let report: Report = loop {
+            if let Some(text) = self.line().strip_prefix('@') {
+                break serde_json::from_str(text).unwrap();
+            }
+        };
+        self.log.push(format!("{at}: {next:?} -> {report:?}"));
+        if let Act::SaveByRename { text, .. }
+        | Act::Append { text, .. }
+        | Act::Create { text, .. }
+        | Act::SwapDirectory { text, .. } = next
+            && report.written
+        {
+            self.written.insert(text.clone());
+        }
+        self.destroyed.extend(report.destroyed);
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A small generator (xorshift), so that a seed repeats a schedule.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len() as u64) as usize]
+    }
+}
+
+fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn base() -> Vec<Op> {
+    let mut ops: Vec<Op> =
+        ["d", "d/in", "e", "gone", "gone/sub", "ren", "swap"].into_iter().map(|dir| Op::Mkdir(b(dir))).collect();
+    let files =
+        ["d/a", "d/b", "d/in/c", "e/x", "gone/p", "gone/sub/q", "ren/m", "ren/n", "swap/s", "top", "other", "l1"];
+    ops.extend(files.iter().map(|file| Op::Write(b(file), format!("old {file}"))));
+    ops.push(Op::Link(b("l1"), b("l2")));
+    ops
+}
+
+/// The run's changes. Each text is a token of its own.
+fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
+    let mut written = BTreeSet::new();
+    let mut number = 0;
+    let mut text = || {
+        number += 1;
+        let text = format!("T{number};");
+        written.insert(text.clone());
+        text
+    };
+    let mut ops = vec![
+        Op::Write(b("d/a"), text()),
+        Op::Remove(b("d/b")),
+        Op::Write(b("d/in/c"), text()),
+        Op::Write(b("d/in/new"), text()),
+        Op::Write(b("top.tmp"), text()),
+        Op::Rename(b("top.tmp"), b("top")),
+        Op::Remove(b("other")),
+        Op::RemoveTree(b("gone")),
+        Op::RemoveTree(b("swap")),
+        Op::Write(b("swap"), text()),
+        Op::Remove(b("e/x")),
+        Op::Mkdir(b("e/x")),
+        Op::Write(b("e/x/inside"), text()),
+        Op::Mkdir(b("fresh")),
+        Op::Write(b("fresh/f"), text()),
+        Op::Write(b("l1"), text()),
+    ];
+    if mode == LayerMode::Root {
+        ops.extend([Op::Rename(b("ren"), b("moved")), Op::Write(b("moved/m"), text())]);
+    }
+    (ops, written)
+}
+
+const PLACES: [&str; 17] = [
+    "d/a",
+    "d/b",
+    "d/in/c",
+    "d/in/new",
+    "top",
+    "other",
+    "gone/p",
+    "gone/sub/q",
+    "swap/s",
+    "swap",
+    "e/x",
+    "e/x/inside",
+    "fresh/f",
+    "l1",
+    "l2",
+    "ren/m",
+    "moved/m",
+];
+const DIRECTORIES: [&str; 8] = ["d", "d/in", "gone", "gone/sub", "swap", "e", "ren", "moved"];
+
+fn next_act(random: &mut Random, number: u64) -> Act {
+    let path = (*random.pick(&PLACES)).to_owned();
+    let text = format!("T9{number};");
+    match random.below(12) {
+        0..4 => Act::SaveByRename { path, text },
+        4..7 => Act::Append { path, text },
+        7..9 => Act::Create { path, text },
+        9 => Act::Delete { path },
+        10 => {
+            let file = path.rsplit('/').next().unwrap().to_owned();
+            Act::SwapDirectory { path: (*random.pick(&DIRECTORIES)).to_owned(), file, text }
+        }
+        _ => Act::Chmod { path, mode: if random.below(2) == 0 { 0o600 } else { 0o640 } },
+    }
+}
+
+fn leased(scene: &Scene) -> Workspace {
+    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
+}
+
+/// Plays one schedule. Returns the numbers of the calls before which the process acted, and how many calls there were.
+fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mode = if seed % 3 == 0 { LayerMode::User } else { LayerMode::Root };
+    let scene = Scene::new(mode, &base());
+    let (ops, run_wrote) = run(mode);
+    let mut layer = scene.layer(&ops);
+    let hostile = Arc::new(Mutex::new(Hostile::start(&scene.ws())));
+    let crash_at = if seed % 4 == 1 { 40 + random.below(160) } else { u64::MAX };
+    let calls = Arc::new(AtomicU64::new(0));
+    let random = Arc::new(Mutex::new((random, BTreeSet::new())));
+    let crashed = Arc::new(AtomicBool::new(false));
+    let between = {
+        let (hostile, calls, random, crashed) = (hostile.clone(), calls.clone(), random.clone(), crashed.clone());
+        move |_: u64| {
+            let at = calls.fetch_add(1, Ordering::SeqCst) + 1;
+            {
+                let (random, seen) = &mut *random.lock().unwrap();
+                if random.below(14) == 0 {
+                    seen.insert(at);
+                    let next = next_act(random, at);
+                    hostile.lock().unwrap().act(at, &next);
+                }
+            }
+            if at == crash_at && !crashed.swap(true, Ordering::SeqCst) {
+                std::panic::panic_any("crash");
+            }
+        }
+    };
+    let mut faults = Faults::default().between(Arc::new(between));
+    if seed % 5 == 2 {
+        faults = faults.without_rename_flags();
+    }
+    layer.set_faults(faults.clone());
+    let workspace = leased(&scene);
+    let mut conflicts: Vec<Conflict> = Vec::new();
+    let done = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default())));
+    match done {
+        Ok(Ok(result)) => conflicts.extend(result.conflicts),
+        Ok(Err(error)) => panic!("seed {seed}: {error:?}\n{}", hostile.lock().unwrap().log.join("\n")),
+        Err(_) => {
+            drop(layer);
+            let recovered = recover_with(&scene.path("layers"), "run", &workspace, &faults).unwrap();
+            if let Recovered::RolledForward(done) = recovered {
+                conflicts.extend(done.conflicts);
+            }
+        }
+    }
+    let mut hostile = hostile.lock().unwrap();
+    hostile.act(0, &Act::Finish);
+    let mut found = Vec::new();
+    tokens(&scene.ws(), &mut found);
+    tokens(&scene.path("layers"), &mut found);
+    let found: BTreeSet<String> = found.into_iter().collect();
+    let story = || {
+        let listed = Command::new("find").arg(scene.dir.path()).args(["-type", "f", "-printf", "%P %i\\n"]).output();
+        let listed = String::from_utf8_lossy(&listed.unwrap().stdout).into_owned();
+        format!("seed {seed} {mode:?}: {conflicts:?}\n{}\n{listed}", hostile.log.join("\n"))
+    };
+    for text in hostile.written.iter().chain(&run_wrote).filter(|text| !hostile.destroyed.contains(*text)) {
+        assert!(found.contains(text), "{text} is lost. {}", story());
+    }
+    let mut beside = Vec::new();
+    leftovers(&scene.ws(), &scene.ws(), &mut beside, &story);
+    let named: BTreeSet<PathBuf> =
+        conflicts.iter().filter_map(|one| one.beside.as_ref()).map(|path| path.as_path().to_owned()).collect();
+    for path in &beside {
+        // A directory that was swapped meanwhile may have carried it elsewhere.
+        let name = path.file_name().unwrap();
+        assert!(named.iter().any(|one| one.file_name().unwrap() == name), "{path:?} is not named. {}", story());
+    }
+    let (_, seen) = &*random.lock().unwrap();
+    for at in seen {
+        *hits.entry(*at).or_default() += 1;
+    }
+    calls.load(Ordering::SeqCst)
+}
+
+/// Collects versions that were put beside a path. Names of an unfinished commit must not be left.
+fn leftovers(root: &Path, at: &Path, beside: &mut Vec<PathBuf>, story: &dyn Fn() -> String) {
+    for entry in std::fs::read_dir(at).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(!name.contains(".nexus-tmp") && !name.contains(".nexus-side"), "{name} is left. {}", story());
+        if name.contains(".nexus-conflict-") {
+            beside.push(entry.path().strip_prefix(root).unwrap().to_owned());
+        } else if entry.file_type().unwrap().is_dir() {
+            leftovers(root, &entry.path(), beside, story);
+        }
+    }
+}
+
+#[test]
+fn no_byte_is_lost_whatever_another_process_does_meanwhile() {
+    let (first, count) = match std::env::var("NEXUS_MODEL_SEED").ok().and_then(|text| text.parse().ok()) {
+        Some(seed) => (seed, 1),
+        None => (1, std::env::var("NEXUS_SOAK_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(300)),
+    };
+    std::panic::set_hook(Box::new(|info| {
+        if info.payload().downcast_ref::<&str>() != Some(&"crash") {
+            eprintln!("{info}");
+        }
+    }));
+    let mut hits = BTreeMap::new();
+    let mut fewest = u64::MAX;
+    for seed in first..first + count {
+        fewest = fewest.min(play(seed, &mut hits));
+    }
+    if count >= 300 {
+        // The calls that every schedule has.
+        let missed: Vec<u64> = (1..=fewest).filter(|at| !hits.contains_key(at)).collect();
+        assert!(missed.is_empty(), "the process never acted before the calls {missed:?} of {fewest}");
+    }
+}
