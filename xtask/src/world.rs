@@ -1,6 +1,7 @@
 //! The directories in which a harness plays the program, as root or as an ordinary user.
 
 use crate::bounded::{self, Ended, Running};
+use crate::free_user::ordinary_user;
 use crate::tree::{self, Tree};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,8 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The ordinary user that root plays.
-const USER: u32 = 12345;
 /// The time that one command may take, with the disk's log and a neighbour beside it.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -85,16 +84,17 @@ pub enum Skip {
 /// The calls that bring something to the disk.
 pub const SYNCS: &str = "fsync,fdatasync,syncfs,sync_file_range,msync,sync";
 
-/// Shows another boot id and keeps a whole `proc` beside it, without which an ordinary user cannot mount one of its own.
-const REBOOT: &str =
-    "mount -t proc proc \"$1\" && mount --bind \"$2\" /proc/sys/kernel/random/boot_id && shift 2 && exec \"$@\"";
+/// Shows another boot id and the uptime of a machine that has just started, and keeps a whole `proc` beside it, without
+/// which an ordinary user cannot mount one of its own.
+const REBOOT: &str = "mount -t proc proc \"$1/proc\" && mount --bind \"$1/boot\" /proc/sys/kernel/random/boot_id && \
+    mount --bind \"$1/uptime\" /proc/uptime && shift && exec \"$@\"";
 
 impl World {
     /// Makes the directories that do not lie on a disk. Without a disk, everything lies below `base`.
     pub fn make(base: &Path, program: &Path, user: bool, disks: usize) -> io::Result<Self> {
         open_directory(base)?;
         let disks = (0..disks).map(|number| base.join(format!("disk{number}"))).collect();
-        let user = user.then_some(USER);
+        let user = if user { Some(ordinary_user().map_err(io::Error::other)?) } else { None };
         let world =
             Self { base: base.to_owned(), program: program.to_owned(), disks, user, skip: None, rebooted: false };
         for disk in &world.disks {
@@ -103,6 +103,7 @@ impl World {
         world.own_directory(&world.home())?;
         fs::create_dir(base.join("proc"))?;
         fs::write(base.join("boot"), "00000000-0000-4000-8000-000000000000\n")?;
+        fs::write(base.join("uptime"), "0.01 0.01\n")?;
         Ok(world)
     }
 
@@ -183,7 +184,7 @@ impl World {
         let mut line: Vec<OsString> = Vec::new();
         if self.rebooted {
             line.extend(["unshare", "--mount", "--", "sh", "-c", REBOOT, "sh"].map(OsString::from));
-            line.extend([self.base.join("proc").into(), self.base.join("boot").into()]);
+            line.push(self.base.clone().into());
             if let Some(uid) = self.user {
                 let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
                 line.push("setpriv".into());

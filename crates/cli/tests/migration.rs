@@ -13,10 +13,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
-use support::{Bench, is_root, stderr, stdout, user, wait_until};
+use support::{Bench, is_root, stderr, stdout, wait_until};
 
 /// The path at which the disk was made; the state directories know their workspaces by it.
 const MOUNTED: &str = "/var/tmp/nexus-migration-fixture";
+
+/// The user whose files are on the disk.
+const USER: u32 = 12345;
 
 /// The mounted disk. One test at a time on this machine, since the path is fixed.
 struct Disk {
@@ -123,7 +126,7 @@ fn on_each(test: impl Fn(&Old)) {
         println!("NOTHING WAS TESTED: the disk of the fixture can be mounted by root alone");
         return;
     }
-    for (user, name) in [(None, "root"), (Some(user()), "user")] {
+    for (user, name) in [(None, "root"), (Some(USER), "user")] {
         let _disk = Disk::mount();
         let mut bench = Bench::new(user);
         bench.state = Path::new(MOUNTED).join(name).join("state");
