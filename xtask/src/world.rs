@@ -3,6 +3,7 @@
 use crate::bounded::{self, Ended, Running};
 use crate::free_user::ordinary_user;
 use crate::tree::{self, Tree};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -254,5 +255,18 @@ impl World {
             .map_err(|error| format!("`nexus changes list --json` wrote no JSON: {error}: {}", ended.told()))?;
         let runs = list.as_array().ok_or("`nexus changes list --json` wrote no list")?;
         Ok(runs.iter().filter_map(|run| run["run_id"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Returns the paths that wait for a decision, of all runs.
+    pub fn waiting_paths(&self) -> Result<BTreeSet<String>, String> {
+        let mut paths = BTreeSet::new();
+        for run in self.waiting()? {
+            // A commit that was interrupted is in the list, and may have nothing to show.
+            let ended = self.nexus(&self.workspace(), &["changes", "show", "--json", "--run", &run])?;
+            let shown: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+            let changes = shown["changes"].as_array().cloned().unwrap_or_default();
+            paths.extend(changes.iter().filter_map(|change| change["path"]["text"].as_str().map(str::to_owned)));
+        }
+        Ok(paths)
     }
 }

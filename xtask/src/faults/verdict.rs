@@ -6,7 +6,9 @@ use super::phases::{Phase, Versions};
 use crate::bounded::Ended;
 use crate::tree::{Content, Tree, difference};
 use crate::world::World;
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 /// The file that a person edits after the fault.
 const EDITED: &str = "f2";
@@ -33,11 +35,11 @@ pub fn judge(
     if ended.timed_out {
         return Err("the command did not come to an end".to_owned());
     }
-    let rules = Rules { versions, edited: after.edit };
+    let rules = Rules { world, versions, edited: after.edit };
     // A recovery that fails leaves what it found, which was half a commit.
     if matches!(harm, Harm::Error(_)) && phase != Phase::Recover {
         let found = world.tree()?;
-        Rules { versions, edited: false }
+        Rules { world, versions, edited: false }
             .one_of_both(&found)
             .map_err(|why| format!("right after the command ({}) {why}", brief(ended)))?;
     }
@@ -52,10 +54,13 @@ pub fn judge(
     if is_old && waiting.is_empty() && phase.has_work(ended) {
         return Err(format!("the work of the run is gone; the command: {}", brief(ended)));
     }
+    // A command that was killed before its end leaves a part of its work, which is neither version.
+    let unfinished = matches!(phase, Phase::Commit | Phase::Park) && !phase.has_work(ended);
+    let after = After { accept: after.accept && !unfinished, ..after };
     // Half of what is being rejected may be gone: it need not be shown, and no half of it may be accepted.
     let whole = phase != Phase::Reject;
     let told = if after.accept { accept(world, &waiting, whole)? } else { String::new() };
-    if after.accept && !after.edit && is_old && whole && !waiting.is_empty() {
+    if after.accept && !after.edit && whole && !waiting.is_empty() {
         let found = world.tree()?;
         if found != versions.new {
             return Err(format!("an accept did not bring the changes ({told}): {}", difference(&found, &versions.new)));
@@ -117,9 +122,13 @@ pub fn brief(ended: &Ended) -> String {
 }
 
 /// The rules about the workspace's content.
-struct Rules<'a> {
-    versions: &'a Versions,
-    edited: bool,
+pub struct Rules<'a> {
+    /// Where it is.
+    pub world: &'a World,
+    /// The old version and the new one.
+    pub versions: &'a Versions,
+    /// Whether a person has edited a file.
+    pub edited: bool,
 }
 
 impl Rules<'_> {
@@ -138,8 +147,9 @@ impl Rules<'_> {
         without(found) == without(version)
     }
 
-    /// Demands that the tree is the old version or the new one, and that a person's bytes are there.
-    fn one_of_both(&self, found: &Tree) -> Result<(), String> {
+    /// Demands that the tree is the old version or the new one, but for paths that were kept back and wait, and that a
+    /// person's bytes are there.
+    pub fn one_of_both(&self, found: &Tree) -> Result<(), String> {
         let edit = found.get(EDITED).map(|entry| &entry.content);
         if self.edited && edit != Some(&Content::File(EDIT.as_bytes().to_vec())) {
             let now = match edit {
@@ -152,9 +162,30 @@ impl Rules<'_> {
         if self.same(found, old) || self.same(found, new) {
             return Ok(());
         }
+        let waiting = self.world.waiting_paths()?;
+        if self.same(&with_kept_back(found, old, new, &waiting), new) {
+            return Ok(());
+        }
         let nearest = [old, new].map(|version| difference(found, version)).into_iter().min_by_key(String::len);
         Err(format!("the workspace is half old and half new: {}", nearest.unwrap_or_default()))
     }
+}
+
+/// Returns the tree as if the paths that wait and are still old were new.
+fn with_kept_back(found: &Tree, old: &Tree, new: &Tree, waiting: &BTreeSet<String>) -> Tree {
+    let mut tree = found.clone();
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for name in names {
+        // What is in a directory waits with it.
+        let waits = Path::new(name).ancestors().any(|part| part.to_str().is_some_and(|part| waiting.contains(part)));
+        if waits && found.get(name) == old.get(name) {
+            match new.get(name) {
+                Some(entry) => tree.insert(name.clone(), entry.clone()),
+                None => tree.remove(name),
+            };
+        }
+    }
+    tree
 }
 
 #[cfg(test)]
@@ -172,20 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_of_both_versions_is_refused() {
-        let versions = Versions { old: tree(&[("a", "1"), ("b", "1")]), new: tree(&[("a", "2"), ("b", "2")]), half: 0 };
-        let rules = Rules { versions: &versions, edited: false };
-        assert_eq!(rules.one_of_both(&versions.old), Ok(()));
-        assert_eq!(rules.one_of_both(&versions.new), Ok(()));
-        assert!(rules.one_of_both(&tree(&[("a", "1"), ("b", "2")])).is_err());
-    }
-
-    #[test]
-    fn what_a_person_wrote_must_be_there_beside_either_version() {
-        let versions =
-            Versions { old: tree(&[("a", "1"), ("f2", "1")]), new: tree(&[("a", "2"), ("f2", "2")]), half: 0 };
-        let rules = Rules { versions: &versions, edited: true };
-        assert_eq!(rules.one_of_both(&tree(&[("a", "2"), ("f2", EDIT)])), Ok(()));
-        assert!(rules.one_of_both(&versions.new).is_err());
+    fn a_path_that_waits_may_be_old_and_no_other() {
+        let (old, new) = (tree(&[("a", "1"), ("b", "1")]), tree(&[("a", "2"), ("c", "2")]));
+        let found = tree(&[("a", "2"), ("b", "1")]);
+        let waiting = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        assert_eq!(with_kept_back(&found, &old, &new, &waiting(&["b", "c"])), new);
+        assert_ne!(with_kept_back(&found, &old, &new, &waiting(&["b"])), new);
+        let third = tree(&[("a", "3"), ("c", "2")]);
+        assert_ne!(with_kept_back(&third, &old, &new, &waiting(&["a"])), new);
     }
 }
