@@ -66,10 +66,15 @@ pub fn judge(
             return Err(format!("an accept did not bring the changes ({told}): {}", difference(&found, &versions.new)));
         }
     }
+    let kept = world.tree()?;
+    rules.one_of_both(&kept).map_err(|why| format!("after accept ({told}) {why}"))?;
     for run in world.waiting()? {
         world.must(&world.workspace(), &["changes", "reject", "--run", &run])?;
     }
-    rules.one_of_both(&world.tree()?).map_err(|why| format!("after accept and reject ({told}) {why}"))?;
+    let found = world.tree()?;
+    if found != kept {
+        return Err(format!("a reject changed the workspace: {}", difference(&found, &kept)));
+    }
     if let Some(run) = world.waiting()?.first() {
         return Err(format!("{run} still waits after it was rejected"));
     }
