@@ -136,11 +136,11 @@ fn a_supervisor_of_another_user_is_not_talked_to() {
     let (socket, aside) = (bench.session_folder(&id).join("socket"), bench.session_folder(&id).join("aside"));
     fs::rename(&socket, &aside).unwrap();
     // The kernel notes who listens when listen(2) is called.
-    let script = "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0) or die; bind(S, sockaddr_un($ARGV[0])) or die; \
-                  $> = 12345; listen(S, 8) or die; print \"up\\n\"; close STDOUT; \
-                  while (accept(C, S)) { sysread(C, $b, 1) and print STDERR \"talked\\n\"; close C }";
-    let mut command = bench.command("perl");
-    command.args(["-e", &format!("$| = 1; {script}")]).arg(&socket);
+    let script = "import os, socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\n\
+                  os.seteuid(int(sys.argv[2]))\ns.listen(8)\nos.write(1, b'up\\n')\nos.close(1)\n\
+                  while True:\n c = s.accept()[0]\n if c.recv(1): os.write(2, b'talked\\n')\n c.close()";
+    let mut command = bench.command("python3");
+    command.args(["-c", script]).arg(&socket).arg(support::user().to_string());
     let mut other = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     other.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
     let output = bench

@@ -13,7 +13,7 @@ use crate::commit::finish::{Folders, remove_layer};
 use crate::commit::journal::{
     DONE, Header, JOURNAL, Journal, PARKED, Parked, SlotPlace, VERSION, read, sync_directory, write, write_journal,
 };
-use crate::commit::recover::{Finished, open_index, roll_forward};
+use crate::commit::recover::{Finished, go_on, open_index, roll_forward};
 use crate::commit::stage::{Stage, remove_slots};
 use crate::commit::writers::open_elsewhere;
 use crate::faults::{Faults, Step};
@@ -407,7 +407,11 @@ impl Layer {
         self.faults.check(Step::SyncJournal).doing("sync", b"").map_err(interrupted)?;
         sync_directory(&self.root, &self.faults).map_err(interrupted)?;
         let folders = Folders { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
-        let outcome = roll_forward(&folders, &journal, &self.faults, false).map_err(interrupted)?;
+        let outcome = match roll_forward(&folders, &journal, &self.faults, false) {
+            Ok(outcome) => outcome,
+            // Every step may be repeated, and most errors do not come twice.
+            Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
+        };
         let Finished { committed, parked, conflicts, unwatched } = Finished::new(&journal, &outcome);
         let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
         Ok(Committed { state, changes: ChangeSet { changes: committed }, parked, conflicts, unwatched })
@@ -419,6 +423,8 @@ impl Layer {
         if let Some(upper) = &self.upper_fd {
             self.materialise(upper).map_err(io)?;
         }
+        // Copies of an earlier try to commit.
+        remove_slots(&self.root, workspace, &self.run, SlotPlace::Workspace, &self.faults).map_err(io)?;
         self.sync_upper().map_err(io)?;
         let tree = self.read_folder(workspace, rules)?;
         let changes = tree.map_or_else(ChangeSet::default, |tree| ChangeSet { changes: report(&tree, rules) });

@@ -10,7 +10,7 @@ use crate::changes::Outside;
 use crate::marks::Origin;
 use crate::meta::{EntryType, Meta};
 use crate::plan::State;
-use crate::tree::{LayerTree, Lower, Node, Role};
+use crate::tree::{Found, LayerTree, Lower, Node, Role};
 use nexus_model::ByteText;
 use std::collections::HashSet;
 
@@ -30,14 +30,11 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
 }
 
 fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &ByteText) -> bool {
-    match node.marks.origin {
-        Some(Origin::Inode(ino)) => ino != now.id.ino,
-        _ => {
-            let moved =
-                now.mtime < now.ctime && tree.is_fresh(&crate::tree::Found { at: at.clone(), meta: now.clone() });
-            moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
-        }
+    if let Some(Origin::Inode(ino)) = node.marks.origin {
+        return ino != now.id.ino;
     }
+    let moved = now.mtime < now.ctime && tree.is_fresh(&Found { at: at.clone(), meta: now.clone() });
+    moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
 }
 
 /// Lists the entries of an ordinary user's layer that were copied from a file which is gone now. A name that the layer

@@ -36,6 +36,7 @@ pub fn command(run: Option<RunId>, named: &[PathBuf]) -> Result<String, Failure>
 
 fn whole(places: &Places, one: &Waiting) -> Result<String, Failure> {
     let note = if one.state == State::Interrupted { take_back(places, one)? } else { String::new() };
+    run::recover::clear_staging(places, &one.run, &one.workspace, one.folder);
     remove(places, &one.run)?;
     Ok(format!("The changes of the run {} are gone.\n{note}", one.run))
 }
@@ -75,6 +76,10 @@ fn take_back(places: &Places, one: &Waiting) -> Result<String, Failure> {
             Ok(format!("The directory {place} is as it was before the commit.\n{kept}"))
         }
         Err(error @ RecoverError::Applied { .. }) => Err(refused(error.to_string())),
+        Err(RecoverError::Version { version, .. }) => Ok(format!(
+            "The commit was interrupted under another version of Nexus (journal version {version}) and stays as it is: some \
+             files of {place} may be those of the run, and names that begin with .nexus-tmp may be left in it.\n"
+        )),
         Err(error) => Err(refused(chain(&error))),
     }
 }

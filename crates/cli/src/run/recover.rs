@@ -188,7 +188,12 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
         return patiently(abandon, is_busy).map(|()| None).map_err(|error| chain(&error));
     }
     match patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))? {
-        Stage::Parked => Ok(None),
+        Stage::Parked => {
+            if let Some((path, folder)) = &recorded {
+                clear_staging(places, &run, path, *folder);
+            }
+            Ok(None)
+        }
         // Perhaps some of its directory is left.
         Stage::Gone => {
             let abandon = || nexus_facility::abandon(&places.layers, &run);
@@ -200,6 +205,14 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
             let noted = || note::read(&path).map(|note| (note.workspace.as_path().to_owned(), note.folder));
             Ok(Some(Interrupted { run, directory: recorded.or_else(noted) }))
         }
+    }
+}
+
+/// Removes what a killed accept had copied into the workspace, where that is there.
+pub fn clear_staging(places: &Places, run: &str, path: &Path, folder: FolderId) {
+    let Ok(directory) = folder.open_at(path) else { return };
+    if let Err(error) = nexus_facility::clear_staging(&places.layers, run, &directory) {
+        tell(&format!("Copies of the run {run} could not be removed from {}: {}.", path.display(), chain(&error)));
     }
 }
 
@@ -243,12 +256,13 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
         return remove(layer);
     }
     let Some(mut note) = note else {
-        let upper = layer.upper();
-        return Err(format!(
-            "the run {run} was killed, and what is known of it cannot be read. Its files are in {}; \
-             nexus changes reject --run {run} removes them",
-            upper.display()
+        // Nothing was decided, so no workspace is half old and half new: no run has to wait for this.
+        tell(&format!(
+            "The run {run} was killed, and what is known of it cannot be read. Its files are in {}; \
+             nexus changes reject --run {run} removes them.",
+            layer.upper().display()
         ));
+        return Ok(());
     };
     let why = if note.in_memory { CutShort::Partial } else { note.cut_by_kill() };
     note.cut_short = Some(why);

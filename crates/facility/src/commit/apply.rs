@@ -359,7 +359,8 @@ impl<'a> Apply<'a> {
         let dir = self.parents.get(parent).map_err(Stop::blocked)?;
         let now = stat_if_there(dir, file)?.ok_or_else(|| Stop::keep(Outside::Vanished))?;
         let own = self.own.get(&now.id).copied();
-        if !old.is_untouched(&now, own) && !(self.again && old.is_same_version(&now)) {
+        let untouched = old.is_untouched(&now, own) || (self.again && old.is_same_version(&now));
+        if !untouched {
             return Err(Stop::keep(Outside::Changed));
         }
         self.faults.action();
@@ -449,7 +450,7 @@ impl<'a> Apply<'a> {
             self.remember(&out);
             return Ok(());
         }
-        self.restore_mode(there, old)?;
+        Self::restore_mode(there, old)?;
         let back = Spot { dir: self.parents.get(parent).map_err(Stop::Io)?, name };
         let beside = match move_to_free(there, back, self.faults)? {
             Moved::Yes => None,
@@ -574,7 +575,7 @@ impl<'a> Apply<'a> {
             if now.is_some() {
                 return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?);
             }
-            self.ready(put, source, found.as_ref())?;
+            Self::ready(put, source, found.as_ref())?;
             match move_to_free(source, target, self.faults) {
                 Ok(Moved::Yes) => {}
                 Ok(Moved::Occupied) => return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?),
@@ -585,7 +586,7 @@ impl<'a> Apply<'a> {
                 Ok(held) => lease = held,
                 Err(stop) => return Err(self.keep_staged(put, source, stop)?),
             }
-            self.ready(put, source, found.as_ref())?;
+            Self::ready(put, source, found.as_ref())?;
             if let Err(stop) = self.swap(put, source, target, old) {
                 return Err(self.keep_staged(put, source, stop)?);
             }
@@ -637,7 +638,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Gives the source the form that it has in the workspace.
-    fn ready(&mut self, put: &Put, source: Spot<'_>, found: Option<&Meta>) -> io::Result<()> {
+    fn ready(put: &Put, source: Spot<'_>, found: Option<&Meta>) -> io::Result<()> {
         if let (Some(mode), Some(found)) = (put.mode, found)
             && found.mode != mode
         {
@@ -734,7 +735,7 @@ impl<'a> Apply<'a> {
         (new, old): (&Seen, &Seen),
         quiet: Quiet,
     ) -> Result<Stop, Stop> {
-        self.restore_mode(source, old)?;
+        Self::restore_mode(source, old)?;
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
         let ours_in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
         let kept = |beside, in_layer| Stop::Keep(Keeping { outside, beside, detail: None, in_layer });
@@ -771,7 +772,7 @@ impl<'a> Apply<'a> {
     }
 
     /// A directory may have been opened up so that it could be moved.
-    fn restore_mode(&self, at: Spot<'_>, old: &Seen) -> io::Result<()> {
+    fn restore_mode(at: Spot<'_>, old: &Seen) -> io::Result<()> {
         if old.kind == EntryType::Directory
             && let Some(meta) = stat_if_there(at.dir, at.name)?
             && meta.id == old.id

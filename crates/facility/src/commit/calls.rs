@@ -62,12 +62,19 @@ fn without_flags(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Mo
     }
     match rustix::fs::linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
         Ok(()) => {}
+        // The link of an earlier try that was interrupted before its unlink.
+        Err(Errno::EXIST) if is_same(from, to)? => {}
         Err(Errno::EXIST) => return Ok(Moved::Occupied),
         Err(error) => return Err(error.into()),
     }
     faults.action();
     rustix::fs::unlinkat(from.dir, from.name, AtFlags::empty())?;
     Ok(Moved::Yes)
+}
+
+fn is_same(one: Spot<'_>, other: Spot<'_>) -> io::Result<bool> {
+    let other = stat_if_there(other.dir, other.name)?;
+    Ok(other.is_some_and(|other| stat(one.dir, one.name).is_ok_and(|one| one.id == other.id && one.dev == other.dev)))
 }
 
 /// The result of an exchange.

@@ -6,7 +6,7 @@ use crate::changes::ChangeSet;
 use crate::commit::apply::Rooms;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
-    DONE, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, VERSION, sync_directory, write,
+    DONE, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SlotPlace, VERSION, sync_directory, write,
 };
 use crate::commit::ops::Op;
 use crate::commit::stage::remove_slots;
@@ -51,6 +51,10 @@ pub(crate) fn finish(
     }
     let header = &journal.header;
     remove_slots(folders.root, folders.base, folders.run, header.slots, faults)?;
+    if header.slots == SlotPlace::Workspace {
+        // It is on another file system than the layer, whose own end may reach the disk first.
+        sync_directory(folders.base, faults)?;
+    }
     let keep = keep(journal, outcome);
     if keep.is_empty() {
         return remove_layer(folders.layers, folders.root, folders.run, faults);

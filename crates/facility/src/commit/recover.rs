@@ -11,9 +11,10 @@ use crate::changes::{Change, Conflict};
 use crate::commit::apply::{Apply, Rooms};
 use crate::commit::finish::{Folders, GONE, arrived, finish, left, remove_layer};
 use crate::commit::journal::{
-    DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, home_of, read, read_journal, sync_directory, write,
+    DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
+    slots_in_workspace, sync_directory, write,
 };
-use crate::commit::stage::open_slots;
+use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
@@ -130,6 +131,8 @@ pub fn recover_with(
         let outcome = roll_forward(&folders, &journal, faults, true).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(&journal, &outcome))));
     }
+    // Copies that were made for a commit which was never decided.
+    remove_slots(&root, workspace, run, SlotPlace::Workspace, faults).map_err(io)?;
     if root.stat(PARKED.as_bytes()).doing("look at", PARKED.as_bytes()).map_err(io)?.is_some() {
         return Ok(Recovered::Parked);
     }
@@ -192,6 +195,21 @@ pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
     })
 }
 
+/// Removes the copies that an undecided commit of `run` left in the workspace.
+pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<(), RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    if matches!(stage(layers_dir, run)?, Stage::Decided(_)) {
+        return Ok(());
+    }
+    let gone = workspace.stat(slots_in_workspace(run).as_bytes()).doing("look at", b"").map_err(io)?.is_none();
+    if gone {
+        return Ok(());
+    }
+    // The layer may be gone already: its directory is named here for its type only.
+    let faults = Faults::default();
+    remove_slots(workspace, workspace, run, SlotPlace::Workspace, &faults).map_err(io)
+}
+
 /// Removes the layer `<layers_dir>/<run>` and does nothing else, whatever was decided about it.
 pub fn abandon(layers_dir: &Path, run: &str) -> Result<(), RecoverError> {
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(()) };
@@ -243,6 +261,16 @@ pub(crate) fn roll_forward(
     rustix::fs::renameat(folders.root.fd(), JOURNAL, folders.root.fd(), DONE).doing("rename", JOURNAL.as_bytes())?;
     sync_directory(folders.root, faults)?;
     finish(folders, &rooms, journal, &mut outcome, faults)?;
+    Ok(outcome)
+}
+
+/// Goes on with a commit of this process that an error stopped.
+pub(crate) fn go_on(folders: &Folders<'_>, journal: &Journal, faults: &Faults) -> Result<Outcome, IoFailure> {
+    if folders.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
+        return roll_forward(folders, journal, faults, true);
+    }
+    let mut outcome = read::<Outcome>(folders.root, OUTCOME)?.unwrap_or_default();
+    finish_done(folders, journal, &mut outcome, faults)?;
     Ok(outcome)
 }
 
