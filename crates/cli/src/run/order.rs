@@ -317,7 +317,11 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
             "inside a container the outer /proc must not be masked (docker: --security-opt systempaths=unconfined)"
         }
         ("mount_workspace" | "root_overlay", ENOSPC | EDQUOT) => {
-            "the disk of the state directory is full: make room there, or set NEXUS_STATE_DIR to a directory on another disk"
+            "the state directory's disk is full: make room there, or set NEXUS_STATE_DIR to a directory on another disk"
+        }
+        // The kernel gives an overlay that cannot be written instead of an error.
+        ("mount_workspace" | "root_overlay", 0) => {
+            "the overlay came up read-only: the state directory's disk is full, or its file system cannot carry a layer; set NEXUS_STATE_DIR to a directory on another disk, or use --direct"
         }
         ("mount_workspace" | "root_overlay", _) => {
             "the file system of this directory or of the state directory cannot carry a layer: use a workspace on ext4, xfs or btrfs, or --direct"
@@ -341,12 +345,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_asked_for_only_where_none_is_left() {
+    fn a_disk_is_called_full_only_where_it_may_be() {
         for step in ["mount_workspace", "root_overlay"] {
-            assert!(step_hint(step, ENOSPC).contains("full") && step_hint(step, EDQUOT).contains("full"));
-            for errno in [EPERM, EACCES, 22, 0] {
+            for errno in [ENOSPC, EDQUOT, 0] {
+                assert!(step_hint(step, errno).contains("disk is full"), "{step} {errno}");
+            }
+            for errno in [EPERM, EACCES, 22] {
                 let hint = step_hint(step, errno);
-                assert!(!hint.contains("room") && hint.contains("file system"), "{step} {errno}: {hint}");
+                assert!(!hint.contains("full") && hint.contains("file system"), "{step} {errno}: {hint}");
             }
         }
     }
