@@ -1,0 +1,291 @@
+//! What another process does in each window of a commit, one at a time: both versions stay, and the path is named.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, run_operations_of_parent, snapshot};
+use nexus_facility::commit::recover::recover_with;
+use nexus_facility::{
+    CommitError, CommitState, Committed, Faults, Layer, LayerMode, Outside, RecoverError, Recovered, Rules, Workspace,
+    recover, roll_back,
+};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn write(path: &str, text: &str) -> Op {
+    Op::Write(b(path), text.into())
+}
+
+fn read(scene: &Scene, path: &str) -> String {
+    fs::read_to_string(scene.ws().join(path)).unwrap()
+}
+
+fn leased(scene: &Scene) -> Workspace {
+    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
+}
+
+/// Calls `act` once, before the first call of the commit for which `when` holds.
+fn once(when: impl Fn() -> bool + Send + Sync + 'static, act: impl FnOnce() + Send + 'static) -> Faults {
+    let act = Mutex::new(Some(act));
+    Faults::default().between(Arc::new(move |_| {
+        if when()
+            && let Some(act) = act.lock().unwrap().take()
+        {
+            act();
+        }
+    }))
+}
+
+fn decided(scene: &Scene) -> impl Fn() -> bool + Send + Sync + use<> {
+    let journal = scene.path("layers/run/journal");
+    move || journal.exists()
+}
+
+fn outsides(result: &Committed) -> Vec<(String, Outside)> {
+    result.conflicts.iter().map(|one| (one.path.as_path().display().to_string(), one.outside)).collect()
+}
+
+fn three(mode: LayerMode) -> (Scene, Layer) {
+    let scene = Scene::new(mode, &[write("a", "old a"), write("b", "old b"), write("c", "old c")]);
+    let layer = scene.layer(&[write("a", "run a"), write("b", "run b"), write("c", "run c")]);
+    (scene, layer)
+}
+
+#[test]
+fn an_edit_while_the_layer_is_synced_parks_everything() {
+    let (scene, mut layer) = three(LayerMode::Root);
+    let file = scene.ws().join("b");
+    layer.set_faults(once(|| true, move || fs::write(file, "edited").unwrap()));
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    assert_eq!((result.state, outsides(&result)), (CommitState::Parked, vec![("b".into(), Outside::Changed)]));
+    assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, "c")], ["old a", "edited", "old c"]);
+}
+
+#[test]
+fn an_edit_after_the_decision_keeps_back_its_path_alone() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let (scene, mut layer) = three(mode);
+        let file = scene.ws().join("b");
+        layer.set_faults(once(decided(&scene), move || fs::write(file, "edited").unwrap()));
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert_eq!((result.state, outsides(&result)), (CommitState::Committed, vec![("b".into(), Outside::Changed)]));
+        assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, "c")], ["run a", "edited", "run c"]);
+        drop(layer);
+        // The run's version still waits, and is still a conflict.
+        let parked = Layer::open(&scene.path("layers"), "run").unwrap();
+        assert_eq!(fs::read_to_string(parked.upper().join("b")).unwrap(), "run b");
+        let again = parked.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert_eq!(outsides(&again), [("b".into(), Outside::Changed)]);
+    }
+}
+
+/// Lets a commit die at the first call after `count` of the files have the run's version.
+fn interrupted(scene: &Scene, layer: Layer, count: usize) {
+    let mut layer = layer;
+    let ws = scene.ws();
+    let committed = move || ["a", "b", "c"].iter().filter(|f| is_new(&ws, f)).count() >= count;
+    layer.set_faults(once(committed, || std::panic::panic_any("crash")));
+    let workspace = leased(scene);
+    assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
+}
+
+fn is_new(ws: &Path, file: &str) -> bool {
+    fs::read_to_string(ws.join(file)).is_ok_and(|text| text.starts_with("run"))
+}
+
+#[test]
+fn edits_after_an_interrupted_commit_stay_at_its_recovery() {
+    let (scene, layer) = three(LayerMode::Root);
+    interrupted(&scene, layer, 1);
+    let done: Vec<&str> = ["a", "b", "c"].into_iter().filter(|file| is_new(&scene.ws(), file)).collect();
+    for file in ["a", "b"] {
+        fs::write(scene.ws().join(file), format!("edited {file}")).unwrap();
+    }
+    let Recovered::RolledForward(result) = recover(&scene.path("layers"), "run", &leased(&scene)).unwrap() else {
+        panic!("there was a journal")
+    };
+    assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, "c")], ["edited a", "edited b", "run c"]);
+    // What had arrived before was edited as the new version; the rest is a conflict.
+    let late = ["a", "b"].into_iter().filter(|file| !done.contains(file)).count();
+    assert_eq!((done.len(), result.conflicts.len()), (1, late), "{result:?}");
+}
+
+#[test]
+fn an_interrupted_commit_can_be_taken_back() {
+    let base = [write("a", "old a"), write("b", "old b"), Op::Mkdir(b("d")), write("d/x", "x"), write("gone", "gone")];
+    let run = [
+        write("a", "run a"),
+        write("b", "run b"),
+        write("new", "run new"),
+        Op::Remove(b("gone")),
+        Op::Rename(b("d"), b("moved")),
+        write("moved/y", "run y"),
+        Op::Chmod(b("moved"), 0o700),
+    ];
+    // As many calls as fit between the decision and the end.
+    for nth in 1.. {
+        let scene = Scene::new(LayerMode::Root, &base);
+        let mut layer = scene.layer(&run);
+        let (old, is_decided, calls) = (snapshot(&scene.ws(), true), decided(&scene), AtomicU64::new(0));
+        let here = move || is_decided() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth;
+        layer.set_faults(once(here, || std::panic::panic_any("crash")));
+        let workspace = leased(&scene);
+        if catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_ok() {
+            assert!(nth > 15, "only {nth} places");
+            return;
+        }
+        let origin = layer.origin();
+        drop(layer);
+        match roll_back(&scene.path("layers"), "run", &workspace) {
+            Ok(conflicts) => assert_eq!(conflicts, [], "{nth}"),
+            Err(RecoverError::Applied { .. }) => {
+                assert!(matches!(
+                    recover(&scene.path("layers"), "run", &workspace).unwrap(),
+                    Recovered::RolledForward(_)
+                ));
+                continue;
+            }
+            Err(error) => panic!("{nth}: {error:?}"),
+        }
+        assert_eq!(snapshot(&scene.ws(), true), old, "taken back from {nth}");
+        // The layer is whole again.
+        let layer = Layer::adopt(&scene.path("layers"), "run", &origin).unwrap();
+        let result = layer.commit(&workspace, &Rules::default()).unwrap();
+        assert_eq!(outsides(&result).len(), result.conflicts.len());
+        if result.conflicts.is_empty() {
+            assert_eq!(scene.found(), scene.wanted(), "committed after {nth}");
+        } else {
+            assert_eq!(result.state, CommitState::Parked, "{nth}");
+        }
+    }
+}
+
+#[test]
+fn a_replaced_directory_is_a_conflict_for_root_and_users() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let dirs = ["d", "d2"].map(|dir| Op::Mkdir(b(dir)));
+        let files = ["d/x", "d/y", "d2/x", "d2/y"].map(|file| write(file, &format!("old {file}")));
+        let scene = Scene::new(mode, &[dirs.to_vec(), files.to_vec()].concat());
+        let layer = scene.layer(&[Op::Remove(b("d/x")), write("d/y", "run y")]);
+        fs::rename(scene.ws().join("d"), scene.ws().join("d.old")).unwrap();
+        fs::rename(scene.ws().join("d2"), scene.ws().join("d")).unwrap();
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert!(outsides(&result).contains(&("d".into(), Outside::Replaced)), "{mode:?}: {result:?}");
+        assert_eq!((read(&scene, "d/x"), read(&scene, "d/y")), ("old d2/x".into(), "old d2/y".into()));
+    }
+}
+
+#[test]
+fn a_directory_that_was_only_filled_is_not_a_conflict() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let scene = Scene::new(mode, &[Op::Mkdir(b("d")), write("d/y", "old")]);
+        let layer = scene.layer(&[write("d/y", "run y")]);
+        fs::write(scene.ws().join("d/other"), "made meanwhile").unwrap();
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert_eq!((outsides(&result), read(&scene, "d/y")), (vec![], "run y".into()), "{mode:?}");
+        assert_eq!(read(&scene, "d/other"), "made meanwhile");
+    }
+}
+
+#[test]
+fn a_file_that_vanished_is_a_conflict_for_root_and_users() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let scene = Scene::new(mode, &[write("f", "old"), Op::Mkdir(b("d")), write("d/g", "old")]);
+        let layer = scene.layer(&[Op::Append(b("f"), "run".into()), Op::Append(b("d/g"), "run".into())]);
+        fs::rename(scene.ws().join("f"), scene.ws().join("renamed")).unwrap();
+        fs::remove_dir_all(scene.ws().join("d")).unwrap();
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert!(!result.conflicts.is_empty() && result.changes.is_empty(), "{mode:?}: {result:?}");
+        assert!(!scene.ws().join("f").exists() && !scene.ws().join("d").exists(), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_rename_by_the_run_is_not_taken_for_a_vanished_file() {
+    let scene = Scene::new(LayerMode::User, &[write("f", "old"), write("g", "old g")]);
+    let layer = scene.layer(&[Op::Rename(b("f"), b("h")), Op::Append(b("g"), " more".into())]);
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    assert_eq!((outsides(&result), read(&scene, "h"), read(&scene, "g")), (vec![], "old".into(), "old g more".into()));
+}
+
+#[test]
+fn a_file_that_a_process_writes_to_is_not_replaced() {
+    for (op, file) in [(write("f", "run"), "f"), (Op::Remove(b("f")), "f"), (Op::RemoveTree(b("d")), "d/g")] {
+        let scene = Scene::new(LayerMode::Root, &[write("f", "old"), Op::Mkdir(b("d")), write("d/g", "old")]);
+        let layer = scene.layer(&[op.clone()]);
+        let writer = fs::File::options().append(true).open(scene.ws().join(file)).unwrap();
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert!(result.conflicts.iter().all(|one| one.outside == Outside::Open), "{op:?}: {result:?}");
+        assert_eq!((result.conflicts.len(), read(&scene, file)), (1, "old".into()), "{op:?}");
+        drop((writer, layer));
+        let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+        let reader = fs::File::open(scene.ws().join(file)).unwrap();
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        // A directory was moved away and back, which its own time stamp tells.
+        if !matches!(op, Op::RemoveTree(_)) {
+            assert_eq!(result.conflicts, [], "a reader is in nobody's way: {op:?}");
+        }
+        drop(reader);
+    }
+}
+
+#[test]
+fn a_journal_of_another_directory_run_or_version_is_refused() {
+    let (scene, layer) = three(LayerMode::Root);
+    interrupted(&scene, layer, 1);
+    let before = snapshot(&scene.ws(), true);
+    let journal = scene.path("layers/run/journal");
+    let text = fs::read_to_string(&journal).unwrap();
+    let refused = |workspace: &Workspace| {
+        let error = recover(&scene.path("layers"), "run", workspace).unwrap_err();
+        let back = roll_back(&scene.path("layers"), "run", workspace).unwrap_err();
+        assert_eq!(std::mem::discriminant(&error), std::mem::discriminant(&back));
+        assert!(journal.exists() && scene.path("layers/run/upper").exists());
+        error
+    };
+    let copied = std::process::Command::new("cp").arg("-a").arg(scene.ws()).arg(scene.path("other")).status().unwrap();
+    assert!(copied.success());
+    let other = Workspace::open(&scene.path("other")).unwrap();
+    assert!(matches!(refused(&other), RecoverError::Foreign { .. }));
+    assert_eq!(snapshot(&scene.path("other"), true), before, "the other directory is as it was");
+    for (from, to) in [("\"run\":\"run\"", "\"run\":\"another\""), ("\"version\":2", "\"version\":3")] {
+        assert!(text.contains(from));
+        fs::write(&journal, text.replacen(from, to, 1)).unwrap();
+        assert!(matches!(refused(&leased(&scene)), RecoverError::Foreign { .. } | RecoverError::Version { .. }));
+    }
+    fs::write(&journal, &text[..text.len() / 2]).unwrap();
+    assert!(matches!(refused(&leased(&scene)), RecoverError::Io { .. }), "a journal that was cut off");
+    assert_eq!(snapshot(&scene.ws(), true), before);
+    fs::write(&journal, text).unwrap();
+    assert!(matches!(
+        recover_with(&scene.path("layers"), "run", &leased(&scene), &Faults::default()).unwrap(),
+        Recovered::RolledForward(_)
+    ));
+}
+
+#[test]
+fn a_parked_file_that_lost_its_content_is_not_accepted() {
+    let (scene, layer) = three(LayerMode::Root);
+    layer.park(&leased(&scene), &Rules::default()).unwrap();
+    let upper = layer.upper();
+    drop(layer);
+    fs::write(upper.join("b"), "").unwrap();
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let error = layer.commit(&leased(&scene), &Rules::default()).unwrap_err();
+    assert!(matches!(&error, CommitError::Damaged { path, .. } if path.as_path() == Path::new("b")), "{error:?}");
+    assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, "c")], ["old a", "old b", "old c"]);
+}
