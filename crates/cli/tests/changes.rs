@@ -123,7 +123,7 @@ fn an_outside_edit_is_a_shown_conflict_and_stays() {
         fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();
         let output = bench.run(["changes", "accept"]);
         assert_eq!(output.status.code(), Some(125));
-        assert!(stderr(&output).contains("changed outside since the run: numbers"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("since the run numbers changed outside"), "{}", stderr(&output));
         assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
         // The harmless part can still be had.
         let output = bench.run(["changes", "accept", "sub/added"]);

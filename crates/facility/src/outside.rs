@@ -30,11 +30,15 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
 }
 
 fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &ByteText) -> bool {
-    if let Some(Origin::Inode(ino)) = node.marks.origin {
-        return ino != now.id.ino;
+    match node.marks.origin {
+        Some(Origin::Inode(ino)) => ino != now.id.ino,
+        Some(Origin::Unknown) => {
+            let moved = now.mtime < now.ctime && tree.is_fresh(&Found { at: at.clone(), meta: now.clone() });
+            moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
+        }
+        // The run made it: what stands there now came with an earlier commit of this layer, or is merged with it.
+        None => false,
     }
-    let moved = now.mtime < now.ctime && tree.is_fresh(&Found { at: at.clone(), meta: now.clone() });
-    moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
 }
 
 /// Lists the entries of an ordinary user's layer that were copied from a file which is gone now. A name that the layer

@@ -130,7 +130,7 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
     let accepted: String = accepted.collect();
     let Some(first) = committed.conflicts.first() else { return Ok(accepted) };
-    let what = |one: &Conflict| format!("{} ({})", one.path.as_path().display(), happened(one));
+    let what = |one: &Conflict| format!("{} {}", one.path.as_path().display(), happened(one));
     let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();
     let names = names.join(", ");
     let hint = format!(
@@ -138,9 +138,9 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         first.path.as_path().display()
     );
     let message = if accepted.is_empty() {
-        format!("nothing was accepted: in conflict since the run: {names}")
+        format!("nothing was accepted: since the run {names}")
     } else {
-        format!("not everything was accepted: in conflict: {names}\n{}", accepted.trim_end())
+        format!("not everything was accepted: {names}\n{}", accepted.trim_end())
     };
     Err(Failure::refused("conflict", message, hint))
 }
