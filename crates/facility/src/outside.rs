@@ -3,8 +3,9 @@
 //! A directory that was moved away and replaced by another one leaves the time stamps of the entries in it alone. Root's
 //! layers know the inode that each directory continues (overlay's origin mark). An ordinary user's layers do not, since
 //! the kernel does not let that user decode file handles; there the directory's own time stamps tell: a directory that was
-//! moved has a newer ctime than mtime, one that was only filled has equal ones. A directory that was moved and then
-//! filled is not told apart from one that was only filled.
+//! moved has a ctime later than the run's start and an earlier mtime, one that was only filled has a later mtime. A
+//! directory that was moved and then filled is not told apart from one that was only filled; a directory into which
+//! another run committed what it had written before this run started is taken for a moved one.
 
 use crate::changes::Outside;
 use crate::marks::Origin;
@@ -33,7 +34,7 @@ fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &ByteText) -> bool
     match node.marks.origin {
         Some(Origin::Inode(ino)) => ino != now.id.ino,
         Some(Origin::Unknown) => {
-            let moved = now.mtime < now.ctime && tree.is_fresh(&Found { at: at.clone(), meta: now.clone() });
+            let moved = now.mtime <= tree.started && tree.is_fresh(&Found { at: at.clone(), meta: now.clone() });
             moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
         }
         // The run made it: what stands there now came with an earlier commit of this layer, or is merged with it.

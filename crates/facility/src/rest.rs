@@ -3,7 +3,7 @@
 
 use crate::beneath::is_beneath;
 use crate::commit::ops::Op;
-use crate::marks::LayerMode;
+use crate::marks::{LayerMode, Origin};
 use crate::meta::EntryType;
 use crate::plan::{State, is_new_dir};
 use crate::tree::{LayerTree, Lower, Node, Verdict};
@@ -69,6 +69,17 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
 /// simply new. `None` when that file has several names, which then part or not with the layer as a whole.
 pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     let mut ops = Vec::new();
+    // An ordinary user's marks do not name the file. Once this commit has taken any file away, what was copied from it
+    // could look like a copy of a file that vanished.
+    let unnamed = tree.mode == LayerMode::User
+        && tree.nodes.iter().zip(states).any(|(node, state)| *state == State::Commit && goes(node));
+    let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| unnamed && **state == State::Park);
+    for (node, _) in parked {
+        if node.marks.origin == Some(Origin::Unknown) && node.covers.is_none() && node.meta.kind == EntryType::File {
+            let names = node.marks.names.iter().cloned().map(ByteText).collect();
+            ops.push(Op::Strip { path: node.path.clone(), names });
+        }
+    }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let stays = states[at] == State::Park || matches!(node.verdict, Some(Verdict::Strip(_)));
         let Some(from) = origin_inode(node).filter(|_| stays).and_then(|ino| tree.inodes.get(&ino)) else { continue };
@@ -82,6 +93,11 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         ops.push(Op::Strip { path: node.path.clone(), names });
     }
     Some(ops)
+}
+
+/// Whether committing `node` removes or replaces an entry of the workspace.
+fn goes(node: &Node) -> bool {
+    node.covers.is_some() && !node.claimed && !matches!(node.lower, Lower::Merged(_))
 }
 
 /// Whether committing `node` removes or replaces what is at `place`.

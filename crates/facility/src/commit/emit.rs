@@ -324,10 +324,13 @@ impl<'a> Emitter<'a> {
 
     fn set_dirs(&mut self, whole: &[bool]) {
         let tree = self.tree;
-        // Directories that may have been opened up on the way to a step.
+        // Directories in which something was done, and those that may have been opened up on the way to it.
+        let mut worked = vec![false; tree.nodes.len()];
         let mut passed = vec![false; tree.nodes.len()];
         for at in (1..tree.nodes.len()).rev() {
-            passed[tree.nodes[at].parent] |= passed[at] || self.states[at] == State::Commit;
+            let parent = tree.nodes[at].parent;
+            worked[parent] |= self.states[at] == State::Commit;
+            passed[parent] |= worked[at] || passed[at] || self.states[at] == State::Commit;
         }
         let mut set = Vec::new();
         for at in 0..tree.nodes.len() {
@@ -344,10 +347,9 @@ impl<'a> Emitter<'a> {
             let tight = old.meta.mode & 0o700 != 0o700 || node.meta.mode & 0o700 != 0o700;
             if at != 0 && self.states[at] == State::Commit {
                 set.push(self.set_dir(at, Some(old)));
-            } else if passed[at] && tight {
-                // It may have been opened up; its own attributes stay as they were in the workspace. Its time stamps are
-                // those of the commit: an older mtime than ctime would look like a directory that was moved.
-                let mtime = None;
+            } else if (worked[at] && at != 0 && self.states[at] == State::Nothing) || (passed[at] && tight) {
+                // Its own attributes stay as they were in the workspace.
+                let mtime = (worked[at] && at != 0 && self.states[at] == State::Nothing).then_some(node.meta.mtime);
                 let (mode, uid, gid) = (old.meta.mode, old.meta.uid, old.meta.gid);
                 let (path, id) = (node.path.clone(), Some(old.meta.id));
                 set.push(SetDir { path, id, slot: None, mode, uid, gid, mtime, attrs: None, was: None });
