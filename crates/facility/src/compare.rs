@@ -8,6 +8,10 @@ use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+/// Larger files count as different without a look, in bytes: a sparse file costs a run nothing to make, and would cost the
+/// host the reading of its whole length.
+pub(crate) const MAX_COMPARED: u64 = 64 << 20;
+
 /// The attributes of a directory of the workspace that a commit would set.
 pub(crate) fn base_attrs(base: &Workspace, path: &[u8]) -> Result<Attrs, IoFailure> {
     let dir = base.dir(path).doing("open", path)?;
@@ -31,7 +35,12 @@ pub(crate) fn compare(
     (new, old): (&Meta, &Meta),
 ) -> io::Result<(bool, bool)> {
     let content = match old.kind {
-        EntryType::File => old.size == new.size && old.mtime == new.mtime && same_bytes(upper, base, name, name)?,
+        EntryType::File => {
+            old.size == new.size
+                && old.size <= MAX_COMPARED
+                && old.mtime == new.mtime
+                && same_bytes(upper, base, name, name)?
+        }
         EntryType::Symlink => {
             rustix::fs::readlinkat(upper, name, Vec::new())? == rustix::fs::readlinkat(base, name, Vec::new())?
         }

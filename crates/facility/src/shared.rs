@@ -123,7 +123,7 @@ fn is_same(walk: &Walk<'_>, group: &Group) -> Result<bool, IoFailure> {
         _ => return Ok((new.mode, new.uid, new.gid) == (old.mode, old.uid, old.gid)),
     }
     let equal = (new.size, new.mode, new.uid, new.gid, new.mtime) == (old.size, old.mode, old.uid, old.gid, old.mtime);
-    if !equal {
+    if !equal || new.size > crate::compare::MAX_COMPARED {
         return Ok(false);
     }
     let dir = |tree: &Workspace, path: &[u8]| tree.dir(split(path).0).doing("open", path);

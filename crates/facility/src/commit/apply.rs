@@ -15,7 +15,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, pin, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::beside::{found_beside, put_beside};
-use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_to_free};
+use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::journal::{Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
@@ -104,7 +104,7 @@ enum Taken {
 }
 
 /// The name that holds an old version while an exchange is made of three renames.
-fn side_name(name: &[u8]) -> Vec<u8> {
+pub(crate) fn side_name(name: &[u8]) -> Vec<u8> {
     const PREFIX: &[u8] = b".nexus-side-";
     [PREFIX, &name[..name.len().min(255 - PREFIX.len())]].concat()
 }
@@ -134,6 +134,7 @@ pub(crate) struct Apply<'a> {
     kept_paths: HashSet<Vec<u8>>,
     kept: Vec<KeptBack>,
     unwatched: u64,
+    left_at: Vec<(ByteText, FsTime)>,
     touched: BTreeSet<Vec<u8>>,
     sync_all: bool,
 }
@@ -194,6 +195,7 @@ impl<'a> Apply<'a> {
             kept_paths: HashSet::new(),
             kept: Vec::new(),
             unwatched: 0,
+            left_at: Vec::new(),
             touched: BTreeSet::new(),
             sync_all: false,
         }
@@ -235,7 +237,7 @@ impl<'a> Apply<'a> {
             let size = (!is_dir).then_some(meta.size);
             stamps.push(Own { path: path.clone(), ctime, id: Some(meta.id), size });
         }
-        Ok(Outcome { kept: self.kept, stamps, unwatched: self.unwatched })
+        Ok(Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at })
     }
 
     /// Makes the result durable.
@@ -287,7 +289,7 @@ impl<'a> Apply<'a> {
         };
         let subtree = is_directory(op);
         let in_layer = !matches!(op, Op::Put(put) if put.only_staged);
-        self.kept.push(KeptBack { path, conflict: None, in_layer, subtree });
+        self.kept.push(KeptBack { path, conflict: None, in_layer, subtree, arrived: false });
     }
 
     fn keep(&mut self, op: &Op, keeping: Keeping) {
@@ -310,7 +312,7 @@ impl<'a> Apply<'a> {
         let conflict = Some(Conflict { path: path.clone(), outside, beside, detail });
         // A renamed directory and a directory's attributes are no entries of the layer at this path.
         let in_layer = in_layer && !matches!(op, Op::Take { renamed: true, .. });
-        self.kept.push(KeptBack { path: path.clone(), conflict, in_layer, subtree });
+        self.kept.push(KeptBack { path: path.clone(), conflict, in_layer, subtree, arrived: false });
     }
 
     fn touch(&mut self, dir: &[u8]) {
@@ -346,6 +348,13 @@ impl<'a> Apply<'a> {
     fn remember(&mut self, meta: &Meta) {
         if meta.links > 1 || self.shared.contains(&meta.id) {
             self.own.insert(meta.id, meta.ctime);
+        }
+    }
+
+    /// Notes when a directory left the workspace: its move set its ctime.
+    fn left(&mut self, path: &[u8], old: &Seen, out: &Meta) {
+        if old.kind == EntryType::Directory {
+            self.left_at.push((ByteText(path.to_vec()), out.ctime));
         }
     }
 
@@ -396,7 +405,12 @@ impl<'a> Apply<'a> {
         let slot_name = slot.to_string().into_bytes();
         let slots = self.slots()?;
         let there = Spot { dir: slots.fd(), name: &slot_name };
-        let taken = stat_if_there(there.dir, there.name)?.is_some_and(|meta| meta.id == old.id);
+        let found = stat_if_there(there.dir, there.name)?;
+        let taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
+        if let Some(found) = found.filter(|_| !taken) {
+            // An interrupted pass took out what another process had put there in that moment.
+            return Err(self.return_foreign(there, at, &found)?);
+        }
         let (parent, name) = split(at);
         match self.enter(parent) {
             Ok(()) => {}
@@ -429,7 +443,7 @@ impl<'a> Apply<'a> {
             }
             let dir = self.parents.get(parent)?;
             make_movable(dir, name, &now).map_err(Stop::blocked)?;
-            match move_to_free(Spot { dir, name }, there, self.faults).map_err(Stop::blocked)? {
+            match move_out(Spot { dir, name }, there, self.faults).map_err(Stop::blocked)? {
                 Moved::Yes => {}
                 Moved::Occupied => return Err(io::Error::other("a slot of the staging directory is taken").into()),
             }
@@ -447,6 +461,7 @@ impl<'a> Apply<'a> {
         drop(lease);
         self.touch(parent);
         if quiet == Quiet::Yes {
+            self.left(at, old, &out);
             self.remember(&out);
             return Ok(());
         }
@@ -458,6 +473,24 @@ impl<'a> Apply<'a> {
         };
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
         Err(Stop::Keep(Keeping { outside, beside, detail: None, in_layer: true }))
+    }
+
+    /// Puts an entry of another process back where it was, or beside.
+    fn return_foreign(&mut self, there: Spot<'_>, at: &[u8], found: &Meta) -> Result<Stop, Stop> {
+        let (parent, name) = split(at);
+        let moved = match self.parents.get(parent) {
+            Ok(dir) => move_to_free(there, Spot { dir, name }, self.faults)?,
+            Err(_) => Moved::Occupied,
+        };
+        if found.kind == EntryType::Directory {
+            self.parents.last = None;
+        }
+        let beside = match moved {
+            Moved::Yes => None,
+            Moved::Occupied => Some(put_beside(there, self.base, at, &self.journal.header.run, self.faults)?),
+        };
+        self.touch(parent);
+        Ok(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: true }))
     }
 
     /// A lease on a file of the workspace that goes away, unless somebody writes to it.
@@ -519,7 +552,22 @@ impl<'a> Apply<'a> {
             return Err(Stop::keep(Outside::Vanished));
         }
         let (parent, name) = split(path);
-        self.enter(parent)?;
+        if let Err(stop) = self.enter(parent) {
+            return Err(self.without_target(put, &new, stop)?);
+        }
+        if matches!(put.from, Origin::Slot(_)) && self.slots.is_none() {
+            let now = stat_if_there(self.parents.get(parent)?, name)?;
+            // Somebody removed the staging directory. What had arrived has; the rest stays in the layer.
+            return match now {
+                Some(now) if now.id == new.id => Ok(()),
+                _ => Err(Stop::Keep(Keeping {
+                    outside: Outside::Blocked,
+                    beside: None,
+                    detail: Some("the staging directory is gone".to_owned()),
+                    in_layer: !put.only_staged,
+                })),
+            };
+        }
         // Descriptors of their own: opening one directory must not close the other.
         let target_dir = own_fd(self.parents.get(parent)?)?;
         let target = Spot { dir: target_dir.as_fd(), name };
@@ -551,7 +599,7 @@ impl<'a> Apply<'a> {
                 self.swap_by_side(put, source, target, old)?;
             } else {
                 let name = side_name(source.name);
-                if move_to_free(Spot { dir: source.dir, name: &name }, source, self.faults)? == Moved::Occupied {
+                if move_out(Spot { dir: source.dir, name: &name }, source, self.faults)? == Moved::Occupied {
                     return Err(io::Error::other("the place of the new version is taken").into());
                 }
             }
@@ -609,6 +657,7 @@ impl<'a> Apply<'a> {
                 return Err(self.give_back(put, (source, target), (&new, old), quiet)?);
             }
             if let Some(out) = &out {
+                self.left(path, old, out);
                 self.remember(out);
             }
         }
@@ -617,6 +666,35 @@ impl<'a> Apply<'a> {
             self.written.insert(path, meta);
         }
         Ok(())
+    }
+
+    /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which is
+    /// then no version of ours.
+    fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
+        let Stop::Keep(keeping) = stop else { return Err(stop) };
+        let (parent, name) = split(&put.path.0);
+        let slot_name;
+        let (dir, name) = match &put.from {
+            Origin::Layer => match self.layer_parents.get(parent) {
+                Ok(dir) => (own_fd(dir)?, name),
+                Err(_) => return Ok(Stop::Keep(keeping)),
+            },
+            Origin::Slot(slot) => {
+                slot_name = slot.to_string().into_bytes();
+                let Some(slots) = self.slots else { return Ok(Stop::Keep(keeping)) };
+                (own_fd(slots.fd())?, slot_name.as_slice())
+            }
+        };
+        let source = Spot { dir: dir.as_fd(), name };
+        let in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
+        match stat_if_there(source.dir, source.name)? {
+            Some(found) if found.id == new.id => Ok(self.keep_staged(put, source, Stop::Keep(keeping))?),
+            Some(_) => {
+                let beside = Some(self.put_beside(put, source)?);
+                Ok(Stop::Keep(Keeping { beside, in_layer, ..keeping }))
+            }
+            None => Ok(Stop::Keep(Keeping { in_layer, ..keeping })),
+        }
     }
 
     /// Compares what is about to be displaced, with a lease on it from before the look.
@@ -662,7 +740,7 @@ impl<'a> Apply<'a> {
         let name = side_name(source.name);
         let side = Spot { dir: source.dir, name: &name };
         if stat_if_there(side.dir, side.name)?.is_none_or(|meta| meta.id != old.id) {
-            match move_to_free(target, side, self.faults).map_err(Stop::blocked)? {
+            match move_out(target, side, self.faults).map_err(Stop::blocked)? {
                 Moved::Yes => {}
                 Moved::Occupied => return Err(io::Error::other("a side name is taken").into()),
             }
@@ -680,7 +758,7 @@ impl<'a> Apply<'a> {
                 }));
             }
         }
-        match move_to_free(side, source, self.faults)? {
+        match move_out(side, source, self.faults)? {
             Moved::Yes => Ok(()),
             Moved::Occupied => Err(io::Error::other("the place of the new version is taken").into()),
         }
@@ -707,7 +785,7 @@ impl<'a> Apply<'a> {
         }
         let name = side_name(source.name);
         let side = Spot { dir: source.dir, name: &name };
-        if move_to_free(target, side, self.faults)? == Moved::Occupied {
+        if move_out(target, side, self.faults)? == Moved::Occupied {
             return Err(io::Error::other("a side name is taken"));
         }
         self.faults.action();
@@ -721,7 +799,7 @@ impl<'a> Apply<'a> {
         if back == Moved::Occupied {
             self.put_beside(put, source)?;
         }
-        match move_to_free(side, source, self.faults)? {
+        match move_out(side, source, self.faults)? {
             Moved::Yes => Ok(Taken::Ours),
             Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
         }
@@ -840,7 +918,7 @@ pub(crate) fn apply_dir_state(dir: BorrowedFd<'_>, set: &SetDir, now: &Meta) -> 
 
 /// The mark at the old place of a renamed directory, which stays with it.
 fn mark_of(path: ByteText) -> KeptBack {
-    KeptBack { path, conflict: None, in_layer: true, subtree: false }
+    KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: false }
 }
 
 /// Whether a step brings a directory, which stays in the layer with all that is in it.

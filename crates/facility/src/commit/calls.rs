@@ -47,6 +47,31 @@ pub(crate) fn move_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io:
     }
 }
 
+/// Moves an entry out of the workspace, to a name in a directory that nobody else enters and that must be free.
+///
+/// Without the flags this is a plain rename: a link and an unlink would unlink what another process saved in between.
+pub(crate) fn move_out(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {
+    faults.action();
+    let flagged = if faults.has_rename_flags() {
+        rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE)
+    } else {
+        Err(Errno::INVAL)
+    };
+    match flagged {
+        Ok(()) => Ok(Moved::Yes),
+        Err(Errno::EXIST) => Ok(Moved::Occupied),
+        Err(error) if is_missing(error) => {
+            if stat_if_there(to.dir, to.name)?.is_some() {
+                return Ok(Moved::Occupied);
+            }
+            faults.action();
+            rustix::fs::renameat(from.dir, from.name, to.dir, to.name)?;
+            Ok(Moved::Yes)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn without_flags(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {
     if stat(from.dir, from.name)?.kind == EntryType::Directory {
         // rename(2) replaces nothing here but an empty directory that was made since the look.

@@ -6,18 +6,17 @@
 use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, is_gone, join, names, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::Rooms;
-use crate::commit::beside::put_beside;
+use crate::commit::beside::{found_beside, put_beside};
 use crate::commit::calls::Spot;
-use crate::commit::journal::{Journal, KeptBack};
+use crate::commit::journal::{Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
-use crate::meta::{EntryType, Meta, stat, stat_if_there};
-use crate::remove::remove_tree;
+use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -30,6 +29,8 @@ pub(crate) enum Quiet {
     No,
     /// A process has a file of it open for writing.
     Written,
+    /// It is not there.
+    Gone,
 }
 
 /// Looks through a displaced directory for an entry that `changed` names, or that a process writes to.
@@ -90,9 +91,13 @@ fn look_inside(
 pub(crate) fn remove_displaced(
     rooms: &Rooms<'_>,
     journal: &Journal,
+    outcome: &Outcome,
     kept: &HashSet<&[u8]>,
     faults: &Faults,
 ) -> Result<Vec<KeptBack>, IoFailure> {
+    let shared: HashSet<FileId> =
+        journal.ops.iter().filter_map(Op::displaces).filter(|old| old.links > 1).map(|old| old.id).collect();
+    let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut rescued = Vec::new();
     for op in &journal.ops {
         let Some(old) = op.displaces() else { continue };
@@ -106,42 +111,56 @@ pub(crate) fn remove_displaced(
             }
             _ => (rooms.upper, path.0.as_slice()),
         };
+        let new = match op {
+            Op::Put(put) => put.new.map(|new| new.id),
+            _ => None,
+        };
         faults.action();
-        let quiet = remove_one(tree, at, old, rooms).doing("remove", at)?;
-        if quiet == Quiet::Yes {
-            continue;
-        }
-        let (parent, name) = split(at);
-        let dir = tree.dir_by_force(parent).doing("open", parent)?;
-        let spot = Spot { dir: dir.as_fd(), name };
-        let beside = put_beside(spot, rooms.base, &path.0, &journal.header.run, faults).doing("put beside", &path.0)?;
+        // A process with the directory open may still add to it, so that everything younger than the move is its own.
+        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
+        let is_late = |meta: &Meta| meta.ctime >= since && (!shared.contains(&meta.id) || meta.mtime >= since);
+        let quiet = remove_one(tree, at, (old, new), rooms, &is_late).doing("remove", at)?;
+        let beside = match quiet {
+            Quiet::Gone => found_beside(rooms.base, &path.0, &journal.header.run).doing("look at", &path.0)?,
+            Quiet::Yes => None,
+            Quiet::No | Quiet::Written => {
+                let (parent, name) = split(at);
+                let dir = tree.dir_by_force(parent).doing("open", parent)?;
+                let spot = Spot { dir: dir.as_fd(), name };
+                let run = &journal.header.run;
+                Some(put_beside(spot, rooms.base, &path.0, run, faults).doing("put beside", &path.0)?)
+            }
+        };
+        let Some(beside) = beside else { continue };
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
         let conflict = Some(Conflict { path: path.clone(), outside, beside: Some(beside), detail: None });
-        rescued.push(KeptBack { path: path.clone(), conflict, in_layer: false, subtree: false });
+        rescued.push(KeptBack { path: path.clone(), conflict, in_layer: false, subtree: false, arrived: true });
     }
     Ok(rescued)
 }
 
-fn remove_one(tree: &Workspace, at: &[u8], old: &Seen, rooms: &Rooms<'_>) -> io::Result<Quiet> {
-    let (leases, started) = (rooms.base.leases(), rooms.started);
+fn remove_one(
+    tree: &Workspace,
+    at: &[u8],
+    (old, new): (&Seen, Option<FileId>),
+    rooms: &Rooms<'_>,
+    is_late: &dyn Fn(&Meta) -> bool,
+) -> io::Result<Quiet> {
+    let leases = rooms.base.leases();
     let (parent, name) = split(at);
     let dir = match tree.dir_by_force(parent) {
         Ok(dir) => dir,
-        Err(error) if is_gone(&error) => return Ok(Quiet::Yes),
+        Err(error) if is_gone(&error) => return Ok(Quiet::Gone),
         Err(error) => return Err(error),
     };
-    let Some(now) = stat_if_there(dir.as_fd(), name)? else { return Ok(Quiet::Yes) };
+    let Some(now) = stat_if_there(dir.as_fd(), name)? else { return Ok(Quiet::Gone) };
     if now.id != old.id {
-        // Not what was displaced: an entry of the layer itself, which goes with the layer.
-        return Ok(Quiet::Yes);
+        // Our own entry goes with the layer. Anything else came out of the workspace in a crash, and is not ours.
+        return Ok(if new == Some(now.id) { Quiet::Yes } else { Quiet::No });
     }
     if old.kind == EntryType::Directory {
-        let changed = |meta: &Meta| meta.kind != EntryType::Directory && meta.mtime > started && meta.ctime > started;
-        let quiet = quiet_inside(tree, at, leases, &changed)?;
-        if quiet == Quiet::Yes {
-            remove_tree(tree, at)?;
-        }
-        return Ok(quiet);
+        let quiet = quiet_inside(tree, at, leases, is_late)?;
+        return if quiet == Quiet::Yes { remove_seen(tree, at, leases, is_late) } else { Ok(quiet) };
     }
     let lease = if old.kind == EntryType::File { Some(writers(leases, dir.as_fd(), name)) } else { None };
     if matches!(lease, Some(Writers::Some)) {
@@ -152,5 +171,45 @@ fn remove_one(tree: &Workspace, at: &[u8], old: &Seen, rooms: &Rooms<'_>) -> io:
     }
     rustix::fs::unlinkat(dir.as_fd(), name, AtFlags::empty())?;
     drop(lease);
+    Ok(Quiet::Yes)
+}
+
+/// Removes a displaced directory entry by entry, and stops at the first one that came late.
+fn remove_seen(
+    tree: &Workspace,
+    top: &[u8],
+    leases: Option<LeaseCall>,
+    is_late: &dyn Fn(&Meta) -> bool,
+) -> io::Result<Quiet> {
+    let mut stack = vec![(top.to_vec(), false)];
+    while let Some((path, emptied)) = stack.pop() {
+        let (parent, name) = split(&path);
+        if emptied {
+            let parent = tree.dir_by_force(parent)?;
+            match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOENT) => continue,
+                // Something came while it was emptied.
+                Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(Quiet::No),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let dir = crate::remove::readable_by_force(tree, &path)?;
+        stack.push((path.clone(), true));
+        for name in names(dir.as_fd())? {
+            let Some(meta) = stat_if_there(dir.as_fd(), &name)? else { continue };
+            if meta.kind == EntryType::Directory {
+                stack.push((join(&path, &name), false));
+                continue;
+            }
+            if is_late(&meta) {
+                return Ok(Quiet::No);
+            }
+            let lease = if meta.kind == EntryType::File { Some(writers(leases, dir.as_fd(), &name)) } else { None };
+            if matches!(lease, Some(Writers::Some)) {
+                return Ok(Quiet::Written);
+            }
+            rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty())?;
+        }
+    }
     Ok(Quiet::Yes)
 }

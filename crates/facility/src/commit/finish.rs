@@ -43,7 +43,7 @@ pub(crate) fn finish(
 ) -> Result<(), IoFailure> {
     faults.check(Step::Finish).doing("finish", b"")?;
     let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
-    let rescued = remove_displaced(rooms, journal, &kept, faults)?;
+    let rescued = remove_displaced(rooms, journal, outcome, &kept, faults)?;
     if !rescued.is_empty() {
         outcome.kept.extend(rescued);
         write(folders.root, OUTCOME, outcome, faults)?;
@@ -119,7 +119,8 @@ pub(crate) fn left(journal: &Journal, outcome: &Outcome) -> Vec<crate::Change> {
 
 /// The changes that reached the workspace.
 pub(crate) fn arrived(journal: &Journal, outcome: &Outcome) -> Vec<crate::Change> {
-    let kept: HashMap<&[u8], &KeptBack> = outcome.kept.iter().map(|one| (one.path.0.as_slice(), one)).collect();
+    let kept = outcome.kept.iter().filter(|one| !one.arrived);
+    let kept: HashMap<&[u8], &KeptBack> = kept.map(|one| (one.path.0.as_slice(), one)).collect();
     let all = journal.header.committed.iter();
     all.filter(|change| !is_kept_back(&kept, &change.path.0)).cloned().collect()
 }

@@ -119,6 +119,9 @@ pub struct KeptBack {
     pub in_layer: bool,
     /// With everything beneath it.
     pub subtree: bool,
+    /// The run's version is in the workspace all the same: what it displaced could not be removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub arrived: bool,
 }
 
 /// The result of applying a journal.
@@ -131,6 +134,9 @@ pub struct Outcome {
     /// Files that were replaced or deleted without knowing that no process writes to them: the file system or the owner
     /// allows no lease.
     pub unwatched: u64,
+    /// When directories left the workspace that are to be removed: what changed in them later belongs to another process.
+    #[serde(default)]
+    pub left_at: Vec<(ByteText, FsTime)>,
 }
 
 /// What a parked layer says about itself.

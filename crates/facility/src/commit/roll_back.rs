@@ -5,16 +5,21 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::{apply_dir_state, make_movable};
+use crate::commit::apply::{apply_dir_state, make_movable, side_name};
 use crate::commit::beside::put_beside;
-use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_to_free};
+use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::journal::{DONE, JOURNAL, Journal, sync_directory};
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
+use crate::commit::seen::Seen;
 use crate::commit::stage::{open_slots, remove_slots};
+use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
-use crate::meta::{EntryType, stat, stat_if_there};
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -82,10 +87,12 @@ impl Back<'_> {
                 let Some(slots) = self.slots else { return Ok(()) };
                 let name = slot.to_string().into_bytes();
                 let from = Spot { dir: slots.fd(), name: &name };
-                if stat_if_there(from.dir, from.name)?.is_none_or(|meta| meta.id != old.id) {
-                    return Ok(());
+                // Also what another process had put there in the moment of the move.
+                match stat_if_there(from.dir, from.name)? {
+                    Some(found) if found.id == old.id => self.bring(from, at, old.mode),
+                    Some(found) => self.bring(from, at, found.mode),
+                    None => Ok(()),
                 }
-                self.bring(from, at, old.mode)
             }
             Op::Hold { slot, old, .. } => self.release(*slot, old.id),
             Op::Strip { .. } => Ok(()),
@@ -139,44 +146,158 @@ impl Back<'_> {
             },
             Origin::Slot(slot) => {
                 slot_name = slot.to_string().into_bytes();
-                let Some(slots) = self.slots else { return Ok(()) };
+                let Some(slots) = self.slots else {
+                    // Somebody removed the staging directory, and with it what was displaced.
+                    if self.base.stat(&put.path.0)?.is_some_and(|now| now.id == new.id) {
+                        let detail = Some("the staging directory is gone, and the old version with it".to_owned());
+                        self.conflicts.push(Conflict { detail, ..Conflict::new(put.path.clone(), Outside::Blocked) });
+                    }
+                    return Ok(());
+                };
                 (slots.dir(b"")?, slot_name.as_slice())
             }
         };
         let source = Spot { dir: source_dir.as_fd(), name: source_name };
+        let side = side_name(source.name);
+        let side = Spot { dir: source.dir, name: &side };
+        let on_side = match &put.old {
+            Some(old) => stat_if_there(side.dir, side.name)?.filter(|meta| meta.id == old.id),
+            None => None,
+        };
         let found = stat_if_there(source.dir, source.name)?;
-        if found.as_ref().is_some_and(|meta| meta.id == new.id) {
+        let at_source = found.as_ref().is_some_and(|meta| meta.id == new.id);
+        if at_source && on_side.is_none() {
             return Ok(());
         }
-        let target_dir = match self.base.dir_by_force(parent) {
-            Ok(dir) => Some(dir),
-            Err(error) if is_gone(&error) => None,
+        if !at_source {
+            self.withdraw(put, &new, source, found.is_none())?;
+        }
+        // The old version: on the side when an exchange of three renames was interrupted, else at the source.
+        if let Some(old) = &put.old
+            && on_side.is_some()
+        {
+            return self.bring(side, &put.path, old.mode);
+        }
+        match stat_if_there(source.dir, source.name)? {
+            Some(left) if left.id != new.id => self.bring(source, &put.path, left.mode),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes our version out of the workspace, if it still is as we put it. Otherwise it stays, as what another process
+    /// made of it.
+    fn withdraw(&mut self, put: &Put, new: &Seen, source: Spot<'_>, is_free: bool) -> io::Result<()> {
+        let (parent, name) = split(&put.path.0);
+        let dir = match self.base.dir_by_force(parent) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let displaced = put.old.filter(|old| found.as_ref().is_some_and(|meta| meta.id == old.id));
-        if let Some(dir) = &target_dir {
-            let target = Spot { dir: dir.as_fd(), name };
-            if let Some(now) = stat_if_there(target.dir, target.name)?.filter(|meta| meta.id == new.id) {
-                make_movable(target.dir, target.name, &now)?;
-                if displaced.is_some() && exchange(source, target, self.faults)? == Exchanged::Yes {
-                    if stat(source.dir, source.name)?.id == new.id {
-                        return Ok(());
-                    }
-                    // A newer version came out instead of ours: it goes back, and the old one beside it.
-                    exchange(source, target, self.faults)?;
+        let target = Spot { dir: dir.as_fd(), name };
+        let Some(now) = stat_if_there(target.dir, target.name)?.filter(|meta| meta.id == new.id) else { return Ok(()) };
+        if !self.is_as_put(put, new, &now, target)? {
+            if is_free {
+                // With nothing to put back, the path itself is all there is to name.
+                self.conflicts.push(Conflict::new(put.path.clone(), Outside::Changed));
+            }
+            return Ok(());
+        }
+        make_movable(target.dir, target.name, &now)?;
+        if is_free {
+            return match move_out(target, source, self.faults)? {
+                Moved::Yes => self.check_withdrawn(put, new, source, target),
+                Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
+            };
+        }
+        match exchange(source, target, self.faults)? {
+            Exchanged::Yes => {
+                self.faults.action();
+                let out = stat(source.dir, source.name)?;
+                if out.id == new.id && self.is_as_put(put, new, &out, source)? {
+                    return Ok(());
                 }
-                if displaced.is_none() {
-                    return match move_to_free(target, source, self.faults)? {
-                        Moved::Yes => Ok(()),
-                        Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
-                    };
+                // Another version came out instead of ours: it goes back, and the old one beside it.
+                exchange(source, target, self.faults)?;
+                Ok(())
+            }
+            Exchanged::Gone => Ok(()),
+            Exchanged::Unsupported => {
+                let name = side_name(source.name);
+                let side = Spot { dir: source.dir, name: &name };
+                if move_out(target, side, self.faults)? == Moved::Occupied {
+                    return Err(io::Error::other("a side name is taken"));
+                }
+                let out = stat(side.dir, side.name)?;
+                if out.id != new.id || !self.is_as_put(put, new, &out, side)? {
+                    return self.bring(side, &put.path, out.mode);
+                }
+                self.bring(source, &put.path, put.old.map_or(out.mode, |old| old.mode))?;
+                match move_out(side, source, self.faults)? {
+                    Moved::Yes => Ok(()),
+                    Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
                 }
             }
         }
-        match displaced {
-            Some(old) => self.bring(source, &put.path, old.mode),
-            None => Ok(()),
+    }
+
+    /// Looks at what was taken out of a place that is free now.
+    fn check_withdrawn(&mut self, put: &Put, new: &Seen, source: Spot<'_>, target: Spot<'_>) -> io::Result<()> {
+        self.faults.action();
+        let out = stat(source.dir, source.name)?;
+        if out.id == new.id && self.is_as_put(put, new, &out, source)? {
+            return Ok(());
         }
+        let beside = match move_to_free(source, target, self.faults)? {
+            Moved::Yes => None,
+            Moved::Occupied => Some(put_beside(source, self.base, &put.path.0, &self.journal.header.run, self.faults)?),
+        };
+        self.conflicts.push(Conflict { beside, ..Conflict::new(put.path.clone(), Outside::Changed) });
+        Ok(())
+    }
+
+    /// Whether an entry that we put is unchanged, and no process writes to it.
+    fn is_as_put(&self, put: &Put, new: &Seen, now: &Meta, at: Spot<'_>) -> io::Result<bool> {
+        if !new.is_same_version(now) {
+            return Ok(false);
+        }
+        match new.kind {
+            EntryType::File => Ok(!matches!(writers(self.base.leases(), at.dir, at.name), Writers::Some)),
+            EntryType::Directory => {
+                let dir = rustix::fs::openat(
+                    at.dir,
+                    at.name,
+                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                    Mode::empty(),
+                );
+                let tree = match dir {
+                    Ok(dir) => Workspace::from_fd(dir),
+                    // Its mode keeps its owner out, and so it kept out any process of that owner.
+                    Err(Errno::ACCESS) => return Ok(true),
+                    Err(error) => return Err(error.into()),
+                };
+                if put.whole {
+                    // Everything in it was written before it was put, which set its own ctime; an entry that came later
+                    // changed the time of the directory that it is in.
+                    let mark = if now.mtime == new.mtime { now.ctime } else { return Ok(false) };
+                    return Ok(quiet_inside(&tree, b"", self.base.leases(), &|meta| meta.ctime > mark)? == Quiet::Yes);
+                }
+                if matches!(put.from, Origin::Slot(_))
+                    && put.old.is_none_or(|old| old.id != new.id)
+                    && self.is_made(put)
+                {
+                    // A directory that we made: what we put in it is out again by now.
+                    return crate::beneath::is_empty(tree.readable_dir(b"")?.as_fd());
+                }
+                Ok(true)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.
+    fn is_made(&self, put: &Put) -> bool {
+        let Origin::Slot(slot) = &put.from else { return false };
+        !self.journal.ops.iter().any(|op| matches!(op, Op::Take { slot: taken, .. } if taken == slot))
     }
 
     fn set_dir(&self, set: &SetDir) -> io::Result<()> {

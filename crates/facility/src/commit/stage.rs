@@ -95,6 +95,13 @@ impl Stage<'_> {
             }
         }
         chmod(slots.fd(), 0o700).doing("set the mode of", name.as_bytes())?;
+        if place == SlotPlace::Workspace {
+            // A git clean or git add of the user passes it by.
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(slots.fd(), ".gitignore", flags, Mode::from_raw_mode(0o600));
+            let file = file.doing("make", b".gitignore")?;
+            rustix::io::write(&file, b"*\n").doing("write", b".gitignore")?;
+        }
         let mut made: HashMap<Slot, Seen> = HashMap::new();
         let mut opened = Vec::new();
         let mut all = || -> Result<(), IoFailure> {
