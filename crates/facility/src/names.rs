@@ -171,7 +171,7 @@ pub const DEFAULT_PROTECTED: &[&str] = &[
 ];
 
 /// Names that a forge, its runners, git or rustup act on where somebody works on a project. Packages of others carry
-/// such files along, and some check that theirs are complete. Below [`PACKAGES`] these names do not count.
+/// such files along, and some check that theirs are complete. Below `PACKAGES` these names do not count.
 pub const DEFAULT_PROTECTED_OF_REPOSITORIES: &[&str] = &[
     ".gitmodules",
     ".gitattributes",

@@ -1,13 +1,14 @@
 //! Opens the layer of a run that ended before anything was decided about it.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty, is_gone};
-use crate::commit::journal::{DONE, JOURNAL, PARKED, VERSION};
+use crate::commit::journal::{DONE, JOURNAL, OURS, PARKED, VERSION, read};
 use crate::errors::OpenLayerError;
 use crate::faults::Faults;
 use crate::layer::{Layer, Locked, is_run_id};
 use crate::marks::LayerMode;
 use crate::meta::FsTime;
 use crate::started::Started;
+use crate::tree::Own;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -64,6 +65,7 @@ impl Layer {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
         }
+        let ours = read::<Vec<Own>>(&root, OURS).map_err(io)?.unwrap_or_default();
         Ok(Self {
             path: layers_dir.join(run),
             run: name(),
@@ -72,7 +74,7 @@ impl Layer {
             mode: origin.mode,
             started: origin.started,
             clock: origin.clock.clone(),
-            ours: Vec::new(),
+            ours,
             recorded: Vec::new(),
             home: None,
             upper_fd: None,

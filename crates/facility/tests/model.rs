@@ -321,7 +321,7 @@ fn leased(scene: &Scene) -> Workspace {
 /// Plays one schedule. Returns the numbers of the calls before which the process acted, and how many calls there were.
 fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mode = if seed % 3 == 0 { LayerMode::User } else { LayerMode::Root };
+    let mode = if seed.is_multiple_of(3) { LayerMode::User } else { LayerMode::Root };
     let scene = Scene::new(mode, &base());
     let (ops, run_wrote) = run(mode);
     let mut layer = scene.layer(&ops);
@@ -387,7 +387,12 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     for path in &beside {
         // A directory that was swapped meanwhile may have carried it elsewhere.
         let name = path.file_name().unwrap();
-        assert!(named.iter().any(|one| one.file_name().unwrap() == name), "{path:?} is not named. {}", story());
+        assert!(
+            named.iter().any(|one| one.file_name().unwrap() == name),
+            "{} is not named. {}",
+            path.display(),
+            story()
+        );
     }
     let (_, seen) = &*random.lock().unwrap();
     for at in seen {

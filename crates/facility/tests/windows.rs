@@ -10,6 +10,7 @@ use nexus_facility::{
     CommitError, CommitState, Committed, Faults, Layer, LayerMode, Outside, RecoverError, Recovered, Rules, Workspace,
     recover, roll_back,
 };
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -165,13 +166,62 @@ fn an_interrupted_commit_can_be_taken_back() {
         // The layer is whole again.
         let layer = Layer::adopt(&scene.path("layers"), "run", &origin).unwrap();
         let result = layer.commit(&workspace, &Rules::default()).unwrap();
-        assert_eq!(outsides(&result).len(), result.conflicts.len());
-        if result.conflicts.is_empty() {
-            assert_eq!(scene.found(), scene.wanted(), "committed after {nth}");
-        } else {
-            assert_eq!(result.state, CommitState::Parked, "{nth}");
-        }
+        assert_eq!(outsides(&result), [], "{nth}");
+        assert_eq!(scene.found(), scene.wanted(), "committed after {nth}");
     }
+}
+
+/// Roll-back with and without the flags of renameat2(2): what a person did to the new version stays.
+#[test]
+fn edits_of_the_new_version_stay_when_a_commit_is_taken_back() {
+    for flags in [true, false] {
+        let scene = Scene::new(LayerMode::Root, &[write("z", "old z"), Op::Mkdir(b("e"))]);
+        let mut layer =
+            scene.layer(&[write("z", "run z"), write("added", "run"), Op::Mkdir(b("e/n")), write("e/n/f", "run")]);
+        let (ws, is_decided) = (scene.ws(), decided(&scene));
+        let arrived = move || {
+            let has = |path: &str, text: &str| fs::read_to_string(ws.join(path)).is_ok_and(|found| found == text);
+            is_decided() && has("z", "run z") && has("added", "run") && has("e/n/f", "run")
+        };
+        let mut faults = once(arrived, || std::panic::panic_any("crash"));
+        if !flags {
+            faults = faults.without_rename_flags();
+        }
+        layer.set_faults(faults);
+        let workspace = leased(&scene);
+        assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
+        drop(layer);
+        fs::write(scene.ws().join("z"), "typed by a person").unwrap();
+        fs::write(scene.ws().join("e/n/mine"), "made by a person").unwrap();
+        let conflicts = roll_back(&scene.path("layers"), "run", &workspace).unwrap();
+        assert_eq!(read(&scene, "z"), "typed by a person");
+        assert_eq!(read(&scene, "e/n/mine"), "made by a person");
+        assert!(!scene.ws().join("added").exists());
+        let beside = conflicts.iter().find_map(|one| one.beside.as_ref()).unwrap();
+        assert_eq!(read(&scene, beside.as_path().to_str().unwrap()), "old z", "{conflicts:?}");
+    }
+}
+
+/// `cp -p`, `tar` and `mv` bring files whose modification time is old.
+#[test]
+fn what_comes_into_a_deleted_directory_stays_whatever_its_time() {
+    let scene = Scene::new(LayerMode::Root, &[Op::Mkdir(b("d")), write("d/old", "old"), Op::Mkdir(b("d/in"))]);
+    let mut layer = scene.layer(&[Op::RemoveTree(b("d"))]);
+    let (open, done) = (fs::File::open(scene.ws().join("d/in")).unwrap(), scene.path("layers/run/journal.done"));
+    layer.set_faults(once(
+        move || done.exists(),
+        move || {
+            let flags = OFlags::CREATE | OFlags::WRONLY;
+            let file = rustix::fs::openat(&open, "late", flags, Mode::from_raw_mode(0o600)).unwrap();
+            rustix::io::write(&file, b"late").unwrap();
+            let old = Timespec { tv_sec: 1_000_000, tv_nsec: 0 };
+            rustix::fs::futimens(&file, &Timestamps { last_access: old, last_modification: old }).unwrap();
+        },
+    ));
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    let beside = result.conflicts[0].beside.as_ref().unwrap();
+    assert_eq!(read(&scene, &format!("{}/in/late", beside.as_path().display())), "late", "{result:?}");
+    assert!(result.changes.changes.iter().any(|change| change.path.as_path() == Path::new("d")), "{result:?}");
 }
 
 #[test]
@@ -226,7 +276,7 @@ fn a_rename_by_the_run_is_not_taken_for_a_vanished_file() {
 fn a_file_that_a_process_writes_to_is_not_replaced() {
     for (op, file) in [(write("f", "run"), "f"), (Op::Remove(b("f")), "f"), (Op::RemoveTree(b("d")), "d/g")] {
         let scene = Scene::new(LayerMode::Root, &[write("f", "old"), Op::Mkdir(b("d")), write("d/g", "old")]);
-        let layer = scene.layer(&[op.clone()]);
+        let layer = scene.layer(std::slice::from_ref(&op));
         let writer = fs::File::options().append(true).open(scene.ws().join(file)).unwrap();
         let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
         assert!(result.conflicts.iter().all(|one| one.outside == Outside::Open), "{op:?}: {result:?}");

@@ -34,6 +34,8 @@ pub(crate) const OUTCOME: &str = "outcome";
 pub(crate) const DONE: &str = "journal.done";
 /// What stays for a review.
 pub(crate) const PARKED: &str = "parked.json";
+/// Time stamps of what a commit that was taken back put where it had been, until the layer is parked.
+pub(crate) const OURS: &str = "ours.json";
 /// The staging directory inside the layer's directory.
 pub(crate) const SLOTS: &str = "slots";
 

@@ -9,7 +9,7 @@ use crate::commit::apply::{apply_dir_state, make_movable, side_name};
 use crate::commit::beside::put_beside;
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::displaced::{Quiet, quiet_inside};
-use crate::commit::journal::{DONE, JOURNAL, Journal, sync_directory};
+use crate::commit::journal::{DONE, JOURNAL, Journal, OURS, sync_directory, write};
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
 use crate::commit::seen::Seen;
@@ -17,6 +17,7 @@ use crate::commit::stage::{open_slots, remove_slots};
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -62,11 +63,31 @@ pub(crate) fn reverse(
         back.one(op).doing("put back", path)?;
     }
     let conflicts = back.conflicts;
+    write(root, OURS, &stamps(base, journal)?, faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     Ok(conflicts)
+}
+
+/// The time stamps of the entries that are as they were: moving them away and back has set their ctime.
+fn stamps(base: &Workspace, journal: &Journal) -> Result<Vec<Own>, IoFailure> {
+    let mut ours = journal.header.ours.clone();
+    for op in &journal.ops {
+        let (path, old) = match op {
+            Op::Take { at, old, .. } | Op::Hold { at, old, .. } => (at, old),
+            Op::Put(Put { path, old: Some(old), .. }) => (path, old),
+            _ => continue,
+        };
+        let Some(now) = base.stat(&path.0).doing("look at", &path.0)?.filter(|now| old.is_same_version(now)) else {
+            continue;
+        };
+        let size = (now.kind != EntryType::Directory).then_some(now.size);
+        ours.retain(|other| other.path != *path);
+        ours.push(Own { path: path.clone(), ctime: now.ctime, id: Some(now.id), size });
+    }
+    Ok(ours)
 }
 
 struct Back<'a> {
