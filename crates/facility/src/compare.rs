@@ -12,6 +12,9 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 /// host the reading of its whole length.
 pub(crate) const MAX_COMPARED: u64 = 64 << 20;
 
+/// How many bytes one reading of a layer compares; the files after that count as different.
+pub(crate) const BUDGET: u64 = 2 << 30;
+
 /// The attributes of a directory of the workspace that a commit would set.
 pub(crate) fn base_attrs(base: &Workspace, path: &[u8]) -> Result<Attrs, IoFailure> {
     let dir = base.dir(path).doing("open", path)?;
@@ -33,19 +36,21 @@ pub(crate) fn compare(
     base: BorrowedFd<'_>,
     name: &[u8],
     (new, old): (&Meta, &Meta),
+    budget: &mut u64,
 ) -> io::Result<(bool, bool)> {
     let content = match old.kind {
-        EntryType::File => {
-            old.size == new.size
-                && old.size <= MAX_COMPARED
-                && old.mtime == new.mtime
-                && same_bytes(upper, base, name, name)?
+        EntryType::File if old.size == new.size && old.mtime == new.mtime => {
+            let is_within = old.size <= MAX_COMPARED && old.size <= *budget;
+            if is_within {
+                *budget -= old.size;
+            }
+            is_within && same_bytes(upper, base, name, name)?
         }
         EntryType::Symlink => {
             rustix::fs::readlinkat(upper, name, Vec::new())? == rustix::fs::readlinkat(base, name, Vec::new())?
         }
         EntryType::Fifo => true,
-        EntryType::Directory | EntryType::Socket | EntryType::Device => false,
+        EntryType::File | EntryType::Directory | EntryType::Socket | EntryType::Device => false,
     };
     if !content {
         return Ok((false, false));

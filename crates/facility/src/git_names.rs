@@ -62,7 +62,8 @@ fn state(names: &[&[u8]]) -> Option<&'static str> {
         [name] if name.starts_with(b"bisect_") => BISECT,
         [b"objects", b"info", b"alternates" | b"http-alternates"] => "takes git's objects from elsewhere",
         [b"info", b"attributes"] => "attributes choose git's filters",
-        [b"info", b"grafts"] => "replaces a part of git's history",
+        [b"info", b"grafts"] | [b"refs", b"replace", _, ..] => "replaces a part of git's history",
+        [b"rr-cache", _, ..] => "resolutions that git repeats by itself",
         [b"shallow"] => SHALLOW,
         // Remotes as git wrote them before they were settings.
         [b"remotes" | b"branches", _, ..] => "a remote of git",

@@ -45,7 +45,7 @@ impl crate::Layer {
     }
 }
 
-/// Lists the layers that hold a journal for the directory `id`. A layer that cannot be read is an error.
+/// Lists the layers that hold a journal for the directory `id`. A journal that cannot be read names no directory.
 pub fn journals_of(layers_dir: &Path, id: FolderId) -> Result<Vec<String>, IoFailure> {
     let layers = Workspace::open(layers_dir)?;
     let failed = |doing: &'static str, path: &Path, source: io::Error| IoFailure { doing, path: path.into(), source };
@@ -57,7 +57,8 @@ pub fn journals_of(layers_dir: &Path, id: FolderId) -> Result<Vec<String>, IoFai
             Err(error) if crate::beneath::is_gone(&error) => continue,
             other => Workspace::from_fd(other.map_err(|error| failed("open", &entry.path(), error))?),
         };
-        if home_of(&root)?.is_some_and(|home| home.id == id) {
+        // One that cannot be read is found by the note of its run.
+        if home_of(&root).ok().flatten().is_some_and(|home| home.id == id) {
             found.push(run);
         }
     }

@@ -75,6 +75,11 @@ pub const DEFAULT_PROTECTED: &[&str] = &[
     ".gdbinit",
     ".gdbearlyinit",
     ".lldbinit*",
+    // Configuration of other version control, which names commands.
+    ".hg/hgrc*",
+    ".jj/repo",
+    ".sl/config*",
+    "ansible.cfg",
     // Hooks of git by other names.
     ".husky",
     ".huskyrc*",

@@ -292,6 +292,7 @@ impl Walk<'_> {
     fn cover(&self, nodes: &mut [Node], claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
         let mut base_dirs = LastDir::new(self.base);
         let mut upper_dirs = LastDir::new(self.upper);
+        let mut budget = crate::compare::BUDGET;
         for at in 1..nodes.len() {
             if let Lower::Merged(found) | Lower::Moved(found) = &nodes[nodes[at].parent].lower {
                 nodes[at].pinned = found.meta.pinned;
@@ -318,8 +319,8 @@ impl Walk<'_> {
             nodes[at].claimed = meta.kind == EntryType::Directory && claimed.contains(&place);
             if nodes[at].role == Role::Entry && meta.kind == nodes[at].meta.kind {
                 let upper = upper_dirs.get(&nodes[nodes[at].parent].path.0).doing("open", &nodes[at].path.0)?;
-                let (content, attrs) =
-                    compare(self.mode, upper, dir, &name, (&nodes[at].meta, &meta)).doing("compare", &place)?;
+                let (content, attrs) = compare(self.mode, upper, dir, &name, (&nodes[at].meta, &meta), &mut budget)
+                    .doing("compare", &place)?;
                 nodes[at].same_content = content;
                 nodes[at].same_attrs = attrs;
             }

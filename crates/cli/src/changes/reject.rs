@@ -75,13 +75,30 @@ fn take_back(places: &Places, one: &Waiting) -> Result<String, Failure> {
             let kept = kept.map(|text| format!("But {text}.\n")).unwrap_or_default();
             Ok(format!("The directory {place} is as it was before the commit.\n{kept}"))
         }
-        Err(error @ RecoverError::Applied { .. }) => Err(refused(error.to_string())),
+        Err(RecoverError::Applied { .. }) => match nexus_facility::recover(&places.layers, &one.run, &directory) {
+            Ok(_) => Err(refused("it had been applied already, and is finished now".to_owned())),
+            Err(error) if is_unreadable(&error) => Ok(half(&place.to_string(), &chain(&error))),
+            Err(error) => Err(refused(chain(&error))),
+        },
+        Err(error) if is_unreadable(&error) => Ok(half(&place.to_string(), &chain(&error))),
         Err(RecoverError::Version { version, .. }) => Ok(format!(
             "The commit was interrupted under another version of Nexus (journal version {version}) and stays as it is: some \
              files of {place} may be those of the run, and names that begin with .nexus-tmp may be left in it.\n"
         )),
         Err(error) => Err(refused(chain(&error))),
     }
+}
+
+/// Whether a journal says nothing that could be followed.
+fn is_unreadable(error: &RecoverError) -> bool {
+    matches!(error, RecoverError::Io { source, .. } if source.doing == "decode")
+}
+
+fn half(place: &str, why: &str) -> String {
+    format!(
+        "The commit was interrupted and what it had decided cannot be read ({why}): some files of {place} may be those of \
+         the run, and names that begin with .nexus-tmp may be left in it.\n"
+    )
 }
 
 /// A run of which nothing can be read but that has a layer: it is removed unread.

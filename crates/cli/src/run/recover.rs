@@ -350,6 +350,15 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
         return Ok(Vec::new());
     }
     let mut runs = nexus_facility::journals_of(&places.layers, id).map_err(|error| chain(&error))?;
+    // A journal that cannot be read stops runs in the directory of its note, and in no other.
+    for entry in std::fs::read_dir(&places.layers).map_err(|error| error.to_string())?.flatten() {
+        let Ok(run) = entry.file_name().into_string() else { continue };
+        let path = entry.path();
+        let is_decided = ["journal", "journal.done"].iter().any(|name| path.join(name).exists());
+        if is_decided && !runs.contains(&run) && note::read(&path).is_some_and(|note| note.folder == id.into()) {
+            runs.push(run);
+        }
+    }
     runs.retain(|run| !note::is_going(&places.layers.join(run)).unwrap_or(false));
     Ok(runs)
 }
