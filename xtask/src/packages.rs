@@ -29,6 +29,7 @@ const NEEDED: &[(&str, Shown)] = &[
     ("sqlite3", Shown::By("sqlite3")),
     ("strace", Shown::By("strace")),
     ("bubblewrap", Shown::By("bwrap")),
+    ("tar", Shown::By("tar")),
     ("util-linux", Shown::By("setpriv")),
     ("mount", Shown::By("mount")),
     // The tests give a program outside the sandbox a network of its own, with loopback only.
