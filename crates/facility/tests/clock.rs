@@ -17,8 +17,8 @@ fn an_edit_in_the_second_of_the_start_is_a_conflict_where_stamps_are_seconds() {
     let dir = tempfile::Builder::new().prefix("nexus-clock").tempdir_in("/var/tmp").unwrap();
     let image = dir.path().join("image");
     fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-I", "128"]).arg(&image).status().unwrap();
-    assert!(made.success(), "mkfs.ext4 (e2fsprogs) is needed");
+    let made = Command::new("mke2fs").args(["-q", "-t", "ext4", "-I", "128"]).arg(&image).status().unwrap();
+    assert!(made.success(), "mke2fs (e2fsprogs) is needed");
     for name in ["mounted", "layers"] {
         fs::create_dir(dir.path().join(name)).unwrap();
     }

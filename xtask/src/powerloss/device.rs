@@ -116,11 +116,11 @@ impl Drop for Loop {
 
 fn format(device: &Path) -> io::Result<()> {
     let words = ["-q", "-F", "-b", "4096", "-N", "16384", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
-    let output = Command::new("mkfs.ext4").args(words).arg(device).output()?;
+    let output = Command::new("mke2fs").args(["-t", "ext4"]).args(words).arg(device).output()?;
     if output.status.success() {
         return Ok(());
     }
-    Err(io::Error::other(format!("mkfs.ext4: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    Err(io::Error::other(format!("mke2fs: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
 /// Mounts the file system of a device; its journal is replayed if need be.
