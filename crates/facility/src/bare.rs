@@ -2,7 +2,7 @@
 //! judged as those of `.git`.
 //!
 //! git takes a directory for a repository that has `HEAD`, and `objects` and `refs` or a `commondir`. The entries may
-//! come in several runs: what counts is the directory as it will be.
+//! come in several runs, and a part of a layer may stay behind: an entry counts that the workspace or the layer has.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
 use crate::facts::{Version, judge as judge_content};
@@ -89,9 +89,10 @@ impl Place {
     fn of(walk: &Walk<'_>, tree: &LayerTree, at: usize, in_layer: &Telling) -> Result<Option<Self>, IoFailure> {
         let base = lower_path(&tree.nodes[at]);
         let in_base = |name: &[u8]| base.map_or(Ok(false), |base| is_there(walk.base, &join(base, name)));
+        // An entry that the layer takes away may stay after all: held back, rejected, or accepted later.
         let will_be = |name: &[u8]| match in_layer.get(fold(name).as_ref()) {
-            Some(there) => Ok(*there),
-            None => in_base(name),
+            Some(true) => Ok(true),
+            Some(false) | None => in_base(name),
         };
         if !is_repository(&will_be)? {
             return Ok(None);

@@ -277,6 +277,19 @@ fn a_bare_repository_is_judged_like_a_git_directory() {
     assert_eq!(parked(&run(&scene, &ops)), [""; 0]);
 }
 
+/// What makes a repository of a directory may go away in the layer and stay in the workspace.
+#[test]
+fn a_repository_that_the_layer_takes_apart_is_still_one() {
+    let frame = [dir("r"), file("r/HEAD", "ref: refs/heads/main\n"), dir("r/objects"), dir("r/refs")];
+    let ways = [Op::Remove(b"r/HEAD".to_vec()), rename("r/refs", "elsewhere"), Op::RemoveTree(b"r/objects".to_vec())];
+    for way in ways {
+        let scene = Scene::new(LayerMode::Root, &frame);
+        let result = run(&scene, &[way.clone(), file("r/config", EVIL), dir("r/hooks"), file("r/hooks/x", "evil")]);
+        assert_eq!(parked(&result), ["r/config", "r/hooks/x"], "{way:?}");
+        assert!(!scene.ws().join("r/config").exists(), "{way:?}");
+    }
+}
+
 #[test]
 fn naming_a_directory_accepts_nothing_protected_below_it() {
     let base = [
