@@ -154,3 +154,21 @@ fn a_profile_that_wants_a_question_parks_without_a_terminal() {
         assert!(bench.workspace.join("plain").exists());
     }
 }
+
+#[test]
+fn what_a_link_at_a_protected_name_leads_to_is_held_back() {
+    for bench in benches() {
+        bench.write("script.sh", "old\n");
+        for (link, target) in [(".envrc", "env-file"), (".vscode", "conf")] {
+            std::os::unix::fs::symlink(target, bench.workspace.join(link)).unwrap();
+        }
+        let script = "mkdir conf; echo x > conf/tasks.json; echo y > env-file; echo z > plain; echo new > script.sh";
+        let output = bench.run(["run", "--shell", script]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        let there = |name: &str| bench.workspace.join(name).exists();
+        assert!(there("plain") && !there("conf/tasks.json") && !there("env-file"), "{}", bench.who());
+        let shown = stdout(&bench.run(["changes", "show"]));
+        assert!(shown.contains(".envrc leads here") && shown.contains(".vscode leads here"), "{shown}");
+        assert_eq!(fs::read_to_string(bench.workspace.join("script.sh")).unwrap(), "new\n");
+    }
+}

@@ -41,6 +41,7 @@ mod hardlinks;
 mod hooks_path;
 pub mod identity;
 pub mod layer;
+mod linked;
 pub mod marks;
 mod memory;
 pub mod meta;

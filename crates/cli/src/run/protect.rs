@@ -17,7 +17,10 @@ pub fn rules(more: &[String], workspace: &Workspace, path: &Path) -> Result<Rule
         // The names were checked when they were read. Only a changed file of the state directory comes here.
         Failure::refused("protect", error.to_string(), "take the name out of the run's run.json in the state directory")
     })?;
-    Ok(rules.with_hooks_directory(workspace, path))
+    rules.with_hooks_directory(workspace, path).with_linked(workspace).map_err(|error| {
+        let message = format!("links at protected names cannot be looked at: {}", super::chain(&error));
+        Failure::refused("protect", message, "make the workspace readable")
+    })
 }
 
 /// Returns the protected names that are in the workspace, as far as their first name is in its top folder, and those
