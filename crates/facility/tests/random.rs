@@ -352,6 +352,8 @@ fn the_rest_of_a_layer_is_no_conflict_with_the_part_that_was_accepted_before() {
         // The mode of a folder would shut its owner out while something in it waits.
         (vec![dir("d"), dir("d/in")], vec![file("d/in/x"), chmod("d", 0o644)]),
         (vec![], vec![dir("n"), file("n/f"), dir("n/sub"), chmod("n", 0o055)]),
+        // A directory that is closed to its owner at the end of the commit, in which something was made.
+        (vec![dir("x"), dir("x/b")], vec![chmod("x", 0o644), Op::Symlink(b("a"), b("a")), dir("x/b/a")]),
     ];
     let linked = [
         (vec![file("c"), link("c", "d")], vec![rename("c", "a")]),

@@ -227,7 +227,11 @@ impl<'a> Apply<'a> {
             }
             let found = match self.written.remove(path.0.as_slice()) {
                 Some(meta) => Some(meta),
-                None => self.base.stat(&path.0).doing("look at", &path.0)?,
+                None => match self.base.stat(&path.0) {
+                    // A directory on the way was just closed to its owner: the next accept cannot get there either.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+                    other => other.doing("look at", &path.0)?,
+                },
             };
             let Some(meta) = found else { continue };
             let is_dir = meta.kind == EntryType::Directory;
@@ -875,7 +879,8 @@ impl<'a> Apply<'a> {
         }
         if let Some(was) = &set.was {
             // Opened up by us on the way, at most.
-            let mode = now.mode == was.mode || now.mode == was.mode | 0o700 || now.mode == set.mode;
+            let modes = [was.mode, was.mode | 0o700, set.mode, set.mode | 0o700];
+            let mode = modes.contains(&now.mode);
             let owner = [(was.uid, was.gid), (set.uid, set.gid)].contains(&(now.uid, now.gid));
             if !mode || !owner {
                 return Err(Stop::keep(Outside::Changed));
