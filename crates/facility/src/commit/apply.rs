@@ -596,6 +596,18 @@ impl<'a> Apply<'a> {
             Some(old) => stat_if_there(source.dir, &side_name(source.name))?.filter(|meta| meta.id == old.id),
             None => None,
         };
+        let side_spot = side_name(source.name);
+        let side_spot = Spot { dir: source.dir, name: &side_spot };
+        if stat_if_there(side_spot.dir, side_spot.name)?.is_some_and(|meta| meta.id == new.id) {
+            // A taking back by side names was interrupted: it goes on.
+            if found.is_some() && move_to_free(source, target, self.faults)? == Moved::Occupied {
+                self.put_beside(put, source)?;
+            }
+            if move_out(side_spot, source, self.faults)? == Moved::Occupied {
+                return Err(io::Error::other("the place of the new version is taken").into());
+            }
+            return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?);
+        }
         let mut lease = None;
         if let (Some(old), Some(_)) = (&put.old, &side) {
             // An exchange by side names was interrupted.
