@@ -3,6 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone};
 use crate::facts::read_small;
 use crate::gitconfig::parse;
+use crate::linked::is_link;
 use crate::names::Pattern;
 use crate::protected::Rules;
 use std::os::fd::AsFd as _;
@@ -15,12 +16,11 @@ const FILES: &[&[u8]] = &[b"config.worktree", b"config"];
 impl Rules {
     /// Adds the directory that `core.hooksPath` of the workspace's repository names, if it lies in the workspace. `at` is
     /// the workspace's own path, for a setting with a whole path.
-    #[must_use]
-    pub fn with_hooks_directory(mut self, workspace: &Workspace, at: &Path) -> Self {
-        if let Ok(Some(directory)) = hooks_directory(workspace, at) {
+    pub fn with_hooks_directory(mut self, workspace: &Workspace, at: &Path) -> Result<Self, IoFailure> {
+        if let Some(directory) = hooks_directory(workspace, at)? {
             self.protected.extend([Pattern::of_directory(&directory, "git hook: core.hooksPath")]);
         }
-        self
+        Ok(self)
     }
 }
 
@@ -28,7 +28,8 @@ impl Rules {
 pub fn hooks_directory(workspace: &Workspace, at: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
     let dir = match workspace.dir(b".git") {
         Ok(dir) => dir,
-        Err(error) if is_gone(&error) => return Ok(None),
+        // A link is followed by its names elsewhere (`linked`).
+        Err(error) if is_gone(&error) || is_link(&error) => return Ok(None),
         Err(error) => return Err(error).doing("open", b".git"),
     };
     for file in FILES {
@@ -88,7 +89,7 @@ mod tests {
             let workspace = Workspace::open(at).unwrap();
             let found = hooks_directory(&workspace, at).unwrap();
             assert_eq!(found.as_deref(), wanted.map(str::as_bytes), "{value}");
-            let rules = Rules::default().with_hooks_directory(&workspace, at);
+            let rules = Rules::default().with_hooks_directory(&workspace, at).unwrap();
             if let Some(wanted) = wanted {
                 let path = format!("{wanted}/pre-commit");
                 assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");

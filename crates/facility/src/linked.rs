@@ -45,7 +45,8 @@ impl Rules {
     }
 }
 
-fn is_link(error: &io::Error) -> bool {
+/// Whether a directory could not be entered because a link or another mount stands there.
+pub(crate) fn is_link(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::LOOP, Errno::XDEV].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -17,8 +17,9 @@ pub fn rules(more: &[String], workspace: &Workspace, path: &Path) -> Result<Rule
         // The names were checked when they were read. Only a changed file of the state directory comes here.
         Failure::refused("protect", error.to_string(), "take the name out of the run's run.json in the state directory")
     })?;
-    rules.with_hooks_directory(workspace, path).with_linked(workspace).map_err(|error| {
-        let message = format!("links at protected names cannot be looked at: {}", super::chain(&error));
+    let rules = rules.with_hooks_directory(workspace, path).and_then(|rules| rules.with_linked(workspace));
+    rules.map_err(|error| {
+        let message = format!("the workspace's protected names cannot be found out: {}", super::chain(&error));
         Failure::refused("protect", message, "make the workspace readable")
     })
 }
