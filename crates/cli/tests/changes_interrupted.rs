@@ -298,3 +298,29 @@ fn a_commit_that_was_given_up_is_never_finished() {
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }
+
+#[test]
+fn an_accept_that_is_killed_while_it_tidies_up_leaves_nothing() {
+    for bench in benches() {
+        let mut kills = 0;
+        for nth in 1..100 {
+            files(&bench);
+            let (report, _) = bench.json(["--changes", "review", "--shell", SCRIPT]);
+            let run = report["run_id"].as_str().unwrap();
+            if killed_at_removal(&bench, nth, &["changes", "accept", "--run", run]).is_none() {
+                break;
+            }
+            kills += 1;
+            let recovered = bench.run(["changes", "recover"]);
+            assert_eq!(recovered.status.code(), Some(0), "{}: kill {nth}: {}", bench.who(), stderr(&recovered));
+            // Removals before the decision leave the run waiting.
+            if !bench.leftovers().is_empty() {
+                let accepted = bench.run(["changes", "accept", "--run", run]);
+                assert_eq!(accepted.status.code(), Some(0), "{}: kill {nth}: {}", bench.who(), stderr(&accepted));
+            }
+            assert_eq!(version(&bench.workspace), new_version(), "{}: kill {nth}", bench.who());
+            assert!(bench.leftovers().is_empty(), "{}: kill {nth}: {:?}", bench.who(), bench.leftovers());
+        }
+        assert!(kills > 5, "{}: only {kills} kills", bench.who());
+    }
+}

@@ -121,11 +121,6 @@ pub fn is_going(layer: &Path) -> io::Result<bool> {
     layer.join(GONE).try_exists()
 }
 
-/// Reports whether a layer has a note, also one that cannot be read or that tells of its removal.
-pub fn is_noted(layer: &Path) -> io::Result<bool> {
-    Ok(layer.join(FILE).try_exists()? || is_going(layer)?)
-}
-
 /// Marks a layer as one that is being removed. A layer without a note has no mark to make.
 pub fn mark_gone(layer: &Path) -> io::Result<()> {
     match std::fs::rename(layer.join(FILE), layer.join(GONE)) {

@@ -147,15 +147,15 @@ fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// Removes what is left of layers whose removal was killed at its end: they have neither a note nor a record, which is
-/// there before the layer is, and hold no change.
+/// Removes what is left of layers whose removal was killed at its end. Such a layer has no record, which exists before
+/// the layer does, is neither decided nor parked, and holds no change; its note may be one of the files that are left.
 fn remove_remains(places: &Places) -> Result<(), String> {
     let io = |error: std::io::Error| format!("{}: {error}", places.layers.display());
     for entry in std::fs::read_dir(&places.layers).map_err(io)? {
         let path = entry.map_err(io)?.path();
         let Some(run) = path.file_name().and_then(|name| name.to_str()?.parse::<RunId>().ok()) else { continue };
-        let is_known = note::is_noted(&path).map_err(io)? || record::Record::place(&places.runs, run).exists();
-        if is_known || !path.exists() {
+        let record = record::Record::place(&places.runs, run);
+        if record.try_exists().map_err(|error| format!("{}: {error}", record.display()))? {
             continue;
         }
         let origin = LayerOrigin::guessed(LayerMode::User, FsTime::default());
