@@ -211,7 +211,11 @@ mod tests {
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
         assert_eq!(here.who(connection).unwrap().0, own.to_str().unwrap());
         drop(client);
-        assert_eq!(here.who(connection), None, "nobody holds it any more");
+        // Another test may be starting a program: until that executes, it holds a copy of each descriptor.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while let Some(holder) = here.who(connection) {
+            assert!(Instant::now() < deadline, "{holder:?} still holds the connection");
+        }
     }
 
     #[test]
