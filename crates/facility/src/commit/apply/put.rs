@@ -1,0 +1,212 @@
+//! Brings entries to their places in the workspace.
+
+use super::stop::{Done, Keeping, Stop};
+use super::{Apply, make_movable, own_fd, side_name, strip_marks};
+use crate::beneath::{chmod, is_gone, pin, split};
+use crate::changes::Outside;
+use crate::commit::beside::found_beside;
+use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
+use crate::commit::displaced::Quiet;
+use crate::commit::ops::{Origin, Put};
+use crate::commit::seen::Seen;
+use crate::commit::writers::Writers;
+use crate::meta::{EntryType, Meta, stat_if_there};
+use std::io;
+use std::os::fd::AsFd as _;
+
+impl<'a> Apply<'a> {
+    pub(super) fn put(&mut self, put: &'a Put) -> Done {
+        let path: &'a [u8] = &put.path.0;
+        let new = put.new.ok_or_else(|| io::Error::other("a step without an entry"))?;
+        if let Origin::Slot(slot) = &put.from
+            && self.dead_slots.contains(slot)
+        {
+            return Err(Stop::keep(Outside::Vanished));
+        }
+        let (parent, name) = split(path);
+        if let Err(stop) = self.enter(parent) {
+            return Err(self.without_target(put, &new, stop)?);
+        }
+        if matches!(put.from, Origin::Slot(_)) && self.slots.is_none() {
+            let now = stat_if_there(self.parents.get(parent)?, name)?;
+            // Somebody removed the staging directory. What had arrived has; the rest stays in the layer.
+            return match now {
+                Some(now) if now.id == new.id => Ok(()),
+                _ => Err(Stop::Keep(Keeping {
+                    outside: Outside::Blocked,
+                    beside: None,
+                    detail: Some("the staging directory is gone".to_owned()),
+                    in_layer: !put.only_staged,
+                })),
+            };
+        }
+        // Descriptors of their own: opening one directory must not close the other.
+        let target_dir = own_fd(self.parents.get(parent)?)?;
+        let target = Spot { dir: target_dir.as_fd(), name };
+        let slot_name;
+        let (source_dir, source_name, source_tree, source_path) = match &put.from {
+            Origin::Layer => match self.layer_parents.get(parent) {
+                Ok(dir) => (own_fd(dir)?, name, self.upper, path.to_vec()),
+                Err(error) if is_gone(&error) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            },
+            Origin::Slot(slot) => {
+                slot_name = slot.to_string().into_bytes();
+                let slots = self.slots()?;
+                (own_fd(slots.fd())?, slot_name.as_slice(), slots, slot_name.clone())
+            }
+        };
+        let source = Spot { dir: source_dir.as_fd(), name: source_name };
+        let found = stat_if_there(source.dir, source.name)?;
+        let now = stat_if_there(target.dir, target.name)?;
+        let is_new = |meta: &Option<Meta>| meta.as_ref().is_some_and(|meta| meta.id == new.id);
+        let side = match &put.old {
+            Some(old) => stat_if_there(source.dir, &side_name(source.name))?.filter(|meta| meta.id == old.id),
+            None => None,
+        };
+        let side_spot = side_name(source.name);
+        let side_spot = Spot { dir: source.dir, name: &side_spot };
+        if stat_if_there(side_spot.dir, side_spot.name)?.is_some_and(|meta| meta.id == new.id) {
+            // A taking back by side names was interrupted: it goes on.
+            if found.is_some() && move_to_free(source, target, self.faults)? == Moved::Occupied {
+                self.put_beside(put, source)?;
+            }
+            if move_out(side_spot, source, self.faults)? == Moved::Occupied {
+                return Err(io::Error::other("the place of the new version is taken").into());
+            }
+            return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?);
+        }
+        let mut lease = None;
+        if let (Some(old), Some(_)) = (&put.old, &side) {
+            // An exchange by side names was interrupted.
+            if is_new(&found) {
+                self.swap_by_side(put, source, target, old)?;
+            } else {
+                let name = side_name(source.name);
+                if move_out(Spot { dir: source.dir, name: &name }, source, self.faults)? == Moved::Occupied {
+                    return Err(io::Error::other("the place of the new version is taken").into());
+                }
+            }
+        } else if !is_new(&found) {
+            if !is_new(&now) {
+                // Put before the interruption, and replaced or removed by another process since.
+                let beside = found_beside(self.base, path, &self.journal.header.run)?;
+                return match beside {
+                    Some(_) => {
+                        Err(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: false }))
+                    }
+                    None if found.is_none() && !self.again => {
+                        Err(io::Error::new(io::ErrorKind::NotFound, "an entry of the layer is gone").into())
+                    }
+                    // A renamed directory that another process moved elsewhere before or after.
+                    None if new.kind == EntryType::Directory => Err(Stop::keep(Outside::Vanished)),
+                    None => Ok(()),
+                };
+            }
+        } else if put.old.is_none() {
+            if now.is_some() {
+                return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?);
+            }
+            Self::ready(put, source, found.as_ref())?;
+            match move_to_free(source, target, self.faults) {
+                Ok(Moved::Yes) => {}
+                Ok(Moved::Occupied) => return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?),
+                Err(error) => return Err(self.keep_staged(put, source, Stop::blocked(error))?),
+            }
+        } else if let Some(old) = &put.old {
+            match self.check(parent, name, old, now) {
+                Ok(held) => lease = held,
+                Err(stop) => return Err(self.keep_staged(put, source, stop)?),
+            }
+            Self::ready(put, source, found.as_ref())?;
+            if let Err(stop) = self.swap(put, source, target, old) {
+                return Err(self.keep_staged(put, source, stop)?);
+            }
+        }
+        self.touch(parent);
+        if new.kind == EntryType::Directory || put.old.is_some_and(|old| old.kind == EntryType::Directory) {
+            self.parents.last = None;
+            self.layer_parents.last = None;
+        }
+        self.faults.action();
+        if let Some(old) = &put.old {
+            let out = stat_if_there(source.dir, source.name)?;
+            let quiet = match &out {
+                // Only the second pass finds nothing: it was removed after the journal was marked done.
+                None => Quiet::Yes,
+                Some(out) => self.is_quiet(old, source_tree, &source_path, out, lease.is_some())?,
+            };
+            drop(lease);
+            if quiet != Quiet::Yes {
+                return Err(self.give_back(put, (source, target), (&new, old), quiet)?);
+            }
+            if let Some(out) = &out {
+                self.left(path, old, out);
+                self.remember(out);
+            }
+        }
+        if let Some(meta) = stat_if_there(target.dir, target.name)?.filter(|meta| new.is_same_version(meta)) {
+            self.own.insert(meta.id, meta.ctime);
+            self.written.insert(path, meta);
+        }
+        Ok(())
+    }
+
+    /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which is
+    /// then no version of ours.
+    fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
+        let Stop::Keep(keeping) = stop else { return Err(stop) };
+        let (parent, name) = split(&put.path.0);
+        let slot_name;
+        let (dir, name) = match &put.from {
+            Origin::Layer => match self.layer_parents.get(parent) {
+                Ok(dir) => (own_fd(dir)?, name),
+                Err(_) => return Ok(Stop::Keep(keeping)),
+            },
+            Origin::Slot(slot) => {
+                slot_name = slot.to_string().into_bytes();
+                let Some(slots) = self.slots else { return Ok(Stop::Keep(keeping)) };
+                (own_fd(slots.fd())?, slot_name.as_slice())
+            }
+        };
+        let source = Spot { dir: dir.as_fd(), name };
+        let in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
+        match stat_if_there(source.dir, source.name)? {
+            Some(found) if found.id == new.id => Ok(self.keep_staged(put, source, Stop::Keep(keeping))?),
+            Some(_) => {
+                let beside = Some(self.put_beside(put, source)?);
+                Ok(Stop::Keep(Keeping { beside, in_layer, ..keeping }))
+            }
+            None => Ok(Stop::Keep(Keeping { in_layer, ..keeping })),
+        }
+    }
+
+    /// Compares what is about to be displaced, with a lease on it from before the look.
+    fn check(&mut self, parent: &[u8], name: &[u8], old: &Seen, now: Option<Meta>) -> Result<Option<Writers>, Stop> {
+        let Some(first) = now else { return Err(Stop::keep(Outside::Vanished)) };
+        let mut lease = None;
+        if first.kind == EntryType::File && first.id == old.id {
+            lease = self.lease(parent, name)?;
+        }
+        self.faults.action();
+        let dir = self.parents.get(parent)?;
+        let now = stat_if_there(dir, name)?.ok_or_else(|| Stop::keep(Outside::Vanished))?;
+        if !self.is_untouched(old, &now) {
+            return Err(Stop::keep(Outside::Changed));
+        }
+        let dir = self.parents.get(parent)?;
+        make_movable(dir, name, &now).map_err(Stop::blocked)?;
+        Ok(lease)
+    }
+
+    /// Gives the source the form that it has in the workspace.
+    fn ready(put: &Put, source: Spot<'_>, found: Option<&Meta>) -> io::Result<()> {
+        if let (Some(mode), Some(found)) = (put.mode, found)
+            && found.mode != mode
+        {
+            // A crash left it opened up.
+            chmod(pin(source.dir, source.name)?.as_fd(), mode)?;
+        }
+        strip_marks(source.dir, source.name, &put.strip)
+    }
+}

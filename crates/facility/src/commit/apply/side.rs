@@ -1,0 +1,101 @@
+//! Exchanges an entry of the layer with one of the workspace, in one call or in three over a side name.
+
+use super::Apply;
+use super::stop::{Done, Keeping, Stop};
+use crate::changes::Outside;
+use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::commit::ops::Put;
+use crate::commit::seen::Seen;
+use crate::meta::{stat, stat_if_there};
+use std::io;
+
+/// The result of [`Apply::take_back`].
+pub(super) enum Taken {
+    /// Our version is back at its source.
+    Ours,
+    /// Something else stood there: look again.
+    Again,
+}
+
+/// The name that holds an old version while an exchange is made of three renames.
+pub(crate) fn side_name(name: &[u8]) -> Vec<u8> {
+    const PREFIX: &[u8] = b".nexus-side-";
+    [PREFIX, &name[..name.len().min(255 - PREFIX.len())]].concat()
+}
+
+impl Apply<'_> {
+    pub(super) fn swap(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, old: &Seen) -> Done {
+        match exchange(source, target, self.faults).map_err(Stop::blocked)? {
+            Exchanged::Yes => Ok(()),
+            Exchanged::Gone => Err(Stop::keep(Outside::Vanished)),
+            Exchanged::Unsupported => self.swap_by_side(put, source, target, old),
+        }
+    }
+
+    /// An exchange in three renames: the old version goes to a side name, ours comes, the old one takes our place. Goes
+    /// on where an earlier pass was interrupted.
+    pub(super) fn swap_by_side(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, old: &Seen) -> Done {
+        let name = side_name(source.name);
+        let side = Spot { dir: source.dir, name: &name };
+        if stat_if_there(side.dir, side.name)?.is_none_or(|meta| meta.id != old.id) {
+            match move_out(target, side, self.faults).map_err(Stop::blocked)? {
+                Moved::Yes => {}
+                Moved::Occupied => return Err(io::Error::other("a side name is taken").into()),
+            }
+        }
+        self.faults.action();
+        match move_to_free(source, target, self.faults)? {
+            Moved::Yes => {}
+            Moved::Occupied => {
+                // Another process made a new version in the gap: the older one goes beside it.
+                return Err(Stop::Keep(Keeping {
+                    outside: Outside::Changed,
+                    beside: Some(self.put_beside(put, side)?),
+                    detail: None,
+                    in_layer: true,
+                }));
+            }
+        }
+        match move_out(side, source, self.faults)? {
+            Moved::Yes => Ok(()),
+            Moved::Occupied => Err(io::Error::other("the place of the new version is taken").into()),
+        }
+    }
+
+    /// Takes our version out of the workspace again. What came out instead is put back, or beside.
+    pub(super) fn take_back(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, new: &Seen) -> io::Result<Taken> {
+        match exchange(source, target, self.faults)? {
+            Exchanged::Gone => return Ok(Taken::Again),
+            Exchanged::Yes => {
+                self.faults.action();
+                if stat(source.dir, source.name)?.id == new.id {
+                    return Ok(Taken::Ours);
+                }
+                // A newer version came out instead of ours: it goes back to its place.
+                exchange(source, target, self.faults)?;
+                return Ok(Taken::Again);
+            }
+            Exchanged::Unsupported => {}
+        }
+        let name = side_name(source.name);
+        let side = Spot { dir: source.dir, name: &name };
+        if move_out(target, side, self.faults)? == Moved::Occupied {
+            return Err(io::Error::other("a side name is taken"));
+        }
+        self.faults.action();
+        if stat(side.dir, side.name)?.id != new.id {
+            if move_to_free(side, target, self.faults)? == Moved::Occupied {
+                self.put_beside(put, side)?;
+            }
+            return Ok(Taken::Again);
+        }
+        let back = move_to_free(source, target, self.faults)?;
+        if back == Moved::Occupied {
+            self.put_beside(put, source)?;
+        }
+        match move_out(side, source, self.faults)? {
+            Moved::Yes => Ok(Taken::Ours),
+            Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
+        }
+    }
+}

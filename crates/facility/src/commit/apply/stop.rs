@@ -1,0 +1,62 @@
+//! The reasons for which a step of a commit is not carried out.
+
+use crate::changes::Outside;
+use nexus_model::ByteText;
+use std::io;
+
+/// Why a step was not carried out.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The path is kept back.
+    Keep(Keeping),
+    /// The commit cannot go on.
+    Io(io::Error),
+}
+
+/// How a path is kept back.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    pub(super) outside: Outside,
+    pub(super) beside: Option<ByteText>,
+    pub(super) detail: Option<String>,
+    pub(super) in_layer: bool,
+}
+
+impl Stop {
+    pub(super) fn keep(outside: Outside) -> Self {
+        Self::Keep(Keeping { outside, beside: None, detail: None, in_layer: true })
+    }
+
+    /// For a call that moves or opens one path and has changed nothing.
+    pub(super) fn blocked(error: io::Error) -> Self {
+        use rustix::io::Errno;
+        let of_path = [
+            Errno::BUSY,
+            Errno::PERM,
+            Errno::ACCESS,
+            Errno::ROFS,
+            Errno::XDEV,
+            Errno::TXTBSY,
+            Errno::NOTDIR,
+            Errno::LOOP,
+            Errno::NOENT,
+            Errno::ISDIR,
+            Errno::NAMETOOLONG,
+            Errno::MLINK,
+            Errno::OVERFLOW,
+        ];
+        if !of_path.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
+            return Self::Io(error);
+        }
+        let detail = Some(error.to_string());
+        Self::Keep(Keeping { outside: Outside::Blocked, beside: None, detail, in_layer: true })
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+pub(super) type Done = Result<(), Stop>;

@@ -1,0 +1,135 @@
+//! Takes entries out of the workspace, and gives its files further names.
+
+use super::stop::{Done, Keeping, Stop};
+use super::{Apply, make_movable};
+use crate::beneath::split;
+use crate::changes::Outside;
+use crate::commit::beside::put_beside;
+use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
+use crate::commit::displaced::Quiet;
+use crate::commit::ops::Slot;
+use crate::commit::seen::Seen;
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use rustix::fs::AtFlags;
+use std::io;
+
+impl Apply<'_> {
+    pub(super) fn hold(&mut self, at: &[u8], old: &Seen, slot: Slot) -> Done {
+        let name = slot.to_string().into_bytes();
+        let slots = self.slots()?;
+        if stat_if_there(slots.fd(), &name)?.is_some_and(|meta| meta.id == old.id) {
+            return Ok(());
+        }
+        let (parent, file) = split(at);
+        let dir = self.parents.get(parent).map_err(Stop::blocked)?;
+        let now = stat_if_there(dir, file)?.ok_or_else(|| Stop::keep(Outside::Vanished))?;
+        let own = self.own.get(&now.id).copied();
+        let untouched = old.is_untouched(&now, own) || (self.again && old.is_same_version(&now));
+        if !untouched {
+            return Err(Stop::keep(Outside::Changed));
+        }
+        self.faults.action();
+        rustix::fs::linkat(dir, file, slots.fd(), &*name, AtFlags::empty()).map_err(|e| Stop::blocked(e.into()))?;
+        self.faults.action();
+        let linked = stat(slots.fd(), &name)?;
+        if linked.id != old.id {
+            // Another file took the name since the look: only this further name of it goes again.
+            rustix::fs::unlinkat(slots.fd(), &*name, AtFlags::empty()).map_err(io::Error::from)?;
+            return Err(Stop::keep(Outside::Changed));
+        }
+        self.own.insert(linked.id, linked.ctime);
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, at: &[u8], old: &Seen, slot: Slot, renamed: bool) -> Done {
+        let slot_name = slot.to_string().into_bytes();
+        let slots = self.slots()?;
+        let there = Spot { dir: slots.fd(), name: &slot_name };
+        let found = stat_if_there(there.dir, there.name)?;
+        let taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
+        if let Some(found) = found.filter(|_| !taken) {
+            // An interrupted pass took out what another process had put there in that moment.
+            return Err(self.return_foreign(there, at, &found)?);
+        }
+        let (parent, name) = split(at);
+        match self.enter(parent) {
+            Ok(()) => {}
+            // Taken before the interruption, from a directory that is elsewhere by now.
+            Err(Stop::Keep(_)) if taken => return Ok(()),
+            // Perhaps it is at its new place already: the later step looks.
+            Err(Stop::Keep(_)) if renamed && self.again => return Ok(()),
+            // Its directory is gone, and it with it.
+            Err(Stop::Keep(Keeping { outside: Outside::Vanished, .. })) if !renamed => return Ok(()),
+            Err(stop) => return Err(stop),
+        }
+        let mut lease = None;
+        if !taken {
+            let dir = self.parents.get(parent)?;
+            let Some(now) = stat_if_there(dir, name)? else {
+                // Another process deleted it too.
+                return if renamed && !self.again { Err(Stop::keep(Outside::Vanished)) } else { Ok(()) };
+            };
+            if renamed && self.again && now.id != old.id {
+                return Ok(());
+            }
+            if old.kind == EntryType::File {
+                lease = self.lease(parent, name)?;
+            }
+            self.faults.action();
+            let dir = self.parents.get(parent)?;
+            let now = stat_if_there(dir, name)?.unwrap_or(now);
+            if !self.is_untouched(old, &now) {
+                return Err(Stop::keep(Outside::Changed));
+            }
+            let dir = self.parents.get(parent)?;
+            make_movable(dir, name, &now).map_err(Stop::blocked)?;
+            match move_out(Spot { dir, name }, there, self.faults).map_err(Stop::blocked)? {
+                Moved::Yes => {}
+                Moved::Occupied => return Err(io::Error::other("a slot of the staging directory is taken").into()),
+            }
+            if now.kind == EntryType::Directory {
+                self.parents.last = None;
+            }
+        }
+        self.faults.action();
+        let out = stat(there.dir, there.name)?;
+        let quiet = if renamed {
+            if out.id == old.id { Quiet::Yes } else { Quiet::No }
+        } else {
+            self.is_quiet(old, slots, &slot_name, &out, lease.is_some())?
+        };
+        drop(lease);
+        self.touch(parent);
+        if quiet == Quiet::Yes {
+            self.left(at, old, &out);
+            self.remember(&out);
+            return Ok(());
+        }
+        Self::restore_mode(there, old)?;
+        let back = Spot { dir: self.parents.get(parent).map_err(Stop::Io)?, name };
+        let beside = match move_to_free(there, back, self.faults)? {
+            Moved::Yes => None,
+            Moved::Occupied => Some(put_beside(there, self.base, at, &self.journal.header.run, self.faults)?),
+        };
+        let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
+        Err(Stop::Keep(Keeping { outside, beside, detail: None, in_layer: true }))
+    }
+
+    /// Puts an entry of another process back where it was, or beside.
+    fn return_foreign(&mut self, there: Spot<'_>, at: &[u8], found: &Meta) -> Result<Stop, Stop> {
+        let (parent, name) = split(at);
+        let moved = match self.parents.get(parent) {
+            Ok(dir) => move_to_free(there, Spot { dir, name }, self.faults)?,
+            Err(_) => Moved::Occupied,
+        };
+        if found.kind == EntryType::Directory {
+            self.parents.last = None;
+        }
+        let beside = match moved {
+            Moved::Yes => None,
+            Moved::Occupied => Some(put_beside(there, self.base, at, &self.journal.header.run, self.faults)?),
+        };
+        self.touch(parent);
+        Ok(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: true }))
+    }
+}
