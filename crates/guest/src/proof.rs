@@ -31,7 +31,7 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     add("capabilities", "none", capabilities());
     add("no_new_privs", "true", rustix::thread::no_new_privs().map_or_else(name, |set| set.to_string()));
     add("seccomp", "filter", seccomp());
-    add("core_limit", "0", rustix::process::getrlimit(Resource::Core).maximum.map_or("none".into(), |v| v.to_string()));
+    add("core_limit", "1", rustix::process::getrlimit(Resource::Core).maximum.map_or("none".into(), |v| v.to_string()));
     add("uid_map", &plan.uid_map, uid_map());
     add("root_flags", "ro,nosuid,nodev", flags(Path::new("/")));
     add("workspace_flags", "rw,nosuid,nodev", flags(plan.workspace.as_path()));

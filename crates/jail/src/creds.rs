@@ -22,11 +22,14 @@ pub fn become_inner(faults: Faults, identity: &Identity) -> Result<(), StepError
     rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::BecomeInner, "setresuid")
 }
 
-/// Core dumps off; processes bounded in the sandbox's own user namespace.
+/// Turns core dumps off and bounds the processes in the sandbox's own user namespace.
+///
+/// The limit on core files is 1 and not 0: where `core_pattern` names a program, the kernel starts it on the host as root
+/// whatever the limit, but for exactly this value (core(5); `do_coredump` of fs/coredump.c). The filter keeps the limit.
 pub fn limit_resources(faults: Faults, pids: u32) -> Result<(), StepError> {
     faults.check(Step::ResourceLimits)?;
     let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
-    rustix::process::setrlimit(Resource::Core, fixed(0)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+    rustix::process::setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
     // One more for PID 1, which the user did not ask for.
     let pids = u64::from(pids) + 1;
     rustix::process::setrlimit(Resource::Nproc, fixed(pids)).at(Step::ResourceLimits, "RLIMIT_NPROC")

@@ -110,8 +110,9 @@ pub const CASES: &[Case] = &[
     bad("A16", "sem", a_ipc::sem_by_key, &["ENOENT", "EPERM", "ENOSYS"]),
     bad("A16", "mqueue", a_ipc::mqueue, &["ENOENT", "EPERM", "ENOSYS"]),
     good("A16", "own_shm", a_ipc::shm_own),
-    bad("A17", "hard_limit", a_process::core_hard_limit, &["0"]),
-    bad("A17", "raise", a_process::raise_core_limit, &["EPERM"]),
+    bad("A17", "limit", a_process::core_limits, &["1"]),
+    bad("A17", "raise", a_process::raise_core_limit, &["EINVAL"]),
+    bad("A17", "lower", a_process::lower_core_limit, &["EINVAL"]),
     good("A17", "lower_another", a_process::lower_limit),
 ];
 

@@ -169,17 +169,28 @@ fn core_limit() -> libc::rlimit {
     limit
 }
 
-/// The hard limit on core files: a core file may hold secrets, and `core_pattern` belongs to the host.
-pub fn core_hard_limit(_: &Context) -> Answer {
-    Answer::choose(core_limit().rlim_max == 0, "0", "not-0").with(core_limit().rlim_max.to_string())
+/// Both limits on core files. With exactly 1 the kernel starts no core handler on the host (core(5)), where it would run as
+/// root with this process's memory.
+pub fn core_limits(_: &Context) -> Answer {
+    let libc::rlimit { rlim_cur, rlim_max } = core_limit();
+    Answer::choose((rlim_cur, rlim_max) == (1, 1), "1", "not-1").with(format!("{rlim_cur} {rlim_max}"))
 }
 
-/// Raises it.
-pub fn raise_core_limit(_: &Context) -> Answer {
-    let wanted = libc::rlimit { rlim_cur: 4096, rlim_max: core_limit().rlim_max.max(4096) };
+fn set_core_limit(both: libc::rlim_t) -> Answer {
+    let wanted = libc::rlimit { rlim_cur: both, rlim_max: both };
     // SAFETY: wanted is a live structure.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const wanted) };
     if result == 0 { Answer::of("ok") } else { Answer::of(errno_name(sys::errno())) }
+}
+
+/// Raises the limit.
+pub fn raise_core_limit(_: &Context) -> Answer {
+    set_core_limit(core_limit().rlim_max.max(4096))
+}
+
+/// Lowers it to 0, with which the kernel starts a core handler again.
+pub fn lower_core_limit(_: &Context) -> Answer {
+    set_core_limit(0)
 }
 
 /// Twin: lowers another limit.

@@ -1,6 +1,7 @@
 //! What this program does inside the virtual machine: first process, then the cases.
 
 mod basics;
+mod crashes;
 mod groups;
 mod start;
 mod world;
@@ -18,7 +19,7 @@ pub const CASES: &str = "vm-cases";
 type Case = (&'static str, fn(&World) -> Result<Option<String>, String>);
 
 fn all() -> impl Iterator<Item = &'static Case> {
-    basics::CASES.iter().chain(groups::CASES)
+    basics::CASES.iter().chain(crashes::CASES).chain(groups::CASES)
 }
 
 /// How many cases there are.

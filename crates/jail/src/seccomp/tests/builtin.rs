@@ -7,6 +7,7 @@ use super::{Action, Permissions, Program, answer, default_profile};
 use crate::seccomp::table;
 
 const EPERM: Action = Action::Errno(1);
+const EINVAL: Action = Action::Errno(22);
 const ENOSYS: Action = Action::Errno(38);
 const EAFNOSUPPORT: Action = Action::Errno(97);
 /// Something in the upper half of a register, which the kernel does not read.
@@ -63,6 +64,7 @@ fn rules_with_different_answers_never_overlap() {
                 (Test::MaskedEq { mask: m, value: v }, Test::MaskedEq { mask: n, value: w }) => {
                     x.argument == y.argument && (v ^ w) & m & n != 0
                 }
+                (Test::Eq(v), Test::Ne(w)) | (Test::Ne(v), Test::Eq(w)) => x.argument == y.argument && v == w,
                 _ => false,
             })
         })
@@ -120,7 +122,7 @@ fn ordinary_work_is_allowed() {
     each("read write lseek close dup2 pipe2 rename unlink link symlink stat fstat access", Action::Allow);
     each("execve fork vfork wait4 exit_group mmap mprotect futex epoll_wait statx getdents64", Action::Allow);
     each("bind listen accept4 connect sendmsg recvmsg seccomp landlock_create_ruleset prctl", Action::Allow);
-    each("get_mempolicy set_mempolicy mbind memfd_create memfd_secret pidfd_open rseq", Action::Allow);
+    each("get_mempolicy set_mempolicy mbind memfd_create pidfd_open rseq", Action::Allow);
 }
 
 #[test]
@@ -238,6 +240,31 @@ fn ioctl_types_into_no_terminal() {
 }
 
 #[test]
+fn the_limit_on_core_files_stays() {
+    let (core, open_files) = (4, 7);
+    pair("setrlimit", &[&[0, 9], &[open_files, 9], &[13, 9]], &[&[core, 9], &[core | 1 << 32, 9]], EINVAL);
+    pair("prlimit64", &[&[0, open_files, 9, 0], &[0, 15, 9, 9]], &[&[0, core, 9, 0], &[0, core, 1 << 35, 9]], EINVAL);
+    let program = Program::builtin(Permissions::default());
+    for core in [core, core | DIRT] {
+        assert_eq!(answer(&program, "prlimit64", &[0, core, 0, 9]), Action::Allow, "asking");
+    }
+    for limit in (0..16).filter(|limit| *limit != core) {
+        assert_eq!(answer(&program, "prlimit64", &[0, limit, 9]), Action::Allow, "{limit}");
+        assert_eq!(answer(&program, "setrlimit", &[limit, 9]), Action::Allow, "{limit}");
+    }
+}
+
+#[test]
+fn fcntl_takes_no_lease() {
+    let lease = 1024;
+    pair("fcntl", &[&[0, 3, 0], &[0, 1030, 0], &[0, 1031, 9]], &[&[0, lease, 0], &[0, lease | 1 << 32, 1]], EPERM);
+    let program = Program::builtin(Permissions::default());
+    for command in (0..2048).filter(|command| *command != lease) {
+        assert_eq!(answer(&program, "fcntl", &[0, command]), Action::Allow, "{command}");
+    }
+}
+
+#[test]
 fn sockets_are_unix_tcp_udp_and_routing_netlink() {
     let flags = 0o2_004_000; // SOCK_CLOEXEC | SOCK_NONBLOCK
     pair("socket", &[&[1, 1, 0], &[1, 2 | flags, 0], &[1, 5, 0], &[16, 3 | flags, 0], &[16, 2, 0]], &[], EPERM);
@@ -305,8 +332,8 @@ fn personalities_that_weaken_memory_layout_are_refused() {
     let asked = u64::from(u32::MAX);
     pair(
         "personality",
-        &[&[0], &[8], &[0x2_0000], &[0x2_0008], &[asked]],
-        &[&[0x004_0000], &[0x010_0000], &[0x040_0000], &[0x2_0001], &[4]],
+        &[&[0], &[8], &[0x2_0000], &[0x2_0008], &[0x4_0000], &[0x4_0008], &[asked]],
+        &[&[0x002_0000 | 0x4_0000], &[0x010_0000], &[0x040_0000], &[0x2_0001], &[4]],
         EPERM,
     );
 }
