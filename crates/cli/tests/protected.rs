@@ -135,7 +135,11 @@ fn the_directory_that_core_hooks_path_names_is_held_back() {
         let script = "mkdir tools/hk; echo evil > tools/hk/pre-commit; echo y > tools/other";
         let output = bench.run(["run", "--shell", script]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert!(stderr(&output).contains("tools/hk/pre-commit (git hook: core.hooksPath)"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("tools/hk/pre-commit (named by core.hookspath in .git/config)"),
+            "{}",
+            stderr(&output)
+        );
         assert!(!bench.workspace.join("tools/hk").exists());
         assert_eq!(fs::read_to_string(bench.workspace.join("tools/other")).unwrap(), "y\n");
     }
@@ -170,5 +174,97 @@ fn what_a_link_at_a_protected_name_leads_to_is_held_back() {
         let shown = stdout(&bench.run(["changes", "show"]));
         assert!(shown.contains(".envrc leads here") && shown.contains(".vscode leads here"), "{shown}");
         assert_eq!(fs::read_to_string(bench.workspace.join("script.sh")).unwrap(), "new\n");
+    }
+}
+
+/// Runs a script in a directory and returns what the run says.
+#[track_caller]
+fn run_in(bench: &Bench, at: &Path, script: &str) -> String {
+    let output = bench.nexus(["run", "--shell", script]).current_dir(at).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+    stderr(&output)
+}
+
+#[test]
+fn what_git_of_the_host_reads_by_its_settings_waits() {
+    for bench in benches() {
+        at_home(&bench, ".gitconfig", "[core]\n\thooksPath = .my/hooks\n[include]\n\tpath = .work\n");
+        at_home(&bench, ".work", "[alias]\n\tgo = !tools/go\n");
+        bench.write(".git/config", "[include]\n\tpath = ../conf/more\n");
+        bench.write("conf/more", "[diff \"d\"]\n\ttextconv = conf/text.sh\n");
+        bench.write("sub/.git/config", "[core]\n\tfsmonitor = ./watch\n");
+        let script = "mkdir -p .my/hooks tools; for f in .my/hooks/post-merge tools/go conf/more conf/text.sh sub/watch \
+                      plain conf/plain; do echo x >> $f; done";
+        run_in(&bench, &bench.workspace, script);
+        let told = stdout(&bench.run(["changes", "show"]));
+        for path in [".my/hooks/post-merge", "tools/go", "conf/more", "conf/text.sh", "sub/watch"] {
+            assert!(told.contains(path), "{path}: {told}");
+        }
+        let there = |path: &str| bench.workspace.join(path).exists();
+        assert!(there("plain") && there("conf/plain"), "{told}");
+        assert!(!there(".my/hooks/post-merge") && !there("tools/go") && !there("conf/text.sh") && !there("sub/watch"));
+        let accepted = bench.run(["changes", "accept", "conf/more"]);
+        assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
+        assert!(fs::read_to_string(bench.workspace.join("conf/more")).unwrap().ends_with("x\n"));
+        assert!(!there("conf/text.sh"));
+    }
+}
+
+#[test]
+fn a_repository_above_the_workspace_names_its_files() {
+    for bench in benches() {
+        bench.write(".git/config", "[core]\n\thooksPath = sub/hk\n[core]\n\tpager = ./sub/pager\n");
+        let sub = bench.write("sub/x", "").parent().unwrap().to_owned();
+        let told = run_in(&bench, &sub, "mkdir hk; echo x > hk/pre-commit; echo x > pager; echo x > plain");
+        assert!(told.contains("hk/pre-commit") && told.contains("pager"), "{told}");
+        assert!(sub.join("plain").exists() && !sub.join("hk").exists() && !sub.join("pager").exists());
+    }
+}
+
+#[test]
+fn a_workspace_in_a_protected_place_is_judged_by_its_whole_path() {
+    for bench in benches() {
+        bench.write(".git/config", "[core]\n\tbare = false\n");
+        bench.write(".git/hooks/keep", "");
+        for (place, held, free) in [
+            (".git/hooks", "pre-commit", None),
+            (".git", "hooks/post-merge", Some("description")),
+            (".github/workflows", "x.yml", None),
+            (".github", "workflows/y.yml", Some("FUNDING.yml")),
+            (".VSCode", "tasks.json", None),
+            ("home/.config", "fish/x", Some("app/x")),
+            ("home/.ssh", "rc", None),
+        ] {
+            let at = bench.write(&format!("{place}/old"), "").parent().unwrap().to_owned();
+            let free = free.unwrap_or("");
+            let told =
+                run_in(&bench, &at, &format!("for f in {held} {free}; do mkdir -p $(dirname $f); echo x > $f; done"));
+            assert!(told.contains(held), "{place}: {told}");
+            assert!(!at.join(held).exists(), "{}: {place}/{held} was committed", bench.who());
+            assert!(free.is_empty() || at.join(free).exists(), "{place}/{free}: {told}");
+            let rejected = bench.nexus(["changes", "reject"]).current_dir(&at).output().unwrap();
+            assert!(rejected.status.success(), "{}", stderr(&rejected));
+        }
+    }
+}
+
+#[test]
+fn a_direct_run_in_a_protected_place_is_refused_by_name() {
+    for bench in benches() {
+        bench.write(".git/config", "[core]\n\tbare = false\n");
+        bench.write(".git/hooks/keep", "");
+        for place in [".git/hooks", ".vscode", ".github/workflows", ".git/refs"] {
+            let at = bench.write(&format!("{place}/old"), "").parent().unwrap().to_owned();
+            let output = bench.nexus(["run", "--direct", "--", "true"]).current_dir(&at).output().unwrap();
+            assert_eq!(output.status.code(), Some(125), "{place}: {}", stderr(&output));
+            let told = stderr(&output);
+            assert!(told.contains("all of it is protected") && told.contains("leave --direct out"), "{place}: {told}");
+        }
+        // In the git directory itself, hooks and settings are held and the rest can be written.
+        let script = "echo x > description; ! echo x > hooks/post-merge && ! echo x >> config";
+        let at = bench.workspace.join(".git");
+        let output = bench.nexus(["run", "--direct", "--shell", script]).current_dir(&at).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(at.join("description").exists() && !at.join("hooks/post-merge").exists());
     }
 }

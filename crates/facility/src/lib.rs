@@ -15,7 +15,7 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `git_lock`, `hardlinks`, `hooks_path`, `copy`, `sync`, [`layer`]. [`commit`] is a room of its own.
+//!   `git_lock`, `hardlinks`, `leads`, `copy`, `sync`, [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
@@ -38,10 +38,9 @@ mod git_lock;
 mod git_names;
 pub mod gitconfig;
 mod hardlinks;
-mod hooks_path;
 pub mod identity;
 pub mod layer;
-mod linked;
+mod leads;
 pub mod marks;
 mod memory;
 pub mod meta;
@@ -68,12 +67,12 @@ pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, clear_staging, recover, stage};
 pub use commit::roll_back::roll_back;
 pub use faults::{Faults, Step};
-pub use hooks_path::hooks_directory;
 pub use identity::{FolderId, Home, journals_of};
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
     ReadLayerError,
 };
+pub use leads::{Host, Reach, is_git_directory};
 pub use meta::FsTime;
 pub use origin::LayerOrigin;
 pub use protected::Rules;

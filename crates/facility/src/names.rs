@@ -5,6 +5,7 @@
 //! that is below it. `.git` has rules of its own (`git_rules`).
 
 use crate::fold::fold;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Names that programs act on wherever they lie.
@@ -275,6 +276,11 @@ impl Pattern {
         let names = path.split(|byte| *byte == b'/').map(exact).collect();
         Self { text: why.to_owned(), names, anchored: true, of_repository: false }
     }
+
+    /// The path `path` wherever it is, taken literally.
+    pub(crate) fn anywhere(path: &[u8], why: &str) -> Self {
+        Self { anchored: false, ..Self::of_directory(path, why) }
+    }
 }
 
 /// How a path relates to the protected names.
@@ -298,6 +304,10 @@ pub struct Names {
     by_byte: HashMap<u8, Vec<usize>>,
     /// Those that begin with a star.
     by_star: Vec<usize>,
+    /// The folded names of the directory that the paths begin in, as far as they matter.
+    place: Vec<Vec<u8>>,
+    /// Why everything is protected.
+    everything: Option<String>,
 }
 
 impl Names {
@@ -325,8 +335,36 @@ impl Names {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
-    /// Looks a path up by its folded names.
-    pub(crate) fn find(&self, names: &[std::borrow::Cow<'_, [u8]>]) -> Match<'_> {
+    /// Judges paths together with the names of the directory that they begin in.
+    pub(crate) fn stand_at(&mut self, place: Vec<Vec<u8>>) {
+        self.place = place;
+    }
+
+    /// Returns the names of the directory that paths begin in.
+    pub(crate) fn place(&self) -> &[Vec<u8>] {
+        &self.place
+    }
+
+    /// Forgets the place where no path in it is judged otherwise because of it.
+    pub(crate) fn trim_place(&mut self) {
+        let names: Vec<Cow<'_, [u8]>> = self.place.iter().map(|name| Cow::Borrowed(name.as_slice())).collect();
+        let is_in_git = self.place.iter().any(|name| name == b".git");
+        if self.find(&names) == Match::None && !is_in_git {
+            self.place.clear();
+        }
+    }
+
+    /// Protects every path.
+    pub(crate) fn protect_everything(&mut self, why: String) {
+        self.everything = Some(why);
+    }
+
+    /// Looks a path up by its folded names, which begin with those of [`Self::place`].
+    pub(crate) fn find(&self, names: &[Cow<'_, [u8]>]) -> Match<'_> {
+        let top = self.place.len();
+        if let Some(why) = &self.everything {
+            return Match::Protected(why);
+        }
         let mut found = Match::None;
         let mut in_packages = false;
         for start in 0..names.len() {
@@ -335,7 +373,7 @@ impl Names {
             let begun = name.first().and_then(|byte| self.by_byte.get(byte)).into_iter().flatten();
             for at in listed.chain(begun).chain(&self.by_star) {
                 let pattern = &self.patterns[*at];
-                if (pattern.anchored && start > 0) || (pattern.of_repository && in_packages) {
+                if (pattern.anchored && start != top) || (pattern.of_repository && in_packages) {
                     continue;
                 }
                 let rest = &names[start..];
@@ -348,7 +386,7 @@ impl Names {
                     found = Match::Leads;
                 }
             }
-            in_packages |= PACKAGES.contains(&name);
+            in_packages |= start >= top && PACKAGES.contains(&name);
         }
         found
     }

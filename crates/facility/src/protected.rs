@@ -97,8 +97,9 @@ impl Rules {
     /// Judges a path by its names.
     #[must_use]
     pub fn class(&self, path: &[u8]) -> Class {
-        let names: Vec<Cow<'_, [u8]>> =
-            path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold).collect();
+        let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
+        let own = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
+        let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
         let found = self.protected.find(&names);
         if let Match::Protected(text) = found {
             return Class::Listed(text.to_owned());
@@ -147,7 +148,10 @@ impl Rules {
         match self.class(path) {
             // Its other files are git's own business, and not what somebody means by the name.
             Class::GitRoot => false,
-            Class::MustBeDirectory => crate::git_names::is_hooks_directory(path),
+            Class::MustBeDirectory => {
+                let place = self.protected.place().join(&b'/');
+                crate::git_names::is_hooks_directory(&crate::beneath::join(&place, path))
+            }
             class => class.is_protected(),
         }
     }

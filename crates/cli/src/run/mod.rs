@@ -14,6 +14,7 @@ mod fit;
 mod folder;
 mod foreground;
 mod full_output;
+mod git_host;
 mod inside;
 mod mounts;
 mod note;

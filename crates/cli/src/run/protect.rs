@@ -2,25 +2,30 @@
 
 use crate::failure::Failure;
 use nexus_facility::protected::Class;
-use nexus_facility::{Rules, Workspace};
+use nexus_facility::{Reach, Rules, Workspace};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-/// What of git `--direct` protects besides the names that a commit holds back.
-const OF_GIT: &[&str] = &[".git/hooks", ".git/config"];
+/// What of git `--direct` protects besides the names that a commit holds back, in a workspace and in one that is a git
+/// directory itself.
+const OF_GIT: [(&str, &str); 2] = [(".git/hooks", "hooks"), (".git/config", "config")];
 
 /// Returns the rules of a commit to the workspace at `path`, with the names that the run adds.
 pub fn rules(more: &[String], workspace: &Workspace, path: &Path) -> Result<Rules, Failure> {
+    within(more, workspace, path, Reach::COMMIT)
+}
+
+fn within(more: &[String], workspace: &Workspace, path: &Path, reach: Reach) -> Result<Rules, Failure> {
     let rules = Rules::protecting(more).map_err(|error| {
         // The names were checked when they were read. Only a changed file of the state directory comes here.
         Failure::refused("protect", error.to_string(), "take the name out of the run's run.json in the state directory")
     })?;
-    let rules = rules.with_hooks_directory(workspace, path).and_then(|rules| rules.with_linked(workspace));
-    rules.map_err(|error| {
+    let host = super::git_host::find(path);
+    rules.for_workspace(workspace, path, &host, reach).map_err(|error| {
         let message = format!("the workspace's protected names cannot be found out: {}", super::chain(&error));
-        Failure::refused("protect", message, "make the workspace readable")
+        Failure::refused("protect", message, "make that readable, or take it out of the configuration that names it")
     })
 }
 
@@ -33,20 +38,38 @@ pub fn of_direct_run(workspace: &Path, more: &[String]) -> Result<(Vec<ByteText>
         Failure::refused("workspace", message, "leave --direct out, or make it readable")
     };
     let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
-    let rules = rules(more, &opened, workspace)?;
+    let rules = within(more, &opened, workspace, Reach::TOP)?;
+    refuse_protected(&rules, workspace)?;
+    let is_git_directory = rules.class(b"") == Class::GitRoot || nexus_facility::is_git_directory(workspace);
     let mut found = Found { rules: &rules, protected: BTreeSet::new(), matched: BTreeSet::new() };
     found.look(workspace, Path::new("")).map_err(|error| failed(&error))?;
     let mut unprotected = Vec::new();
-    for name in OF_GIT {
+    for (usual, bare) in OF_GIT {
+        let name = if is_git_directory { bare } else { usual };
         match std::fs::symlink_metadata(workspace.join(name)) {
-            Ok(_) => drop(found.protected.insert(ByteText::from(*name))),
-            Err(error) if is_missing(&error) => unprotected.push(ByteText::from(*name)),
+            Ok(_) => drop(found.protected.insert(ByteText::from(name))),
+            Err(error) if is_missing(&error) => unprotected.push(ByteText::from(name)),
             Err(error) => return Err(failed(&error)),
         }
     }
     let missing = rules.protected.texts().filter(|text| !found.matched.contains(*text));
     unprotected.extend(missing.map(ByteText::from));
     Ok((found.protected.into_iter().collect(), unprotected))
+}
+
+/// Refuses a workspace in which nothing could be written: all of it is protected, or is a part of a git directory.
+fn refuse_protected(rules: &Rules, workspace: &Path) -> Result<(), Failure> {
+    // A name that no rule knows tells what holds for all names.
+    let why = match rules.class(b"any name") {
+        Class::Listed(why) => why,
+        _ if rules.class(b"") == Class::GitRoot => return Ok(()),
+        Class::Plain | Class::MustBeDirectory => return Ok(()),
+        _ => "inside a git directory".to_owned(),
+    };
+    let message =
+        format!("{} cannot be the workspace of a direct run: all of it is protected ({why})", workspace.display());
+    let hint = "leave --direct out: then the changes wait, and nexus changes accept brings those that you name";
+    Err(Failure::refused("protected_workspace", message, hint))
 }
 
 struct Found<'a> {

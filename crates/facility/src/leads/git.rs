@@ -1,0 +1,298 @@
+//! The repositories around and in a workspace, and what their configurations, the user's and the system's name.
+
+use super::resolve::leads_nowhere;
+use super::settings::{self, Kind, Named};
+use super::{Leads, join};
+use crate::beneath::{Doing as _, IoFailure, split};
+use crate::meta::{EntryType, stat, stat_if_there};
+use rustix::fs::{Mode, OFlags};
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// As git: a configuration that another one includes may include a further one, this deep (`MAX_INCLUDE_DEPTH`).
+const DEPTH: usize = 10;
+/// Configurations that are read for one workspace.
+const FILES: usize = 1024;
+/// Larger configurations are no configurations that somebody wrote.
+const MAX_BYTES: u64 = 1 << 20;
+/// The files that hold the configuration of a repository.
+const CONFIGURATIONS: &[&str] = &["config", "config.worktree"];
+
+/// A repository of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Repository {
+    /// Where its files are: git starts programs there. A bare one has them nowhere.
+    pub tops: Vec<PathBuf>,
+    /// Its git directory, and the one that it shares with other working trees.
+    pub directories: Vec<PathBuf>,
+}
+
+fn is_there(path: &Path) -> Result<bool, IoFailure> {
+    match rustix::fs::lstat(path) {
+        Ok(_) => Ok(true),
+        Err(error) if leads_nowhere(&error.into()) => Ok(false),
+        Err(error) => Err(error).doing("look at", path.as_os_str().as_bytes()),
+    }
+}
+
+/// Whether a directory is a git directory by its entries.
+pub(super) fn is_repository(directory: &Path) -> Result<bool, IoFailure> {
+    let has = |name: &str| is_there(&directory.join(name));
+    Ok(has("HEAD")? && (has("commondir")? || (has("objects")? && has("refs")?)))
+}
+
+/// Returns the repositories that a directory is in or a part of, whatever git would take first.
+pub(super) fn around(at: &Path) -> Result<Vec<Repository>, IoFailure> {
+    let mut found = Vec::new();
+    for directory in at.ancestors() {
+        // The workspace's own `.git` is found with those below it.
+        if directory != at {
+            found.extend(self::at(directory)?);
+        }
+        if is_repository(directory)? {
+            let parent = directory.parent().filter(|_| directory.file_name().is_some_and(|name| name == ".git"));
+            found.push(Repository {
+                tops: parent.map(Path::to_owned).into_iter().collect(),
+                directories: with_common(directory.to_owned())?,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the repository whose working tree has its top at `top`.
+pub(super) fn at(top: &Path) -> Result<Option<Repository>, IoFailure> {
+    let place = top.join(".git");
+    let shown = place.as_os_str().as_bytes();
+    let directory = match rustix::fs::stat(&place) {
+        Ok(meta) if rustix::fs::FileType::from_raw_mode(meta.st_mode) == rustix::fs::FileType::Directory => place,
+        Ok(_) => match pointer(&place, b"gitdir:")? {
+            Some(target) => top.join(target),
+            None => return Ok(None),
+        },
+        Err(error) if leads_nowhere(&error.into()) => return Ok(None),
+        Err(error) => return Err(error).doing("look at", shown),
+    };
+    Ok(Some(Repository { tops: vec![top.to_owned()], directories: with_common(directory)? }))
+}
+
+/// A git directory, and the one that it shares.
+fn with_common(directory: PathBuf) -> Result<Vec<PathBuf>, IoFailure> {
+    let common = pointer(&directory.join("commondir"), b"")?.map(|path| directory.join(path));
+    Ok([Some(directory), common].into_iter().flatten().collect())
+}
+
+/// The path that a file of one line names behind a word.
+fn pointer(file: &Path, word: &[u8]) -> Result<Option<PathBuf>, IoFailure> {
+    let Some(text) = content(file)? else { return Ok(None) };
+    let line = text.trim_ascii_end().strip_prefix(word).map(<[u8]>::trim_ascii);
+    Ok(line.filter(|line| !line.is_empty()).map(|line| join(Path::new(""), line)))
+}
+
+/// Reads a small regular file of the host; `None` when there is none that this user can read.
+fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
+    use std::io::Read as _;
+    let shown = file.as_os_str().as_bytes();
+    // A FIFO would stop us.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = match rustix::fs::open(file, flags, Mode::empty()) {
+        Ok(opened) => opened,
+        Err(error) if leads_nowhere(&error.into()) => return Ok(None),
+        // A socket or a device without a driver.
+        Err(rustix::io::Errno::NXIO | rustix::io::Errno::NODEV) => return Ok(None),
+        Err(error) => return Err(error).doing("open", shown),
+    };
+    let meta = stat(opened.as_fd(), b"").doing("look at", shown)?;
+    if meta.kind != EntryType::File {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    std::fs::File::from(opened).take(MAX_BYTES + 1).read_to_end(&mut text).doing("read", shown)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other("it is larger than a configuration of git can be here")).doing("read", shown);
+    }
+    Ok(Some(text))
+}
+
+/// Where the relative paths of a configuration begin.
+struct Bases<'a> {
+    /// Tops of working trees and git directories.
+    directories: &'a [PathBuf],
+    /// The configuration holds in every repository.
+    of_all: bool,
+}
+
+/// Protects what all configurations name.
+pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<(), IoFailure> {
+    let mut seen = HashSet::new();
+    let mut all: Vec<PathBuf> = Vec::new();
+    for repository in repositories {
+        let mut bases = [&repository.tops[..], &repository.directories[..]].concat();
+        for directory in &repository.directories {
+            for name in CONFIGURATIONS {
+                let text = content(&directory.join(name))?.unwrap_or_default();
+                bases.extend(settings::worktrees(&text).iter().map(|path| join(directory, path)));
+            }
+        }
+        for base in &bases {
+            if !all.contains(base) {
+                all.push(base.clone());
+            }
+        }
+        let bases = Bases { directories: &bases, of_all: false };
+        for directory in &repository.directories {
+            for name in CONFIGURATIONS {
+                file(leads, &directory.join(name), &bases, &mut seen, 0)?;
+            }
+        }
+    }
+    // Programs are started there too when no repository is known.
+    all.push(leads.top.path.to_owned());
+    let bases = Bases { directories: &all, of_all: true };
+    for path in leads.host.git_configurations.clone() {
+        // A link that leads nowhere is found with those of the homes.
+        if !path.starts_with(leads.top.path) && !is_there(&path)? {
+            continue;
+        }
+        let why = format!("git reads {}", path.display());
+        let way = leads.follow(&path)?;
+        leads.protect(&way, &why, false)?;
+        file(leads, &path, &bases, &mut seen, 0)?;
+    }
+    Ok(())
+}
+
+/// Reads one configuration and those that it includes.
+fn file(
+    leads: &mut Leads<'_>,
+    path: &Path,
+    bases: &Bases<'_>,
+    seen: &mut HashSet<PathBuf>,
+    depth: usize,
+) -> Result<(), IoFailure> {
+    let real = leads.follow(path)?.end;
+    if depth > DEPTH || !seen.insert(real.clone()) {
+        return Ok(());
+    }
+    if seen.len() > FILES {
+        let error = io::Error::other("there are more configurations of git than can be read");
+        return Err(error).doing("read", path.as_os_str().as_bytes());
+    }
+    let Some(text) = content(&real)? else { return Ok(()) };
+    for names in settings::of_text(&text) {
+        let why = format!("named by {} in {}", names.setting, shown(leads, &real));
+        for named in &names.paths {
+            let places = places(leads, named, path, &real, bases);
+            for place in places {
+                one(leads, named, &place, &why)?;
+                if named.kind == Kind::Include {
+                    file(leads, &place, bases, seen, depth + 1)?;
+                }
+            }
+            if let (true, Kind::Whole, Some(relative)) = (bases.of_all, named.kind, relative(&named.text)) {
+                leads.add_everywhere(&relative, &why)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A configuration as people know it.
+fn shown(leads: &Leads<'_>, path: &Path) -> String {
+    path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string()
+}
+
+/// Protects one named place.
+fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<(), IoFailure> {
+    let way = leads.follow(place)?;
+    match named.kind {
+        Kind::Include => leads.protect(&way, why, false),
+        Kind::Whole => leads.protect(&way, why, true),
+        Kind::Word { of_git, .. } => {
+            let Some(path) = leads.top.inside(&way.end).filter(|path| !path.is_empty()) else {
+                return leads.protect(&way, why, false);
+            };
+            let has_slash = named.text.contains(&b'/');
+            let has_dot = named.text.contains(&b'.');
+            let kind = kind(leads, path)?;
+            let is_meant = match kind {
+                Some(EntryType::Directory) => has_slash && !of_git,
+                Some(_) => true,
+                None => has_slash || has_dot,
+            };
+            if is_meant { leads.protect(&way, why, false) } else { Ok(()) }
+        }
+    }
+}
+
+fn kind(leads: &Leads<'_>, path: &[u8]) -> Result<Option<EntryType>, IoFailure> {
+    let (parent, name) = split(path);
+    let dir = match leads.top.workspace.dir(parent) {
+        Ok(dir) => dir,
+        Err(error) if leads_nowhere(&error) => return Ok(None),
+        Err(error) => return Err(error).doing("open", parent),
+    };
+    match stat_if_there(dir.as_fd(), name) {
+        Ok(meta) => Ok(meta.map(|meta| meta.kind)),
+        Err(error) if leads_nowhere(&error) => Ok(None),
+        Err(error) => Err(error).doing("look at", path),
+    }
+}
+
+/// The absolute paths that a named one may stand for.
+fn places(leads: &Leads<'_>, named: &Named, path: &Path, real: &Path, bases: &Bases<'_>) -> Vec<PathBuf> {
+    let text = named.text.as_slice();
+    if text.contains(&0) {
+        return Vec::new();
+    }
+    if let Some(rest) = text.strip_prefix(b"~") {
+        let homes = &leads.host.homes;
+        return match rest {
+            [] => homes.clone(),
+            [b'/', rest @ ..] => homes.iter().map(|home| join(home, trim(rest))).collect(),
+            // Another user's, beside this one's.
+            other => homes.iter().filter_map(|home| Some(join(home.parent()?, other))).collect(),
+        };
+    }
+    if text.starts_with(b"/") {
+        return vec![join(Path::new("/"), trim(text))];
+    }
+    let mut begin: Vec<&Path> = [path.parent(), real.parent()].into_iter().flatten().collect();
+    match named.kind {
+        Kind::Include => {}
+        // Looked up in PATH, or a word of git's own.
+        Kind::Word { first, of_git } if (first || of_git) && !text.contains(&b'/') => begin.clear(),
+        Kind::Whole | Kind::Word { .. } => begin.extend(bases.directories.iter().map(PathBuf::as_path)),
+    }
+    begin.sort();
+    begin.dedup();
+    begin.into_iter().map(|at| join(at, text)).collect()
+}
+
+fn trim(text: &[u8]) -> &[u8] {
+    let at = text.iter().position(|byte| *byte != b'/').unwrap_or(text.len());
+    &text[at..]
+}
+
+/// A relative path without its dots; `None` for another one.
+fn relative(text: &[u8]) -> Option<Vec<u8>> {
+    if text.starts_with(b"/") || text.starts_with(b"~") || text.contains(&0) {
+        return None;
+    }
+    let mut plain: Vec<&[u8]> = Vec::new();
+    for name in text.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    (!plain.is_empty()).then(|| plain.join(&b'/'))
+}
+
+#[cfg(test)]
+#[path = "git_tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+//! Links at protected names: `.vscode -> conf/editor`, `.git/hooks/pre-commit -> ../../scripts/pre-commit.sh`.
+//!
+//! The search lists the directories of the workspace by their depth, up to a bound. On its way it finds the repositories.
+
+use super::git::{self, Repository};
+use super::resolve::leads_nowhere;
+use super::{Leads, Reach, is_listed, join, standard};
+use crate::beneath::{Doing as _, IoFailure, join as join_names};
+use crate::fold::fold;
+use crate::meta::{EntryType, stat_if_there};
+use crate::protected::Rules;
+use rustix::fs::{FileType, RawDir};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// Directories that hold no working tree of anybody, by their names.
+const PASSED_BY: &[&[u8]] = &[b"node_modules"];
+/// Directories of a repository in which no link matters, and which are large.
+const OF_GIT: &[&[u8]] = &[b"objects", b"refs", b"logs", b"lfs", b"rr-cache"];
+
+/// Directories of a home directory that hold protected names.
+const OF_HOME: &[&str] = &["", ".config", ".config/git", ".claude", ".codex", ".cursor", ".local", ".ssh"];
+/// Directories of a repository that hold protected names.
+const OF_REPOSITORY: &[&str] = &["", ".git", ".git/hooks", ".github", ".config", ".vscode", ".claude"];
+
+/// An entry of a listed directory.
+struct Entry {
+    name: Vec<u8>,
+    kind: EntryType,
+}
+
+/// Protects what links in the workspace lead to, and returns the repositories that it holds.
+pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Result<Vec<Repository>, IoFailure> {
+    let mut repositories = Vec::new();
+    let mut directories = VecDeque::from([(Vec::new(), false)]);
+    let mut left = reach;
+    while let Some((at, in_git)) = directories.pop_front() {
+        if left.directories == 0 || left.entries == 0 {
+            break;
+        }
+        left.directories -= 1;
+        let dir = match leads.top.workspace.readable_dir(&at) {
+            Ok(dir) => dir,
+            // Gone meanwhile, or closed to this user and to what this user starts.
+            Err(error) if leads_nowhere(&error) => continue,
+            Err(error) => return Err(error).doing("open", &at),
+        };
+        let entries = list(&dir, left.entries).doing("list", &at)?;
+        left.entries -= entries.len();
+        for Entry { name, kind } in entries {
+            let path = join_names(&at, &name);
+            let folded = fold(&name);
+            let is_git = folded.as_ref() == b".git";
+            if is_git {
+                repositories.extend(git::at(&join(leads.top.path, &at))?);
+            }
+            match kind {
+                EntryType::Symlink if is_listed(rules, &path) => {
+                    follow(leads, &join(leads.top.path, &path), &path)?;
+                }
+                EntryType::Directory if !is_passed_by(&folded, in_git) => {
+                    directories.push_back((path, in_git || is_git));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(repositories)
+}
+
+fn is_passed_by(name: &[u8], in_git: bool) -> bool {
+    PASSED_BY.contains(&name) || (in_git && OF_GIT.contains(&name))
+}
+
+/// Protects what links at protected names outside of the workspace lead to in it: those of the homes, and of the
+/// repositories that the workspace is a part of.
+pub(super) fn from_outside(leads: &mut Leads<'_>, rules: &Rules, repositories: &[Repository]) -> Result<(), IoFailure> {
+    let standard = standard();
+    let homes = leads.host.homes.iter().flat_map(|home| OF_HOME.iter().map(move |place| (home.as_path(), *place)));
+    let tops = repositories.iter().flat_map(|one| &one.tops);
+    let around = tops.filter(|top| leads.top.path.starts_with(top) && *top != leads.top.path);
+    let around = around.flat_map(|top| OF_REPOSITORY.iter().map(move |place| (top.as_path(), *place)));
+    let places: Vec<_> = homes.chain(around).map(|(at, place)| (at.to_owned(), place)).collect();
+    let mut entries_left = Reach::COMMIT.entries;
+    for (at, place) in places {
+        let directory = at.join(place);
+        // What is reached through a link is a place of its own.
+        let flags = rustix::fs::OFlags::RDONLY
+            | rustix::fs::OFlags::DIRECTORY
+            | rustix::fs::OFlags::NOFOLLOW
+            | rustix::fs::OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&directory, flags, rustix::fs::Mode::empty()) {
+            Ok(dir) => dir,
+            Err(error) if leads_nowhere(&error.into()) => continue,
+            Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
+        };
+        let entries = list(&dir, entries_left).doing("list", directory.as_os_str().as_bytes())?;
+        entries_left -= entries.len();
+        for entry in entries.into_iter().filter(|entry| entry.kind == EntryType::Symlink) {
+            let name = join_names(place.as_bytes(), &entry.name);
+            if is_listed(&standard, &name) || is_listed(rules, &name) {
+                follow(leads, &join(&directory, &entry.name), join(&at, &name).as_os_str().as_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Protects what one link leads to.
+fn follow(leads: &mut Leads<'_>, link: &Path, shown: &[u8]) -> Result<(), IoFailure> {
+    let way = leads.follow(link)?;
+    let why = format!("{} leads here", String::from_utf8_lossy(shown));
+    leads.protect(&way, &why, true)
+}
+
+/// Lists a directory, up to a number of entries.
+fn list(dir: &OwnedFd, most: usize) -> io::Result<Vec<Entry>> {
+    let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
+    let mut found = Vec::new();
+    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        if found.len() == most {
+            break;
+        }
+        let kind = match entry.file_type() {
+            FileType::Symlink => EntryType::Symlink,
+            FileType::Directory => EntryType::Directory,
+            FileType::RegularFile => EntryType::File,
+            // The file system does not tell.
+            FileType::Unknown => match stat_if_there(dir.as_fd(), name)? {
+                Some(meta) => meta.kind,
+                None => continue,
+            },
+            _ => EntryType::Socket,
+        };
+        found.push(Entry { name: name.to_vec(), kind });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+#[path = "links_tests.rs"]
+mod tests;

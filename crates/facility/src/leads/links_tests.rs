@@ -1,0 +1,115 @@
+use super::*;
+use crate::beneath::Workspace;
+use crate::leads::Host;
+use crate::protected::Class;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+/// A workspace `ws` beside other directories.
+struct Place {
+    _directory: tempfile::TempDir,
+    base: PathBuf,
+}
+
+impl Place {
+    fn new(directories: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(directory.path()).unwrap();
+        for path in directories.iter().chain(&["ws"]) {
+            std::fs::create_dir_all(base.join(path)).unwrap();
+        }
+        Self { _directory: directory, base }
+    }
+
+    fn link(&self, target: impl AsRef<Path>, link: &str) {
+        symlink(target, self.base.join(link)).unwrap();
+    }
+
+    fn rules(&self, workspace: &str, reach: Reach) -> Rules {
+        let at = self.base.join(workspace);
+        let opened = Workspace::open(&at).unwrap();
+        let host = Host { homes: vec![self.base.join("home")], git_configurations: Vec::new() };
+        Rules::default().for_workspace(&opened, &at, &host, reach).unwrap()
+    }
+
+    #[track_caller]
+    fn check(&self, listed: &[&str], plain: &[&str]) {
+        let rules = self.rules("ws", Reach::COMMIT);
+        for path in listed {
+            assert!(
+                matches!(rules.class(path.as_bytes()), Class::Listed(_)),
+                "{path}: {:?}",
+                rules.class(path.as_bytes())
+            );
+        }
+        for path in plain {
+            assert_eq!(rules.class(path.as_bytes()), Class::Plain, "{path}");
+        }
+    }
+}
+
+#[test]
+fn what_links_at_protected_names_lead_to_is_protected() {
+    let place = Place::new(&["ws/.git/hooks", "ws/scripts", "ws/conf/vscode", "ws/env", "ws/tools/h", "ws/.vim"]);
+    std::fs::write(place.base.join("ws/scripts/pre-commit.sh"), "x").unwrap();
+    place.link("../../scripts/pre-commit.sh", "ws/.git/hooks/pre-commit");
+    place.link("conf/vscode", "ws/.vscode");
+    place.link("env/first", "ws/.envrc");
+    place.link("second", "ws/env/first");
+    place.link("/etc/profile", "ws/.profile");
+    place.link("../outside", "ws/.bashrc");
+    place.link("scripts", "ws/plain");
+    place.link(place.base.join("ws/tools/whole"), "ws/.npmrc");
+    let listed = ["scripts/pre-commit.sh", "conf/vscode/tasks.json", "env/second", "env/first", "tools/whole"];
+    place.check(&listed, &["scripts/other.sh", "conf/other", "tools/h/x", "env/third"]);
+}
+
+#[test]
+fn links_at_protected_names_count_at_any_depth() {
+    let place = Place::new(&["ws/src/deep/er", "ws/conf/a", "ws/sub/.git/hooks", "ws/sub/scripts", "ws/x"]);
+    place.link("../../../conf/a", "ws/src/deep/er/.vscode");
+    place.link("../../scripts/hook", "ws/sub/.git/hooks/post-merge");
+    // Through another link, which counts too: with it, its end would change.
+    place.link("src", "ws/alias");
+    place.link("../alias/deep/agents", "ws/x/AGENTS.md");
+    let listed = ["conf/a/tasks.json", "sub/scripts/hook", "alias", "src/deep/agents"];
+    place.check(&listed, &["conf/b", "sub/scripts/other", "src/deep/x", "src/y"]);
+}
+
+#[test]
+fn a_link_to_the_workspace_or_above_protects_all_of_it() {
+    for target in ["..", "../..", "../../.."] {
+        let place = Place::new(&["ws/src"]);
+        place.link(target, "ws/src/.vscode");
+        place.check(&["x", "src/y"], &[]);
+    }
+}
+
+#[test]
+fn a_git_hooks_directory_that_is_a_link_protects_its_target() {
+    let place = Place::new(&["ws/.git", "ws/tools/h"]);
+    place.link("../tools/h", "ws/.git/hooks");
+    place.check(&["tools/h/pre-commit"], &["tools/other"]);
+}
+
+#[test]
+fn links_of_the_home_and_of_repositories_above_count() {
+    let place = Place::new(&["home/.config", "ws/dot/fish", ".git/hooks", ".github"]);
+    place.link("../ws/dot/shell", "home/.bashrc");
+    place.link(place.base.join("ws/dot/fish"), "home/.config/fish");
+    place.link("../../ws/hook", ".git/hooks/pre-push");
+    place.link("../ws/ci", ".github/workflows");
+    place.link("ws/other", "home/plain");
+    place.check(&["dot/shell", "dot/fish/config.fish", "hook", "ci/x.yml"], &["dot/x", "other"]);
+}
+
+#[test]
+fn the_search_ends_at_its_bound_and_begins_at_the_top() {
+    let place = Place::new(&["ws/a/b/c", "ws/t"]);
+    place.link("../../../t/deep", "ws/a/b/c/.envrc");
+    place.link("t/near", "ws/.envrc");
+    let near = place.rules("ws", Reach { directories: 2, entries: 100 });
+    assert!(matches!(near.class(b"t/near"), Class::Listed(_)));
+    assert_eq!(near.class(b"t/deep"), Class::Plain);
+    assert!(matches!(place.rules("ws", Reach::COMMIT).class(b"t/deep"), Class::Listed(_)));
+}

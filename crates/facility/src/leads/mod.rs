@@ -1,0 +1,163 @@
+//! What trusted things of the host lead to in a workspace: paths that are protected although their names say nothing.
+//!
+//! * `place`: the workspace's own path, since `hooks/pre-commit` in the workspace `.git` is a hook.
+//! * `links`: links at protected names.
+//! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and of
+//!   the user and the system. `settings` knows which those are, `resolve` where a path leads.
+//!
+//! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is no part of it.
+//! The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
+
+mod git;
+mod links;
+mod place;
+mod resolve;
+mod settings;
+
+use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::names::{Names, Pattern};
+use crate::protected::Rules;
+use resolve::{Top, Way};
+use std::collections::HashSet;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+/// The directories of a user and the configurations of git that hold in every repository.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// Home directories of the users whose programs work in the workspace.
+    pub homes: Vec<PathBuf>,
+    /// git's configurations of these users and of the system.
+    pub git_configurations: Vec<PathBuf>,
+}
+
+/// How far the workspace is searched for links and repositories, nearest directories first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Directories that are listed.
+    pub directories: usize,
+    /// Entries that are looked at.
+    pub entries: usize,
+}
+
+impl Reach {
+    /// For a commit.
+    pub const COMMIT: Self = Self { directories: 2048, entries: 1 << 16 };
+    /// For a run without a layer, whose protected names are those of the top directory.
+    pub const TOP: Self = Self { directories: 64, entries: 4096 };
+}
+
+/// Paths that a workspace may have protected this way; more is no configuration that somebody wrote.
+const MAX_PATHS: usize = 4096;
+
+impl Rules {
+    /// Adds the protected names of one workspace, which is open and has the real path `at`: those that its own place
+    /// makes, and what links and git's configurations lead to.
+    pub fn for_workspace(
+        mut self,
+        workspace: &Workspace,
+        at: &Path,
+        host: &Host,
+        reach: Reach,
+    ) -> Result<Self, IoFailure> {
+        self.protected.stand_at(place::names(at)?);
+        let mut leads = Leads {
+            top: Top { workspace, path: at },
+            host,
+            known: HashSet::new(),
+            found: Vec::new(),
+            everywhere: Vec::new(),
+            everything: None,
+        };
+        let mut repositories = git::around(at)?;
+        repositories.extend(links::search(&mut leads, &self, reach)?);
+        links::from_outside(&mut leads, &self, &repositories)?;
+        git::read(&mut leads, &repositories)?;
+        let Leads { found, everywhere, everything, .. } = leads;
+        self.protected.extend(found.into_iter().chain(everywhere));
+        if let Some(why) = everything {
+            self.protected.protect_everything(why);
+        }
+        self.protected.trim_place();
+        Ok(self)
+    }
+}
+
+/// Whether a directory of the host is a git directory by its entries, as a bare repository is.
+#[must_use]
+pub fn is_git_directory(directory: &Path) -> bool {
+    // A directory that cannot be looked at is taken for one.
+    git::is_repository(directory).unwrap_or(true)
+}
+
+/// Collects what is led to.
+struct Leads<'a> {
+    top: Top<'a>,
+    host: &'a Host,
+    known: HashSet<Vec<u8>>,
+    /// Paths of the workspace.
+    found: Vec<Pattern>,
+    /// Paths relative to whatever repository is worked in.
+    everywhere: Vec<Pattern>,
+    /// Why all of the workspace is protected.
+    everything: Option<String>,
+}
+
+impl Leads<'_> {
+    /// Follows an absolute path.
+    fn follow(&self, path: &Path) -> Result<Way, IoFailure> {
+        self.top.follow(path).doing("follow", path.as_os_str().as_bytes())
+    }
+
+    /// Protects the links on a way and its end. With `around` also a workspace that lies in what it leads to.
+    fn protect(&mut self, way: &Way, why: &str, around: bool) -> Result<(), IoFailure> {
+        for real in way.links.iter().chain([&way.end]) {
+            match self.top.inside(real) {
+                Some([]) | None => {}
+                Some(path) => self.add(path, why)?,
+            }
+        }
+        if around && self.top.path.starts_with(&way.end) {
+            self.everything.get_or_insert_with(|| why.to_owned());
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: &[u8], why: &str) -> Result<(), IoFailure> {
+        if self.known.insert(path.to_vec()) {
+            self.is_room(path)?;
+            self.found.push(Pattern::of_directory(path, why));
+        }
+        Ok(())
+    }
+
+    /// Protects a relative path wherever it is.
+    fn add_everywhere(&mut self, path: &[u8], why: &str) -> Result<(), IoFailure> {
+        self.is_room(path)?;
+        self.everywhere.push(Pattern::anywhere(path, why));
+        Ok(())
+    }
+
+    fn is_room(&self, path: &[u8]) -> Result<(), IoFailure> {
+        if self.found.len() + self.everywhere.len() < MAX_PATHS {
+            return Ok(());
+        }
+        Err(std::io::Error::other("more paths are named than can be protected")).doing("protect", path)
+    }
+}
+
+/// Joins bytes to a path.
+fn join(at: &Path, rest: &[u8]) -> PathBuf {
+    at.join(std::ffi::OsString::from_vec(rest.to_vec()))
+}
+
+/// Whether a path is protected in `names` by itself.
+fn is_listed(rules: &Rules, path: &[u8]) -> bool {
+    use crate::protected::Class;
+    !matches!(rules.class(path), Class::Plain | Class::NoLink)
+}
+
+/// The default names, for directories other than the workspace.
+fn standard() -> Rules {
+    Rules { protected: Names::standard(), ..Rules::default() }
+}

@@ -1,0 +1,141 @@
+//! Follows the links of a path on the host, and tells which of its places lie in the workspace.
+//!
+//! Places of the workspace are reached through its open directory, the others by their path. Nothing is opened but
+//! directories of the workspace: a link is read, and what is no link ends the way.
+
+use crate::beneath::{Workspace, is_gone, split};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf};
+
+/// Links on the way, as the kernel counts them at most (ELOOP, path_resolution(7)).
+const LINKS: usize = 40;
+
+/// Where a path leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The links on it, by their real paths.
+    pub links: Vec<PathBuf>,
+    /// Its end, whether there is something or not.
+    pub end: PathBuf,
+}
+
+/// The workspace and its real path.
+#[derive(Clone, Copy)]
+pub(super) struct Top<'a> {
+    pub workspace: &'a Workspace,
+    pub path: &'a Path,
+}
+
+impl Top<'_> {
+    /// A real path relative to the workspace; empty for the workspace itself.
+    pub fn inside<'b>(&self, real: &'b Path) -> Option<&'b [u8]> {
+        real.strip_prefix(self.path).ok().map(|path| path.as_os_str().as_bytes())
+    }
+
+    /// Follows an absolute path.
+    pub fn follow(&self, path: &Path) -> io::Result<Way> {
+        let mut links = Vec::new();
+        let mut at = PathBuf::from("/");
+        let mut rest: VecDeque<OsString> = parts(path);
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let here = at.join(&name);
+            let Some(target) = self.link(&here)? else {
+                at = here;
+                continue;
+            };
+            if links.len() == LINKS {
+                return Ok(Way { links, end: here });
+            }
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            for name in parts(&target).into_iter().rev() {
+                rest.push_front(name);
+            }
+            links.push(here);
+        }
+        Ok(Way { links, end: at })
+    }
+
+    /// The target of a link; `None` for what is none.
+    fn link(&self, real: &Path) -> io::Result<Option<PathBuf>> {
+        let read = match self.inside(real) {
+            Some(path) if !path.is_empty() => {
+                let (parent, name) = split(path);
+                let dir = match self.workspace.dir(parent) {
+                    Ok(dir) => dir,
+                    Err(error) if leads_nowhere(&error) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                rustix::fs::readlinkat(dir.as_fd(), name, Vec::new())
+            }
+            _ => rustix::fs::readlink(real, Vec::new()),
+        };
+        match read {
+            Ok(target) => Ok(Some(PathBuf::from(OsString::from_vec(target.into_bytes())))),
+            Err(Errno::INVAL) => Ok(None),
+            Err(error) if leads_nowhere(&error.into()) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether a place is missing, closed to this user and to what this user starts, or cannot exist by its name.
+pub(super) fn leads_nowhere(error: &io::Error) -> bool {
+    let other = [Errno::LOOP, Errno::XDEV, Errno::NAMETOOLONG];
+    is_gone(error)
+        || error.kind() == io::ErrorKind::PermissionDenied
+        || other.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let part = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_path_is_followed_through_every_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(directory.path()).unwrap();
+        let top = base.join("ws");
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        symlink("a", top.join("l")).unwrap();
+        symlink("../../l/b/end", top.join("a/b/up")).unwrap();
+        symlink(&top, base.join("alias")).unwrap();
+        symlink("self", top.join("self")).unwrap();
+        let workspace = Workspace::open(&top).unwrap();
+        let at = Top { workspace: &workspace, path: &top };
+        for (path, links, end) in [
+            ("ws/a/x", &[][..], "ws/a/x"),
+            ("ws/l/x/y", &["ws/l"], "ws/a/x/y"),
+            ("ws/a/b/up", &["ws/a/b/up", "ws/l"], "ws/a/b/end"),
+            ("alias/l", &["alias", "ws/l"], "ws/a"),
+            ("ws/a/../missing/../x", &[], "ws/x"),
+        ] {
+            let way = at.follow(&base.join(path)).unwrap();
+            let links: Vec<_> = links.iter().map(|link| base.join(link)).collect();
+            assert_eq!(way, Way { links, end: base.join(end) }, "{path}");
+        }
+        assert_eq!(at.follow(&top.join("self")).unwrap().links.len(), LINKS);
+        assert_eq!(at.inside(&top.join("a/b")), Some(&b"a/b"[..]));
+        assert_eq!((at.inside(&top), at.inside(&base.join("ws2"))), (Some(&b""[..]), None));
+    }
+}
