@@ -17,7 +17,7 @@ mod verify;
 pub use issue::{Finished, Issued, Issuer, issue};
 pub use show::{changes_in_short, command_line};
 pub use utc::utc;
-pub use verify::{changes_hash, local};
+pub use verify::local;
 
 use crate::args::{ReceiptAction, ReceiptArgs};
 use crate::failure::Failure;

@@ -305,7 +305,7 @@ fn only_by_length(report: &Value, receipt: &Receipt) -> Vec<&'static str> {
 }
 
 /// The hash of a change set, from the report's `changes`.
-pub fn changes_hash(changes: &Value) -> Option<Digest> {
+fn changes_hash(changes: &Value) -> Option<Digest> {
     let part = |name: &str| changes.get(name).cloned();
     let lists = json!({
         "state": part("state")?,

@@ -1,5 +1,7 @@
 //! What a person or a program is told about a run.
 
+mod document;
+
 use super::full_output::FullOutput;
 use super::order::Order;
 use super::output::Stream;
@@ -10,6 +12,7 @@ use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::net::Ended;
 use crate::receipt::{self, Finished, Issued, Issuer};
+use document::{ToCaller, elements};
 use nexus_driver::Handle;
 use nexus_facility::{Change, ChangeKind};
 use nexus_model::exit::{REFUSED, USAGE};
@@ -18,10 +21,11 @@ use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
 use nexus_policy::profile::ProfileName;
-use nexus_policy::receipt::{Exit, Output, ProfileRef};
+use nexus_policy::receipt::canonical::Member;
+use nexus_policy::receipt::{Digest, Exit, Output, ProfileRef};
 use serde::Serialize;
 use serde_json::json;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// Everything about a run that has ended.
@@ -166,7 +170,6 @@ impl Report {
     fn changes_for_receipt(&self) -> Result<nexus_policy::receipt::Changes, Failure> {
         let Settled { state, changes, parked, conflicts, .. } = &self.settled;
         let (added, modified, deleted) = changes.counts();
-        let lists = json!({ "state": state, "changes": changes.changes, "parked": parked, "conflicts": conflicts });
         let no_hash = || Failure::refused("receipt", "the run has no receipt: its changes have no hash", "");
         Ok(nexus_policy::receipt::Changes {
             state: word(state),
@@ -175,7 +178,13 @@ impl Report {
             deleted: deleted as u64,
             parked: parked.len() as u64,
             conflicts: conflicts.len() as u64,
-            hash: receipt::changes_hash(&lists).ok_or_else(no_hash)?,
+            hash: Digest::of_members(vec![
+                ("state", Member::Value(json!(state))),
+                ("changes", elements(&changes.changes)),
+                ("parked", elements(parked)),
+                ("conflicts", elements(conflicts)),
+            ])
+            .ok_or_else(no_hash)?,
         })
     }
 
@@ -197,9 +206,9 @@ impl Report {
     /// Prints it where it belongs and returns the exit code.
     pub fn print(&self, args: &RunArgs) -> u8 {
         let printed = if args.json {
-            let mut text = self.json(args).to_string();
-            text.push('\n');
-            write_to_caller(Stream::Out, text.as_bytes())
+            let mut out = BufWriter::with_capacity(1 << 16, ToCaller);
+            let document = serde_json::to_writer(&mut out, &self.document(args)).map_err(io::Error::from);
+            document.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush())
         } else {
             let text = self.text(args.verbose || io::stderr().is_terminal());
             write_to_caller(Stream::Err, text.as_bytes())
@@ -238,9 +247,9 @@ impl Report {
         if let Some(problem) = &self.settled.problem {
             lines.add(&problem.text());
         } else if !self.settled.parked.is_empty() {
-            let names: Vec<String> = self.settled.parked.iter().map(parked_name).collect();
-            let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-            let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
+            let parked = &self.settled.parked;
+            let shown = parked.iter().take(5).map(parked_name).collect::<Vec<_>>().join(", ");
+            let more = if parked.len() > 5 { format!(" and {} more", parked.len() - 5) } else { String::new() };
             let look = format!("nexus changes show --run {}", self.run_id);
             lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
         }
@@ -310,75 +319,6 @@ impl Report {
             };
             lines.add(&format!("not there and so not protected with --direct: {}{more}", names.join(", ")));
         }
-    }
-
-    /// The document of `--json`.
-    pub fn json(&self, args: &RunArgs) -> serde_json::Value {
-        let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
-        let (added, modified, deleted) = self.settled.changes.counts();
-        let [out, err] = self.output.clone().unwrap_or_default();
-        json!({
-            "schema": "nexus.run/1",
-            "run_id": self.run_id,
-            "exit_code": self.exit,
-            "signal": match self.status { Some(ExitStatus::Signal(signal)) => Some(signal), _ => None },
-            "reason": self.reason,
-            "sandbox": {
-                "profile": "untrusted",
-                "driver": self.driver,
-                "guarantees": self.guarantees,
-                "proof": self.proof,
-            },
-            "timing": {
-                "prepared_ms": ms(self.prepared),
-                "spawned_ms": self.spawned.map(ms),
-                "time_to_first_output_ms": self.first_output.map(ms),
-                "duration_ms": ms(self.duration),
-            },
-            "usage": {
-                "cpu_ms": self.usage.0,
-                "max_rss_bytes": self.usage.1,
-                "stdout_bytes": self.bytes[0],
-                "stderr_bytes": self.bytes[1],
-            },
-            "output": {
-                "stdout": ByteText(out),
-                "stderr": ByteText(err),
-                "truncated_bytes": self.dropped,
-                "full_output": args.full_output.as_ref().map(|path| ByteText::from(path.as_path())),
-            },
-            "changes": {
-                "state": self.settled.state,
-                "added": added,
-                "modified": modified,
-                "deleted": deleted,
-                "changes": self.settled.changes.changes,
-                "parked": self.settled.parked,
-                "conflicts": self.settled.conflicts,
-                "unprotected": self.unprotected,
-                "decided_by_file": self.changes_by_file,
-            },
-            "egress": self.egress.as_ref().unwrap_or(&Ended::default()).json(),
-            "receipt": self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| json!({
-                "path": ByteText::from(issued.path.as_path()),
-                "hash": issued.sealed.hash,
-                "key_id": issued.key_id,
-            })),
-            "error": self.error(),
-        })
-    }
-
-    fn error(&self) -> Option<serde_json::Value> {
-        if let Some(problem) = &self.settled.problem {
-            return Some(json!(problem));
-        }
-        if let (None, Some(Err(failure))) = (&self.not_started, &self.receipt) {
-            return Some(json!(failure));
-        }
-        let message = self.not_started.as_ref().or(self.note.as_ref())?;
-        Some(
-            json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
-        )
     }
 }
 

@@ -32,6 +32,16 @@ impl Digest {
         serde_json::to_value(value).ok().map(|value| Self::of(&canonical::bytes(&value)))
     }
 
+    /// The hash of an object's canonical JSON, of whose lists one element at a time is in memory.
+    pub fn of_members(members: Vec<(&str, canonical::Member<'_>)>) -> Option<Self> {
+        let mut hasher = blake3::Hasher::new();
+        canonical::pieces(members, &mut |piece| {
+            hasher.update(piece);
+        })
+        .ok()?;
+        Some(Self::finished(&hasher))
+    }
+
     /// What an incremental hash came to.
     #[must_use]
     pub fn finished(hasher: &blake3::Hasher) -> Self {

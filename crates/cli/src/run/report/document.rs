@@ -1,0 +1,145 @@
+//! The document that `nexus run --json` prints, and the writing of it without another copy of the changes.
+
+use super::Report;
+use crate::args::RunArgs;
+use crate::net::Ended;
+use crate::run::output::Stream;
+use crate::run::settle::State;
+use crate::run::sink::write_to_caller;
+use nexus_facility::{Change, Conflict};
+use nexus_model::{ByteText, ExitReason, ExitStatus, RunId};
+use nexus_policy::receipt::canonical::Member;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{self, Write};
+use std::time::Duration;
+
+impl Report {
+    /// The document of `--json` as a value.
+    pub fn json(&self, args: &RunArgs) -> serde_json::Value {
+        json!(self.document(args))
+    }
+
+    /// The document of `--json`, which is written without another copy of the changes.
+    pub(super) fn document(&self, args: &RunArgs) -> Document<'_> {
+        let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
+        let (added, modified, deleted) = self.settled.changes.counts();
+        let [out, err] = self.output.clone().unwrap_or_default();
+        Document {
+            schema: "nexus.run/1",
+            run_id: self.run_id,
+            exit_code: self.exit,
+            signal: match self.status {
+                Some(ExitStatus::Signal(signal)) => Some(signal),
+                _ => None,
+            },
+            reason: self.reason,
+            sandbox: json!({
+                "profile": "untrusted",
+                "driver": self.driver,
+                "guarantees": self.guarantees,
+                "proof": self.proof,
+            }),
+            timing: json!({
+                "prepared_ms": ms(self.prepared),
+                "spawned_ms": self.spawned.map(ms),
+                "time_to_first_output_ms": self.first_output.map(ms),
+                "duration_ms": ms(self.duration),
+            }),
+            usage: json!({
+                "cpu_ms": self.usage.0,
+                "max_rss_bytes": self.usage.1,
+                "stdout_bytes": self.bytes[0],
+                "stderr_bytes": self.bytes[1],
+            }),
+            output: json!({
+                "stdout": ByteText(out),
+                "stderr": ByteText(err),
+                "truncated_bytes": self.dropped,
+                "full_output": args.full_output.as_ref().map(|path| ByteText::from(path.as_path())),
+            }),
+            changes: DocumentChanges {
+                state: self.settled.state,
+                added,
+                modified,
+                deleted,
+                changes: &self.settled.changes.changes,
+                parked: &self.settled.parked,
+                conflicts: &self.settled.conflicts,
+                unprotected: &self.unprotected,
+                decided_by_file: self.changes_by_file.as_deref(),
+            },
+            egress: self.egress.as_ref().unwrap_or(&Ended::default()).json(),
+            receipt: self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| {
+                json!({
+                    "path": ByteText::from(issued.path.as_path()),
+                    "hash": issued.sealed.hash,
+                    "key_id": issued.key_id,
+                })
+            }),
+            error: self.error(),
+        }
+    }
+
+    fn error(&self) -> Option<serde_json::Value> {
+        if let Some(problem) = &self.settled.problem {
+            return Some(json!(problem));
+        }
+        if let (None, Some(Err(failure))) = (&self.not_started, &self.receipt) {
+            return Some(json!(failure));
+        }
+        let message = self.not_started.as_ref().or(self.note.as_ref())?;
+        Some(
+            json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
+        )
+    }
+}
+
+/// See [`Report::document`].
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    schema: &'static str,
+    run_id: RunId,
+    exit_code: u8,
+    signal: Option<u8>,
+    reason: ExitReason,
+    sandbox: serde_json::Value,
+    timing: serde_json::Value,
+    usage: serde_json::Value,
+    output: serde_json::Value,
+    changes: DocumentChanges<'a>,
+    egress: serde_json::Value,
+    receipt: Option<serde_json::Value>,
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Serialize)]
+struct DocumentChanges<'a> {
+    state: State,
+    added: usize,
+    modified: usize,
+    deleted: usize,
+    changes: &'a [Change],
+    parked: &'a [Change],
+    conflicts: &'a [Conflict],
+    unprotected: &'a [ByteText],
+    decided_by_file: Option<&'a str>,
+}
+
+/// The caller's standard output.
+pub(super) struct ToCaller;
+
+impl Write for ToCaller {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write_to_caller(Stream::Out, bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The elements of a list, one by one, for the hash of the changes.
+pub(super) fn elements<T: Serialize>(list: &[T]) -> Member<'_> {
+    Member::List(Box::new(list.iter().map(serde_json::to_value)))
+}
