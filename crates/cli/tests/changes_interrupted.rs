@@ -324,3 +324,39 @@ fn an_accept_that_is_killed_while_it_tidies_up_leaves_nothing() {
         assert!(kills > 5, "{}: only {kills} kills", bench.who());
     }
 }
+
+/// Makes the earlier version of a file immutable once the commit is marked done.
+#[test]
+fn what_cannot_be_removed_is_named_and_holds_no_run_up() {
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none() && support::is_root()) {
+        for nth in 1.. {
+            files(&bench);
+            let mut command = bench.nexus(["run", "--changes", "commit", "--shell", SCRIPT]);
+            let output = command.env("NEXUS_INJECT", format!("abort:{nth}")).output().unwrap();
+            assert_ne!(output.status.code(), Some(0), "the commit was never marked done");
+            let layer = fs::read_dir(bench.state.join("layers")).unwrap().next();
+            let Some(layer) = layer.map(|layer| layer.unwrap().path()) else { continue };
+            let earlier = layer.join("upper/a");
+            if layer.join("journal.done").exists() && earlier.exists() {
+                let chattr =
+                    |flag: &str, path: &Path| std::process::Command::new("chattr").arg(flag).arg(path).output();
+                assert!(chattr("+i", &earlier).unwrap().status.success());
+                let next = bench.run(["run", "--shell", "cat a"]);
+                let told = stderr(&next);
+                let at = told.split("stays in ").nth(1).and_then(|rest| rest.split(": ").next()).map(PathBuf::from);
+                chattr("-i", at.as_ref().unwrap_or(&earlier)).unwrap();
+                assert_eq!((next.status.code(), stdout(&next).as_str()), (Some(0), "run\n"), "{told}");
+                assert_eq!(fs::read_to_string(at.unwrap()).unwrap(), "old\n", "{told}");
+                assert!(told.contains("not permitted"), "{told}");
+                assert_eq!(version(&bench.workspace), new_version());
+                assert_eq!(stderr(&bench.run(["run", "--shell", "true"])), "");
+                break;
+            }
+            assert!(bench.run(["changes", "recover"]).status.success());
+            for row in support::report(&bench.run(["changes", "list", "--json"])).as_array().unwrap() {
+                let run = row["run_id"].as_str().unwrap();
+                assert_eq!(bench.run(["changes", "reject", "--run", run]).status.code(), Some(0));
+            }
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, is_empty};
 use crate::commit::finish::remove_layer;
+use crate::commit::leftover::Leftover;
 use crate::errors::DiscardError;
 use crate::faults::Step;
 use crate::layer::Layer;
@@ -11,13 +12,12 @@ use std::os::fd::AsFd as _;
 impl Layer {
     /// Ends the layer if there is nothing in it: the way of most runs. `false` when there is, and then nothing is done;
     /// after an error, too, the layer may still be committed, parked or discarded. A layer in memory is not looked at.
-    pub fn end_if_empty(&self) -> Result<bool, DiscardError> {
+    /// Also returns what could not be removed.
+    pub fn end_if_empty(&self) -> Result<(bool, Option<Leftover>), DiscardError> {
         let failed = |source| DiscardError { run: self.run.clone(), source };
         let is_there = self.upper_fd.is_none() && self.is_empty().map_err(failed)?;
-        if is_there {
-            self.remove_empty().map_err(failed)?;
-        }
-        Ok(is_there)
+        let left = if is_there { self.remove_empty().map_err(failed)? } else { None };
+        Ok((is_there, left))
     }
 
     fn is_empty(&self) -> Result<bool, IoFailure> {
@@ -26,11 +26,11 @@ impl Layer {
         is_empty(upper.as_fd()).doing("list", b"upper")
     }
 
-    fn remove_empty(&self) -> Result<(), IoFailure> {
+    fn remove_empty(&self) -> Result<Option<Leftover>, IoFailure> {
         if let Some(spares) = &self.spares {
             self.faults.check(Step::Discard).doing("remove", b"")?;
             if spares.put(&self.layers, &self.root, &self.run).doing("put away", self.run.as_bytes())? {
-                return Ok(());
+                return Ok(None);
             }
         }
         remove_layer(&self.layers, &self.root, &self.run, &self.faults)

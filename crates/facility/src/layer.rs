@@ -13,6 +13,7 @@ use crate::commit::finish::{Folders, remove_layer};
 use crate::commit::journal::{
     DONE, Header, JOURNAL, Journal, PARKED, Parked, SlotPlace, VERSION, read, sync_directory, write, write_journal,
 };
+use crate::commit::leftover::Leftover;
 use crate::commit::recover::{Finished, go_on, open_index, roll_forward};
 use crate::commit::stage::{Stage, remove_slots};
 use crate::commit::writers::open_elsewhere;
@@ -63,6 +64,8 @@ pub struct Committed {
     pub conflicts: Vec<Conflict>,
     /// Files that were replaced or deleted though nobody could tell whether a process writes to them.
     pub unwatched: u64,
+    /// What was displaced, or is left of the layer, and could not be removed.
+    pub left: Vec<Leftover>,
 }
 
 impl Committed {
@@ -73,6 +76,7 @@ impl Committed {
             parked: Vec::new(),
             conflicts: Vec::new(),
             unwatched: 0,
+            left: Vec::new(),
         }
     }
 }
@@ -316,8 +320,8 @@ impl Layer {
         // First, because it may take seconds: what changes in the workspace meanwhile is seen by the reading.
         self.sync_upper().map_err(prepare)?;
         let Some(tree) = self.read_folder(workspace, rules)? else {
-            remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
-            return Ok(Committed::nothing());
+            let left = remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
+            return Ok(Committed { left: left.into_iter().collect(), ..Committed::nothing() });
         };
         self.check_whole(&tree)?;
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
@@ -351,7 +355,7 @@ impl Layer {
             let mut result = Committed { changes: ChangeSet { changes: committed }, parked, ..Committed::nothing() };
             result.conflicts = conflicts;
             if result.parked.is_empty() {
-                remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
+                result.left.extend(remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?);
             } else {
                 result.state = CommitState::Parked;
                 self.write_parked(result.parked.clone()).map_err(prepare)?;
@@ -412,9 +416,9 @@ impl Layer {
             // Every step may be repeated, and most errors do not come twice.
             Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
         };
-        let Finished { committed, parked, conflicts, unwatched } = Finished::new(&journal, &outcome);
+        let Finished { committed, parked, conflicts, unwatched, left } = Finished::new(&journal, &outcome);
         let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
-        Ok(Committed { state, changes: ChangeSet { changes: committed }, parked, conflicts, unwatched })
+        Ok(Committed { state, changes: ChangeSet { changes: committed }, parked, conflicts, unwatched, left })
     }
 
     /// Keeps the layer for a review and says what is in it.
@@ -432,8 +436,8 @@ impl Layer {
         Ok(changes)
     }
 
-    /// Removes the layer and everything in it.
-    pub fn discard(self) -> Result<(), DiscardError> {
+    /// Removes the layer and everything in it. Returns what could not be removed.
+    pub fn discard(self) -> Result<Option<Leftover>, DiscardError> {
         remove_layer(&self.layers, &self.root, &self.run, &self.faults)
             .map_err(|source| DiscardError { run: self.run.clone(), source })
     }

@@ -64,6 +64,7 @@ mod xattr;
 
 pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
+pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, clear_staging, recover, stage};
 pub use commit::roll_back::roll_back;
 pub use faults::{Faults, Step};

@@ -101,7 +101,7 @@ fn what_a_run_had_is_never_taken_by_another() {
     let seen = ["", "/upper", "/work"].map(|name| scene.inode(&format!("layers/first{name}")));
     fs::write(scene.path("layers/first/run.json"), "what was run").unwrap();
     fs::set_permissions(scene.path("layers/first/upper"), fs::Permissions::from_mode(0o1777)).unwrap();
-    assert!(layer.end_if_empty().unwrap());
+    assert!(layer.end_if_empty().unwrap().0);
     drop(layer);
     assert_eq!(scene.names("layers"), [] as [&str; 0]);
     assert_eq!(scene.names("spare"), ["old-0"]);
@@ -120,7 +120,7 @@ fn a_layer_with_content_is_kept_or_removed_at_once() {
     let scene = Scene::new();
     let layer = scene.layer("changed");
     fs::write(scene.path("layers/changed/upper/secret"), "x").unwrap();
-    assert!(!layer.end_if_empty().unwrap());
+    assert!(!layer.end_if_empty().unwrap().0);
     assert!(scene.path("layers/changed/upper/secret").exists(), "it may still be committed");
     layer.discard().unwrap();
     // Overlay keeps files with several names there, and those that were deleted while they were open.
@@ -128,7 +128,7 @@ fn a_layer_with_content_is_kept_or_removed_at_once() {
         let layer = scene.layer("hidden");
         fs::create_dir(scene.path("layers/hidden").join(place)).unwrap();
         fs::write(scene.path("layers/hidden").join(place).join("secret"), "x").unwrap();
-        assert!(layer.end_if_empty().unwrap(), "{place}");
+        assert!(layer.end_if_empty().unwrap().0, "{place}");
     }
     assert_eq!((scene.names("layers"), scene.names("spare")), (vec![], vec![]));
 }
@@ -138,7 +138,7 @@ fn more_layers_than_places_are_removed_as_ever() {
     let scene = Scene::new();
     let layers: Vec<Layer> = (0..6).map(|number| scene.layer(&format!("run{number}"))).collect();
     for layer in &layers {
-        assert!(layer.end_if_empty().unwrap());
+        assert!(layer.end_if_empty().unwrap().0);
     }
     assert_eq!(scene.names("layers"), [] as [&str; 0]);
     assert_eq!(scene.names("spare"), ["old-0", "old-1", "old-2", "old-3"]);
@@ -161,7 +161,7 @@ fn tidying_that_is_stopped_anywhere_goes_on_later() {
         let scene = Scene::new();
         let layer = scene.layer("run");
         fs::create_dir_all(scene.path("layers/run/work/work/incompat/volatile")).unwrap();
-        assert!(layer.end_if_empty().unwrap());
+        assert!(layer.end_if_empty().unwrap().0);
         assert_eq!(scene.names("spare"), ["old-0"]);
         let mut asked = 0;
         let mut stop = || {
@@ -179,7 +179,7 @@ fn tidying_that_is_stopped_anywhere_goes_on_later() {
 #[test]
 fn clearing_leaves_nothing() {
     let scene = Scene::new();
-    assert!(scene.layer("run").end_if_empty().unwrap());
+    assert!(scene.layer("run").end_if_empty().unwrap().0);
     let layer = scene.layer("failed");
     layer.tidy_spares(&mut || false).unwrap();
     assert_eq!(scene.names("spare"), [ready()]);
@@ -209,6 +209,6 @@ fn a_place_on_another_file_system_is_done_without() {
     let workspace = Workspace::open(&scene.path("ws")).unwrap();
     let layers = scene.path("layers");
     let layer = Layer::create_with(Some(spares), &layers, "run", &workspace, mode(), Faults::default()).unwrap();
-    assert!(layer.end_if_empty().unwrap());
+    assert!(layer.end_if_empty().unwrap().0);
     assert_eq!(scene.names("layers"), [] as [&str; 0]);
 }

@@ -46,7 +46,8 @@ fn remove(places: &Places, run: &str) -> Result<(), Failure> {
     let failed = |why: String| Failure::refused("discard", why, "");
     // First: a layer that is removed in part must not look like one that waits.
     run::mark_gone(&places.layers.join(run)).map_err(|error| failed(error.to_string()))?;
-    nexus_facility::abandon(&places.layers, run).map_err(|error| failed(chain(&error)))?;
+    let left = nexus_facility::abandon(&places.layers, run).map_err(|error| failed(chain(&error)))?;
+    run::tell_leftovers(left.iter());
     run::recover::forget(places, run).map_err(failed)
 }
 

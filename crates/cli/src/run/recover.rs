@@ -12,6 +12,7 @@ use super::alone;
 use super::folder::{FolderId, OpenSameError};
 use super::note::{self, CutShort};
 use super::record::{self, Content, Orphan, Said};
+use super::settle::tell_leftovers;
 use super::{chain, tell};
 use crate::failure::Failure;
 use crate::places::Places;
@@ -162,7 +163,8 @@ fn remove_remains(places: &Places) -> Result<(), String> {
         // In use by another command, which removes it.
         let Ok(layer) = Layer::adopt(&places.layers, &run.to_string(), &origin) else { continue };
         if layer.is_bare().map_err(|error| chain(&error))? {
-            layer.discard().map_err(|error| chain(&error))?;
+            let left = layer.discard().map_err(|error| chain(&error))?;
+            tell_leftovers(left.iter());
         }
     }
     Ok(())
@@ -184,8 +186,7 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
     };
     let path = places.layers.join(&run);
     if note::is_going(&path).map_err(|error| format!("{}: {error}", path.display()))? {
-        let abandon = || nexus_facility::abandon(&places.layers, &run);
-        return patiently(abandon, is_busy).map(|()| None).map_err(|error| chain(&error));
+        return abandon(places, &run).map(|()| None);
     }
     match patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))? {
         Stage::Parked => {
@@ -195,10 +196,7 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
             Ok(None)
         }
         // Perhaps some of its directory is left.
-        Stage::Gone => {
-            let abandon = || nexus_facility::abandon(&places.layers, &run);
-            patiently(abandon, is_busy).map(|()| None).map_err(|error| chain(&error))
-        }
+        Stage::Gone => abandon(places, &run).map(|()| None),
         Stage::Undecided if reviewing => Ok(None),
         Stage::Undecided => park(places, &run).map(|()| None),
         Stage::Decided(_) => {
@@ -206,6 +204,14 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
             Ok(Some(Interrupted { run, directory: recorded.or_else(noted) }))
         }
     }
+}
+
+/// Removes what is left of a layer, and names what cannot be removed.
+fn abandon(places: &Places, run: &str) -> Result<(), String> {
+    let abandon = || nexus_facility::abandon(&places.layers, run);
+    let left = patiently(abandon, is_busy).map_err(|error| chain(&error))?;
+    tell_leftovers(left.iter());
+    Ok(())
 }
 
 /// Removes what a killed accept had copied into the workspace, where that is there.
@@ -281,7 +287,9 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
 /// Removes a layer so that no part of it is ever taken for the whole.
 pub fn remove(layer: Layer) -> Result<(), String> {
     note::mark_gone(layer.root()).map_err(|error| format!("{}: {error}", layer.root().display()))?;
-    layer.discard().map_err(|error| chain(&error))
+    let left = layer.discard().map_err(|error| chain(&error))?;
+    tell_leftovers(left.iter());
+    Ok(())
 }
 
 /// Why an interrupted commit was not finished.
@@ -390,6 +398,7 @@ fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
     let mut lines = vec![format!("The interrupted commit of the run {run} into {} is finished now.", path.display())];
     lines.extend(done.committed.iter().map(|change| format!("committed {}", crate::changes::line(change))));
     lines.extend(left_out(run, path, recovered));
+    lines.extend(done.left.iter().map(ToString::to_string));
     lines
 }
 

@@ -15,12 +15,13 @@ use super::order::Order;
 use super::record::Record;
 use super::recover;
 use super::signals::Signals;
+use super::tell;
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_facility::layer::CommitError;
 use nexus_facility::{
-    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, OpenLayerError, Rules,
-    Spares,
+    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, Leftover,
+    OpenLayerError, Recovered, Rules, Spares,
 };
 use nexus_model::plan::Writes;
 use nexus_model::{ExitReason, RunId};
@@ -148,6 +149,7 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     let mut layer = made.map_err(|error| {
         // On a full disk some of its folders may be there.
         let gone = nexus_facility::abandon(layers, &run).map_err(|error| chain(&error));
+        let gone = gone.map(|left| tell_leftovers(left.iter()));
         let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
         cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;
@@ -175,7 +177,11 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
     let keep = *reason != ExitReason::DiskQuota;
     let commit = keep && order.changes != Changes::Discard;
     // Needs no lock, since it has no part in any commit. An error comes again on the long way, which tells it.
-    if commit && in_memory.is_none() && layer.end_if_empty().unwrap_or(false) {
+    if commit
+        && in_memory.is_none()
+        && let Ok((true, left)) = layer.end_if_empty()
+    {
+        tell_leftovers(left.iter());
         return Ok(Settled::default());
     }
     let no_room = if commit { disk::no_room(&layer.root().join("upper"), in_memory.as_ref(), source) } else { None };
@@ -325,6 +331,7 @@ impl Parking<'_> {
 }
 
 fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
+    tell_leftovers(&committed.left);
     let state = match committed.state {
         CommitState::Nothing => State::None,
         CommitState::Committed => State::Committed,
@@ -357,7 +364,12 @@ fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &
     let run = order.plan.run_id.to_string();
     let path = order.plan.workspace.source.as_path();
     let told = match nexus_facility::recover(&order.places.layers, &run, &order.directory) {
-        Ok(recovered) => recover::left_out(&run, path, &recovered),
+        Ok(recovered) => {
+            if let Recovered::RolledForward(done) = &recovered {
+                tell_leftovers(&done.left);
+            }
+            recover::left_out(&run, path, &recovered)
+        }
         Err(error) => {
             let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
             return take_back(order, rules, origin, &message)
@@ -395,6 +407,13 @@ pub fn go_on(run: &str) -> String {
         "fix that (is the disk full?), then nexus changes recover --run {run} finishes the commit, and \
          nexus changes reject --run {run} takes it back"
     )
+}
+
+/// Names what a commit or a reject could not remove. It stays, and no later command waits for it.
+pub fn tell_leftovers<'a>(left: impl IntoIterator<Item = &'a Leftover>) {
+    for one in left {
+        tell(&format!("{one} Nexus is done with it; remove it when you do not need it any more."));
+    }
 }
 
 fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {

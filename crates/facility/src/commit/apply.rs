@@ -174,7 +174,7 @@ impl<'a> Apply<'a> {
             let size = (!is_dir).then_some(meta.size);
             stamps.push(Own { path: path.clone(), ctime, id: Some(meta.id), size });
         }
-        Ok(Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at })
+        Ok(Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at, ..Outcome::default() })
     }
 
     /// Makes the result durable.

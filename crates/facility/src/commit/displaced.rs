@@ -9,16 +9,19 @@ use crate::commit::apply::Rooms;
 use crate::commit::beside::{found_beside, put_beside};
 use crate::commit::calls::Spot;
 use crate::commit::journal::{Journal, KeptBack, Outcome};
-use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::leftover::{Leftover, set_aside};
+use crate::commit::ops::{Op, Origin};
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
+use nexus_model::ByteText;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
 /// Whether a displaced entry may be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,129 +90,181 @@ fn look_inside(
     Ok(Quiet::Yes)
 }
 
-/// Removes everything that a finished commit displaced. Returns what had to be kept beside its old name.
+/// The result of [`remove_displaced`].
+#[derive(Debug, Default)]
+pub(crate) struct Removal {
+    /// What had to be kept beside its old name.
+    pub(crate) rescued: Vec<KeptBack>,
+    /// What could not be removed and was set aside.
+    pub(crate) left: Vec<Leftover>,
+    /// What could neither be removed nor set aside: its path, the error, and whether it lies in a slot.
+    pub(crate) stuck: Vec<(ByteText, String, Origin)>,
+}
+
+/// Removes everything that a finished commit displaced, and keeps what changed or cannot be removed.
 pub(crate) fn remove_displaced(
+    layers: &Workspace,
     rooms: &Rooms<'_>,
     journal: &Journal,
     outcome: &Outcome,
-    kept: &HashSet<&[u8]>,
     faults: &Faults,
-) -> Result<Vec<KeptBack>, IoFailure> {
+) -> Removal {
+    let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
     let shared: HashSet<FileId> =
         journal.ops.iter().filter_map(Op::displaces).filter(|old| old.links > 1).map(|old| old.id).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
-    let mut rescued = Vec::new();
+    let mut removal = Removal::default();
     for op in &journal.ops {
         let Some(old) = op.displaces() else { continue };
         let Some(path) = op.path().filter(|path| !kept.contains(path.0.as_slice())) else { continue };
-        let slot_name;
-        let (tree, at) = match op {
-            Op::Take { slot, .. } | Op::Put(Put { from: Origin::Slot(slot), .. }) => {
-                slot_name = slot.to_string().into_bytes();
+        let from = match op {
+            Op::Take { slot, .. } => Origin::Slot(*slot),
+            Op::Put(put) => put.from.clone(),
+            _ => continue,
+        };
+        let (tree, at) = match &from {
+            Origin::Slot(slot) => {
                 let Some(slots) = rooms.slots else { continue };
-                (slots, slot_name.as_slice())
+                (slots, slot.to_string().into_bytes())
             }
-            _ => (rooms.upper, path.0.as_slice()),
+            Origin::Layer => (rooms.upper, path.0.clone()),
         };
         let new = match op {
             Op::Put(put) => put.new.map(|new| new.id),
             _ => None,
         };
-        faults.action();
         // A process with the directory open may still add to it, so that everything younger than the move is its own.
         let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
         let is_late = |meta: &Meta| meta.ctime >= since && (!shared.contains(&meta.id) || meta.mtime >= since);
-        let quiet = remove_one(tree, at, (old, new), rooms, &is_late).doing("remove", at)?;
+        let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late };
+        let run = &journal.header.run;
+        // Most errors do not come twice.
+        match one.end(rooms, run, faults).or_else(|_| one.end(rooms, run, faults)) {
+            Ok(rescued) => removal.rescued.extend(rescued),
+            Err(failure) => {
+                let why = format!("{failure}: {}", failure.source);
+                match one.set_aside(layers, run, faults) {
+                    Ok(place) => removal.left.push(Leftover::new(&place, Some(path), why)),
+                    Err(_) => removal.stuck.push((path.clone(), why, from)),
+                }
+            }
+        }
+    }
+    removal
+}
+
+/// An entry that a commit displaced.
+struct Displaced<'a> {
+    /// The tree that it lies in now.
+    tree: &'a Workspace,
+    /// Its path there.
+    at: &'a [u8],
+    /// Its path in the workspace.
+    path: &'a ByteText,
+    /// The entry as the plan saw it.
+    old: &'a Seen,
+    /// The entry that took its place.
+    new: Option<FileId>,
+    /// Whether an entry of a displaced directory is younger than the move.
+    is_late: &'a dyn Fn(&Meta) -> bool,
+}
+
+impl Displaced<'_> {
+    /// Removes the entry, or puts it beside its old name. Returns the latter.
+    fn end(&self, rooms: &Rooms<'_>, run: &str, faults: &Faults) -> Result<Option<KeptBack>, IoFailure> {
+        let Self { tree, at, path, .. } = self;
+        faults.action();
+        let quiet = self.remove(rooms.base.leases())?;
         let beside = match quiet {
-            Quiet::Gone => found_beside(rooms.base, &path.0, &journal.header.run).doing("look at", &path.0)?,
+            Quiet::Gone => found_beside(rooms.base, &path.0, run).doing("look at", &path.0)?,
             Quiet::Yes => None,
             Quiet::No | Quiet::Written => {
                 let (parent, name) = split(at);
                 let dir = tree.dir_by_force(parent).doing("open", parent)?;
                 let spot = Spot { dir: dir.as_fd(), name };
-                let run = &journal.header.run;
                 Some(put_beside(spot, rooms.base, &path.0, run, faults).doing("put beside", &path.0)?)
             }
         };
-        let Some(beside) = beside else { continue };
+        let Some(beside) = beside else { return Ok(None) };
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
-        let conflict = Some(Conflict { path: path.clone(), outside, beside: Some(beside), detail: None });
-        rescued.push(KeptBack { path: path.clone(), conflict, in_layer: false, subtree: false, arrived: true });
+        let conflict = Some(Conflict { beside: Some(beside), ..Conflict::new((*path).clone(), outside) });
+        Ok(Some(KeptBack { path: (*path).clone(), conflict, in_layer: false, subtree: false, arrived: true }))
     }
-    Ok(rescued)
-}
 
-fn remove_one(
-    tree: &Workspace,
-    at: &[u8],
-    (old, new): (&Seen, Option<FileId>),
-    rooms: &Rooms<'_>,
-    is_late: &dyn Fn(&Meta) -> bool,
-) -> io::Result<Quiet> {
-    let leases = rooms.base.leases();
-    let (parent, name) = split(at);
-    let dir = match tree.dir_by_force(parent) {
-        Ok(dir) => dir,
-        Err(error) if is_gone(&error) => return Ok(Quiet::Gone),
-        Err(error) => return Err(error),
-    };
-    let Some(now) = stat_if_there(dir.as_fd(), name)? else { return Ok(Quiet::Gone) };
-    if now.id != old.id {
-        // Our own entry goes with the layer. Anything else came out of the workspace in a crash, and is not ours.
-        return Ok(if new == Some(now.id) { Quiet::Yes } else { Quiet::No });
+    fn set_aside(&self, layers: &Workspace, run: &str, faults: &Faults) -> io::Result<PathBuf> {
+        let (parent, name) = split(self.at);
+        let dir = self.tree.dir_by_force(parent)?;
+        let last = String::from_utf8_lossy(split(&self.path.0).1).into_owned();
+        set_aside(layers, run, Spot { dir: dir.as_fd(), name }, &last, faults)
     }
-    if old.kind == EntryType::Directory {
-        let quiet = quiet_inside(tree, at, leases, is_late)?;
-        return if quiet == Quiet::Yes { remove_seen(tree, at, leases, is_late) } else { Ok(quiet) };
-    }
-    let lease = if old.kind == EntryType::File { Some(writers(leases, dir.as_fd(), name)) } else { None };
-    if matches!(lease, Some(Writers::Some)) {
-        return Ok(Quiet::Written);
-    }
-    if !old.is_same_version(&stat(dir.as_fd(), name)?) {
-        return Ok(Quiet::No);
-    }
-    rustix::fs::unlinkat(dir.as_fd(), name, AtFlags::empty())?;
-    drop(lease);
-    Ok(Quiet::Yes)
-}
 
-/// Removes a displaced directory entry by entry, and stops at the first one that came late.
-fn remove_seen(
-    tree: &Workspace,
-    top: &[u8],
-    leases: Option<LeaseCall>,
-    is_late: &dyn Fn(&Meta) -> bool,
-) -> io::Result<Quiet> {
-    let mut stack = vec![(top.to_vec(), false)];
-    while let Some((path, emptied)) = stack.pop() {
-        let (parent, name) = split(&path);
-        if emptied {
-            let parent = tree.dir_by_force(parent)?;
-            match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::REMOVEDIR) {
-                Ok(()) | Err(Errno::NOENT) => continue,
-                // Something came while it was emptied.
-                Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(Quiet::No),
-                Err(error) => return Err(error.into()),
+    fn remove(&self, leases: Option<LeaseCall>) -> Result<Quiet, IoFailure> {
+        let Self { tree, at, path, old, new, is_late } = self;
+        let (parent, name) = split(at);
+        let dir = match tree.dir_by_force(parent) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(&error) => return Ok(Quiet::Gone),
+            Err(error) => return Err(error).doing("open", parent),
+        };
+        let found = stat_if_there(dir.as_fd(), name).doing("look at", at)?;
+        let Some(now) = found else { return Ok(Quiet::Gone) };
+        if now.id != old.id {
+            // Our own entry goes with the layer. Anything else came out of the workspace in a crash, and is not ours.
+            return Ok(if *new == Some(now.id) { Quiet::Yes } else { Quiet::No });
+        }
+        if old.kind == EntryType::Directory {
+            let quiet = quiet_inside(tree, at, leases, is_late).doing("look through", &path.0)?;
+            return if quiet == Quiet::Yes { self.remove_seen(leases) } else { Ok(quiet) };
+        }
+        let lease = if old.kind == EntryType::File { Some(writers(leases, dir.as_fd(), name)) } else { None };
+        if matches!(lease, Some(Writers::Some)) {
+            return Ok(Quiet::Written);
+        }
+        if !old.is_same_version(&stat(dir.as_fd(), name).doing("look at", &path.0)?) {
+            return Ok(Quiet::No);
+        }
+        rustix::fs::unlinkat(dir.as_fd(), name, AtFlags::empty()).doing("remove", &path.0)?;
+        drop(lease);
+        Ok(Quiet::Yes)
+    }
+
+    /// Removes a displaced directory entry by entry, and stops at the first one that came late.
+    fn remove_seen(&self, leases: Option<LeaseCall>) -> Result<Quiet, IoFailure> {
+        let tree = self.tree;
+        // The path that a person knows.
+        let shown = |path: &[u8]| [&self.path.0, &path[self.at.len()..]].concat();
+        let mut stack = vec![(self.at.to_vec(), false)];
+        while let Some((path, emptied)) = stack.pop() {
+            let (parent, name) = split(&path);
+            if emptied {
+                let parent = tree.dir_by_force(parent).doing("open", parent)?;
+                match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOENT) => continue,
+                    // Something came while it was emptied.
+                    Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(Quiet::No),
+                    Err(error) => return Err(error).doing("remove", &shown(&path)),
+                }
+            }
+            let dir = crate::remove::readable_by_force(tree, &path).doing("open", &shown(&path))?;
+            stack.push((path.clone(), true));
+            for name in names(dir.as_fd()).doing("list", &shown(&path))? {
+                let entry = join(&path, &name);
+                let found = stat_if_there(dir.as_fd(), &name).doing("look at", &shown(&entry))?;
+                let Some(meta) = found else { continue };
+                if meta.kind == EntryType::Directory {
+                    stack.push((entry, false));
+                    continue;
+                }
+                if (self.is_late)(&meta) {
+                    return Ok(Quiet::No);
+                }
+                let lease = if meta.kind == EntryType::File { Some(writers(leases, dir.as_fd(), &name)) } else { None };
+                if matches!(lease, Some(Writers::Some)) {
+                    return Ok(Quiet::Written);
+                }
+                rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty()).doing("remove", &shown(&entry))?;
             }
         }
-        let dir = crate::remove::readable_by_force(tree, &path)?;
-        stack.push((path.clone(), true));
-        for name in names(dir.as_fd())? {
-            let Some(meta) = stat_if_there(dir.as_fd(), &name)? else { continue };
-            if meta.kind == EntryType::Directory {
-                stack.push((join(&path, &name), false));
-                continue;
-            }
-            if is_late(&meta) {
-                return Ok(Quiet::No);
-            }
-            let lease = if meta.kind == EntryType::File { Some(writers(leases, dir.as_fd(), &name)) } else { None };
-            if matches!(lease, Some(Writers::Some)) {
-                return Ok(Quiet::Written);
-            }
-            rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty())?;
-        }
+        Ok(Quiet::Yes)
     }
-    Ok(Quiet::Yes)
 }

@@ -4,12 +4,14 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, names, split, unlink_if_there};
 use crate::changes::ChangeSet;
 use crate::commit::apply::Rooms;
+use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
-    DONE, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SlotPlace, VERSION, sync_directory, write,
+    DONE, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION, sync_directory, write,
 };
-use crate::commit::ops::Op;
-use crate::commit::stage::remove_slots;
+use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
+use crate::commit::ops::{Op, Origin};
+use crate::commit::stage::{remove_slots, slots_at};
 use crate::copy::make_whiteout;
 use crate::faults::{Faults, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
@@ -21,6 +23,7 @@ use nexus_model::ByteText;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 
 /// The name of an upper directory that is being removed.
 pub(crate) const GONE: &str = "gone";
@@ -34,6 +37,8 @@ pub(crate) struct Folders<'a> {
 }
 
 /// Runs after the journal is marked done; may run again. The outcome grows by what could not be removed.
+///
+/// What cannot be removed never holds the end up: it is set aside and named.
 pub(crate) fn finish(
     folders: &Folders<'_>,
     rooms: &Rooms<'_>,
@@ -42,26 +47,45 @@ pub(crate) fn finish(
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     faults.check(Step::Finish).doing("finish", b"")?;
-    let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
-    let rescued = remove_displaced(rooms, journal, outcome, &kept, faults)?;
-    if !rescued.is_empty() {
-        outcome.kept.extend(rescued);
+    let removal = remove_displaced(folders.layers, rooms, journal, outcome, faults);
+    if !removal.rescued.is_empty() || !removal.left.is_empty() {
+        outcome.kept.extend(removal.rescued);
+        outcome.left.extend(removal.left);
         write(folders.root, OUTCOME, outcome, faults)?;
         sync_directory(folders.root, faults)?;
     }
+    let in_slot = |from: &Origin| matches!(from, Origin::Slot(_));
+    let (in_slots, in_upper): (Vec<_>, Vec<_>) = removal.stuck.into_iter().partition(|(.., from)| in_slot(from));
     let header = &journal.header;
-    remove_slots(folders.root, folders.base, folders.run, header.slots, faults)?;
+    let mut stays = !in_upper.is_empty();
+    match clear_slots(folders, header.slots, in_slots.is_empty(), faults) {
+        Cleared::Removed => {}
+        Cleared::Aside { place, why } => outcome.left.extend(name_all(&place, in_slots, why)),
+        Cleared::Stays { why } => {
+            stays |= header.slots == SlotPlace::Layer;
+            let (tree, name) = slots_at(folders.root, folders.base, folders.run, header.slots);
+            let place = if stays { folders.layers.path().join(folders.run) } else { tree.path().to_owned() };
+            outcome.left.extend(name_all(&place.join(name), in_slots, why));
+        }
+    }
     if header.slots == SlotPlace::Workspace {
         // It is on another file system than the layer, whose own end may reach the disk first.
         sync_directory(folders.base, faults)?;
     }
     let keep = keep(journal, outcome);
-    if keep.is_empty() {
-        return remove_layer(folders.layers, folders.root, folders.run, faults);
+    if keep.is_empty() && !stays {
+        outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
+        return Ok(());
     }
-    prune(rooms.upper, folders.base, &keep, faults)?;
-    faults.action();
-    remove_tree(folders.root, b"work").doing("remove", b"work")?;
+    let pruned = if stays { Ok(()) } else { prune_layer(folders, rooms, &keep, faults) };
+    if stays || pruned.is_err() {
+        // What stays would pass for a change of the run.
+        let why = pruned.err().map(|failure| because(&failure));
+        let place = set_layer_aside(folders.layers, folders.root, folders.run, faults)?;
+        outcome.waits_aside = !keep.is_empty();
+        outcome.left.extend(name_all(&place.join("upper"), in_upper, why));
+        return Ok(());
+    }
     let mut ours: Vec<Own> = header.ours.clone();
     for stamp in &mut outcome.stamps {
         restamp(stamp, folders.base, journal)?;
@@ -79,6 +103,80 @@ pub(crate) fn finish(
         unlink_if_there(folders.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
     sync_directory(folders.root, faults)
+}
+
+/// An error in one line.
+fn because(failure: &IoFailure) -> String {
+    format!("{failure}: {}", failure.source)
+}
+
+/// The leftovers of a directory that was set aside: the earlier versions in it, or the directory for another error.
+fn name_all(place: &Path, stuck: Vec<(ByteText, String, Origin)>, why: Option<String>) -> Vec<Leftover> {
+    if stuck.is_empty() {
+        return why.map(|why| Leftover::new(place, None, why)).into_iter().collect();
+    }
+    let one = |(path, why, from): (ByteText, String, Origin)| {
+        let at = match from {
+            Origin::Slot(slot) => place.join(slot.to_string()),
+            Origin::Layer => place.join(path.as_path()),
+        };
+        Leftover::new(&at, Some(&path), why)
+    };
+    stuck.into_iter().map(one).collect()
+}
+
+/// The result of [`clear_slots`].
+enum Cleared {
+    Removed,
+    /// Something in it cannot be removed, and the directory was set aside.
+    Aside {
+        place: PathBuf,
+        why: Option<String>,
+    },
+    /// The directory cannot be moved either.
+    Stays {
+        why: Option<String>,
+    },
+}
+
+/// Removes the staging directory, or sets it aside when an entry of it has to stay.
+fn clear_slots(folders: &Folders<'_>, place: SlotPlace, may_go: bool, faults: &Faults) -> Cleared {
+    let Folders { layers, root, base, run } = folders;
+    let mut why = None;
+    if may_go {
+        let remove = || remove_slots(root, base, run, place, faults);
+        match remove().or_else(|_| remove()) {
+            Ok(()) => return Cleared::Removed,
+            Err(failure) => why = Some(because(&failure)),
+        }
+    }
+    let (tree, name) = slots_at(root, base, run, place);
+    let aside = match place {
+        SlotPlace::Layer => set_aside(layers, run, Spot { dir: tree.fd(), name: name.as_bytes() }, SLOTS, faults),
+        SlotPlace::Workspace => set_aside_in_workspace(base, run, &name, faults),
+    };
+    match aside {
+        Ok(place) => Cleared::Aside { place, why },
+        Err(error) => Cleared::Stays { why: why.or_else(|| Some(error.to_string())) },
+    }
+}
+
+/// Removes what was committed from the layer, and keeps what waits.
+fn prune_layer(folders: &Folders<'_>, rooms: &Rooms<'_>, keep: &[Keep], faults: &Faults) -> Result<(), IoFailure> {
+    let once = || {
+        prune(rooms.upper, folders.base, keep, faults)?;
+        faults.action();
+        remove_tree(folders.root, b"work").doing("remove", b"work")
+    };
+    // Most errors do not come twice.
+    once().or_else(|_| once())
+}
+
+/// Moves a whole layer away, so that its name is free and no part of it is taken for a change that waits.
+fn set_layer_aside(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) -> Result<PathBuf, IoFailure> {
+    unlink_if_there(root.fd(), PARKED.as_bytes()).doing("remove", PARKED.as_bytes())?;
+    let from = Spot { dir: layers.fd(), name: run.as_bytes() };
+    set_aside(layers, run, from, "layer", faults).doing("set aside", run.as_bytes())
 }
 
 /// Removing a displaced name changes the ctime of the file's other names.
@@ -107,6 +205,9 @@ fn keep(journal: &Journal, outcome: &Outcome) -> Vec<Keep> {
 
 /// The changes that wait after a commit.
 pub(crate) fn left(journal: &Journal, outcome: &Outcome) -> Vec<crate::Change> {
+    if outcome.waits_aside {
+        return Vec::new();
+    }
     let kept: HashMap<&[u8], &KeptBack> =
         outcome.kept.iter().filter(|one| one.in_layer).map(|one| (one.path.0.as_slice(), one)).collect();
     let mut all = journal.header.parked.clone();
@@ -139,9 +240,24 @@ fn is_kept_back(kept: &HashMap<&[u8], &KeptBack>, path: &[u8]) -> bool {
     false
 }
 
-/// Removes a layer. The note that it is parked goes first: what is left after a crash must not look like a review.
-pub(crate) fn remove_layer(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) -> Result<(), IoFailure> {
+/// Removes a layer. The note that it is parked goes first: what is left after a crash must not look like a review. What
+/// cannot be removed is set aside and returned.
+pub(crate) fn remove_layer(
+    layers: &Workspace,
+    root: &Workspace,
+    run: &str,
+    faults: &Faults,
+) -> Result<Option<Leftover>, IoFailure> {
     faults.check(Step::Discard).doing("remove", b"")?;
+    let Err(failure) = remove_all(layers, root, run, faults).or_else(|_| remove_all(layers, root, run, faults)) else {
+        return Ok(None);
+    };
+    // An error about the directory of all layers is not one about this layer.
+    let Ok(place) = set_layer_aside(layers, root, run, faults) else { return Err(failure) };
+    Ok(Some(Leftover::new(&place, None, because(&failure))))
+}
+
+fn remove_all(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) -> Result<(), IoFailure> {
     unlink_if_there(root.fd(), PARKED.as_bytes()).doing("remove", PARKED.as_bytes())?;
     // From this rename on it is a layer that goes away, and no half of it is ever taken for a whole one.
     match rustix::fs::renameat(root.fd(), "upper", root.fd(), GONE) {

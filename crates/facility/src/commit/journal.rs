@@ -9,6 +9,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_there};
 use crate::changes::{Change, ChangeSet, Conflict};
+use crate::commit::leftover::Leftover;
 use crate::commit::ops::Op;
 use crate::faults::Faults;
 use crate::identity::Home;
@@ -139,6 +140,12 @@ pub struct Outcome {
     /// When directories left the workspace that are to be removed: what changed in them later belongs to another process.
     #[serde(default)]
     pub left_at: Vec<(ByteText, FsTime)>,
+    /// What the commit displaced and could not remove.
+    #[serde(default)]
+    pub left: Vec<Leftover>,
+    /// What waited was set aside together with what could not be removed, and is not to be reviewed any more.
+    #[serde(default)]
+    pub waits_aside: bool,
 }
 
 /// What a parked layer says about itself.

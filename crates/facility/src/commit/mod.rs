@@ -17,6 +17,7 @@ pub(crate) mod displaced;
 pub(crate) mod emit;
 pub(crate) mod finish;
 pub mod journal;
+pub mod leftover;
 pub mod ops;
 pub mod recover;
 pub mod roll_back;

@@ -14,6 +14,7 @@ use crate::commit::journal::{
     DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
     slots_in_workspace, sync_directory, write,
 };
+use crate::commit::leftover::{Leftover, found_aside};
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
@@ -32,6 +33,8 @@ pub struct Finished {
     pub conflicts: Vec<Conflict>,
     /// Files of which nobody could tell whether a process writes to them.
     pub unwatched: u64,
+    /// What could not be removed and stays.
+    pub left: Vec<Leftover>,
 }
 
 impl Finished {
@@ -41,6 +44,7 @@ impl Finished {
             parked: left(journal, outcome),
             conflicts: outcome.kept.iter().filter_map(|one| one.conflict.clone()).collect(),
             unwatched: outcome.unwatched,
+            left: outcome.left.clone(),
         }
     }
 }
@@ -54,8 +58,8 @@ pub enum Recovered {
     RolledForward(Box<Finished>),
     /// No commit was decided: the workspace is the old version. The layer is not empty and was left alone.
     Undecided,
-    /// No commit was decided, there was nothing in the layer, and it is gone.
-    Discarded,
+    /// No commit was decided, there was nothing in the layer, and it is gone, but for what could not be removed.
+    Discarded(Option<Leftover>),
     /// The layer waits for a review and was left alone.
     Parked,
 }
@@ -140,8 +144,7 @@ pub fn recover_with(
     if !removed && !is_bare(&root).map_err(io)? {
         return Ok(Recovered::Undecided);
     }
-    remove_layer(&layers, &root, run, faults).map_err(io)?;
-    Ok(Recovered::Discarded)
+    Ok(Recovered::Discarded(remove_layer(&layers, &root, run, faults).map_err(io)?))
 }
 
 /// The journal of this name, if there is one and it is for this run and this workspace.
@@ -210,9 +213,10 @@ pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Res
     remove_slots(workspace, workspace, run, SlotPlace::Workspace, &faults).map_err(io)
 }
 
-/// Removes the layer `<layers_dir>/<run>` and does nothing else, whatever was decided about it.
-pub fn abandon(layers_dir: &Path, run: &str) -> Result<(), RecoverError> {
-    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(()) };
+/// Removes the layer `<layers_dir>/<run>` and does nothing else, whatever was decided about it. Returns what could not be
+/// removed.
+pub fn abandon(layers_dir: &Path, run: &str) -> Result<Option<Leftover>, RecoverError> {
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(None) };
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     // The decision goes first: a half-removed layer must not be rolled forward.
     for name in [JOURNAL, DONE] {
@@ -285,12 +289,20 @@ fn finish_done(
         Ok(dir) => Workspace::from_fd(dir),
         // The layer was on its way out already.
         Err(error) if crate::beneath::is_gone(&error) => {
-            return remove_layer(folders.layers, folders.root, folders.run, faults);
+            outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
+            return Ok(());
         }
         Err(error) => return Err(error).doing("open", b"upper"),
     };
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
     let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
+    // What the interrupted try had set aside and not yet written down.
+    for place in found_aside(folders.layers, folders.run).doing("list", b".kept")? {
+        let known = |one: &Leftover| one.at.as_path().starts_with(&place);
+        if !outcome.left.iter().any(known) {
+            outcome.left.push(Leftover::new(&place, None, "it could not be removed".to_owned()));
+        }
+    }
     finish(folders, &rooms, journal, outcome, faults)
 }
 

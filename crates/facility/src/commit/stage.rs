@@ -51,7 +51,13 @@ pub(crate) fn open_slots(
     }
 }
 
-fn slots_at<'a>(root: &'a Workspace, base: &'a Workspace, run: &str, place: SlotPlace) -> (&'a Workspace, String) {
+/// The tree that has the staging directory, and its name there.
+pub(crate) fn slots_at<'a>(
+    root: &'a Workspace,
+    base: &'a Workspace,
+    run: &str,
+    place: SlotPlace,
+) -> (&'a Workspace, String) {
     match place {
         SlotPlace::Layer => (root, SLOTS.to_owned()),
         SlotPlace::Workspace => (base, slots_in_workspace(run)),

@@ -138,6 +138,7 @@ impl Layer {
                 parked,
                 conflicts,
                 unwatched: 0,
+                left: Vec::new(),
             });
         }
         Ok(self.carry_out(workspace, plan)?)

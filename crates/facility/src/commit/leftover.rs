@@ -1,0 +1,111 @@
+//! Sets aside what a commit or a reject cannot remove, an immutable file for instance: it blocks no later command, and
+//! its owner is told where it lies and why.
+//!
+//! ```text
+//!  <layers>/.kept/<run>/NAME      from the layer's directory
+//!  <workspace>/.nexus-kept-RUN    a staging directory in the workspace, which is on another file system
+//! ```
+
+use crate::beneath::{Workspace, is_gone, names};
+use crate::commit::apply::make_movable;
+use crate::commit::calls::{Moved, Spot, move_to_free};
+use crate::faults::Faults;
+use crate::meta::stat;
+use nexus_model::ByteText;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The directory beside the layers for what could not be removed. It is not the name of a run.
+const KEPT: &str = ".kept";
+
+/// The number of names that are tried.
+const TRIES: usize = 99;
+
+/// An entry that could not be removed and stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leftover {
+    /// Its absolute path.
+    pub at: ByteText,
+    /// The path in the workspace whose earlier version it is, if it is one.
+    pub path: Option<ByteText>,
+    /// The call that failed, and its error.
+    pub why: String,
+}
+
+impl Leftover {
+    pub(crate) fn new(at: &Path, path: Option<&ByteText>, why: String) -> Self {
+        Self { at: ByteText(at.as_os_str().as_bytes().to_vec()), path: path.cloned(), why }
+    }
+}
+
+impl std::fmt::Display for Leftover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = self.at.as_path().display();
+        match &self.path {
+            Some(path) => write!(f, "The earlier version of {} stays in {at}: {}.", path.as_path().display(), self.why),
+            None => write!(f, "Files of the run stay in {at}: {}.", self.why),
+        }
+    }
+}
+
+fn make_or_open(parent: &Workspace, name: &str) -> io::Result<Workspace> {
+    match rustix::fs::mkdirat(parent.fd(), name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Workspace::from_fd(parent.readable_dir(name.as_bytes())?))
+}
+
+/// Moves an entry of the layer's directory, or that directory itself, to the directory beside the layers. Returns its
+/// absolute path.
+pub(crate) fn set_aside(
+    layers: &Workspace,
+    run: &str,
+    from: Spot<'_>,
+    name: &str,
+    faults: &Faults,
+) -> io::Result<PathBuf> {
+    let all = make_or_open(layers, KEPT)?;
+    let kept = make_or_open(&all, run)?;
+    let free = move_to_a_free_name(from, &kept, name, faults)?;
+    for tree in [&kept, &all, layers] {
+        faults.sync(|| Ok(rustix::fs::fsync(tree.fd())?))?;
+    }
+    Ok(layers.path().join(KEPT).join(run).join(free))
+}
+
+/// Renames a staging directory in the workspace, whose name a later commit of the same run needs. Returns its absolute
+/// path.
+pub(crate) fn set_aside_in_workspace(base: &Workspace, run: &str, name: &str, faults: &Faults) -> io::Result<PathBuf> {
+    let from = Spot { dir: base.fd(), name: name.as_bytes() };
+    let free = move_to_a_free_name(from, base, &format!(".nexus-kept-{run}"), faults)?;
+    faults.sync(|| Ok(rustix::fs::fsync(base.fd())?))?;
+    Ok(base.path().join(free))
+}
+
+fn move_to_a_free_name(from: Spot<'_>, to: &Workspace, name: &str, faults: &Faults) -> io::Result<String> {
+    let name: String = name.chars().take(40).collect();
+    make_movable(from.dir, from.name, &stat(from.dir, from.name)?)?;
+    for attempt in 1..=TRIES {
+        let free = if attempt == 1 { name.clone() } else { format!("{name}-{attempt}") };
+        if move_to_free(from, Spot { dir: to.fd(), name: free.as_bytes() }, faults)? == Moved::Yes {
+            return Ok(free);
+        }
+    }
+    Err(io::Error::other("no name is free"))
+}
+
+/// Lists what was set aside for a run.
+pub(crate) fn found_aside(layers: &Workspace, run: &str) -> io::Result<Vec<PathBuf>> {
+    let dir: OwnedFd = match layers.readable_dir(format!("{KEPT}/{run}").as_bytes()) {
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let place = layers.path().join(KEPT).join(run);
+    Ok(names(dir.as_fd())?.iter().map(|name| place.join(std::ffi::OsStr::from_bytes(name))).collect())
+}
