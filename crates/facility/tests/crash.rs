@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Op, Scene, reopen, run_operations_of_parent, snapshot};
+use common::{Op, Scene, give, reopen, run_operations_of_parent, snapshot};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::{CommitError, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, recover};
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ fn child_commits_until_it_is_killed() {
     let mut layer = reopen(&scene.join("layers"));
     layer.set_faults(Faults::from_env());
     let result = layer.commit(&workspace, &Rules::default()).unwrap();
-    assert!(result.conflicts.is_empty() && result.parked.len() == 2, "{result:?}");
+    assert_eq!(result.conflicts, []);
+    assert!(result.parked.iter().all(|change| change.protected.is_some()), "{result:?}");
 }
 
 #[test]
@@ -134,6 +135,59 @@ fn a_commit_killed_at_any_action_leaves_the_old_or_the_new_version() {
         if survived.is_ok() {
             assert!(decided_at.is_some_and(|at| at > 3 && at < kill_at), "{decided_at:?} of {kill_at}");
             assert!(kill_at > 40, "only {kill_at} places to be killed at");
+            return;
+        }
+    }
+    panic!("the commit never came to its end");
+}
+
+/// A directory that keeps its owner out is opened up for the call that moves it, and for the ones that work in it.
+#[test]
+fn a_users_commit_killed_anywhere_opens_no_directory() {
+    let base = [
+        Op::Mkdir(b("p")),
+        Op::Mkdir(b("p/q")),
+        Op::Write(b("p/q/f"), "old".into()),
+        Op::Chmod(b("p/q"), 0o555),
+        Op::Chmod(b("p"), 0o555),
+        Op::Mkdir(b("gone")),
+        Op::Write(b("gone/f"), "old".into()),
+        Op::Chmod(b("gone"), 0o500),
+    ];
+    let run = [
+        Op::Chmod(b("p"), 0o755),
+        Op::Chmod(b("p/q"), 0o755),
+        Op::Append(b("p/q/f"), "new".into()),
+        Op::Chmod(b("p/q"), 0o555),
+        Op::Chmod(b("p"), 0o555),
+        Op::Chmod(b("gone"), 0o700),
+        Op::RemoveTree(b("gone")),
+        Op::Mkdir(b("n")),
+        Op::Write(b("n/f"), "x".into()),
+        Op::Chmod(b("n"), 0o100),
+    ];
+    let mut ends = [0, 0];
+    for kill_at in 1_u32..200 {
+        let scene = Scene::new(LayerMode::User, &base);
+        let layer = scene.layer(&run);
+        layer.park(&scene.workspace(), &Rules::default()).unwrap();
+        drop(layer);
+        give(&scene.path("layers"));
+        let (old, new) = (scene.found(), scene.wanted());
+        let order = scene.dir.path().to_str().unwrap();
+        let at = kill_at.to_string();
+        let survived =
+            scene.child("child_commits_until_it_is_killed", order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false);
+        if let Err(output) = &survived {
+            assert!(output.contains("(9)") || output.contains("signal: 9"), "{output}");
+        }
+        let is_decided = ["journal", "journal.done"].iter().any(|name| scene.path("layers/run").join(name).exists());
+        scene.child("child_recovers_until_it_is_killed", order, &[], false).unwrap();
+        let is_new = is_decided || survived.is_ok() || !scene.path("layers/run").exists();
+        assert_eq!(&scene.found(), if is_new { &new } else { &old }, "killed at {kill_at}");
+        ends[usize::from(is_new)] += 1;
+        if survived.is_ok() {
+            assert!(ends[0] > 2 && ends[1] > 10, "{ends:?}");
             return;
         }
     }

@@ -243,11 +243,11 @@ fn a_hard_link_to_a_file_outside_is_replaced_and_never_written_through() {
     let scene = Scene::new(LayerMode::User, &[Op::Mkdir(b("d"))]);
     let outside = scene.path("outside");
     std::fs::write(&outside, lines(&[])).unwrap();
-    std::os::unix::fs::chown(&outside, Some(common::USER), Some(common::USER)).unwrap();
+    std::os::unix::fs::chown(&outside, Some(common::user()), Some(common::user())).unwrap();
     for name in ["d/all", "d/part"] {
         std::fs::hard_link(&outside, scene.ws().join(name)).unwrap();
         std::fs::write(scene.path("plain").join(name), lines(&[])).unwrap();
-        std::os::unix::fs::chown(scene.path("plain").join(name), Some(common::USER), Some(common::USER)).unwrap();
+        std::os::unix::fs::chown(scene.path("plain").join(name), Some(common::user()), Some(common::user())).unwrap();
     }
     common::wait_for_tick(scene.dir.path());
     let new = lines(&[2, 28]);

@@ -147,7 +147,7 @@ fn check(mode: LayerMode, base: &[Op], run: &[Op]) {
 
 fn chown_layer(scene: &Scene) {
     let parked = scene.path("layers/run/parked.json");
-    std::os::unix::fs::chown(parked, Some(common::USER), Some(common::USER)).unwrap();
+    std::os::unix::fs::chown(parked, Some(common::user()), Some(common::user())).unwrap();
 }
 
 fn check_discard(mode: LayerMode, base: &[Op], run: &[Op]) {

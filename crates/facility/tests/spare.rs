@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../../../tests/support/free_user.rs"]
+mod free_user;
+
 use nexus_facility::{Faults, Layer, LayerMode, Spares, Workspace};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -60,7 +63,8 @@ fn a_run_takes_the_folders_made_ahead_and_gives_them_the_workspaces_owner_and_mo
     let scene = Scene::new();
     fs::set_permissions(scene.path("ws"), fs::Permissions::from_mode(0o751)).unwrap();
     if mode() == LayerMode::Root {
-        std::os::unix::fs::chown(scene.path("ws"), Some(12345), Some(12346)).unwrap();
+        let user = free_user::ordinary_user().unwrap();
+        std::os::unix::fs::chown(scene.path("ws"), Some(user), Some(user + 1)).unwrap();
     }
     scene.tidy();
     let made = scene.inode(&format!("spare/{}", ready()));

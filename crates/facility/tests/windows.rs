@@ -293,6 +293,64 @@ fn a_file_that_a_process_writes_to_is_not_replaced() {
     }
 }
 
+/// Whoever has to read an entry that is closed to its owner opens it up first, and may be killed before it is closed.
+#[test]
+fn a_mode_that_was_opened_up_never_arrives() {
+    let scene = Scene::new(LayerMode::Root, &[write("a", "old a"), write("b", "old b"), write("c", "old c")]);
+    let layer = scene.layer(&[
+        write("a", "run a"),
+        write("b", "run b"),
+        write("c", "run c"),
+        Op::Chmod(b("c"), 0),
+        Op::Mkdir(b("n")),
+        write("n/f", "new"),
+        Op::Chmod(b("n"), 0o700),
+    ]);
+    interrupted(&scene, layer, 1);
+    let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o7777;
+    for name in ["c", "n"] {
+        let path = scene.path("layers/run/upper").join(name);
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode(&path) | 0o740)).unwrap();
+    }
+    recover(&scene.path("layers"), "run", &leased(&scene)).unwrap();
+    assert_eq!([mode(&scene.ws().join("c")), mode(&scene.ws().join("n"))], [0, 0o700]);
+    assert_eq!([read(&scene, "c"), read(&scene, "n/f")], ["run c", "new"]);
+}
+
+/// A layer on another file system is copied into a directory of the workspace, in which its user may act meanwhile.
+#[test]
+fn a_copy_for_a_commit_replaces_nothing_and_follows_no_link() {
+    for linked in [false, true] {
+        let scene = Scene::new(LayerMode::Root, &[write("precious", "precious")]);
+        let other = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut layer = Layer::create(other.path(), "run", &scene.workspace(), LayerMode::Root).unwrap();
+        fs::write(layer.upper().join("new"), "run").unwrap();
+        let (ws, staging) = (scene.ws(), scene.ws().join(".nexus-tmp-run"));
+        let (there, made) = (staging.clone(), Arc::new(AtomicU64::new(0)));
+        let count = made.clone();
+        let act = move || {
+            for name in ["0", "1"] {
+                if linked {
+                    std::os::unix::fs::symlink(ws.join("precious"), there.join(name)).unwrap();
+                } else {
+                    fs::hard_link(ws.join("precious"), there.join(name)).unwrap();
+                }
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        layer.set_faults(once(move || staging.join(".gitignore").exists(), act));
+        let error = layer.commit(&scene.workspace(), &Rules::default()).unwrap_err();
+        assert!(matches!(error, CommitError::Prepare { .. }), "{error:?}");
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+        // Nothing was decided, and the next try has its way.
+        assert_eq!(fs::read_dir(scene.ws()).unwrap().count(), 1);
+        assert_eq!(read(&scene, "precious"), "precious", "linked: {linked}");
+        layer.set_faults(Faults::default());
+        layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+        assert_eq!([read(&scene, "precious"), read(&scene, "new")], ["precious", "run"]);
+    }
+}
+
 #[test]
 fn a_journal_of_another_directory_run_or_version_is_refused() {
     let (scene, layer) = three(LayerMode::Root);

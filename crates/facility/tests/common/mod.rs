@@ -4,6 +4,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
+#[path = "../../../../tests/support/free_user.rs"]
+mod free_user;
+
 use nexus_facility::{Layer, LayerMode, Rules, Workspace};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, XattrFlags};
 use serde::{Deserialize, Serialize};
@@ -14,8 +17,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An ordinary user of the tests.
-pub const USER: u32 = 12345;
+/// The ordinary user that root plays.
+pub fn user() -> u32 {
+    free_user::ordinary_user().unwrap()
+}
 
 /// One operation of a run. Paths are relative.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -166,8 +171,7 @@ impl Scene {
         let copied = Command::new("cp").arg("-a").arg(scene.ws()).arg(scene.path("plain")).status().unwrap();
         assert!(copied.success());
         if mode == LayerMode::User {
-            let owned = Command::new("chown").args(["-R", "-h", "12345:12345"]).arg(scene.dir.path()).status().unwrap();
-            assert!(owned.success());
+            give(scene.dir.path());
         }
         // Ticks of the file system's clock are coarse: the layer must be made after the workspace.
         wait_for_tick(scene.dir.path());
@@ -190,8 +194,7 @@ impl Scene {
     pub fn layer(&self, ops: &[Op]) -> Layer {
         let layer = Layer::create(&self.path("layers"), "run", &self.workspace(), self.mode).unwrap();
         if self.mode == LayerMode::User {
-            let owned = Command::new("chown").args(["-R", "12345:12345"]).arg(self.path("layers")).status().unwrap();
-            assert!(owned.success());
+            give(&self.path("layers"));
         }
         let order = Order { mode: self.mode, scene: self.dir.path().to_owned(), ops: ops.to_vec() };
         self.child("child_runs_operations", &serde_json::to_string(&order).unwrap(), &[], true).unwrap();
@@ -200,29 +203,15 @@ impl Scene {
 
     /// Runs a test of this program as a child, as the layer's user. `Err` holds the output.
     pub fn child(&self, test: &str, order: &str, env: &[(&str, &str)], namespaces: bool) -> Result<(), String> {
-        let exe = open_to_all();
-        let mut words: Vec<String> = Vec::new();
+        let user = user().to_string();
+        let mut words: Vec<&str> = Vec::new();
         if self.mode == LayerMode::User {
-            words.extend(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups"].map(String::from));
+            words.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
         }
         if namespaces {
-            let flags = if self.mode == LayerMode::User { "-Urm" } else { "-m" };
-            words.extend(["unshare", flags].map(String::from));
+            words.extend(["unshare", if self.mode == LayerMode::User { "-Urm" } else { "-m" }]);
         }
-        words.push(exe.to_str().unwrap().to_owned());
-        words.extend(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"].map(String::from));
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env("NEXUS_TEST_ORDER", order).envs(env.iter().copied());
-        let output = command.output().unwrap();
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(format!(
-            "{:?}\n{}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ))
+        child_by(&words, test, order, env)
     }
 
     /// What the workspace should be after everything was committed.
@@ -238,6 +227,30 @@ impl Scene {
     fn with_links(&self) -> bool {
         self.mode == LayerMode::Root
     }
+}
+
+/// Runs a test of this program as a child behind other words. `Err` holds the output.
+pub fn child_by(words: &[&str], test: &str, order: &str, env: &[(&str, &str)]) -> Result<(), String> {
+    let mut command = Command::new("env");
+    command.args(words).arg(open_to_all());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env("NEXUS_TEST_ORDER", order).envs(env.iter().copied());
+    let output = command.output().unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{:?}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Gives a tree to the ordinary user.
+pub fn give(tree: &Path) {
+    let owner = format!("{0}:{0}", user());
+    assert!(Command::new("chown").args(["-R", "-h", &owner]).arg(tree).status().unwrap().success());
 }
 
 /// Waits until a new file gets another time stamp than one made before.
