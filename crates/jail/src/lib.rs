@@ -10,6 +10,7 @@ mod child;
 pub mod clone;
 mod creds;
 mod descriptors;
+pub mod disposition;
 mod etc;
 mod identity;
 mod idmap;

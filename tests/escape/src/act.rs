@@ -14,6 +14,10 @@ pub fn play(arguments: &[String]) -> i32 {
             ignore_all();
             linger(seconds)
         }
+        "steal" => {
+            ignore_all();
+            steal(seconds)
+        }
         "daemon" => daemon(seconds, true),
         "pipe-daemon" => daemon(seconds, false),
         "guard" => guard(seconds),
@@ -46,6 +50,39 @@ fn linger(seconds: u64) -> i32 {
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(100));
+    }
+    failed
+}
+
+/// Reads its own stderr back, so that who reads it outside finds nothing after poll(2) said that there is something: a
+/// large piece on stdout keeps the reader busy meanwhile. It has won when nobody empties stdout any more, and then
+/// does nothing.
+fn steal(seconds: u64) -> i32 {
+    let failed = say("started\n");
+    let Ok(back) = sys::open("/proc/self/fd/2", libc::O_RDONLY | libc::O_NONBLOCK, 0) else { return linger(seconds) };
+    let back = std::os::fd::AsRawFd::as_raw_fd(&back) as usize;
+    let block = vec![b'x'; 32 * 1024];
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut spin = 1;
+    while Instant::now() < end {
+        sys::either_way(sys::call(libc::SYS_write, &[2, sys::address(b"e"), 1]));
+        sys::either_way(sys::call(libc::SYS_write, &[1, sys::address(block.as_slice()), block.len()]));
+        // A different moment each time.
+        spin = (spin * 7919 + 13) % 300_007;
+        let later = Instant::now() + Duration::from_nanos(spin);
+        while Instant::now() < later {}
+        let mut byte = [0_u8; 16];
+        if sys::call(libc::SYS_read, &[back, sys::address_mut(&mut byte), byte.len()]).is_ok_and(|count| count > 0) {
+            let emptied = (0..40).any(|_| {
+                std::thread::sleep(Duration::from_micros(500));
+                let mut left = 1_i32;
+                sys::either_way(sys::call(libc::SYS_ioctl, &[1, libc::FIONREAD as usize, sys::address_mut(&mut left)]));
+                left == 0
+            });
+            if !emptied {
+                return linger(seconds);
+            }
+        }
     }
     failed
 }

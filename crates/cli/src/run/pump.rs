@@ -123,6 +123,7 @@ pub fn run<C: Caller>(
         look_at: Instant::now() + LOOK_AT_MEMORY_EVERY,
         hung_up_until: None,
         asked: 0,
+        timed_out: false,
         dead: false,
         buffer: vec![0; BUFFER],
         outcome: Outcome {
@@ -156,6 +157,8 @@ struct Pump<'a, C: Caller> {
     look_at: Instant,
     hung_up_until: Option<Instant>,
     asked: u32,
+    /// The time limit was reached.
+    timed_out: bool,
     dead: bool,
     buffer: Vec<u8>,
     outcome: Outcome,
@@ -258,7 +261,7 @@ impl<C: Caller> Pump<'_, C> {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let timeout = if self.asked == 0 { self.deadline() } else { None };
+        let timeout = if self.timed_out { None } else { self.deadline() };
         let looks = self.bounds.watch_memory || self.bounds.over_disk.is_some();
         let look = (looks && !self.dead).then_some(self.look_at);
         [timeout, self.kill_at, look, self.hung_up_until, self.caller.next_event()].into_iter().flatten().min()
@@ -339,7 +342,9 @@ impl<C: Caller> Pump<'_, C> {
             self.outcome.reason = reason;
         }
         self.asked += 1;
-        self.kill_at = Some(Instant::now() + grace);
+        // A later request never puts off the end that an earlier one set.
+        let kill_at = Instant::now() + grace;
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
         let sent = match &self.inside.session {
             Some(session) if everything => session.signal_all(signal),
             Some(session) => session.signal_leader(signal),
@@ -355,8 +360,8 @@ impl<C: Caller> Pump<'_, C> {
             match wish {
                 Wish::Close(stream) => self.close_output(stream),
                 Wish::Broken => self.end_now()?,
-                // Who asks a second time is in a hurry.
-                Wish::End { .. } if self.asked > 0 && self.outcome.reason == ExitReason::Canceled => {
+                // Who asks when the end was asked for already, by a caller or by the time limit, is in a hurry.
+                Wish::End { .. } if self.asked > 0 => {
                     self.outcome.hurried |= self.outcome.ended.is_none();
                     self.end_now()?;
                 }
@@ -382,7 +387,8 @@ impl<C: Caller> Pump<'_, C> {
             self.kill_at = None;
             self.sandbox.keeper.kill()?;
         }
-        if self.asked == 0 && self.deadline().is_some_and(|at| now >= at) && self.outcome.ended.is_none() {
+        if !self.timed_out && self.deadline().is_some_and(|at| now >= at) && self.outcome.ended.is_none() {
+            self.timed_out = true;
             self.ask_to_end(ExitReason::Timeout, SIGTERM, self.bounds.grace, true)?;
         }
         if self.hung_up_until.is_some_and(|at| now >= at) {
@@ -474,9 +480,11 @@ pub fn write_unless_closed(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Makes a pipe as large as the kernel lets an ordinary user have it.
+/// Makes a pipe as large as the kernel lets an ordinary user have it. The end that is read never blocks: the command may
+/// open its own end for reading (`/proc/self/fd/1`) and take what poll(2) has just announced.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
     // Over the user's quota of pipe pages the kernel says no, and the default size does as well, only slower.
     match rustix::pipe::fcntl_setpipe_size(&read, 1 << 20) {
         Ok(_) | Err(Errno::PERM | Errno::BUSY) => Ok((read, write)),

@@ -28,14 +28,30 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches those that end the process.
+    /// Catches those that end the process, but for those that the caller ignores (`nohup`, background jobs of scripts):
+    /// they were not meant for what it starts.
     pub fn catch() -> io::Result<Self> {
+        let mut signals = Self::none()?;
+        for signal in ENDING {
+            if !nexus_driver::is_ignored(*signal)? {
+                signals.add(*signal)?;
+            }
+        }
+        Ok(signals)
+    }
+
+    /// Catches those that end the process, also those that the caller ignores: for a process of its own.
+    pub fn catch_all() -> io::Result<Self> {
+        let mut signals = Self::none()?;
+        ENDING.iter().try_for_each(|signal| signals.add(*signal))?;
+        Ok(signals)
+    }
+
+    fn none() -> io::Result<Self> {
         let (wake, ours) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         ours.set_nonblocking(true)?;
-        let mut signals = Self { wake, ours, flags: Vec::new() };
-        ENDING.iter().try_for_each(|signal| signals.add(*signal))?;
-        Ok(signals)
+        Ok(Self { wake, ours, flags: Vec::new() })
     }
 
     /// Catches those about the terminal, too.

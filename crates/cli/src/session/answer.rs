@@ -58,6 +58,8 @@ impl Hub {
         let Some(client) = self.clients.get_mut(&number) else { return false };
         let viewer = |follow, input| Role::Viewer { position: 0, live_at: Some(end), follow, input };
         match (client.role, ask) {
+            // kill(2) knows no other numbers; 0 would only ask whether somebody is there.
+            (_, Ask::Signal(signal) | Ask::Stop { signal, .. }) if !(1..=64).contains(&signal) => return false,
             (Role::New, Ask::Hello { version }) => {
                 client.tell(&Tell::Hello { version: VERSION, terminal });
                 client.role = Role::Greeted;

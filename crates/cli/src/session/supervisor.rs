@@ -138,7 +138,7 @@ fn become_supervisor() -> io::Result<(UnixStream, Signals)> {
     rustix::stdio::dup2_stdin(&null)?;
     // Fails only for the first of a process group, which a process that was just started is not.
     rustix::process::setsid()?;
-    Ok((launcher.into(), Signals::catch()?))
+    Ok((launcher.into(), Signals::catch_all()?))
 }
 
 /// Makes the folder of the sandbox, when it is clear what will be run and before anything is started.

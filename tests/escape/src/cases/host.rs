@@ -67,6 +67,7 @@ pub const CASES: &[Case] = &[
     scene_bad("B13", "link_out", REFUSED),
     scene_good("B13", "inner", RAN),
     scene_bad("E06", "ignores_term", &["timed-out"]),
+    scene_bad("E06", "reads_its_own_output", &["timed-out"]),
     scene_good("E06", "in_time", &["exit:0"]),
     scene_bad("E07", "daemon_outlives_leader", GONE),
     scene_bad("E07", "pipe_daemon_outlives_leader", GONE),

@@ -96,9 +96,18 @@ pub fn timeout(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
     } else {
         Answer::of(ran.reason())
     };
+    let mark = marker(bench, "reads-its-own-output");
+    let flags = ["--changes", "discard", "--timeout", "3s", "--grace", "1s"];
+    let thief = bench.run(&act(bench, &flags, "steal", &mark, 30), SECOND * 8)?;
+    let left = gone(&mark, SECOND * 2).answer;
+    let in_time = !thief.overdue && thief.elapsed <= SECOND * 6;
+    let held = thief.code == Some(124) && in_time && left == "gone";
+    let stolen = if held { Answer::of("timed-out") } else { Answer::of(thief.reason()) };
+    let stolen = stolen.with(format!("{left}; {}", thief.summary()));
     let short = bench.run(&Job::new(&["--timeout", "20s"], &["/bin/true"]), SECOND * 10)?;
     Ok(vec![
         Seen::new("E06", "ignores_term", answer.with(format!("{left}; {}", ran.summary()))),
+        Seen::new("E06", "reads_its_own_output", stolen),
         Seen::new("E06", "in_time", Answer::of(short.reason()).with(short.summary())),
     ])
 }

@@ -1,0 +1,100 @@
+//! How a run ends that somebody wants to end: by its time limit, by requests, and not by signals that the caller ignores.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{benches, stderr, stdout};
+
+/// Far more than any of these needs, far less than the graces that must not count.
+const PATIENCE: Duration = Duration::from_secs(20);
+const DEAF: &str = "trap '' TERM INT HUP; echo up; while :; do sleep 0.05; done";
+
+/// Starts a program whose first line of output is `up`, and waits for that.
+fn up(command: &mut Command) -> (Child, impl BufRead + use<>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    (child, lines)
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn a_request_after_the_time_limit_ends_the_run_at_once() {
+    for bench in benches() {
+        let began = Instant::now();
+        let (mut child, _lines) = up(&mut bench.nexus(["run", "--timeout", "1s", "--grace", "60s", "--shell", DEAF]));
+        let end = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "{}: each request put the end off", bench.who());
+            // The first one may come before the time limit: then that is the second request.
+            if began.elapsed() > Duration::from_millis(700) {
+                signal(&child, Signal::INT);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        assert!(!end.success());
+    }
+}
+
+#[test]
+fn the_time_limit_holds_after_a_stop_with_a_long_grace() {
+    for bench in benches() {
+        let id = bench.detach(&["--timeout", "2s", "--grace", "300ms", "--shell", DEAF]);
+        let began = Instant::now();
+        let stopped = bench.run(["stop", "--grace", "120s", &id]);
+        assert_eq!(stopped.status.code(), Some(0), "{}", stderr(&stopped));
+        assert!(began.elapsed() < PATIENCE, "{}: the stop put the time limit off", bench.who());
+        bench.run(["rm", "-f", &id]);
+    }
+}
+
+#[test]
+fn signals_that_the_caller_ignores_end_no_run() {
+    for bench in benches() {
+        let script = "echo up; read line; echo $line";
+        let ignoring = "trap '' HUP INT; exec \"$@\"";
+        let nexus = bench.nexus(["run", "--stdin", "--shell", script]);
+        let mut command = bench.command("sh");
+        command.args(["-c", ignoring, "sh"]).arg(nexus.get_program()).args(nexus.get_args()).stdin(Stdio::piped());
+        command.current_dir(&bench.workspace);
+        let (mut child, mut lines) = up(&mut command);
+        signal(&child, Signal::HUP);
+        signal(&child, Signal::INT);
+        child.stdin.take().unwrap().write_all(b"still here\n").unwrap();
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), rest.as_str()), (Some(0), "still here\n"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_number_that_is_no_signal_ends_no_sandbox() {
+    // Only root's: a supervisor answers nobody but its own user.
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let id = bench.detach(&["--shell", "while :; do sleep 0.05; done"]);
+        let hello: &[u8] = b"\x02\x00\x00\x00\x00\x01";
+        // Attach and then Signal, Stop.
+        for ask in [&b"\x03\x00\x00\x00\x01\x00\x00\x02\x00\x00\x00\x09\xc8"[..], b"\x03\x00\x00\x00\x04\xc8\x00"] {
+            let mut socket = bench.connect(&id);
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.write_all(&[hello, ask].concat()).unwrap();
+            // Dropped, and not told of an end.
+            socket.read_to_end(&mut Vec::new()).unwrap();
+            assert_eq!(stdout(&bench.exec(&id, "echo alive")), "alive\n");
+        }
+        bench.run(["rm", "-f", &id]);
+    }
+}
