@@ -15,7 +15,7 @@ use crate::tree::{Found, LayerTree, Lower, Node, Role};
 use nexus_model::ByteText;
 use std::collections::HashSet;
 
-/// Lists the directories of the workspace that were replaced, of those that lead to something that is committed.
+/// Lists the directories of the workspace that were replaced or mounted over, of those that lead to something that is committed.
 pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Outside)> {
     let mut leads = vec![false; tree.nodes.len()];
     for at in (1..tree.nodes.len()).rev() {
@@ -24,8 +24,15 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
     }
     let replaced = |(at, node): (usize, &Node)| {
         let (Lower::Merged(found) | Lower::Moved(found)) = &node.lower else { return None };
-        let is_replaced = at != 0 && leads[at] && is_replaced(tree, node, &found.meta, &found.at);
-        is_replaced.then(|| (found.at.clone(), Outside::Replaced))
+        if at == 0 || !leads[at] {
+            return None;
+        }
+        let outside = match tree.mount {
+            Some(mount) if mount != found.meta.mount => Outside::Blocked,
+            _ if is_replaced(tree, node, &found.meta, &found.at) => Outside::Replaced,
+            _ => return None,
+        };
+        Some((found.at.clone(), outside))
     };
     tree.nodes.iter().enumerate().filter_map(replaced).collect()
 }

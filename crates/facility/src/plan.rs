@@ -4,6 +4,7 @@
 //! Every step can run twice (a crash, then recovery): it names the entries it means by inode and birth time, not only
 //! by path, and leaves alone what is another entry by now.
 
+use crate::beneath::is_beneath;
 use crate::changes::{Change, Conflict, Outside};
 use crate::commit::emit::{Emitted, Emitter};
 use crate::commit::journal::Parent;
@@ -268,6 +269,9 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         if let Some(lock) = tree.locks.get(&at) {
             add(lock, Outside::Changed);
         }
+        for path in node.scan.iter().flat_map(|scan| &scan.blocked) {
+            add(path, Outside::Blocked);
+        }
         for path in node.scan.iter().flat_map(|scan| &scan.changed) {
             add(path, Outside::Changed);
         }
@@ -283,6 +287,11 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
             add(&name.at, Outside::Changed);
         }
     }
+    // What lies below a mount cannot be looked at, and the mount says it all.
+    let blocked: Vec<ByteText> =
+        found.iter().filter(|(_, outside)| **outside == Outside::Blocked).map(|(path, _)| path.clone()).collect();
+    let is_below = |path: &ByteText| blocked.iter().any(|one| one != path && is_beneath(&path.0, &one.0));
+    found.retain(|path, _| !is_below(path));
     found.into_iter().map(|(path, outside)| Conflict::new(path, outside)).collect()
 }
 

@@ -2,7 +2,7 @@
 //! meanwhile, and is there a protected name in it. The only place that reads more of the workspace than the layer
 //! touched.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, join, names};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, names};
 use crate::facts::{Version, judge};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
@@ -35,7 +35,13 @@ impl Scanner<'_> {
         }
         let mut stack = vec![(top.at.0.clone(), place.to_vec())];
         while let Some((at, place)) = stack.pop() {
-            let dir = self.base.readable_dir(&at).doing("open", &at)?;
+            let dir = match self.base.readable_dir(&at) {
+                Err(error) if is_other_mount(&error) => {
+                    result.blocked.push(ByteText(at));
+                    continue;
+                }
+                other => other.doing("open", &at)?,
+            };
             for name in names(dir.as_fd()).doing("list", &at)? {
                 let (path, target) = (join(&at, &name), join(&place, &name));
                 // Gone between the listing and now: somebody works here, and the directory's own ctime tells.

@@ -55,6 +55,8 @@ pub enum Verdict {
 pub struct Scan {
     /// Paths that changed since the layer was made (the first few).
     pub changed: Vec<ByteText>,
+    /// Places that another process mounted something over.
+    pub blocked: Vec<ByteText>,
     /// The first protected entry and why it is protected.
     pub protected: Option<(ByteText, String)>,
 }

@@ -10,7 +10,7 @@
 //! 3. `cover`: what each entry hides; content is compared where size and time are equal.
 //! 4. `shared`: names that share a file. `scan`: whole directories. `judge`: git's files.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::compare::{base_attrs, compare};
 use crate::facts::{Version, judge};
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, attr, read};
@@ -235,6 +235,12 @@ impl Walk<'_> {
             Err(error) if is_gone(&error) || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
                 return Ok(None);
             }
+            // Another process mounted something there: the attributes are those of the mount, which the plan tells by.
+            Err(error) if is_other_mount(&error) => {
+                let meta =
+                    self.base.stat(path).or_else(|error| if is_other_mount(&error) { Ok(None) } else { Err(error) });
+                return Ok(meta.doing("look at", path)?.map(|meta| Found { at: ByteText(path.to_vec()), meta }));
+            }
             Err(error) => return Err(WalkError::Io(fail("open", path, error))),
         };
         let meta = stat(dir.as_fd(), b"").doing("look at", path)?;
@@ -267,6 +273,11 @@ impl Walk<'_> {
                 continue;
             }
             let Some(found) = self.lower_dir(&place)? else { continue };
+            let dir = match self.base.readable_dir(&place) {
+                // What it replaces cannot be listed, and it stays new.
+                Err(error) if is_other_mount(&error) => continue,
+                other => other.doing("open", &place)?,
+            };
             nodes[at].lower = Lower::Merged(found);
             if children.is_empty() {
                 for (child, one) in nodes.iter().enumerate().take(count).skip(1) {
@@ -274,7 +285,6 @@ impl Walk<'_> {
                     children.entry(one.parent).or_default().insert(split(&one.path.0).1.to_vec());
                 }
             }
-            let dir = self.base.readable_dir(&place).doing("open", &place)?;
             for name in names(dir.as_fd()).doing("list", &place)? {
                 if children.get(&at).is_some_and(|names| names.contains(&name)) {
                     continue;
@@ -299,7 +309,10 @@ impl Walk<'_> {
             }
             if let Lower::Merged(found) = nodes[at].lower.clone() {
                 nodes[at].pinned |= found.meta.pinned;
-                let attrs = base_attrs(self.base, &found.at.0)?;
+                let attrs = match base_attrs(self.base, &found.at.0) {
+                    Err(failure) if is_other_mount(&failure.source) => Vec::new(),
+                    other => other?,
+                };
                 nodes[at].same_attrs = attrs == nodes[at].attrs;
                 if !nodes[at].same_attrs || meta_differs(&nodes[at].meta, &found.meta) {
                     nodes[at].base_attrs = attrs;
@@ -311,7 +324,7 @@ impl Walk<'_> {
             let place = join(&parent, &name);
             let dir = match base_dirs.get(&parent) {
                 Ok(dir) => dir,
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_gone(&error) || is_other_mount(&error) => continue,
                 Err(error) => return Err(WalkError::Io(fail("open", &parent, error))),
             };
             let Some(meta) = stat_if_there(dir, &name).doing("look at", &place)? else { continue };

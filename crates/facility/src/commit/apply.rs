@@ -26,7 +26,7 @@ mod take;
 pub(crate) use attrs::{apply_dir_state, make_movable, strip_marks};
 pub(crate) use side::side_name;
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::changes::Conflict;
 use crate::commit::journal::{Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Slot};
@@ -152,7 +152,7 @@ impl<'a> Apply<'a> {
     }
 
     /// What became of it.
-    pub(crate) fn outcome(mut self) -> Result<Outcome, IoFailure> {
+    pub(crate) fn outcome(mut self) -> Outcome {
         let mut stamps: Vec<Own> = Vec::new();
         for path in &self.journal.header.rewritten {
             if self.is_kept(&path.0) {
@@ -160,11 +160,8 @@ impl<'a> Apply<'a> {
             }
             let found = match self.written.remove(path.0.as_slice()) {
                 Some(meta) => Some(meta),
-                None => match self.base.stat(&path.0) {
-                    // A directory on the way was just closed to its owner: the next accept cannot get there either.
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-                    other => other.doing("look at", &path.0)?,
-                },
+                // A directory on the way was closed to its owner, or mounted over: the next accept cannot get there either.
+                None => self.base.stat(&path.0).ok().flatten(),
             };
             let Some(meta) = found else { continue };
             let is_dir = meta.kind == EntryType::Directory;
@@ -174,7 +171,7 @@ impl<'a> Apply<'a> {
             let size = (!is_dir).then_some(meta.size);
             stamps.push(Own { path: path.clone(), ctime, id: Some(meta.id), size });
         }
-        Ok(Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at, ..Outcome::default() })
+        Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at, ..Outcome::default() }
     }
 
     /// Makes the result durable.
@@ -186,11 +183,8 @@ impl<'a> Apply<'a> {
         for path in &self.touched {
             match self.base.readable_dir(path) {
                 Ok(dir) => self.faults.sync(|| Ok(rustix::fs::fsync(&dir)?)).doing("sync", path)?,
-                // Renamed or closed to us since: let the file system decide what is left to write.
-                Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
-                    return everything();
-                }
-                Err(error) => return Err(error).doing("sync", path),
+                // Renamed, mounted over or closed to us since: let the file system decide what is left to write.
+                Err(_) => return everything(),
             }
         }
         Ok(())

@@ -88,7 +88,7 @@ pub(crate) fn finish(
     }
     let mut ours: Vec<Own> = header.ours.clone();
     for stamp in &mut outcome.stamps {
-        restamp(stamp, folders.base, journal)?;
+        restamp(stamp, folders.base, journal);
         ours.retain(|other| other.path != stamp.path);
         ours.push(stamp.clone());
     }
@@ -180,15 +180,15 @@ fn set_layer_aside(layers: &Workspace, root: &Workspace, run: &str, faults: &Fau
 }
 
 /// Removing a displaced name changes the ctime of the file's other names.
-fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) -> Result<(), IoFailure> {
+fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
     let displaced = journal.ops.iter().filter_map(Op::displaces);
-    let Some(old) = displaced.filter(|old| old.links > 1).find(|old| Some(old.id) == stamp.id) else { return Ok(()) };
-    if let Some(now) = base.stat(&stamp.path.0).doing("look at", &stamp.path.0)?
+    let Some(old) = displaced.filter(|old| old.links > 1).find(|old| Some(old.id) == stamp.id) else { return };
+    // A stamp that is not the latest makes a later accept of the rest a conflict, and so does a file that is not there.
+    if let Ok(Some(now)) = base.stat(&stamp.path.0)
         && old.is_same_version(&now)
     {
         stamp.ctime = now.ctime;
     }
-    Ok(())
 }
 
 /// What stays in the layer: what was planned to, and what was kept back.
@@ -333,7 +333,8 @@ fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>)
         // Its mode is a part of what waits; the journal has it as it was before anybody opened the directory up.
         kept.mode
     } else {
-        let found = base.stat(path).doing("look at", path)?;
+        // Where the workspace's own directory cannot be looked at (another mount, closed to its owner), the mode stays.
+        let found = base.stat(path).ok().flatten();
         found.filter(|meta| meta.kind == EntryType::Directory).map(|meta| meta.mode)
     };
     mode.map_or(Ok(()), |mode| chmod(dir.as_fd(), mode).doing("set the mode of", path))

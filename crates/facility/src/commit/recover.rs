@@ -258,7 +258,7 @@ pub(crate) fn roll_forward(
     apply.run()?;
     faults.check(Step::SyncWorkspace).doing("sync", b"")?;
     apply.sync()?;
-    let mut outcome = apply.outcome()?;
+    let mut outcome = apply.outcome();
     faults.check(Step::MarkDone).doing("mark done", b"")?;
     write(folders.root, OUTCOME, &outcome, faults)?;
     faults.action();

@@ -2,7 +2,7 @@
 
 use super::Apply;
 use super::stop::{Done, Stop};
-use crate::beneath::{chmod, is_gone, pin, split};
+use crate::beneath::{chmod, is_gone, is_other_mount, pin, split};
 use crate::changes::Outside;
 use crate::commit::ops::SetDir;
 use crate::copy::times;
@@ -28,7 +28,8 @@ impl Apply<'_> {
         let path = &set.path.0;
         let dir = match self.base.dir_by_force(path) {
             Ok(dir) => dir,
-            Err(error) if is_gone(&error) && set.was.is_none() => return Ok(()),
+            // Other steps named the directory that another process removed or mounted over.
+            Err(error) if (is_gone(&error) || is_other_mount(&error)) && set.was.is_none() => return Ok(()),
             Err(error) => return Err(Stop::blocked(error)),
         };
         let now = stat(dir.as_fd(), b"")?;
