@@ -20,8 +20,18 @@ fn name_for(name: &[u8], run: &str, attempt: usize) -> Vec<u8> {
     if attempt > 1 {
         suffix = format!("{suffix}-{attempt}");
     }
-    let stem = &name[..name.len().min(NAME_MAX - suffix.len())];
+    let stem = &name[..cut(name, NAME_MAX - suffix.len())];
     [stem, suffix.as_bytes()].concat()
+}
+
+/// The length to which a name is cut, so that no character in UTF-8 is cut in two. Pure.
+fn cut(name: &[u8], max: usize) -> usize {
+    if name.len() <= max {
+        return name.len();
+    }
+    // A character begins at most three bytes before the cut; any other byte is not UTF-8 and may stand alone.
+    let begins = |at: &usize| name[*at] & 0xc0 != 0x80;
+    (max.saturating_sub(3)..=max).rev().find(begins).unwrap_or(max)
 }
 
 /// Moves the entry at `from` to a free name beside `path`, or to the top of the workspace when the directory of `path` is
@@ -78,5 +88,22 @@ mod tests {
         assert_eq!(name.len(), 255);
         assert!(name.ends_with(b".nexus-conflict-456789ab-12"));
         assert_eq!(name_for(b"notes.md", "run", 1), b"notes.md.nexus-conflict-run");
+    }
+
+    #[test]
+    fn a_long_name_is_never_cut_inside_a_character() {
+        for letter in ["x", "ä", "€", "😀"] {
+            for shift in 0..5 {
+                let long = "y".repeat(shift) + &letter.repeat((255 - shift) / letter.len());
+                for attempt in [1, 2, 12] {
+                    let name = String::from_utf8(name_for(long.as_bytes(), "0199d3c1-aaaa", attempt)).unwrap();
+                    assert!(name.len() <= 255 && name.len() > 255 - 4, "{name}");
+                    let stem = name.split(".nexus-conflict").next().unwrap();
+                    assert!(long.starts_with(stem));
+                }
+            }
+        }
+        // Bytes that are no UTF-8 at all are cut where the room ends.
+        assert_eq!(name_for(&[0xbf; 255], "run", 1).len(), 255);
     }
 }
