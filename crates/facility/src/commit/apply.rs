@@ -27,9 +27,10 @@ pub(crate) use attrs::{apply_dir_state, make_movable, strip_marks};
 pub(crate) use side::side_name;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
-use crate::changes::Conflict;
+use crate::changes::{Conflict, Outside};
 use crate::commit::journal::{Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Slot};
+use crate::commit::seen::Seen;
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::tree::Own;
@@ -64,6 +65,8 @@ pub(crate) struct Apply<'a> {
     /// What was put, as it was right after the call.
     written: HashMap<&'a [u8], Meta>,
     dead_slots: HashSet<Slot>,
+    /// Renamed directories by their slot.
+    renamed: HashMap<Slot, Renamed<'a>>,
     kept_paths: HashSet<Vec<u8>>,
     kept: Vec<KeptBack>,
     unwatched: u64,
@@ -125,6 +128,7 @@ impl<'a> Apply<'a> {
             worked: header.parents.iter().map(|one| one.id).collect(),
             written: HashMap::new(),
             dead_slots: HashSet::new(),
+            renamed: journal.ops.iter().filter_map(renamed).collect(),
             kept_paths: HashSet::new(),
             kept: Vec::new(),
             unwatched: 0,
@@ -141,10 +145,21 @@ impl<'a> Apply<'a> {
             self.faults.action();
             let below = op.path().is_some_and(|path| self.is_kept(&path.0));
             let done = if below { Ok(()) } else { self.one(op) };
+            let back = |apply: &mut Self| match op {
+                Op::Put(put) => apply.return_renamed(put).doing("put back", &put.path.0),
+                _ => Ok(None),
+            };
             match done {
-                Ok(()) if below => self.hang(op),
+                Ok(()) if below => {
+                    let beside = back(self)?;
+                    self.hang(op, beside);
+                }
                 Ok(()) => {}
-                Err(Stop::Keep(keeping)) => self.keep(op, keeping),
+                Err(Stop::Keep(mut keeping)) => {
+                    let beside = back(self)?;
+                    keeping.beside = keeping.beside.or(beside);
+                    self.keep(op, keeping);
+                }
                 Err(Stop::Io(error)) => return Err(error).doing(verb(op), op.path().map_or(&b""[..], |path| &path.0)),
             }
         }
@@ -207,7 +222,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Keeps back a step whose directory was kept back.
-    fn hang(&mut self, op: &Op) {
+    fn hang(&mut self, op: &Op, beside: Option<ByteText>) {
         let path = match op {
             Op::Take { slot, renamed: true, mark, .. } => {
                 self.dead_slots.insert(*slot);
@@ -220,7 +235,8 @@ impl<'a> Apply<'a> {
         };
         let subtree = is_directory(op);
         let in_layer = !matches!(op, Op::Put(put) if put.only_staged);
-        self.kept.push(KeptBack { path, conflict: None, in_layer, subtree, arrived: false });
+        let conflict = beside.map(|at| Conflict { beside: Some(at), ..Conflict::new(path.clone(), Outside::Changed) });
+        self.kept.push(KeptBack { path, conflict, in_layer, subtree, arrived: false });
     }
 
     fn keep(&mut self, op: &Op, keeping: Keeping) {
@@ -264,6 +280,17 @@ impl<'a> Apply<'a> {
 
     fn slots(&self) -> io::Result<&'a Workspace> {
         self.slots.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the staging directory is gone"))
+    }
+}
+
+/// The old place of a renamed directory, the directory, and overlay's mark there.
+type Renamed<'a> = (&'a ByteText, &'a Seen, Option<&'a ByteText>);
+
+/// A renamed directory on its way, by its slot.
+fn renamed(op: &Op) -> Option<(Slot, Renamed<'_>)> {
+    match op {
+        Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at, old, mark.as_ref()))),
+        _ => None,
     }
 }
 

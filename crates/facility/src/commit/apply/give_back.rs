@@ -2,15 +2,15 @@
 
 use super::side::Taken;
 use super::stop::{Keeping, Stop};
-use super::{Apply, strip_marks};
-use crate::beneath::{chmod, pin};
+use super::{Apply, make_movable, mark_of, strip_marks};
+use crate::beneath::{chmod, pin, split};
 use crate::changes::Outside;
 use crate::commit::beside::put_beside;
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::displaced::Quiet;
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
-use crate::meta::{EntryType, stat_if_there};
+use crate::meta::{EntryType, stat, stat_if_there};
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -65,6 +65,41 @@ impl Apply<'_> {
         strip_marks(source.dir, source.name, &put.strip)?;
         let beside = put_beside(source, self.base, &put.path.0, &self.journal.header.run, self.faults)?;
         Ok(Stop::Keep(Keeping { beside: Some(beside), in_layer: false, ..keeping }))
+    }
+
+    /// Brings a renamed directory, which has no version in the layer, from its slot back to its old place, or beside the
+    /// new one. For a step that was kept back.
+    pub(super) fn return_renamed(&mut self, put: &Put) -> io::Result<Option<ByteText>> {
+        let Origin::Slot(slot) = put.from else { return Ok(None) };
+        let (Some((at, old, mark)), Some(slots)) = (self.renamed.get(&slot).copied(), self.slots) else {
+            return Ok(None);
+        };
+        let slot_name = slot.to_string().into_bytes();
+        let there = Spot { dir: slots.fd(), name: &slot_name };
+        if stat_if_there(there.dir, there.name)?.is_none() {
+            return Ok(None);
+        }
+        self.kept.extend(mark.cloned().map(mark_of));
+        self.parents.last = None;
+        let (parent, name) = split(&at.0);
+        Self::restore_mode(there, old)?;
+        make_movable(there.dir, there.name, &stat(there.dir, there.name)?)?;
+        let moved = match self.parents.get(parent) {
+            Ok(dir) => {
+                let back = Spot { dir, name };
+                let moved = move_to_free(there, back, self.faults)?;
+                if moved == Moved::Yes {
+                    Self::restore_mode(back, old)?;
+                }
+                moved
+            }
+            Err(_) => Moved::Occupied,
+        };
+        self.touch(parent);
+        Ok(match moved {
+            Moved::Yes => None,
+            Moved::Occupied => Some(self.put_beside(put, there)?),
+        })
     }
 
     /// A directory may have been opened up so that it could be moved.
