@@ -15,7 +15,8 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `git_lock`, `hardlinks`, `leads`, `copy`, `sync`, [`layer`]. [`commit`] is a room of its own.
+//!   `git_lock`, `hardlinks`, `leads`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its
+//!   own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
@@ -55,6 +56,7 @@ mod scan;
 mod shared;
 pub mod spare;
 pub mod started;
+pub mod state_file;
 mod sync;
 pub mod top;
 pub mod tree;

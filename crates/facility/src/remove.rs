@@ -37,6 +37,14 @@ pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes the entry `name` of a layer's directory, which is a file unless something else took its place.
+pub(crate) fn remove_name(root: &Workspace, name: &str) -> io::Result<()> {
+    match unlink_if_there(root.fd(), name.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => remove_tree(root, name.as_bytes()),
+        other => other,
+    }
+}
+
 #[derive(PartialEq, Eq)]
 enum State {
     /// Not looked at.

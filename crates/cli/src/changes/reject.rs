@@ -92,7 +92,11 @@ fn take_back(places: &Places, one: &Waiting) -> Result<String, Failure> {
 
 /// Whether a journal says nothing that could be followed.
 fn is_unreadable(error: &RecoverError) -> bool {
-    matches!(error, RecoverError::Io { source, .. } if source.doing == "decode")
+    let RecoverError::Io { source, .. } = error else { return false };
+    let is_decision = ["journal", "journal.done", "outcome"].iter().any(|name| source.path.0 == name.as_bytes());
+    // An error of the system may be gone at the next try.
+    let is_content = source.source.raw_os_error().is_none_or(|errno| errno == rustix::io::Errno::LOOP.raw_os_error());
+    is_decision && is_content
 }
 
 fn half(place: &str, why: &str) -> String {
@@ -105,8 +109,8 @@ fn half(place: &str, why: &str) -> String {
 /// A run of which nothing can be read but that has a layer: it is removed unread.
 fn unknown(places: &Places, run: RunId, failure: Failure) -> Result<String, Failure> {
     let (layer, name) = (places.layers.join(run.to_string()), run.to_string());
-    let has_nothing = !layer.exists() || run::read_note(&layer).is_some();
-    if has_nothing || run::recover::is_live(places, run).map_err(|why| Failure::refused("recover", why, ""))? {
+    // A note that can be read names a run that is listed, unless something else of it cannot be read.
+    if !layer.exists() || run::recover::is_live(places, run).map_err(|why| Failure::refused("recover", why, ""))? {
         return Err(failure);
     }
     remove(places, &name)?;

@@ -3,7 +3,7 @@
 //! names them.
 
 use crate::failure::Failure;
-use nexus_facility::Change;
+use nexus_facility::{Change, state_file};
 use nexus_model::ByteText;
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ const FILE: &str = "rejected.json";
 
 /// The list; empty when there is none.
 pub fn read(layer: &Path) -> Result<Vec<ByteText>, Failure> {
-    match std::fs::read(layer.join(FILE)) {
+    match state_file::read(&layer.join(FILE), state_file::MAX_NOTE) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&io::Error::other(error))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(failed(&error)),
@@ -21,12 +21,9 @@ pub fn read(layer: &Path) -> Result<Vec<ByteText>, Failure> {
 
 /// Writes the list so that after a crash it is the old or the new one.
 pub fn write(layer: &Path, paths: &[ByteText]) -> Result<(), Failure> {
-    let new = layer.join(format!("{FILE}.new"));
     let written = serde_json::to_vec(paths)
         .map_err(io::Error::other)
-        .and_then(|bytes| std::fs::write(&new, bytes))
-        .and_then(|()| std::fs::File::open(&new)?.sync_all())
-        .and_then(|()| std::fs::rename(&new, layer.join(FILE)));
+        .and_then(|bytes| state_file::replace(&layer.join(FILE), &bytes, true));
     written.map_err(|error| failed(&error))
 }
 

@@ -81,18 +81,26 @@ pub fn all(places: &Places, interrupted: &[Interrupted]) -> Result<Vec<Waiting>,
         let Ok(run) = entry.file_name().into_string() else { continue };
         let path = entry.path();
         let is_interrupted = interrupted.iter().any(|one| one.run == run);
-        let (note, state) = match (run::read_note(&path), run::read_gone_note(&path)) {
-            (Some(note), _) if is_interrupted => (note, State::Interrupted),
-            (Some(note), _) => (note, State::Waiting),
-            (None, Some(note)) => (note, State::Going),
-            (None, None) => continue,
-        };
         // A run that still goes has a record (what had none alive was cleared just now) and decides by itself. One that
         // ended between the two looks has taken its layer with it, or has left it to wait.
         let goes_on = !is_interrupted && places.runs.join(&run).try_exists().map_err(failed)?;
         if goes_on || !path.try_exists().map_err(failed)? {
             continue;
         }
+        let (note, state) = match (run::read_note(&path), run::read_gone_note(&path)) {
+            (Ok(Some(note)), _) if is_interrupted => (note, State::Interrupted),
+            (Ok(Some(note)), _) => (note, State::Waiting),
+            (Ok(None), Ok(Some(note))) => (note, State::Going),
+            (Ok(None), Ok(None)) => continue,
+            (Err(error), _) | (Ok(None), Err(error)) => {
+                run::tell(&one_line(&format!(
+                    "What is known of the run {run} cannot be read: {error}. Its files are in {}; nexus changes reject \
+                     --run {run} removes them.",
+                    path.join("upper").display()
+                )));
+                continue;
+            }
+        };
         found.push(Waiting::new(run, note, state));
     }
     // Ids are ordered by time.

@@ -9,11 +9,12 @@
 
 use super::folder::FolderId;
 use crate::places::Places;
+use nexus_facility::state_file::{self, StateFileError};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -70,8 +71,10 @@ pub fn after_commits(places: &Places, folder: FolderId) -> io::Result<Option<Alo
 pub fn sweep(places: &Places) -> io::Result<()> {
     for entry in std::fs::read_dir(&places.locks)? {
         let path = entry?.path();
-        let file = match File::options().write(true).open(&path) {
+        let file = match state_file::open_writable(&path, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // No lock is held by this; a commit that needs the name says what stands there.
+            Err(error) if StateFileError::of(&error).is_some() => continue,
             other => other?,
         };
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, &path)? {
@@ -85,9 +88,10 @@ fn wait(places: &Places, folder: FolderId, operation: FlockOperation, make: bool
     let path = places.locks.join(folder.name());
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let file = match File::options().write(true).create(make).truncate(false).mode(0o600).open(&path) {
+        let file = match state_file::open_writable(&path, make) {
             Err(error) if !make && error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            Ok(file) => file,
         };
         match rustix::fs::flock(&file, operation) {
             // Whoever had it before has taken the file away with it.

@@ -7,12 +7,12 @@
 //! ```
 
 use super::folder::FolderId;
-use nexus_facility::{FsTime, LayerMode, LayerOrigin};
+use nexus_facility::{FsTime, LayerMode, LayerOrigin, state_file};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Describes the run of a layer.
@@ -74,19 +74,16 @@ const GONE: &str = "run.gone";
 impl RunNote {
     /// Writes the note of a layer that has none yet and that holds nothing.
     pub fn write_first(&self, layer: &Path) -> io::Result<()> {
-        self.write_as(&layer.join(FILE))
+        state_file::create_new(&layer.join(FILE))?.write_all(&self.text()?)
     }
 
     /// Writes the note so that it is the old or the new one after a crash of this process.
     pub fn write(&self, layer: &Path) -> io::Result<()> {
-        let new = layer.join(format!("{FILE}.new"));
-        self.write_as(&new)?;
-        std::fs::rename(&new, layer.join(FILE))
+        state_file::replace(&layer.join(FILE), &self.text()?, false)
     }
 
-    fn write_as(&self, path: &Path) -> io::Result<()> {
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)
+    fn text(&self) -> io::Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(io::Error::other)
     }
 
     /// Returns how the layer was made. A layer of version 0.1 was made just before its note was written.
@@ -94,7 +91,7 @@ impl RunNote {
         if let Some(origin) = &self.origin {
             return Ok(origin.clone());
         }
-        let written = std::fs::metadata(layer.join(FILE))?;
+        let written = std::fs::symlink_metadata(layer.join(FILE))?;
         let started = FsTime { sec: written.mtime(), nsec: u32::try_from(written.mtime_nsec()).unwrap_or_default() };
         let mode = if rustix::process::geteuid().is_root() { LayerMode::Root } else { LayerMode::User };
         Ok(LayerOrigin::guessed(mode, started))
@@ -106,32 +103,53 @@ impl RunNote {
     }
 }
 
-/// Reads the note of a layer; `None` when there is none that can be read.
-pub fn read(layer: &Path) -> Option<RunNote> {
-    serde_json::from_slice(&std::fs::read(layer.join(FILE)).ok()?).ok()
+/// Reads the note of a layer; `None` when there is none. An error names the file.
+pub fn read(layer: &Path) -> io::Result<Option<RunNote>> {
+    read_as(&layer.join(FILE))
 }
 
 /// Reads the note of a layer whose removal has begun.
-pub fn read_gone(layer: &Path) -> Option<RunNote> {
-    serde_json::from_slice(&std::fs::read(layer.join(GONE)).ok()?).ok()
+pub fn read_gone(layer: &Path) -> io::Result<Option<RunNote>> {
+    read_as(&layer.join(GONE))
+}
+
+fn read_as(path: &Path) -> io::Result<Option<RunNote>> {
+    let text = match state_file::read(path, state_file::MAX_NOTE) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        other => other,
+    };
+    let note = text.and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    note.map(Some).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Reports whether the removal of a layer has begun.
 pub fn is_going(layer: &Path) -> io::Result<bool> {
-    layer.join(GONE).try_exists()
+    is_there(&layer.join(GONE))
+}
+
+fn is_there(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Marks a layer as one that is being removed. A layer without a note has no mark to make.
 pub fn mark_gone(layer: &Path) -> io::Result<()> {
     match std::fs::rename(layer.join(FILE), layer.join(GONE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Something else has the name of the mark, and is one as well.
+        Err(_) if is_going(layer)? => Ok(()),
         other => other,
     }
 }
 
 /// Brings the note to the disk.
 pub fn sync(layer: &Path) -> io::Result<()> {
-    File::open(layer.join(FILE))?.sync_all()?;
+    state_file::open(&layer.join(FILE))?.sync_all()?;
     File::open(layer)?.sync_all()
 }
 
@@ -157,7 +175,7 @@ mod tests {
         let note = note();
         assert_eq!((&note.origin, note.in_memory, note.cut_short), (&None, false, None));
         note.write(dir.path()).unwrap();
-        assert_eq!(read(dir.path()), Some(note.clone()));
+        assert_eq!(read(dir.path()).unwrap(), Some(note.clone()));
         assert!(note.origin(dir.path()).unwrap().started.sec > 0);
     }
 
@@ -166,7 +184,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         note().write(dir.path()).unwrap();
         mark_gone(dir.path()).unwrap();
-        assert!(read(dir.path()).is_none() && is_going(dir.path()).unwrap() && read_gone(dir.path()).is_some());
+        assert_eq!((read(dir.path()).unwrap(), is_going(dir.path()).unwrap()), (None, true));
+        assert!(read_gone(dir.path()).unwrap().is_some());
         mark_gone(dir.path()).unwrap();
     }
 

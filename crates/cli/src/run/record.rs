@@ -9,6 +9,7 @@
 
 use super::folder::FolderId;
 use nexus_driver::Handle;
+use nexus_facility::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock};
 use rustix::io::Errno;
@@ -121,12 +122,13 @@ pub enum Said {
 impl Orphan {
     /// Nothing of the run is left.
     pub fn remove(self) -> io::Result<()> {
-        self.record.remove()
+        let path = self.record.path.display().to_string();
+        self.record.remove().map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
     }
 }
 
-/// Takes over every record without a living owner.
-pub fn orphans(runs: &Path) -> io::Result<Vec<Orphan>> {
+/// Takes over every record without a living owner. One that cannot be taken over is an error of its own.
+pub fn orphans(runs: &Path) -> io::Result<Vec<io::Result<Orphan>>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(runs)? {
         let entry = entry?;
@@ -134,9 +136,11 @@ pub fn orphans(runs: &Path) -> io::Result<Vec<Orphan>> {
         let Some(name) = name.to_str() else { continue };
         let hidden = name.strip_prefix(".new-");
         let Ok(run) = hidden.unwrap_or(name).parse::<RunId>() else { continue };
-        if let Some(orphan) = take_over(&entry.path(), run, hidden.is_some())? {
-            found.push(orphan);
-        }
+        let path = entry.path();
+        let orphan = take_over(&path, run, hidden.is_some());
+        found.extend(
+            orphan.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))).transpose(),
+        );
     }
     Ok(found)
 }
@@ -147,9 +151,14 @@ pub fn orphan(runs: &Path, run: RunId) -> io::Result<Option<Orphan>> {
 }
 
 fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>> {
-    let mut file = match File::options().read(true).write(true).open(path) {
+    let file = match state_file::open_writable(path, false) {
         // Its owner, or another command that recovers, was faster.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // No run made this, and none can lock it.
+        Err(error) if StateFileError::of(&error).is_some() => {
+            let record = Record { path: path.to_owned(), file: File::open("/dev/null")? };
+            return Ok(Some(Orphan { record, run, said: Said::Nonsense }));
+        }
         other => other?,
     };
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -162,11 +171,12 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
         _ => return Ok(None),
     }
     let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    let said = match (hidden, serde_json::from_slice(&text)) {
-        (true, _) => Said::NothingYet,
-        (false, Ok(content)) => Said::Whole(content),
-        (false, Err(_)) => Said::Nonsense,
+    let read = Bounded::new(&file, state_file::MAX_NOTE).read_to_end(&mut text);
+    let said = match read {
+        _ if hidden => Said::NothingYet,
+        Ok(_) => serde_json::from_slice(&text).map_or(Said::Nonsense, Said::Whole),
+        Err(error) if StateFileError::of(&error).is_some() => Said::Nonsense,
+        Err(error) => return Err(error),
     };
     // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
     if hidden && mine.mtime() + 60 > now_seconds()? {

@@ -131,6 +131,13 @@ fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
         alone::sweep(places).map_err(|error| refused(&format!("{}: {error}", places.locks.display())))?;
     }
     for orphan in orphans {
+        let orphan = match orphan {
+            Ok(orphan) => orphan,
+            Err(error) => {
+                found.failed.push((None, refused(&error.to_string())));
+                continue;
+            }
+        };
         let path = match &orphan.said {
             Said::Whole(content) => Some(content.workspace.as_path().to_owned()),
             Said::NothingYet | Said::Nonsense => None,
@@ -200,7 +207,8 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
         Stage::Undecided if reviewing => Ok(None),
         Stage::Undecided => park(places, &run).map(|()| None),
         Stage::Decided(_) => {
-            let noted = || note::read(&path).map(|note| (note.workspace.as_path().to_owned(), note.folder));
+            let noted =
+                || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.folder));
             Ok(Some(Interrupted { run, directory: recorded.or_else(noted) }))
         }
     }
@@ -247,7 +255,9 @@ fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>, is_busy: impl Fn(&E) -
 pub fn park(places: &Places, run: &str) -> Result<(), String> {
     let path = places.layers.join(run);
     let io = |error: std::io::Error| format!("{}: {error}", path.display());
-    let note = note::read(&path);
+    let read = note::read(&path);
+    let why = read.as_ref().err().map(|error| format!(" ({error})")).unwrap_or_default();
+    let note = read.ok().flatten();
     let origin = match &note {
         Some(note) => note.origin(&path).map_err(io)?,
         None => LayerOrigin::guessed(LayerMode::User, FsTime::default()),
@@ -264,7 +274,7 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
     let Some(mut note) = note else {
         // Nothing was decided, so no workspace is half old and half new: no run has to wait for this.
         tell(&format!(
-            "The run {run} was killed, and what is known of it cannot be read. Its files are in {}; \
+            "The run {run} was killed, and what is known of it cannot be read{why}. Its files are in {}; \
              nexus changes reject --run {run} removes them.",
             layer.upper().display()
         ));
@@ -363,7 +373,10 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
         let Ok(run) = entry.file_name().into_string() else { continue };
         let path = entry.path();
         let is_decided = ["journal", "journal.done"].iter().any(|name| path.join(name).exists());
-        if is_decided && !runs.contains(&run) && note::read(&path).is_some_and(|note| note.folder == id.into()) {
+        if is_decided
+            && !runs.contains(&run)
+            && note::read(&path).ok().flatten().is_some_and(|note| note.folder == id.into())
+        {
             runs.push(run);
         }
     }

@@ -314,7 +314,10 @@ impl Parking<'_> {
         }
         let mut message = format!("the changes could neither be committed nor parked: {why}");
         if self.from_memory {
-            let cut = note::read(layer.root()).map(|note| RunNote { cut_short: Some(CutShort::Partial), ..note });
+            let cut = note::read(layer.root())
+                .ok()
+                .flatten()
+                .map(|note| RunNote { cut_short: Some(CutShort::Partial), ..note });
             let noted = cut.map_or(Ok(()), |note| note.write(layer.root()));
             message += &noted.err().map(|error| format!("; and then: {error}")).unwrap_or_default();
         }

@@ -10,6 +10,7 @@
 use super::name::Name;
 use crate::failure::Failure;
 use crate::places::Places;
+use nexus_facility::state_file;
 use nexus_model::{ByteText, ExitReason, RunId};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -320,7 +321,7 @@ fn read_entry(folder: &Path) -> io::Result<Option<Entry>> {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match std::fs::read(path) {
+    match state_file::read(path, state_file::MAX_NOTE) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -329,7 +330,7 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T
 
 /// Whether a supervisor lives. Asked for with a shared lock, so that those who ask do not see each other.
 fn is_held(folder: &Path) -> io::Result<bool> {
-    let lock = File::open(folder.join(LOCK))?;
+    let lock = state_file::open(&folder.join(LOCK))?;
     match fcntl_lock(&lock, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
         Err(Errno::ACCESS | Errno::AGAIN) => Ok(true),

@@ -16,7 +16,7 @@ use crate::copy::make_whiteout;
 use crate::faults::{Faults, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
 use crate::plan::Keep;
-use crate::remove::{readable_by_force, remove_tree};
+use crate::remove::{readable_by_force, remove_name, remove_tree};
 use crate::tree::Own;
 use crate::xattr;
 use nexus_model::ByteText;
@@ -258,7 +258,7 @@ pub(crate) fn remove_layer(
 }
 
 fn remove_all(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) -> Result<(), IoFailure> {
-    unlink_if_there(root.fd(), PARKED.as_bytes()).doing("remove", PARKED.as_bytes())?;
+    remove_name(root, PARKED).doing("remove", PARKED.as_bytes())?;
     // From this rename on it is a layer that goes away, and no half of it is ever taken for a whole one.
     match rustix::fs::renameat(root.fd(), "upper", root.fd(), GONE) {
         Ok(()) | Err(Errno::NOENT) => {}

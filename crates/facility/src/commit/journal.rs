@@ -17,6 +17,7 @@ use crate::marks::LayerMode;
 use crate::meta::{FileId, FsTime};
 use crate::plan::Keep;
 use crate::started::{Clocks, Started, effective};
+use crate::state_file::{Bounded, MAX_LAYER_FILE};
 use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
@@ -205,9 +206,9 @@ fn open(root: &Workspace, name: &str) -> Result<Option<std::fs::File>, IoFailure
 
 /// Reads a file of the layer's directory; `None` when it is not there.
 pub(crate) fn read<T: DeserializeOwned>(root: &Workspace, name: &str) -> Result<Option<T>, IoFailure> {
-    let Some(mut file) = open(root, name)? else { return Ok(None) };
+    let Some(file) = open(root, name)? else { return Ok(None) };
     let mut text = Vec::new();
-    file.read_to_end(&mut text).doing("read", name.as_bytes())?;
+    Bounded::new(file, MAX_LAYER_FILE).read_to_end(&mut text).doing("read", name.as_bytes())?;
     serde_json::from_slice(&text).map(Some).map_err(std::io::Error::other).doing("decode", name.as_bytes())
 }
 
@@ -284,7 +285,8 @@ impl Journal {
 /// Reads a journal under the name `journal` or `journal.done`.
 pub(crate) fn read_journal(root: &Workspace, name: &str) -> Result<FoundJournal, IoFailure> {
     let Some(file) = open(root, name)? else { return Ok(FoundJournal::None) };
-    Journal::read_from(BufReader::with_capacity(1 << 16, file)).doing("decode", name.as_bytes())
+    let text = Bounded::new(file, MAX_LAYER_FILE);
+    Journal::read_from(BufReader::with_capacity(1 << 16, text)).doing("decode", name.as_bytes())
 }
 
 /// The identity of the workspace that a half-done commit is for, if the layer has one.

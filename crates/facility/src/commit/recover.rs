@@ -20,6 +20,7 @@ use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
 use crate::origin::is_bare;
+use crate::remove::remove_name;
 use std::path::Path;
 
 /// The result of a commit that was finished.
@@ -220,7 +221,7 @@ pub fn abandon(layers_dir: &Path, run: &str) -> Result<Option<Leftover>, Recover
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     // The decision goes first: a half-removed layer must not be rolled forward.
     for name in [JOURNAL, DONE] {
-        crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes()).map_err(io)?;
+        remove_name(&root, name).doing("remove", name.as_bytes()).map_err(io)?;
     }
     sync_directory(&root, &Faults::default()).map_err(io)?;
     remove_layer(&layers, &root, run, &Faults::default()).map_err(io)
