@@ -128,7 +128,7 @@ pub fn recover_with(
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
     let folders = Folders { layers: &layers, root: &root, base: workspace, run };
     if let Some(journal) = known(&root, DONE, run, workspace)? {
-        let mut outcome = read::<Outcome>(&root, OUTCOME).map_err(io)?.unwrap_or_default();
+        let mut outcome = outcome_of(&root).map_err(io)?;
         finish_done(&folders, &journal, &mut outcome, faults).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(&journal, &outcome))));
     }
@@ -274,9 +274,21 @@ pub(crate) fn go_on(folders: &Folders<'_>, journal: &Journal, faults: &Faults) -
     if folders.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
         return roll_forward(folders, journal, faults, true);
     }
-    let mut outcome = read::<Outcome>(folders.root, OUTCOME)?.unwrap_or_default();
+    let mut outcome = outcome_of(folders.root)?;
     finish_done(folders, journal, &mut outcome, faults)?;
     Ok(outcome)
+}
+
+/// Reads what a commit that is marked done kept back, and must not be removed with the layer. Only a layer on its way out
+/// may have lost that.
+fn outcome_of(root: &Workspace) -> Result<Outcome, IoFailure> {
+    match read::<Outcome>(root, OUTCOME)? {
+        Some(outcome) => Ok(outcome),
+        None if root.stat(b"upper").doing("look at", b"upper")?.is_none() => Ok(Outcome::default()),
+        None => {
+            Err(std::io::Error::other("it is missing, and says what has to stay")).doing("read", OUTCOME.as_bytes())
+        }
+    }
 }
 
 /// What is left to do for a commit that is marked done.
