@@ -268,3 +268,57 @@ fn a_direct_run_in_a_protected_place_is_refused_by_name() {
         assert!(at.join("description").exists() && !at.join("hooks/post-merge").exists());
     }
 }
+
+#[test]
+fn a_direct_run_holds_links_at_protected_names_and_their_ends() {
+    for bench in benches() {
+        for (path, link, target) in [
+            ("AGENTS.md", "CLAUDE.md", "AGENTS.md"),
+            ("conf/editor/tasks.json", ".vscode", "conf/editor"),
+            ("dot/fish/x", ".config", "dot"),
+            ("conf/env", ".envrc", "alias"),
+            ("conf/env", "alias", "conf/env"),
+        ] {
+            bench.write(path, "old\n");
+            std::os::unix::fs::symlink(target, bench.workspace.join(link)).unwrap();
+            bench.give(&bench.workspace.join(link));
+        }
+        let script = "exec 2>&1; for f in AGENTS.md CLAUDE.md .vscode/tasks.json conf/editor/tasks.json dot/fish/x conf/env; do \
+                      echo evil >> $f && echo LEAK $f; done; echo x > conf/new || echo SHUT; \
+                      for f in CLAUDE.md .vscode .config .envrc alias conf dot; do \
+                      rm -f $f && echo LEAK rm $f; mv $f moved && echo LEAK mv $f; \
+                      ln -sfnT other $f && echo LEAK ln $f; echo y > tmp; mv -T tmp $f && echo LEAK over $f; done; true";
+        let output = bench.run(["run", "--direct", "--shell", script]);
+        let told = format!("{}{}", stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(0), "{}: {told}", bench.who());
+        assert!(!told.contains("LEAK") && !told.contains("SHUT"), "{}: {told}", bench.who());
+        assert!(bench.workspace.join("conf/new").exists());
+        for path in ["AGENTS.md", "CLAUDE.md", ".vscode/tasks.json", ".config/fish/x", ".envrc"] {
+            assert_eq!(fs::read_to_string(bench.workspace.join(path)).unwrap(), "old\n", "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_direct_run_holds_the_settings_of_every_git_directory_at_the_top() {
+    for bench in benches() {
+        for path in
+            ["config", "config.worktree", "modules/a/b/config", "modules/a/b/hooks/x", "hooks/x", "modules/a/b/index"]
+        {
+            bench.write(&format!(".git/{path}"), "[core]\n");
+        }
+        let script = "cd .git; for f in config config.worktree modules/a/b/config modules/a/b/hooks/x hooks/x; do \
+                      echo evil >> $f && echo LEAK $f; rm -f $f && echo LEAK rm $f; done; \
+                      mv modules m && echo LEAK modules; echo x > modules/a/b/index || echo SHUT; true";
+        let output = bench.run(["run", "--direct", "--shell", script]);
+        let told = stdout(&output);
+        assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{}: {}", bench.who(), stderr(&output));
+        fs::remove_dir_all(bench.workspace.join(".git")).unwrap();
+        // A working tree whose git directory is elsewhere.
+        bench.write(".git", "gitdir: ../elsewhere\n");
+        let script = "(echo x > .git) 2>&1 && echo LEAK; rm -f .git && echo LEAK; true";
+        let output = bench.run(["run", "--direct", "--shell", script]);
+        assert!(output.status.success() && !stdout(&output).contains("LEAK"), "{}", stdout(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join(".git")).unwrap(), "gitdir: ../elsewhere\n");
+    }
+}

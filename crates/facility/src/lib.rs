@@ -75,7 +75,7 @@ pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
     ReadLayerError,
 };
-pub use leads::{Host, Reach, is_git_directory};
+pub use leads::{Host, Reach};
 pub use meta::FsTime;
 pub use origin::LayerOrigin;
 pub use protected::Rules;

@@ -401,16 +401,13 @@ impl MemoryLayer {
 }
 
 /// Makes an existing path in a directly written workspace read-only, and pins the folders above it, so that nobody
-/// renames a parent away and puts another in its place. A symbolic link cannot be held like that and is refused.
+/// renames a parent away and puts another in its place. A symbolic link is mounted on itself: it leads where it did, and
+/// nobody can remove or replace it.
 fn protect(root: &OwnedFd, path: &Path, workspace: &Path) -> Result<(), StepError> {
     let mut ancestors: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != workspace).collect();
     ancestors.reverse();
     let one = |path: &Path, attributes: u64| -> io::Result<()> {
         let place = mounts::place(root, path)?;
-        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
-        if kind == rustix::fs::FileType::Symlink {
-            return Err(io::Error::from_raw_os_error(libc::ELOOP));
-        }
         let copy = mounts::open_tree_fd(&place, Depth::Recursive)?;
         mounts::set_attributes(&copy, attributes, Depth::Recursive)?;
         mounts::attach(copy, place)

@@ -332,7 +332,9 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
         ("mount_binds", EACCES | 30 | 2) => {
             "a bind inside the workspace or another bind needs an existing place to go to"
         }
-        ("protect_names", 40) => "a protected name is a symbolic link, which cannot be held: leave --direct out",
+        ("protect_names", 40) => {
+            "a directory on the way to a protected name became a symbolic link: leave --direct out"
+        }
         ("make_cgroup" | "enter_cgroup", _) => {
             "the control group cannot be used; nexus doctor shows how to hand one over"
         }

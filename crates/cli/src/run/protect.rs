@@ -40,16 +40,14 @@ pub fn of_direct_run(workspace: &Path, more: &[String]) -> Result<(Vec<ByteText>
     let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
     let rules = within(more, &opened, workspace, Reach::TOP)?;
     refuse_protected(&rules, workspace)?;
-    let is_git_directory = rules.class(b"") == Class::GitRoot || nexus_facility::is_git_directory(workspace);
+    let is_git_directory = rules.class(b"") == Class::GitRoot;
     let mut found = Found { rules: &rules, protected: BTreeSet::new(), matched: BTreeSet::new() };
     found.look(workspace, Path::new("")).map_err(|error| failed(&error))?;
     let mut unprotected = Vec::new();
     for (usual, bare) in OF_GIT {
         let name = if is_git_directory { bare } else { usual };
-        match std::fs::symlink_metadata(workspace.join(name)) {
-            Ok(_) => drop(found.protected.insert(ByteText::from(name))),
-            Err(error) if is_missing(&error) => unprotected.push(ByteText::from(name)),
-            Err(error) => return Err(failed(&error)),
+        if !found.protected.iter().any(|one| Path::new(name).starts_with(one.as_path())) {
+            unprotected.push(ByteText::from(name));
         }
     }
     let missing = rules.protected.texts().filter(|text| !found.matched.contains(*text));
@@ -90,17 +88,51 @@ impl Found<'_> {
         for entry in entries {
             let entry = entry?;
             let path = at.join(entry.file_name());
-            match self.rules.class(path.as_os_str().as_encoded_bytes()) {
+            let class = self.class(&path);
+            match class {
                 Class::Listed(pattern) => {
                     self.matched.insert(pattern);
                     self.protected.insert(ByteText::from(path));
                 }
-                // A name that leads on, such as `.config`. Below `.git` the places of `OF_GIT` count.
-                Class::MustBeDirectory if entry.file_type()?.is_dir() => self.look(workspace, &path)?,
-                _ => {}
+                // In a git directory what decides what git runs. Its other files are git's own business.
+                Class::GitConfig | Class::GitCommonDir | Class::GitHook => {
+                    self.protected.insert(ByteText::from(path));
+                }
+                Class::GitState(_) if at.ends_with("info") => {
+                    self.protected.insert(ByteText::from(path));
+                }
+                // A name that leads on, such as `.config`, and a git directory.
+                Class::GitRoot | Class::MustBeDirectory | Class::NoLink => {
+                    let kind = entry.file_type()?;
+                    if self.class(&path.join("any name")) == Class::GitHook
+                        || kind.is_symlink()
+                        || (kind.is_file() && class == Class::GitRoot)
+                    {
+                        self.protected.insert(ByteText::from(path));
+                    } else if kind.is_dir() {
+                        self.look_below(workspace, &path)?;
+                    }
+                }
+                Class::Plain | Class::GitState(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Looks into a directory that may hold protected names. Of what git itself fills, nothing is looked at but the
+    /// places of objects elsewhere.
+    fn look_below(&mut self, workspace: &Path, at: &Path) -> Result<(), Error> {
+        let of_git = matches!(self.class(&at.join("any name")), Class::NoLink);
+        let name = at.file_name().unwrap_or_default();
+        match name.as_encoded_bytes() {
+            b"objects" if of_git => self.look(workspace, &at.join("info")),
+            b"refs" | b"logs" | b"lfs" if of_git => Ok(()),
+            _ => self.look(workspace, at),
+        }
+    }
+
+    fn class(&self, path: &Path) -> Class {
+        self.rules.class(path.as_os_str().as_encoded_bytes())
     }
 }
 

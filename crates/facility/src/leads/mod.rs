@@ -83,13 +83,6 @@ impl Rules {
     }
 }
 
-/// Whether a directory of the host is a git directory by its entries, as a bare repository is.
-#[must_use]
-pub fn is_git_directory(directory: &Path) -> bool {
-    // A directory that cannot be looked at is taken for one.
-    git::is_repository(directory).unwrap_or(true)
-}
-
 /// Collects what is led to.
 struct Leads<'a> {
     top: Top<'a>,

@@ -28,8 +28,7 @@ const AGENTS: &[&[u8]] = &[
 pub(super) fn names(at: &Path) -> Result<Vec<Vec<u8>>, IoFailure> {
     let mut names = Vec::new();
     for directory in at.ancestors().filter(|one| one.file_name().is_some()) {
-        // The workspace itself is judged by its entries (`bare`).
-        let is_repository = directory != at && git::is_repository(directory)?;
+        let is_repository = git::is_repository(directory)?;
         let name = directory.file_name().map(OsStr::as_bytes).unwrap_or_default();
         names.push(if is_repository { b".git".to_vec() } else { fold(name).into_owned() });
     }
@@ -59,7 +58,7 @@ mod tests {
         };
         assert_eq!(after("Repo/.VSCode", 2), ["repo", ".vscode"]);
         assert_eq!(after("r/hooks/d", 3), [".git", "hooks", "d"]);
-        assert_eq!(after("r", 1), ["r"]);
+        assert_eq!(after("r", 1), [".git"]);
         for (path, wanted) in [
             ("/h/p/.claude/worktrees/x", &[][..]),
             ("/h/.Codex/worktrees/x/src", &["src"]),
