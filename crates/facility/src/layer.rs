@@ -270,6 +270,18 @@ impl Layer {
         &self.path
     }
 
+    /// Returns the directories of the layer that the workspace has too, for [`Rules::for_workspace`].
+    pub fn touched(&self, workspace: &Workspace) -> Result<Vec<Vec<u8>>, IoFailure> {
+        let upper = match &self.upper_fd {
+            None => self.root.readable_dir(b"upper").doing("open", b"upper")?,
+            Some(upper) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper")?
+            }
+        };
+        crate::leads::touched(&Workspace::from_fd(upper), workspace)
+    }
+
     /// For the mount option `upperdir`.
     pub fn upper(&self) -> PathBuf {
         self.path.join("upper")

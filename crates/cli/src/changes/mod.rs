@@ -133,7 +133,7 @@ impl Pending {
         let id = workspace.identity().map_err(|error| refused(&error))?;
         layer.set_faults(run::faults());
         layer.set_home(one.workspace.as_path().into(), id);
-        let rules = run::protect_rules(&one.note.protect, &workspace, &one.workspace)?;
+        let rules = run::protect_rules(&one.note.protect, &layer, &workspace, &one.workspace)?;
         let rules = Rules { except: rejected::read(layer.root())?, ..rules };
         Ok(Self { places, one, layer, workspace, rules })
     }

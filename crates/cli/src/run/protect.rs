@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use nexus_facility::protected::Class;
-use nexus_facility::{Reach, Rules, Workspace};
+use nexus_facility::{Layer, Reach, Rules, Workspace};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
@@ -12,18 +12,32 @@ use std::path::Path;
 /// directory itself.
 const OF_GIT: [(&str, &str); 2] = [(".git/hooks", "hooks"), (".git/config", "config")];
 
-/// Returns the rules of a commit to the workspace at `path`, with the names that the run adds.
-pub fn rules(more: &[String], workspace: &Workspace, path: &Path) -> Result<Rules, Failure> {
-    within(more, workspace, path, Reach::COMMIT)
+/// Returns the rules of a commit of `layer` to the workspace at `path`, with the names that the run adds.
+pub fn rules(more: &[String], layer: &Layer, workspace: &Workspace, path: &Path) -> Result<Rules, Failure> {
+    let touched = layer.touched(workspace).map_err(|error| {
+        let message = format!("the directories of the layer cannot be listed: {}", super::chain(&error));
+        Failure::refused(
+            "protect",
+            message,
+            "look at it in the state directory, or throw it away: nexus changes reject",
+        )
+    })?;
+    within(more, workspace, path, Reach::COMMIT, &touched)
 }
 
-fn within(more: &[String], workspace: &Workspace, path: &Path, reach: Reach) -> Result<Rules, Failure> {
+fn within(
+    more: &[String],
+    workspace: &Workspace,
+    path: &Path,
+    reach: Reach,
+    touched: &[Vec<u8>],
+) -> Result<Rules, Failure> {
     let rules = Rules::protecting(more).map_err(|error| {
         // The names were checked when they were read. Only a changed file of the state directory comes here.
         Failure::refused("protect", error.to_string(), "take the name out of the run's run.json in the state directory")
     })?;
     let host = super::git_host::find(path);
-    rules.for_workspace(workspace, path, &host, reach).map_err(|error| {
+    rules.for_workspace(workspace, path, &host, reach, touched).map_err(|error| {
         let message = format!("the workspace's protected names cannot be found out: {}", super::chain(&error));
         Failure::refused("protect", message, "make that readable, or take it out of the configuration that names it")
     })
@@ -38,7 +52,7 @@ pub fn of_direct_run(workspace: &Path, more: &[String]) -> Result<(Vec<ByteText>
         Failure::refused("workspace", message, "leave --direct out, or make it readable")
     };
     let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
-    let rules = within(more, &opened, workspace, Reach::TOP)?;
+    let rules = within(more, &opened, workspace, Reach::TOP, &[])?;
     refuse_protected(&rules, workspace)?;
     let is_git_directory = rules.class(b"") == Class::GitRoot;
     let mut found = Found { rules: &rules, protected: BTreeSet::new(), matched: BTreeSet::new() };

@@ -188,7 +188,7 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
     }
-    let rules = match super::protect::rules(&order.protect, &order.directory, source) {
+    let rules = match super::protect::rules(&order.protect, &layer, &order.directory, source) {
         Ok(rules) => rules,
         Err(failure) => {
             let rules = Rules::default();

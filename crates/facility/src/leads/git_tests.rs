@@ -32,7 +32,7 @@ impl Place {
         let opened = Workspace::open(&at).unwrap();
         let configurations = ["home/.gitconfig", "system"].map(|path| self.base.join(path)).to_vec();
         let host = Host { homes: vec![self.base.join("home")], git_configurations: configurations };
-        Rules::default().for_workspace(&opened, &at, &host, Reach::COMMIT)
+        Rules::default().for_workspace(&opened, &at, &host, Reach::COMMIT, &[])
     }
 
     #[track_caller]

@@ -10,7 +10,7 @@ use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Rules;
 use rustix::fs::{FileType, RawDir};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -27,14 +27,22 @@ const OF_HOME: &[&str] = &["", ".config", ".config/git", ".claude", ".codex", ".
 const OF_REPOSITORY: &[&str] = &["", ".git", ".git/hooks", ".github", ".config", ".vscode", ".claude"];
 
 /// An entry of a listed directory.
-struct Entry {
-    name: Vec<u8>,
-    kind: EntryType,
+pub(super) struct Entry {
+    pub name: Vec<u8>,
+    pub kind: EntryType,
+}
+
+/// What a search found.
+pub(super) struct Searched {
+    /// The repositories with a working tree in the workspace.
+    pub repositories: Vec<Repository>,
+    /// The directories that were listed.
+    pub listed: HashSet<Vec<u8>>,
 }
 
 /// Protects what links in the workspace lead to, and returns the repositories that it holds.
-pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Result<Vec<Repository>, IoFailure> {
-    let mut repositories = Vec::new();
+pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Result<Searched, IoFailure> {
+    let (mut repositories, mut listed) = (Vec::new(), HashSet::new());
     let mut directories = VecDeque::from([(Vec::new(), false)]);
     let mut left = reach;
     while let Some((at, in_git)) = directories.pop_front() {
@@ -50,6 +58,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         };
         let entries = list(&dir, left.entries).doing("list", &at)?;
         left.entries -= entries.len();
+        listed.insert(at.clone());
         for Entry { name, kind } in entries {
             let path = join_names(&at, &name);
             let folded = fold(&name);
@@ -68,20 +77,25 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             }
         }
     }
-    Ok(repositories)
+    Ok(Searched { repositories, listed })
 }
 
 fn is_passed_by(name: &[u8], in_git: bool) -> bool {
     PASSED_BY.contains(&name) || (in_git && OF_GIT.contains(&name))
 }
 
-/// Protects what links at protected names outside of the workspace lead to in it: those of the homes, and of the
-/// repositories that the workspace is a part of.
-pub(super) fn from_outside(leads: &mut Leads<'_>, rules: &Rules, repositories: &[Repository]) -> Result<(), IoFailure> {
+/// Protects what links lead to in the workspace that its search does not see: those of the homes, of the repositories
+/// that the workspace is a part of, and of those beyond the bound of the search.
+pub(super) fn from_outside(
+    leads: &mut Leads<'_>,
+    rules: &Rules,
+    repositories: &[Repository],
+    listed: &HashSet<Vec<u8>>,
+) -> Result<(), IoFailure> {
     let standard = standard();
     let homes = leads.host.homes.iter().flat_map(|home| OF_HOME.iter().map(move |place| (home.as_path(), *place)));
     let tops = repositories.iter().flat_map(|one| &one.tops);
-    let around = tops.filter(|top| leads.top.path.starts_with(top) && *top != leads.top.path);
+    let around = tops.filter(|top| leads.top.inside(top).is_none_or(|path| !listed.contains(path)));
     let around = around.flat_map(|top| OF_REPOSITORY.iter().map(move |place| (top.as_path(), *place)));
     let places: Vec<_> = homes.chain(around).map(|(at, place)| (at.to_owned(), place)).collect();
     let mut entries_left = Reach::COMMIT.entries;
@@ -117,7 +131,7 @@ fn follow(leads: &mut Leads<'_>, link: &Path, shown: &[u8]) -> Result<(), IoFail
 }
 
 /// Lists a directory, up to a number of entries.
-fn list(dir: &OwnedFd, most: usize) -> io::Result<Vec<Entry>> {
+pub(super) fn list(dir: &OwnedFd, most: usize) -> io::Result<Vec<Entry>> {
     let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
     let mut found = Vec::new();
     let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());

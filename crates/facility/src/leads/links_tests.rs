@@ -26,10 +26,15 @@ impl Place {
     }
 
     fn rules(&self, workspace: &str, reach: Reach) -> Rules {
+        self.touched(workspace, reach, &[])
+    }
+
+    fn touched(&self, workspace: &str, reach: Reach, touched: &[&str]) -> Rules {
+        let touched: Vec<_> = touched.iter().map(|path| path.as_bytes().to_vec()).collect();
         let at = self.base.join(workspace);
         let opened = Workspace::open(&at).unwrap();
         let host = Host { homes: vec![self.base.join("home")], git_configurations: Vec::new() };
-        Rules::default().for_workspace(&opened, &at, &host, reach).unwrap()
+        Rules::default().for_workspace(&opened, &at, &host, reach, &touched).unwrap()
     }
 
     #[track_caller]
@@ -112,4 +117,18 @@ fn the_search_ends_at_its_bound_and_begins_at_the_top() {
     assert!(matches!(near.class(b"t/near"), Class::Listed(_)));
     assert_eq!(near.class(b"t/deep"), Class::Plain);
     assert!(matches!(place.rules("ws", Reach::COMMIT).class(b"t/deep"), Class::Listed(_)));
+}
+
+#[test]
+fn a_repository_in_which_something_changes_is_found_beyond_the_bound() {
+    let place = Place::new(&["ws/a/b/sub/.git/hooks", "ws/a/b/sub/tools"]);
+    std::fs::write(place.base.join("ws/a/b/sub/.git/config"), "[core]\nfsmonitor = tools/watch\n").unwrap();
+    place.link("../../script", "ws/a/b/sub/.git/hooks/post-merge");
+    let reach = Reach { directories: 1, entries: 100 };
+    let all = ["a", "a/b", "a/b/sub", "a/b/sub/tools"];
+    let (without, with) = (place.rules("ws", reach), place.touched("ws", reach, &all));
+    for path in [&b"a/b/sub/tools/watch"[..], b"a/b/sub/script"] {
+        assert_eq!(without.class(path), Class::Plain);
+        assert!(matches!(with.class(path), Class::Listed(_)), "{:?}", with.class(path));
+    }
 }

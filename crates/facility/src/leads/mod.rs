@@ -15,6 +15,7 @@ mod resolve;
 mod settings;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::meta::EntryType;
 use crate::names::{Names, Pattern};
 use crate::protected::Rules;
 use resolve::{Top, Way};
@@ -42,7 +43,7 @@ pub struct Reach {
 
 impl Reach {
     /// For a commit.
-    pub const COMMIT: Self = Self { directories: 2048, entries: 1 << 16 };
+    pub const COMMIT: Self = Self { directories: 1024, entries: 1 << 15 };
     /// For a run without a layer, whose protected names are those of the top directory.
     pub const TOP: Self = Self { directories: 64, entries: 4096 };
 }
@@ -52,13 +53,15 @@ const MAX_PATHS: usize = 4096;
 
 impl Rules {
     /// Adds the protected names of one workspace, which is open and has the real path `at`: those that its own place
-    /// makes, and what links and git's configurations lead to.
+    /// makes, and what links and git's configurations lead to. `touched` are directories of the workspace in which a layer
+    /// changes something: a repository there is found however far it is from the top.
     pub fn for_workspace(
         mut self,
         workspace: &Workspace,
         at: &Path,
         host: &Host,
         reach: Reach,
+        touched: &[Vec<u8>],
     ) -> Result<Self, IoFailure> {
         self.protected.stand_at(place::names(at)?);
         let mut leads = Leads {
@@ -70,8 +73,12 @@ impl Rules {
             everything: None,
         };
         let mut repositories = git::around(at)?;
-        repositories.extend(links::search(&mut leads, &self, reach)?);
-        links::from_outside(&mut leads, &self, &repositories)?;
+        let searched = links::search(&mut leads, &self, reach)?;
+        repositories.extend(searched.repositories);
+        for path in touched.iter().filter(|path| !searched.listed.contains(*path)) {
+            repositories.extend(git::at(&join(at, path))?);
+        }
+        links::from_outside(&mut leads, &self, &repositories, &searched.listed)?;
         git::read(&mut leads, &repositories)?;
         let Leads { found, everywhere, everything, .. } = leads;
         self.protected.extend(found.into_iter().chain(everywhere));
@@ -81,6 +88,37 @@ impl Rules {
         self.protected.trim_place();
         Ok(self)
     }
+}
+
+/// Directories of one layer that are looked at.
+const MAX_TOUCHED: usize = 1 << 20;
+
+/// Returns the directories of a tree that the workspace has too. Where the tree's own directory is closed, those of the
+/// workspace's stand for it.
+pub(crate) fn touched(upper: &Workspace, workspace: &Workspace) -> Result<Vec<Vec<u8>>, IoFailure> {
+    let mut all = vec![Vec::new()];
+    let mut at = 0;
+    while let Some(path) = all.get(at).cloned() {
+        at += 1;
+        let is_closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+        let dir = match upper.readable_dir(&path) {
+            Err(error) if is_closed(&error) || crate::beneath::is_gone(&error) => match workspace.readable_dir(&path) {
+                Err(error) if resolve::leads_nowhere(&error) => continue,
+                other => other.doing("open", &path)?,
+            },
+            other => other.doing("open", &path)?,
+        };
+        for entry in links::list(&dir, usize::MAX).doing("list", &path)? {
+            let inner = crate::beneath::join(&path, &entry.name);
+            if entry.kind == EntryType::Directory && workspace.dir(&inner).is_ok() {
+                all.push(inner);
+            }
+        }
+        if all.len() > MAX_TOUCHED {
+            return Err(std::io::Error::other("too many directories changed")).doing("list", &path);
+        }
+    }
+    Ok(all)
 }
 
 /// Collects what is led to.
