@@ -43,7 +43,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         };
         let Some(repository) = inside[at] else { continue };
         if let Some(verdict) = verdict(walk, tree, &tree.nodes[at], &tree.nodes[repository].path.0)? {
-            tree.nodes[at].verdict = Some(verdict);
+            tree.nodes[at].rare.verdict = Some(verdict);
         }
     }
     for node in tree.nodes.iter_mut().skip(1) {
@@ -52,7 +52,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         let is_new = node.role == Role::Entry && node.covers.is_none();
         if hidden && is_new && MAKERS.iter().any(|maker| fold(maker) == name) {
             let why = "makes a git repository of a directory that has hooks or settings";
-            node.verdict = Some(Verdict::Park(why.to_owned()));
+            node.rare.verdict = Some(Verdict::Park(why.to_owned()));
         }
     }
     Ok(())

@@ -30,6 +30,7 @@ pub enum ChangeKind {
 
 /// One changed entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Flat")]
 pub struct Change {
     /// Relative to the workspace; `.` would be the workspace itself and does not occur.
     pub path: ByteText,
@@ -57,6 +58,55 @@ pub struct Change {
     /// Cannot be committed and is dropped with the layer (a socket).
     #[serde(default, skip_serializing_if = "is_false")]
     pub skipped: bool,
+}
+
+/// A [`Change`] as JSON has it. Read at once, which the flattened form would not be.
+#[derive(Deserialize)]
+struct Flat {
+    path: ByteText,
+    kind: Word,
+    was: Option<EntryType>,
+    from: Option<ByteText>,
+    file_type: EntryType,
+    size: u64,
+    mode: u32,
+    protected: Option<String>,
+    #[serde(default)]
+    setuid: bool,
+    #[serde(default)]
+    new_executable: bool,
+    #[serde(default)]
+    hook: bool,
+    #[serde(default)]
+    skipped: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Added,
+    Modified,
+    Deleted,
+    Mode,
+    Type,
+    Renamed,
+}
+
+impl TryFrom<Flat> for Change {
+    type Error = &'static str;
+    fn try_from(flat: Flat) -> Result<Self, Self::Error> {
+        let Flat { path, kind, was, from, file_type, size, mode, protected, .. } = flat;
+        let kind = match kind {
+            Word::Added => ChangeKind::Added,
+            Word::Modified => ChangeKind::Modified,
+            Word::Deleted => ChangeKind::Deleted,
+            Word::Mode => ChangeKind::Mode,
+            Word::Type => ChangeKind::Type { was: was.ok_or("a change of the type does not say what it was")? },
+            Word::Renamed => ChangeKind::Renamed { from: from.ok_or("a rename does not say from where")? },
+        };
+        let Flat { setuid, new_executable, hook, skipped, .. } = flat;
+        Ok(Self { path, kind, file_type, size, mode, protected, setuid, new_executable, hook, skipped })
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]

@@ -9,7 +9,7 @@ use crate::meta::stat_if_there;
 use crate::tree::{LayerTree, Role};
 use crate::walk::{LastDir, Walk};
 use nexus_model::ByteText;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Returns the lock files by which a git would hold the file at `path`, relative to the workspace. Empty for files that
 /// git does not lock. Pure.
@@ -50,9 +50,9 @@ pub(crate) fn find(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailur
         return Ok(());
     }
     // A run that removed the lock has seen it: it was older than the run, or its removal is a conflict by itself.
-    let removed: Vec<&ByteText> =
-        tree.nodes.iter().filter(|node| node.role != Role::Entry).map(|node| &node.path).collect();
-    tree.locks.retain(|_, lock| !removed.contains(&&*lock));
+    let removed: HashSet<&[u8]> =
+        tree.nodes.iter().filter(|node| node.role != Role::Entry).map(|node| &*node.path.0).collect();
+    tree.locks.retain(|_, lock| !removed.contains(lock.0.as_slice()));
     Ok(())
 }
 

@@ -13,7 +13,6 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names};
 use crate::meta::{EntryType, FileId, stat_if_there};
 use crate::tree::{Found, Group, LayerTree};
 use crate::walk::{Walk, WalkError};
-use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
@@ -77,11 +76,11 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
         let group = &tree.groups[number];
         let anchor = group.anchor.as_ref();
         let all = anchor.and_then(|anchor| found.get(&anchor.meta.id.ino)).into_iter().flatten();
-        let others: Vec<Found> = all.filter(|one| !names.contains(&one.at.0)).cloned().collect();
-        names.extend(others.iter().map(|one| one.at.0.clone()));
+        let others: Vec<Found> = all.filter(|one| !names.contains(&*one.at.0)).cloned().collect();
+        names.extend(others.iter().map(|one| one.at.0.to_vec()));
         let judged = |at: &usize| {
             let node = &tree.nodes[*at];
-            node.verdict.is_some() || walk.rules.class(&node.path.0).is_protected()
+            node.rare.verdict.is_some() || walk.rules.class(&node.path.0).is_protected()
         };
         let mut is_protected = group.members.iter().any(judged);
         for name in &names {
@@ -98,11 +97,11 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
 fn known_names(tree: &LayerTree) -> Vec<HashSet<Vec<u8>>> {
     let mut groups: HashMap<FileId, HashSet<Vec<u8>>> = HashMap::new();
     for anchor in tree.groups.iter().filter_map(|group| group.anchor.as_ref()) {
-        groups.entry(anchor.meta.id).or_default().insert(anchor.at.0.clone());
+        groups.entry(anchor.meta.id).or_default().insert(anchor.at.0.to_vec());
     }
-    for found in tree.nodes.iter().filter_map(|node| node.covers.as_ref()) {
+    for found in tree.nodes.iter().filter_map(|node| node.covers.as_deref()) {
         if let Some(names) = groups.get_mut(&found.meta.id) {
-            names.insert(found.at.0.clone());
+            names.insert(found.at.0.to_vec());
         }
     }
     let names_of = |group: &Group| group.anchor.as_ref().and_then(|anchor| groups.get(&anchor.meta.id)).cloned();
@@ -126,7 +125,7 @@ fn search(base: &Workspace, wanted: &HashSet<u64>) -> Result<HashMap<u64, Vec<Fo
             if meta.kind == EntryType::Directory {
                 stack.push(path);
             } else if wanted.contains(&meta.id.ino) {
-                found.entry(meta.id.ino).or_default().push(Found { at: ByteText(path), meta });
+                found.entry(meta.id.ino).or_default().push(Found { at: path.into(), meta });
             }
         }
     }

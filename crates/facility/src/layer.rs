@@ -8,21 +8,24 @@
 //! The folder is locked (flock) while somebody holds a [`Layer`], so that a recovery does not take a running one.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty};
-use crate::changes::{Change, ChangeKind, ChangeSet, Conflict};
+use crate::changes::{Change, ChangeSet, Conflict};
+use crate::commit::decide::{Needs, survey};
 use crate::commit::finish::{Folders, remove_layer};
 use crate::commit::journal::{
-    DONE, Header, JOURNAL, Journal, PARKED, Parked, SlotPlace, VERSION, read, sync_directory, write, write_journal,
+    DONE, JOURNAL, NEW, PARKED, Parked, ParkedChanges, SlotPlace, VERSION, read, sync_directory, write,
 };
 use crate::commit::leftover::Leftover;
 use crate::commit::recover::{Finished, go_on, open_index, roll_forward};
-use crate::commit::stage::{Stage, remove_slots};
-use crate::commit::writers::open_elsewhere;
+use crate::commit::stage::remove_slots;
+use crate::commit::steps::IN_MEMORY;
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::plan::{CommitPlan, park_all, plan, report};
 use crate::protected::Rules;
+use crate::recorded::Recorded;
+use crate::report::Report;
 use crate::spare::{self, PROBE, Spares};
 use crate::started::{self, Clocks, Started};
 use crate::sync::sync_tree;
@@ -31,7 +34,7 @@ use crate::walk::{Walk, WalkError};
 use crate::xattr;
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use serde::Serialize;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -93,7 +96,7 @@ pub struct Layer {
     pub(crate) clock: Option<Started>,
     pub(crate) ours: Vec<Own>,
     /// What the layer had when it was parked.
-    pub(crate) recorded: Vec<Change>,
+    pub(crate) recorded: Recorded,
     pub(crate) home: Option<Home>,
     pub(crate) upper_fd: Option<OwnedFd>,
     pub(crate) spares: Option<Spares>,
@@ -198,7 +201,7 @@ impl Layer {
             started: clock.time,
             clock: Some(clock),
             ours: Vec::new(),
-            recorded: Vec::new(),
+            recorded: Recorded::default(),
             home: None,
             upper_fd: None,
             spares,
@@ -226,14 +229,14 @@ impl Layer {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
         }
-        let Some(parked) = read::<Parked>(&root, PARKED).map_err(io)? else {
+        let Some(parked) = read::<Parked<Recorded>>(&root, PARKED).map_err(io)? else {
             return Err(OpenLayerError::NotParked { run: name() });
         };
         if !(1..=VERSION).contains(&parked.version) {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
         let Parked { mode, started, clock, ours, changes, .. } = parked;
-        let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes.changes);
+        let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes);
         let (home, upper_fd, spares) = (None, None, None);
         Ok(Self {
             path,
@@ -338,84 +341,53 @@ impl Layer {
         self.check_whole(&tree)?;
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
         let plan = plan(&tree, rules);
-        let written = open_elsewhere(workspace, &plan);
-        if !written.is_empty() {
-            return self.carry_out(workspace, park_all(&tree, rules, written));
+        let needs = survey(&tree, rules, &plan, Some(workspace)).map_err(prepare)?;
+        if needs.open.is_empty() {
+            return self.carry_out(workspace, tree, rules, plan, &needs);
         }
-        self.carry_out(workspace, plan)
+        let open = park_all(&tree, needs.open);
+        self.carry_out(workspace, tree, rules, open, &Needs::default())
     }
 
     /// A parked layer whose files have other sizes than when it was parked was damaged, by a power cut for instance.
     pub(crate) fn check_whole(&self, tree: &LayerTree) -> Result<(), CommitError> {
-        let sizes: HashMap<&[u8], u64> = (self.recorded.iter())
-            .filter(|change| change.file_type == EntryType::File && change.kind != ChangeKind::Deleted)
-            .map(|change| (change.path.0.as_slice(), change.size))
-            .collect();
         for node in tree.nodes.iter().filter(|node| node.role == Role::Entry && node.meta.kind == EntryType::File) {
-            if sizes.get(node.path.0.as_slice()).is_some_and(|size| *size != node.meta.size) {
-                return Err(CommitError::Damaged { run: self.run.clone(), path: node.path.clone() });
+            if self.recorded.size(&node.path.0).is_some_and(|size| size != node.meta.size) {
+                return Err(CommitError::Damaged { run: self.run.clone(), path: node.path.text() });
             }
         }
         Ok(())
     }
 
     /// Commits what was planned.
-    pub(crate) fn carry_out(&self, workspace: &Workspace, plan: CommitPlan) -> Result<Committed, CommitError> {
+    pub(crate) fn carry_out(
+        &self,
+        workspace: &Workspace,
+        tree: LayerTree,
+        rules: &Rules,
+        plan: CommitPlan,
+        needs: &Needs,
+    ) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        let CommitPlan { mut ops, staged, parents, committed, parked, keep, conflicts, rewritten, same_mount } = plan;
-        if ops.is_empty() {
-            let mut result = Committed { changes: ChangeSet { changes: committed }, parked, ..Committed::nothing() };
-            result.conflicts = conflicts;
-            if result.parked.is_empty() {
+        if needs.steps == 0 {
+            let CommitPlan { committed, parked, conflicts, .. } = plan;
+            let changes = ChangeSet { changes: committed.lines(&tree, rules).collect() };
+            let mut result = Committed { changes, conflicts, ..Committed::nothing() };
+            if parked.len() == 0 {
                 result.left.extend(remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?);
             } else {
                 result.state = CommitState::Parked;
-                self.write_parked(result.parked.clone()).map_err(prepare)?;
+                result.parked = self.write_parked(tree, rules, &parked).map_err(prepare)?;
             }
             return Ok(result);
         }
-        let slots = if same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
-        let decided = || -> Result<Journal, IoFailure> {
-            self.faults.check(Step::Stage).doing("stage", b"")?;
-            let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
-            let index = open_index(&self.root)?;
-            let stage = Stage {
-                root: &self.root,
-                upper: &upper,
-                index: index.as_ref(),
-                base: workspace,
-                run: &self.run,
-                mode: self.mode,
-                faults: &self.faults,
-            };
-            stage.run(slots, &staged, &mut ops)?;
-            let id = workspace.identity().doing("look at", b"")?;
-            let path = self.home.as_ref().map_or_else(|| workspace.path().into(), |home| home.path.clone());
-            let header = Header {
-                version: VERSION,
-                run: self.run.clone(),
-                home: Home { path, id },
-                mode: self.mode,
-                slots,
-                parents,
-                keep,
-                parked,
-                committed,
-                rewritten,
-                started: self.started,
-                clock: self.clock.clone(),
-                ours: self.ours.clone(),
-            };
-            let journal = Journal { header, ops };
-            self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
-            write_journal(&self.root, &journal, &self.faults)?;
-            Ok(journal)
-        };
-        let journal = match decided() {
+        let slots = if tree.same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
+        let journal = match self.decide(workspace, tree, rules, plan, needs) {
             Ok(journal) => journal,
             Err(source) => {
                 // Nothing was decided. What was staged goes, if it can; the next try clears it otherwise.
                 remove_slots(&self.root, workspace, &self.run, slots, &self.faults).ok();
+                crate::beneath::unlink_if_there(self.root.fd(), NEW.as_bytes()).ok();
                 return Err(prepare(source));
             }
         };
@@ -428,7 +400,7 @@ impl Layer {
             // Every step may be repeated, and most errors do not come twice.
             Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
         };
-        let Finished { committed, parked, conflicts, unwatched, left } = Finished::new(&journal, &outcome);
+        let Finished { committed, parked, conflicts, unwatched, left } = Finished::new(journal, outcome);
         let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
         Ok(Committed { state, changes: ChangeSet { changes: committed }, parked, conflicts, unwatched, left })
     }
@@ -442,10 +414,14 @@ impl Layer {
         // Copies of an earlier try to commit.
         remove_slots(&self.root, workspace, &self.run, SlotPlace::Workspace, &self.faults).map_err(io)?;
         self.sync_upper().map_err(io)?;
-        let tree = self.read_folder(workspace, rules)?;
-        let changes = tree.map_or_else(ChangeSet::default, |tree| ChangeSet { changes: report(&tree, rules) });
-        self.write_parked(changes.changes.clone()).map_err(io)?;
-        Ok(changes)
+        let changes = match self.read_folder(workspace, rules)? {
+            Some(tree) => {
+                let everything = Report::everything(&tree);
+                self.write_parked(tree, rules, &everything)
+            }
+            None => self.park_as(Vec::<Change>::new()).map(|()| Vec::new()),
+        };
+        Ok(ChangeSet { changes: changes.map_err(io)? })
     }
 
     /// Removes the layer and everything in it. Returns what could not be removed.
@@ -462,7 +438,22 @@ impl Layer {
         sync_directory(&self.root, &self.faults)
     }
 
-    fn write_parked(&self, changes: Vec<Change>) -> Result<(), IoFailure> {
+    /// Parks the layer with these changes, and returns them.
+    fn write_parked(&self, tree: LayerTree, rules: &Rules, report: &Report) -> Result<Vec<Change>, IoFailure> {
+        self.park_as(report.written(&tree, rules))?;
+        if report.len() <= IN_MEMORY {
+            return Ok(report.lines(&tree, rules).collect());
+        }
+        // Not both in memory.
+        drop(tree);
+        let parked = read::<Parked>(&self.root, PARKED)?;
+        parked
+            .map(|parked| parked.changes.changes)
+            .ok_or_else(|| io::Error::other("it is gone"))
+            .doing("read", PARKED.as_bytes())
+    }
+
+    fn park_as(&self, changes: impl Serialize) -> Result<(), IoFailure> {
         self.faults.check(Step::Park).doing("park", b"")?;
         let parked = Parked {
             version: VERSION,
@@ -470,7 +461,7 @@ impl Layer {
             started: self.started,
             clock: self.clock.clone(),
             ours: self.ours.clone(),
-            changes: ChangeSet { changes },
+            changes: ParkedChanges { changes },
         };
         write(&self.root, PARKED, &parked, &self.faults)?;
         sync_directory(&self.root, &self.faults)?;

@@ -52,15 +52,43 @@ pub struct Marks {
     /// The lower directory of the same place is hidden.
     pub opaque: bool,
     /// Where the directory was before it was renamed: a name, or a path from the overlay's root with a leading `/`.
-    pub redirect: Option<Vec<u8>>,
+    pub redirect: Option<Box<[u8]>>,
     /// Copied up from the lower layer.
     pub origin: Option<Origin>,
-    /// The names of all marks, to be removed before the entry leaves the layer.
-    pub names: Vec<Vec<u8>>,
+    /// All marks, to be removed before the entry leaves the layer.
+    pub all: MarkSet,
     /// The workload itself set attributes that the next run's overlay would obey.
     pub forged: bool,
     /// The file carries capabilities (`security.capability`).
     pub capability: bool,
+}
+
+/// The marks that overlay writes. A bit of [`MarkSet`] is a place in this list.
+const KNOWN: [&[u8]; 8] = [b"opaque", b"redirect", b"origin", b"protattr", b"impure", b"nlink", b"upper", b"uuid"];
+
+/// A set of marks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MarkSet(u8);
+
+impl MarkSet {
+    /// Adds a mark by its name without the prefix; `false` for one that is not known.
+    fn add(&mut self, key: &[u8]) -> bool {
+        let found = KNOWN.iter().position(|known| *known == key);
+        self.0 |= found.map_or(0, |bit| 1 << bit);
+        found.is_some()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The names of the attributes.
+    pub fn names(self, mode: LayerMode) -> impl Iterator<Item = Vec<u8>> {
+        let with_bits = KNOWN.iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0);
+        with_bits.map(move |(_, key)| [mode.prefix(), key].concat())
+    }
 }
 
 /// A mark that we cannot interpret.
@@ -139,7 +167,7 @@ pub fn read(mode: LayerMode, lower: LowerFs, name: &[u8], value: &[u8], marks: &
             if !redirect_is_sound(value) {
                 return Err(MarkError::Value { name: text() });
             }
-            marks.redirect = Some(value.to_vec());
+            marks.redirect = Some(value.into());
         }
         (b"origin", _) => marks.origin = Some(origin(lower, value)),
         // What chattr(1) set on the file that was copied up; the file system of the layer does not have the flags.
@@ -151,8 +179,7 @@ pub fn read(mode: LayerMode, lower: LowerFs, name: &[u8], value: &[u8], marks: &
         (b"impure" | b"nlink" | b"upper" | b"uuid", _) => {}
         _ => return Err(MarkError::Unknown { name: text() }),
     }
-    marks.names.push(name.to_vec());
-    Ok(())
+    if marks.all.add(key) { Ok(()) } else { Err(MarkError::Unknown { name: text() }) }
 }
 
 /// A single name, or `/` and names without `.`, `..` or empty ones.
@@ -201,8 +228,14 @@ mod tests {
     #[test]
     fn known_marks_are_read() {
         assert!(read_one(LayerMode::User, "user.overlay.opaque", b"y").unwrap().opaque);
-        assert_eq!(read_one(LayerMode::Root, "trusted.overlay.redirect", b"/a/b").unwrap().redirect.unwrap(), b"/a/b");
-        assert_eq!(read_one(LayerMode::Root, "trusted.overlay.redirect", b"a").unwrap().redirect.unwrap(), b"a");
+        assert_eq!(
+            read_one(LayerMode::Root, "trusted.overlay.redirect", b"/a/b").unwrap().redirect.unwrap()[..],
+            b"/a/b"[..]
+        );
+        assert_eq!(
+            read_one(LayerMode::Root, "trusted.overlay.redirect", b"a").unwrap().redirect.unwrap()[..],
+            b"a"[..]
+        );
     }
 
     #[test]
@@ -211,7 +244,7 @@ mod tests {
         {
             for value in ["a", "i", "ai"] {
                 let marks = read_one(mode, name, value.as_bytes()).unwrap();
-                assert_eq!(marks.names, [name.as_bytes()], "{value}");
+                assert_eq!(marks.all.names(mode).collect::<Vec<_>>(), [name.as_bytes()], "{value}");
             }
         }
     }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// A time stamp of the file system: seconds and nanoseconds since 1970.
+/// A time stamp of the file system: seconds and nanoseconds since 1970. Without a gap, since a layer has many of them.
+#[repr(Rust, packed(4))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct FsTime {
     /// Seconds.
@@ -70,10 +71,10 @@ pub struct Meta {
     pub links: u32,
     /// Which file it is.
     pub id: FileId,
-    /// Device of the file system, and of the node itself for a device: (major, minor).
+    /// Device of the file system: (major, minor).
     pub dev: (u32, u32),
-    /// For a device node: which device.
-    pub rdev: (u32, u32),
+    /// A device node with the number 0:0.
+    pub no_device: bool,
     /// Which mount it was seen through.
     pub mount: u64,
     /// Append-only or immutable (chattr(1)): neither it nor an entry of it can be replaced.
@@ -84,7 +85,7 @@ impl Meta {
     /// Overlay's mark for "this name is gone": a character device 0:0.
     #[must_use]
     pub fn is_whiteout(&self) -> bool {
-        self.kind == EntryType::Device && self.rdev == (0, 0)
+        self.kind == EntryType::Device && self.no_device
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Meta> {
         links: found.stx_nlink,
         id: FileId { ino: found.stx_ino, born },
         dev: (found.stx_dev_major, found.stx_dev_minor),
-        rdev: (found.stx_rdev_major, found.stx_rdev_minor),
+        no_device: (found.stx_rdev_major, found.stx_rdev_minor) == (0, 0),
         mount: found.stx_mnt_id,
         pinned: found.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
     })

@@ -75,7 +75,7 @@ impl Layer {
             started: origin.started,
             clock: origin.clock.clone(),
             ours,
-            recorded: Vec::new(),
+            recorded: crate::recorded::Recorded::default(),
             home: None,
             upper_fd: None,
             spares: None,

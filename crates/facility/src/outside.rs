@@ -11,7 +11,7 @@ use crate::changes::Outside;
 use crate::marks::Origin;
 use crate::meta::{EntryType, Meta};
 use crate::plan::State;
-use crate::tree::{Found, LayerTree, Lower, Node, Role};
+use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath};
 use nexus_model::ByteText;
 use std::collections::HashSet;
 
@@ -32,12 +32,12 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
             _ if is_replaced(tree, node, &found.meta, &found.at) => Outside::Replaced,
             _ => return None,
         };
-        Some((found.at.clone(), outside))
+        Some((found.at.text(), outside))
     };
     tree.nodes.iter().enumerate().filter_map(replaced).collect()
 }
 
-fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &ByteText) -> bool {
+fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &SharedPath) -> bool {
     match node.marks.origin {
         Some(Origin::Inode(ino)) => ino != now.id.ino,
         Some(Origin::Unknown) => {
@@ -82,5 +82,5 @@ pub(crate) fn vanished(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
         return Vec::new();
     }
     let committed = left.into_iter().filter(|(at, _)| states[*at] == State::Commit);
-    committed.map(|(at, _)| (tree.nodes[at].path.clone(), Outside::Vanished)).collect()
+    committed.map(|(at, _)| (tree.nodes[at].path.text(), Outside::Vanished)).collect()
 }

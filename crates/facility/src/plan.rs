@@ -1,22 +1,21 @@
-//! Decides what a commit does. Pure: [`plan`] turns what was read into a list of steps ([`crate::commit::ops`]), and
-//! nothing else.
+//! Decides what a commit does. Pure: `plan` decides about each entry that was read, and `commit::emit` turns the
+//! decisions into steps ([`crate::commit::ops`]).
 //!
 //! Every step can run twice (a crash, then recovery): it names the entries it means by inode and birth time, not only
 //! by path, and leaves alone what is another entry by now.
 
 use crate::beneath::is_beneath;
 use crate::changes::{Change, Conflict, Outside};
-use crate::commit::emit::{Emitted, Emitter};
-use crate::commit::journal::Parent;
-use crate::commit::ops::{Op, Slot, Staged};
+use crate::commit::ops::Op;
 use crate::hardlinks;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::outside;
 use crate::protected::Rules;
+use crate::report::{Report, Row, index_only};
 use crate::rest;
-use crate::tree::{Group, LayerTree, Lower, Role, Verdict};
-use crate::verdict::{STRIPPED, change, hold, is_nothing};
+use crate::tree::{Group, LayerTree, Lower, Role, SharedPath, Verdict};
+use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
@@ -35,28 +34,24 @@ pub struct Keep {
     pub mode: Option<u32>,
 }
 
-/// What a commit would do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CommitPlan {
-    /// In this order.
-    pub ops: Vec<Op>,
-    /// What has to be made in slots before the commit is decided.
-    pub staged: Vec<(Slot, Staged)>,
-    /// The directories of the workspace in which the steps act.
-    pub parents: Vec<Parent>,
+/// What a commit would do: a decision about each entry. `emit` turns it into steps.
+#[derive(Debug, Default)]
+pub(crate) struct CommitPlan {
+    /// The decision about each node; `None` when nothing is committed.
+    pub(crate) states: Option<Vec<State>>,
+    /// Steps after those of the entries.
+    pub(crate) tail: Vec<Op>,
     /// What reaches the workspace.
-    pub committed: Vec<Change>,
+    pub(crate) committed: Report,
     /// What stays in the layer.
-    pub parked: Vec<Change>,
+    pub(crate) parked: Report,
     /// What stays in the layer, by path.
-    pub keep: Vec<Keep>,
+    pub(crate) keep: Vec<Keep>,
     /// Changes outside; with any of them nothing is committed.
-    pub conflicts: Vec<Conflict>,
-    /// What the commit leaves behind in another form than in the layer, and the folders that it works in while their own
-    /// change stays parked; a later accept must not take them for changes from outside.
-    pub rewritten: Vec<ByteText>,
-    /// Layer and workspace are on one mount.
-    pub same_mount: bool,
+    pub(crate) conflicts: Vec<Conflict>,
+    /// What the commit leaves behind in another form than in the layer, and the directories that it works in while their
+    /// own change stays parked; a later accept must not take them for changes from outside.
+    pub(crate) rewritten: Vec<ByteText>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,84 +64,56 @@ pub(crate) enum State {
 /// The report of a layer: everything that differs, with the reasons to hold entries back.
 #[must_use]
 pub fn report(tree: &LayerTree, rules: &Rules) -> Vec<Change> {
-    let all = tree.nodes.iter().skip(1).filter(|node| !is_nothing(tree, node));
-    let mut changes: Vec<Change> = all.map(|node| change(tree, node, rules)).collect();
-    changes.extend(index_only(tree));
-    changes.sort_by(|a, b| a.path.cmp(&b.path));
-    changes
-}
-
-/// Files that changed through names that are gone again; what is left are names that the layer does not contain.
-fn index_only(tree: &LayerTree) -> impl Iterator<Item = Change> {
-    let groups = tree.groups.iter().filter(|group| group.members.is_empty() && !group.same);
-    groups.filter_map(|group| {
-        let anchor = group.anchor.as_ref()?;
-        Some(Change {
-            path: anchor.at.clone(),
-            kind: crate::changes::ChangeKind::Modified,
-            file_type: group.meta.kind,
-            size: group.meta.size,
-            mode: group.meta.mode,
-            protected: group.tie.reason().map(str::to_owned),
-            setuid: false,
-            new_executable: false,
-            hook: false,
-            skipped: false,
-        })
-    })
+    Report::everything(tree).lines(tree, rules).collect()
 }
 
 /// Plans a commit.
 #[must_use]
-pub fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
+pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     // What only the index holds cannot stay behind, since the index goes: then nothing is committed rather than more
     // than was chosen.
     let is_held = |change: &Change| change.protected.is_some() && !rules.accept_protected;
-    if index_only(tree).any(|change| is_held(&change) || !rules.is_chosen(&change.path.0)) {
-        return park_all(tree, rules, Vec::new());
+    if index_only(tree).any(|(_, change)| is_held(&change) || !rules.is_chosen(&change.path.0)) {
+        return park_all(tree, Vec::new());
     }
     let mut states = states(tree, rules);
     rest::keep_readable(tree, &mut states);
-    let Some(also_kept) = park_renames(tree, &mut states) else { return park_all(tree, rules, Vec::new()) };
+    let Some(also_kept) = park_renames(tree, &mut states) else { return park_all(tree, Vec::new()) };
     if rest::keep_readable(tree, &mut states) {
-        return park_all(tree, rules, Vec::new());
+        return park_all(tree, Vec::new());
     }
     let conflicts = conflicts(tree, &states);
     if !conflicts.is_empty() {
-        return park_all(tree, rules, conflicts);
+        return park_all(tree, conflicts);
     }
-    let keep = keep(tree, &states, &also_kept);
-    let mut plan = CommitPlan { keep, same_mount: tree.same_mount, ..CommitPlan::default() };
+    let mut plan = CommitPlan { keep: keep(tree, &states, &also_kept), ..CommitPlan::default() };
+    let (mut committed, mut parked) = (Vec::new(), Vec::new());
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
-        let report = || change(tree, node, rules);
         match states[at] {
             State::Nothing => {}
-            State::Park => plan.parked.push(report()),
+            State::Park => parked.push(Row::Node(at)),
             State::Commit => {
-                if matches!(node.verdict, Some(Verdict::Strip(_))) && !rules.accepts_protected(&node.path.0) {
-                    plan.rewritten.push(node.path.clone());
-                    plan.parked.push(Change { protected: Some(STRIPPED.to_owned()), ..report() });
-                    plan.keep.push(Keep { path: node.path.clone(), subtree: false, whiteout: false, mode: None });
+                if matches!(node.rare.verdict, Some(Verdict::Strip(_))) && !rules.accepts_protected(&node.path.0) {
+                    plan.rewritten.push(node.path.text());
+                    parked.push(Row::Stripped(at));
+                    plan.keep.push(Keep { path: node.path.text(), subtree: false, whiteout: false, mode: None });
                 }
-                plan.committed.push(Change { protected: None, ..report() });
+                committed.push(Row::Accepted(at));
             }
         }
     }
-    let Some(orphans) = rest::orphans(tree, &states) else { return park_all(tree, rules, Vec::new()) };
-    if !plan.parked.is_empty() {
+    let Some(orphans) = rest::orphans(tree, &states) else { return park_all(tree, Vec::new()) };
+    if !parked.is_empty() {
         plan.rewritten.extend(rest::touched(tree, &states));
     }
-    plan.committed.extend(index_only(tree).map(|change| Change { protected: None, ..change }));
-    plan.committed.sort_by(|a, b| a.path.cmp(&b.path));
-    plan.parked.sort_by(|a, b| a.path.cmp(&b.path));
-    let Emitted { ops, staged, parents } = Emitter::new(tree, rules, &states).emit();
-    (plan.ops, plan.staged, plan.parents) = (ops, staged, parents);
-    plan.ops.extend(orphans);
+    committed.extend(index_only(tree).map(|(group, _)| Row::AcceptedGroup(group)));
+    (plan.committed, plan.parked) = (Report::ordered(tree, committed), Report::ordered(tree, parked));
+    (plan.states, plan.tail) = (Some(states), orphans);
     plan
 }
 
-pub(crate) fn park_all(tree: &LayerTree, rules: &Rules, conflicts: Vec<Conflict>) -> CommitPlan {
-    CommitPlan { parked: report(tree, rules), conflicts, ..CommitPlan::default() }
+pub(crate) fn park_all(tree: &LayerTree, conflicts: Vec<Conflict>) -> CommitPlan {
+    CommitPlan { parked: Report::everything(tree), conflicts, ..CommitPlan::default() }
 }
 
 /// A directory with nothing of the workspace in it, or one from another place.
@@ -183,14 +150,14 @@ fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
 /// A renamed directory stays behind together with the mark at its old place. Returns these marks, or `None` when the
 /// rename is entangled with other changes, so that only the layer as a whole can stay behind.
 fn park_renames(tree: &LayerTree, states: &mut [State]) -> Option<Vec<usize>> {
-    let moved: Vec<(usize, &ByteText)> = (1..tree.nodes.len())
+    let moved: Vec<(usize, &SharedPath)> = (1..tree.nodes.len())
         .filter_map(|at| match &tree.nodes[at].lower {
             Lower::Moved(found) => Some((at, &found.at)),
             Lower::None | Lower::Merged(_) | Lower::Missing => None,
         })
         .collect();
     let mut marks = Vec::new();
-    let sources: HashMap<&ByteText, usize> = (tree.nodes.iter().enumerate())
+    let sources: HashMap<&SharedPath, usize> = (tree.nodes.iter().enumerate())
         .filter(|(_, node)| node.claimed && node.role == Role::Whiteout)
         .filter_map(|(at, node)| node.covers.as_ref().map(|found| (&found.at, at)))
         .collect();
@@ -233,58 +200,58 @@ fn has_moved_ancestor(tree: &LayerTree, at: usize) -> bool {
 
 fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
     let mut found: BTreeMap<ByteText, Outside> = BTreeMap::new();
-    let mut add = |path: &ByteText, outside: Outside| {
-        found.entry(path.clone()).or_insert(outside);
+    let mut add = |path: &[u8], outside: Outside| {
+        found.entry(path.to_vec().into()).or_insert(outside);
     };
     let own_mount = |meta: &Meta| tree.mount.is_none_or(|mount| meta.mount == mount);
     for (path, outside) in outside::replaced(tree, states) {
-        add(&path, outside);
+        add(&path.0, outside);
     }
     if tree.mode == LayerMode::User {
         for (path, outside) in outside::vanished(tree, states) {
-            add(&path, outside);
+            add(&path.0, outside);
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         if node.lower == Lower::Missing {
-            add(&node.path, Outside::Vanished);
+            add(&node.path.0, Outside::Vanished);
         }
         if states[at] != State::Commit {
             continue;
         }
         if let Some(covered) = node.covers.as_ref().filter(|_| !node.claimed) {
             if !own_mount(&covered.meta) {
-                add(&covered.at, Outside::Blocked);
+                add(&covered.at.0, Outside::Blocked);
             }
             if tree.is_fresh(covered) {
-                add(&covered.at, Outside::Changed);
+                add(&covered.at.0, Outside::Changed);
             }
         }
         if let Lower::Merged(merged) = &node.lower
             && tree.is_fresh(merged)
         {
-            add(&merged.at, Outside::Changed);
+            add(&merged.at.0, Outside::Changed);
         }
         // A git of the host holds the file, and its own version would win.
         if let Some(lock) = tree.locks.get(&at) {
-            add(lock, Outside::Changed);
+            add(&lock.0, Outside::Changed);
         }
-        for path in node.scan.iter().flat_map(|scan| &scan.blocked) {
-            add(path, Outside::Blocked);
+        for path in node.rare.scan.iter().flat_map(|scan| &scan.blocked) {
+            add(&path.0, Outside::Blocked);
         }
-        for path in node.scan.iter().flat_map(|scan| &scan.changed) {
-            add(path, Outside::Changed);
+        for path in node.rare.scan.iter().flat_map(|scan| &scan.changed) {
+            add(&path.0, Outside::Changed);
         }
         // Copied up from a file that is neither at a place that the layer touches nor in a directory that goes away.
         if let Some(ino) = origin_inode(node)
-            && !tree.inodes.contains_key(&ino)
+            && !tree.inodes.has(ino)
         {
-            add(&node.path, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
+            add(&node.path.0, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
         }
     }
     for group in tree.groups.iter().filter(|group| writes_shared(tree, states, group)) {
         for name in group.anchor.iter().chain(&group.others).filter(|name| tree.is_fresh(name)) {
-            add(&name.at, Outside::Changed);
+            add(&name.at.0, Outside::Changed);
         }
     }
     // What lies below a mount cannot be looked at, and the mount says it all.
@@ -316,7 +283,7 @@ fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
         }
         whole[at] = is_new_dir(tree, at);
         let mode = (node.meta.kind == EntryType::Directory && node.role == Role::Entry).then_some(node.meta.mode);
-        keep.push(Keep { path: node.path.clone(), subtree: whole[at], whiteout: node.role == Role::Implied, mode });
+        keep.push(Keep { path: node.path.text(), subtree: whole[at], whiteout: node.role == Role::Implied, mode });
     }
     keep
 }

@@ -6,7 +6,7 @@ use crate::commit::ops::Op;
 use crate::marks::{LayerMode, Origin};
 use crate::meta::EntryType;
 use crate::plan::{State, is_new_dir};
-use crate::tree::{LayerTree, Lower, Node, Verdict};
+use crate::tree::{LayerTree, Lower, Node, SharedPath, Verdict};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 
@@ -26,7 +26,7 @@ pub(crate) fn keep_readable(tree: &LayerTree, states: &mut [State]) -> bool {
             states[at] = State::Park;
             any = true;
         }
-        waits[at] |= states[at] == State::Park || matches!(node.verdict, Some(Verdict::Strip(_)));
+        waits[at] |= states[at] == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
         waits[node.parent] |= waits[at];
     }
     for at in 1..tree.nodes.len() {
@@ -49,7 +49,7 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
             if let Lower::Merged(found) = &tree.nodes[up].lower
                 && !tree.is_fresh(found)
             {
-                paths.push(tree.nodes[up].path.clone());
+                paths.push(tree.nodes[up].path.text());
             }
             up = tree.nodes[up].parent;
         }
@@ -59,7 +59,7 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
         if *state == State::Park
             && let Some(found) = node.covers.as_ref().filter(|found| found.meta.links > 1 && !tree.is_fresh(found))
         {
-            paths.push(found.at.clone());
+            paths.push(found.at.text());
         }
     }
     paths
@@ -76,21 +76,21 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| unnamed && **state == State::Park);
     for (node, _) in parked {
         if node.marks.origin == Some(Origin::Unknown) && node.covers.is_none() && node.meta.kind == EntryType::File {
-            let names = node.marks.names.iter().cloned().map(ByteText).collect();
-            ops.push(Op::Strip { path: node.path.clone(), names });
+            let names = node.marks.all.names(tree.mode).map(ByteText).collect();
+            ops.push(Op::Strip { path: node.path.text(), names });
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
-        let stays = states[at] == State::Park || matches!(node.verdict, Some(Verdict::Strip(_)));
-        let Some(from) = origin_inode(node).filter(|_| stays).and_then(|ino| tree.inodes.get(&ino)) else { continue };
+        let stays = states[at] == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
+        let Some(from) = origin_inode(node).filter(|_| stays).and_then(|ino| tree.by_inode(ino)) else { continue };
         if !tree.nodes.iter().zip(states).any(|(other, state)| *state == State::Commit && takes(other, &from.at)) {
             continue;
         }
         if from.meta.links > 1 {
             return None;
         }
-        let names = node.marks.names.iter().cloned().map(ByteText).collect();
-        ops.push(Op::Strip { path: node.path.clone(), names });
+        let names = node.marks.all.names(tree.mode).map(ByteText).collect();
+        ops.push(Op::Strip { path: node.path.text(), names });
     }
     Some(ops)
 }
@@ -101,7 +101,7 @@ fn goes(node: &Node) -> bool {
 }
 
 /// Whether committing `node` removes or replaces what is at `place`.
-fn takes(node: &Node, place: &ByteText) -> bool {
+fn takes(node: &Node, place: &SharedPath) -> bool {
     let covered = node.covers.as_ref().filter(|_| !node.claimed && !matches!(node.lower, Lower::Merged(_)));
     covered.is_some_and(|found| is_beneath(&place.0, &found.at.0))
 }

@@ -6,9 +6,8 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, nam
 use crate::facts::{Version, judge};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
-use crate::tree::{Found, Own, Scan, Verdict, is_fresh};
-use nexus_model::ByteText;
-use std::collections::{HashMap, HashSet};
+use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Verdict, is_fresh};
+use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 /// More conflicts than this are not worth listing for one directory.
@@ -28,16 +27,16 @@ pub(crate) struct Scanner<'a> {
 
 impl Scanner<'_> {
     /// Scans the directory `top`. `place` is where its content will be: its own path for one that goes away.
-    pub(crate) fn scan(&self, top: &Found, place: &[u8], inodes: &mut HashMap<u64, Found>) -> Result<Scan, IoFailure> {
+    pub(crate) fn scan(&self, top: &Found, place: &[u8], inodes: &mut Inodes) -> Result<Scan, IoFailure> {
         let mut result = Scan::default();
         if is_fresh(self.started, self.ours, &top.at, &top.meta) {
-            result.changed.push(top.at.clone());
+            result.changed.push(top.at.text());
         }
-        let mut stack = vec![(top.at.0.clone(), place.to_vec())];
+        let mut stack = vec![(top.at.0.to_vec(), place.to_vec())];
         while let Some((at, place)) = stack.pop() {
             let dir = match self.base.readable_dir(&at) {
                 Err(error) if is_other_mount(&error) => {
-                    result.blocked.push(ByteText(at));
+                    result.blocked.push(SharedPath::from(at).text());
                     continue;
                 }
                 other => other.doing("open", &at)?,
@@ -46,26 +45,26 @@ impl Scanner<'_> {
                 let (path, target) = (join(&at, &name), join(&place, &name));
                 // Gone between the listing and now: somebody works here, and the directory's own ctime tells.
                 let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path)? else { continue };
-                let path = ByteText(path);
-                if self.claimed.contains(&path.0) {
+                let path = SharedPath::from(path);
+                if self.claimed.contains(&*path.0) {
                     continue;
                 }
                 if is_fresh(self.started, self.ours, &path, &meta) && result.changed.len() < LISTED {
-                    result.changed.push(path.clone());
+                    result.changed.push(path.text());
                 }
                 if result.protected.is_none() {
                     let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind, false)?;
-                    let there = if target == path.0 {
+                    let there = if *target == *path.0 {
                         None
                     } else {
                         self.reason(dir.as_fd(), &name, &target, meta.kind, true)?
                     };
-                    result.protected = here.or(there).map(|why| (path.clone(), why));
+                    result.protected = here.or(there).map(|why| (path.text(), why));
                 }
                 if meta.kind == EntryType::Directory {
-                    stack.push((path.0, target));
+                    stack.push((path.0.to_vec(), target));
                 } else if self.wanted.contains(&meta.id.ino) {
-                    inodes.entry(meta.id.ino).or_insert(Found { at: path, meta });
+                    inodes.scanned(Found { at: path, meta });
                 }
             }
         }

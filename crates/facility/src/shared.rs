@@ -56,23 +56,25 @@ pub(crate) fn index_origins(walk: &Walk<'_>) -> Result<Vec<u64>, WalkError> {
 
 /// Fills in [`LayerTree::groups`].
 pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError> {
-    let mut by_inode: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (at, one) in tree.nodes.iter().enumerate() {
-        if one.role == Role::Entry && one.meta.kind != EntryType::Directory {
-            by_inode.entry(one.meta.id.ino).or_default().push(at);
-        }
-    }
     let anchor = |origin: Option<u64>, kind: EntryType| -> Option<Found> {
-        let found = tree.inodes.get(&origin?)?;
+        let found = tree.by_inode(origin?)?;
         let shared = walk.mode == LayerMode::Root && found.meta.links > 1 && found.meta.kind == kind;
         shared.then(|| found.clone())
     };
+    let mut by_inode: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (at, one) in tree.nodes.iter().enumerate() {
+        let is_named = one.role == Role::Entry && one.meta.kind != EntryType::Directory;
+        // Most files have one name and stand for a file with one name.
+        if is_named && (one.meta.links > 1 || anchor(origin_inode(one), one.meta.kind).is_some()) {
+            by_inode.entry(one.meta.id.ino).or_default().push(at);
+        }
+    }
     let mut groups = Vec::new();
     for members in by_inode.values() {
         let first = &tree.nodes[members[0]];
         let anchor = anchor(origin_inode(first), first.meta.kind);
         if members.len() > 1 || anchor.is_some() {
-            let source = Source::Upper(first.path.clone());
+            let source = Source::Upper(first.path.text());
             groups.push(Group {
                 members: members.clone(),
                 anchor,
@@ -107,7 +109,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         group.same = is_same(walk, group)?;
     }
     for (member, number) in of {
-        tree.nodes[member].group = Some(number);
+        tree.nodes[member].group = u32::try_from(number).ok();
     }
     tree.groups = groups;
     Ok(())

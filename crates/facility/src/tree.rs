@@ -1,16 +1,59 @@
 //! What was read from a layer and from the places of the workspace that it covers. Plain data; `plan` decides on it.
+//!
+//! A layer may have hundreds of thousands of entries, so that an entry is small: what only few have lies behind a pointer,
+//! and a path is in memory once.
 
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
 use crate::meta::{FileId, FsTime, Meta};
 use nexus_model::ByteText;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A path that several entries may share.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedPath(pub Arc<[u8]>);
+
+impl SharedPath {
+    /// A copy of its bytes.
+    #[must_use]
+    pub fn text(&self) -> ByteText {
+        ByteText(self.0.to_vec())
+    }
+}
+
+impl fmt::Debug for SharedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text())
+    }
+}
+
+impl From<Vec<u8>> for SharedPath {
+    fn from(path: Vec<u8>) -> Self {
+        Self(path.into())
+    }
+}
+
+impl From<&[u8]> for SharedPath {
+    fn from(path: &[u8]) -> Self {
+        Self(path.into())
+    }
+}
+
+impl PartialEq<ByteText> for SharedPath {
+    fn eq(&self, other: &ByteText) -> bool {
+        *self.0 == *other.0
+    }
+}
 
 /// An entry of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Its path in the workspace as it is now.
-    pub at: ByteText,
+    pub at: SharedPath,
     /// Its attributes.
     pub meta: Meta,
 }
@@ -21,9 +64,9 @@ pub enum Lower {
     /// None: the directory is new, or the entry is no directory.
     None,
     /// The one at the same place.
-    Merged(Found),
+    Merged(Box<Found>),
     /// One that was renamed to this place.
-    Moved(Found),
+    Moved(Box<Found>),
     /// One that was renamed to this place and is no longer where it was.
     Missing,
 }
@@ -67,7 +110,7 @@ pub struct Node {
     /// The index of its directory.
     pub parent: usize,
     /// Where it is in the layer and will be in the workspace.
-    pub path: ByteText,
+    pub path: SharedPath,
     /// Its attributes; those of what is gone for [`Role::Implied`].
     pub meta: Meta,
     /// Overlay's attributes.
@@ -77,7 +120,7 @@ pub struct Node {
     /// The directory it continues.
     pub lower: Lower,
     /// The entry of the workspace that it hides or replaces.
-    pub covers: Option<Found>,
+    pub covers: Option<Box<Found>>,
     /// The place of the entry in the workspace is append-only or immutable, or in a directory that is.
     pub pinned: bool,
     /// What it covers was renamed to another place of the layer.
@@ -86,6 +129,27 @@ pub struct Node {
     pub same_content: bool,
     /// Same attributes as what it covers or continues.
     pub same_attrs: bool,
+    /// What only few entries have.
+    pub rare: Rare,
+    /// The group of names that share one file, in [`LayerTree::groups`].
+    pub group: Option<u32>,
+}
+
+impl Node {
+    /// Its group of names, as an index of [`LayerTree::groups`].
+    #[must_use]
+    pub fn group(&self) -> Option<usize> {
+        self.group.and_then(|number| usize::try_from(number).ok())
+    }
+}
+
+/// The details that only few entries have; the empty ones take no memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rare(Option<Box<Details>>);
+
+/// See [`Rare`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Details {
     /// Attributes to set, for a directory.
     pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Attributes of the directory that it continues, where they differ from `attrs`.
@@ -94,8 +158,20 @@ pub struct Node {
     pub verdict: Option<Verdict>,
     /// For a whole directory that goes away or moves.
     pub scan: Option<Scan>,
-    /// The group of names that share one file, in [`LayerTree::groups`].
-    pub group: Option<usize>,
+}
+
+impl Deref for Rare {
+    type Target = Details;
+    fn deref(&self) -> &Details {
+        const NONE: &Details = &Details { attrs: Vec::new(), base_attrs: Vec::new(), verdict: None, scan: None };
+        self.0.as_deref().unwrap_or(NONE)
+    }
+}
+
+impl DerefMut for Rare {
+    fn deref_mut(&mut self) -> &mut Details {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// Where the bytes of a shared file are.
@@ -159,11 +235,50 @@ impl From<OwnForms> for Own {
 }
 
 impl Own {
-    fn is(&self, at: &ByteText, meta: &Meta) -> bool {
+    fn is(&self, at: &SharedPath, meta: &Meta) -> bool {
         *at == self.path
             && meta.ctime == self.ctime
             && self.id.is_none_or(|id| id == meta.id)
             && self.size.is_none_or(|size| size == meta.size)
+    }
+}
+
+/// Files of the workspace by their inodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inodes {
+    places: HashMap<u64, Place>,
+    scanned: Vec<Found>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// What this node covers.
+    Covered(u32),
+    /// Found in a directory that goes away or moves.
+    Scanned(u32),
+}
+
+impl Inodes {
+    /// Names the file that a node covers.
+    pub(crate) fn cover(&mut self, ino: u64, node: usize) {
+        if let Ok(node) = u32::try_from(node) {
+            self.places.insert(ino, Place::Covered(node));
+        }
+    }
+
+    /// Adds a file that was found in a scan, if its inode is not known yet.
+    pub(crate) fn scanned(&mut self, found: Found) {
+        let Ok(next) = u32::try_from(self.scanned.len()) else { return };
+        if let Entry::Vacant(place) = self.places.entry(found.meta.id.ino) {
+            place.insert(Place::Scanned(next));
+            self.scanned.push(found);
+        }
+    }
+
+    /// Whether an inode is one of them.
+    #[must_use]
+    pub fn has(&self, ino: u64) -> bool {
+        self.places.contains_key(&ino)
     }
 }
 
@@ -177,7 +292,7 @@ pub struct LayerTree {
     /// By node: the lock file by which a git of the host holds the entry's place.
     pub locks: HashMap<usize, ByteText>,
     /// Files of the workspace by inode, as far as the layer touches them.
-    pub inodes: HashMap<u64, Found>,
+    pub inodes: Inodes,
     /// When the layer was made.
     pub started: FsTime,
     /// Entries that an earlier commit of this layer wrote itself: not a conflict.
@@ -199,8 +314,18 @@ impl LayerTree {
 
     /// Whether an entry is as an earlier commit of this layer left it.
     #[must_use]
-    pub fn is_own(&self, at: &ByteText, meta: &Meta) -> bool {
+    pub fn is_own(&self, at: &SharedPath, meta: &Meta) -> bool {
         self.ours.iter().any(|own| own.is(at, meta))
+    }
+
+    /// The file of the workspace with this inode, as far as the layer touches it.
+    #[must_use]
+    pub fn by_inode(&self, ino: u64) -> Option<&Found> {
+        let at = |index: u32| usize::try_from(index).ok();
+        match self.inodes.places.get(&ino)? {
+            Place::Covered(node) => self.nodes.get(at(*node)?)?.covers.as_deref(),
+            Place::Scanned(index) => self.inodes.scanned.get(at(*index)?),
+        }
     }
 
     /// The identity of what a node covers.
@@ -211,6 +336,6 @@ impl LayerTree {
 }
 
 /// See [`LayerTree::is_fresh`].
-pub(crate) fn is_fresh(started: FsTime, ours: &[Own], at: &ByteText, meta: &Meta) -> bool {
+pub(crate) fn is_fresh(started: FsTime, ours: &[Own], at: &SharedPath, meta: &Meta) -> bool {
     meta.ctime > started && !ours.iter().any(|own| own.is(at, meta))
 }

@@ -62,7 +62,7 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
         (Role::Entry, Lower::None) => {}
     }
     let Some(found) = &node.covers else { return false };
-    if let Some(group) = node.group.map(|number| &tree.groups[number]) {
+    if let Some(group) = node.group().map(|number| &tree.groups[number]) {
         let own = group.anchor.as_ref().is_some_and(|anchor| anchor.meta.id == found.meta.id);
         return own && group.same;
     }
@@ -124,12 +124,12 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
             None
         }
         // In a bare repository the content was judged all the same (`bare`).
-        (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => match &node.verdict {
+        (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => match &node.rare.verdict {
             Some(Verdict::Park(why)) => protected(why),
             Some(Verdict::Commit | Verdict::Strip(_)) | None => None,
         },
         (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_), _) => {
-            match &node.verdict {
+            match &node.rare.verdict {
                 Some(Verdict::Commit | Verdict::Strip(_)) => None,
                 Some(Verdict::Park(why)) => protected(why),
                 None => protected("not judged"),
@@ -151,7 +151,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
             }
         }
     }
-    let inside = node.scan.as_ref().and_then(|scan| scan.protected.as_ref());
+    let inside = node.rare.scan.as_ref().and_then(|scan| scan.protected.as_ref());
     inside.map(|(path, why)| Hold::Inside(format!("{why} in {}", String::from_utf8_lossy(&path.0))))
 }
 
@@ -174,12 +174,12 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
     let is_file = of.kind == EntryType::File;
     let executable = !gone && is_file && of.mode & EXECUTE != 0 && old_mode.is_none_or(|mode| mode & EXECUTE == 0);
     Change {
-        path: node.path.clone(),
+        path: node.path.text(),
         kind: kind(tree, node),
         file_type: of.kind,
         size: if is_file { of.size } else { 0 },
         mode: of.mode,
-        protected: match (hold(node, rules), &node.verdict) {
+        protected: match (hold(node, rules), &node.rare.verdict) {
             (Some(hold), _) => Some(hold.why().to_owned()),
             (None, Some(Verdict::Strip(_))) => Some(STRIPPED.to_owned()),
             (None, _) => None,
@@ -196,7 +196,7 @@ fn kind(tree: &LayerTree, node: &Node) -> ChangeKind {
         return ChangeKind::Deleted;
     }
     match (&node.lower, &node.covers) {
-        (Lower::Moved(found), _) => ChangeKind::Renamed { from: found.at.clone() },
+        (Lower::Moved(found), _) => ChangeKind::Renamed { from: found.at.text() },
         (Lower::Merged(found), _) => {
             let owner = (node.meta.uid, node.meta.gid) == (found.meta.uid, found.meta.gid);
             if owner && node.same_attrs { ChangeKind::Mode } else { ChangeKind::Modified }
@@ -207,7 +207,7 @@ fn kind(tree: &LayerTree, node: &Node) -> ChangeKind {
         }
         (Lower::None | Lower::Missing, Some(found)) => {
             let owner = (node.meta.uid, node.meta.gid) == (found.meta.uid, found.meta.gid);
-            let shared = node.group.is_some_and(|number| tree.groups[number].members.len() > 1);
+            let shared = node.group().is_some_and(|number| tree.groups[number].members.len() > 1);
             let only_mode =
                 owner && node.same_content && node.same_attrs && !shared && node.meta.mode != found.meta.mode;
             if only_mode { ChangeKind::Mode } else { ChangeKind::Modified }

@@ -17,12 +17,13 @@ use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, attr, rea
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
-use crate::tree::{Found, LayerTree, Lower, Node, Own, Role, Verdict};
+use crate::tree::{Found, Inodes, LayerTree, Lower, Node, Own, Rare, Role, SharedPath, Verdict};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Why a layer cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,7 @@ impl<'a> LastDir<'a> {
     }
 }
 
-fn node(parent: usize, path: ByteText, meta: Meta, marks: Marks, role: Role) -> Node {
+fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -> Node {
     Node {
         parent,
         path,
@@ -85,10 +86,7 @@ fn node(parent: usize, path: ByteText, meta: Meta, marks: Marks, role: Role) -> 
         claimed: false,
         same_content: false,
         same_attrs: false,
-        attrs: Vec::new(),
-        base_attrs: Vec::new(),
-        verdict: None,
-        scan: None,
+        rare: Rare::default(),
         group: None,
     }
 }
@@ -117,7 +115,7 @@ impl Walk<'_> {
             nodes,
             groups: Vec::new(),
             locks: HashMap::new(),
-            inodes: HashMap::new(),
+            inodes: Inodes::default(),
             started: self.started,
             ours: self.ours.to_vec(),
             same_mount,
@@ -135,13 +133,13 @@ impl Walk<'_> {
 
     fn collect(&self, opened: &mut Vec<(Vec<u8>, u32)>) -> Result<Vec<Node>, WalkError> {
         let root = stat(self.upper.fd(), b"").doing("look at", b"")?;
-        let mut nodes = vec![node(0, ByteText(Vec::new()), root, Marks::default(), Role::Entry)];
+        let mut nodes = vec![node(0, SharedPath::from(Vec::new()), root, Marks::default(), Role::Entry)];
         let mut stack = vec![0];
         let is_root = rustix::process::geteuid().is_root();
         while let Some(at) = stack.pop() {
             let (path, mode) = (nodes[at].path.clone(), nodes[at].meta.mode);
             if mode & 0o700 != 0o700 && !is_root {
-                opened.push((path.0.clone(), mode));
+                opened.push((path.0.to_vec(), mode));
                 self.upper.dir_by_force(&path.0).doing("open", &path.0)?;
             }
             let dir = self.upper.readable_dir(&path.0).doing("open", &path.0)?;
@@ -153,8 +151,10 @@ impl Walk<'_> {
                 if meta.kind == EntryType::Directory {
                     stack.push(nodes.len());
                 }
-                let mut found = node(at, ByteText(entry), meta, marks, role);
-                found.attrs = attrs;
+                let mut found = node(at, SharedPath::from(entry), meta, marks, role);
+                if !attrs.is_empty() {
+                    found.rare.attrs = attrs;
+                }
                 nodes.push(found);
             }
         }
@@ -189,7 +189,7 @@ impl Walk<'_> {
     fn continue_lower(&self, nodes: &mut [Node]) -> Result<HashSet<Vec<u8>>, WalkError> {
         let mut claimed = HashSet::new();
         let mut used = HashSet::new();
-        nodes[0].lower = self.lower_dir(b"")?.map_or(Lower::Missing, Lower::Merged);
+        nodes[0].lower = self.lower_dir(b"")?.map_or(Lower::Missing, |found| Lower::Merged(Box::new(found)));
         for at in 1..nodes.len() {
             if nodes[at].meta.kind != EntryType::Directory {
                 continue;
@@ -202,17 +202,17 @@ impl Walk<'_> {
                     let from = match (redirect.strip_prefix(b"/"), &parent) {
                         (Some(absolute), _) => absolute.to_vec(),
                         (None, Some(parent)) => join(parent, redirect),
-                        (None, None) => return Err(WalkError::Redirect { path: nodes[at].path.clone() }),
+                        (None, None) => return Err(WalkError::Redirect { path: nodes[at].path.text() }),
                     };
                     if !used.insert(from.clone()) {
                         return Err(WalkError::Twice { at: ByteText(from) });
                     }
                     let found = self.lower_dir(&from)?;
                     if place.as_ref() == Some(&from) {
-                        found.map_or(Lower::None, Lower::Merged)
+                        found.map_or(Lower::None, |found| Lower::Merged(Box::new(found)))
                     } else {
                         claimed.insert(from);
-                        found.map_or(Lower::Missing, Lower::Moved)
+                        found.map_or(Lower::Missing, |found| Lower::Moved(Box::new(found)))
                     }
                 }
                 (None, Some(place)) if !marks.opaque => {
@@ -220,7 +220,7 @@ impl Walk<'_> {
                     if found.is_some() && !used.insert(place.clone()) {
                         return Err(WalkError::Twice { at: ByteText(place) });
                     }
-                    found.map_or(Lower::None, Lower::Merged)
+                    found.map_or(Lower::None, |found| Lower::Merged(Box::new(found)))
                 }
                 (None, _) => Lower::None,
             };
@@ -239,12 +239,12 @@ impl Walk<'_> {
             Err(error) if is_other_mount(&error) => {
                 let meta =
                     self.base.stat(path).or_else(|error| if is_other_mount(&error) { Ok(None) } else { Err(error) });
-                return Ok(meta.doing("look at", path)?.map(|meta| Found { at: ByteText(path.to_vec()), meta }));
+                return Ok(meta.doing("look at", path)?.map(|meta| Found { at: path.into(), meta }));
             }
             Err(error) => return Err(WalkError::Io(fail("open", path, error))),
         };
         let meta = stat(dir.as_fd(), b"").doing("look at", path)?;
-        Ok(Some(Found { at: ByteText(path.to_vec()), meta }))
+        Ok(Some(Found { at: path.into(), meta }))
     }
 
     /// Turns a new directory over an old one into the old one without the names that are gone.
@@ -260,7 +260,7 @@ impl Walk<'_> {
                 continue;
             };
             if let Lower::Moved(found) = &nodes[at].lower
-                && found.at.0 == place
+                && *found.at.0 == *place
             {
                 // Renamed away and back into a new directory of the old name: it never moved.
                 claimed.remove(&place);
@@ -278,7 +278,7 @@ impl Walk<'_> {
                 Err(error) if is_other_mount(&error) => continue,
                 other => other.doing("open", &place)?,
             };
-            nodes[at].lower = Lower::Merged(found);
+            nodes[at].lower = Lower::Merged(Box::new(found));
             if children.is_empty() {
                 for (child, one) in nodes.iter().enumerate().take(count).skip(1) {
                     debug_assert!(one.parent < child, "a directory comes before its entries");
@@ -290,7 +290,7 @@ impl Walk<'_> {
                     continue;
                 }
                 if let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &place)? {
-                    let path = ByteText(join(&nodes[at].path.0, &name));
+                    let path = SharedPath::from(join(&nodes[at].path.0, &name));
                     implied.push(node(at, path, meta, Marks::default(), Role::Implied));
                 }
             }
@@ -313,9 +313,9 @@ impl Walk<'_> {
                     Err(failure) if is_other_mount(&failure.source) => Vec::new(),
                     other => other?,
                 };
-                nodes[at].same_attrs = attrs == nodes[at].attrs;
+                nodes[at].same_attrs = attrs == nodes[at].rare.attrs;
                 if !nodes[at].same_attrs || meta_differs(&nodes[at].meta, &found.meta) {
-                    nodes[at].base_attrs = attrs;
+                    nodes[at].rare.base_attrs = attrs;
                 }
                 continue;
             }
@@ -337,7 +337,10 @@ impl Walk<'_> {
                 nodes[at].same_content = content;
                 nodes[at].same_attrs = attrs;
             }
-            nodes[at].covers = Some(Found { at: ByteText(place), meta });
+            // Nearly always the same path.
+            let at_same = *place == *nodes[at].path.0;
+            let place = if at_same { nodes[at].path.clone() } else { SharedPath::from(place) };
+            nodes[at].covers = Some(Box::new(Found { at: place, meta }));
         }
         Ok(())
     }
@@ -345,10 +348,10 @@ impl Walk<'_> {
     fn scan(&self, tree: &mut LayerTree, claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
         let mut wanted: HashSet<u64> = tree.nodes.iter().filter_map(origin_inode).collect();
         wanted.extend(crate::shared::index_origins(self)?);
-        for one in &tree.nodes {
+        for (at, one) in tree.nodes.iter().enumerate() {
             if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory) {
                 wanted.remove(&found.meta.id.ino);
-                tree.inodes.insert(found.meta.id.ino, found.clone());
+                tree.inodes.cover(found.meta.id.ino, at);
             }
         }
         let scanner = Scanner {
@@ -361,21 +364,21 @@ impl Walk<'_> {
         };
         for one in &mut tree.nodes {
             let whole = match (&one.lower, &one.covers) {
-                (Lower::Moved(found), _) => Some((found, one.path.0.clone())),
+                (Lower::Moved(found), _) => Some((found, Arc::clone(&one.path.0))),
                 (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => {
-                    Some((found, one.path.0.clone()))
+                    Some((found, Arc::clone(&one.path.0)))
                 }
                 _ => None,
             };
             if let Some((found, place)) = whole {
-                one.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
+                one.rare.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
             }
             // A moved directory may also cover another one that goes away.
             if let (Lower::Moved(_), Some(found), false) = (&one.lower, &one.covers, one.claimed)
                 && found.meta.kind == EntryType::Directory
             {
                 let more = scanner.scan(found, &one.path.0, &mut tree.inodes)?;
-                if let Some(scan) = &mut one.scan {
+                if let Some(scan) = &mut one.rare.scan {
                     scan.changed.extend(more.changed);
                     scan.protected = scan.protected.take().or(more.protected);
                 }
@@ -396,7 +399,7 @@ impl Walk<'_> {
                 continue;
             }
             let verdict = self.judge_by(&class, &one.path.0, one, lower_path(&tree.nodes[one.parent]).is_none())?;
-            tree.nodes[at].verdict = Some(verdict);
+            tree.nodes[at].rare.verdict = Some(verdict);
         }
         Ok(())
     }

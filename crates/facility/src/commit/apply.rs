@@ -28,7 +28,7 @@ pub(crate) use side::side_name;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::changes::{Conflict, Outside};
-use crate::commit::journal::{Journal, KeptBack, Outcome};
+use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Slot};
 use crate::commit::seen::Seen;
 use crate::faults::Faults;
@@ -62,11 +62,11 @@ pub(crate) struct Apply<'a> {
     shared: HashSet<FileId>,
     /// Directories in which steps act.
     worked: HashSet<FileId>,
-    /// What was put, as it was right after the call.
-    written: HashMap<&'a [u8], Meta>,
+    /// What was put, as it was right after the call; of the paths that a later accept must know.
+    written: HashMap<&'a [u8], Option<Meta>>,
     dead_slots: HashSet<Slot>,
     /// Renamed directories by their slot.
-    renamed: HashMap<Slot, Renamed<'a>>,
+    renamed: HashMap<Slot, Renamed>,
     kept_paths: HashSet<Vec<u8>>,
     kept: Vec<KeptBack>,
     unwatched: u64,
@@ -106,11 +106,8 @@ pub(crate) struct Rooms<'a> {
 impl<'a> Apply<'a> {
     pub(crate) fn new(rooms: Rooms<'a>, journal: &'a Journal, faults: &'a Faults, again: bool) -> Self {
         let Rooms { base, upper, slots, started } = rooms;
-        let displaced = journal.ops.iter().filter_map(|op| match op {
-            Op::Hold { old, .. } => Some(old),
-            other => other.displaces(),
-        });
-        let shared = displaced.filter(|old| old.links > 1 && old.kind != EntryType::Directory).map(|old| old.id);
+        let several = journal.steps.several().iter().map(|one| one.old);
+        let shared = several.filter(|old| old.kind != EntryType::Directory).map(|old| old.id);
         let header = &journal.header;
         Self {
             base,
@@ -126,9 +123,9 @@ impl<'a> Apply<'a> {
             own: HashMap::new(),
             shared: shared.collect(),
             worked: header.parents.iter().map(|one| one.id).collect(),
-            written: HashMap::new(),
+            written: header.rewritten.iter().map(|path| (path.0.as_slice(), None)).collect(),
             dead_slots: HashSet::new(),
-            renamed: journal.ops.iter().filter_map(renamed).collect(),
+            renamed: HashMap::new(),
             kept_paths: HashSet::new(),
             kept: Vec::new(),
             unwatched: 0,
@@ -141,8 +138,10 @@ impl<'a> Apply<'a> {
     /// Does everything.
     pub(crate) fn run(&mut self) -> Result<(), IoFailure> {
         let journal = self.journal;
-        for op in &journal.ops {
+        for op in journal.steps.each() {
+            let op = &op.doing("read", JOURNAL.as_bytes())?;
             self.faults.action();
+            self.renamed.extend(renamed(op));
             let below = op.path().is_some_and(|path| self.is_kept(&path.0));
             let done = if below { Ok(()) } else { self.one(op) };
             let back = |apply: &mut Self| match op {
@@ -173,7 +172,7 @@ impl<'a> Apply<'a> {
             if self.is_kept(&path.0) {
                 continue;
             }
-            let found = match self.written.remove(path.0.as_slice()) {
+            let found = match self.written.remove(path.0.as_slice()).flatten() {
                 Some(meta) => Some(meta),
                 // A directory on the way was closed to its owner, or mounted over: the next accept cannot get there either.
                 None => self.base.stat(&path.0).ok().flatten(),
@@ -268,7 +267,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    fn one(&mut self, op: &'a Op) -> Done {
+    fn one(&mut self, op: &Op) -> Done {
         match op {
             Op::Hold { at, old, slot } => self.hold(&at.0, old, *slot),
             Op::Take { at, old, slot, renamed, .. } => self.take(&at.0, old, *slot, *renamed),
@@ -284,12 +283,12 @@ impl<'a> Apply<'a> {
 }
 
 /// The old place of a renamed directory, the directory, and overlay's mark there.
-type Renamed<'a> = (&'a ByteText, &'a Seen, Option<&'a ByteText>);
+type Renamed = (ByteText, Seen, Option<ByteText>);
 
 /// A renamed directory on its way, by its slot.
-fn renamed(op: &Op) -> Option<(Slot, Renamed<'_>)> {
+fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
     match op {
-        Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at, old, mark.as_ref()))),
+        Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at.clone(), *old, mark.clone()))),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use crate::changes::{Conflict, Outside};
 use crate::commit::apply::Rooms;
 use crate::commit::beside::{found_beside, put_beside};
 use crate::commit::calls::Spot;
-use crate::commit::journal::{Journal, KeptBack, Outcome};
+use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::leftover::{Leftover, set_aside};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::seen::Seen;
@@ -108,16 +108,17 @@ pub(crate) fn remove_displaced(
     journal: &Journal,
     outcome: &Outcome,
     faults: &Faults,
-) -> Removal {
+) -> Result<Removal, IoFailure> {
     let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
-    let shared: HashSet<FileId> =
-        journal.ops.iter().filter_map(Op::displaces).filter(|old| old.links > 1).map(|old| old.id).collect();
+    let several = journal.steps.several().iter().filter(|one| one.is_displaced);
+    let shared: HashSet<FileId> = several.map(|one| one.old.id).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
-    for op in &journal.ops {
+    for op in journal.steps.each() {
+        let op = op.doing("read", JOURNAL.as_bytes())?;
         let Some(old) = op.displaces() else { continue };
         let Some(path) = op.path().filter(|path| !kept.contains(path.0.as_slice())) else { continue };
-        let from = match op {
+        let from = match &op {
             Op::Take { slot, .. } => Origin::Slot(*slot),
             Op::Put(put) => put.from.clone(),
             _ => continue,
@@ -129,7 +130,7 @@ pub(crate) fn remove_displaced(
             }
             Origin::Layer => (rooms.upper, path.0.clone()),
         };
-        let new = match op {
+        let new = match &op {
             Op::Put(put) => put.new.map(|new| new.id),
             _ => None,
         };
@@ -150,7 +151,7 @@ pub(crate) fn remove_displaced(
             }
         }
     }
-    removal
+    Ok(removal)
 }
 
 /// An entry that a commit displaced.

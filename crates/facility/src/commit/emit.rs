@@ -9,28 +9,37 @@
 //!  SetDir   attributes of directories, the deepest first
 //! ```
 
-use crate::beneath::{is_beneath, join};
+use crate::beneath::{IoFailure, is_beneath, join};
 use crate::commit::journal::Parent;
 use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
 use crate::commit::seen::Seen;
 use crate::hardlinks;
 use crate::meta::EntryType;
-use crate::plan::{State, writes_shared};
+use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
 use crate::tree::{Found, LayerTree, Lower, Node, Role, Source, Verdict};
 use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap};
 
-/// The steps of a commit and what has to be staged for them.
-#[derive(Debug, Default)]
-pub(crate) struct Emitted {
-    pub(crate) ops: Vec<Op>,
-    pub(crate) staged: Vec<(Slot, Staged)>,
-    pub(crate) parents: Vec<Parent>,
+/// Takes the steps of a commit one by one: a large commit never has all of them in memory.
+pub(crate) trait Sink {
+    /// Something that has to be made in a slot. Comes before the step that uses it.
+    fn stage(&mut self, slot: Slot, staged: Staged) -> Result<(), IoFailure>;
+    /// The next step.
+    fn step(&mut self, op: Op) -> Result<(), IoFailure>;
+}
+
+type Told = Result<(), IoFailure>;
+
+/// Tells the steps of a plan, in their order. Each call tells the same.
+pub(crate) fn emit(tree: &LayerTree, rules: &Rules, plan: &CommitPlan, sink: &mut dyn Sink) -> Told {
+    let Some(states) = &plan.states else { return Ok(()) };
+    Emitter::new(tree, rules, states, sink).emit()?;
+    plan.tail.iter().try_for_each(|op| sink.step(op.clone()))
 }
 
 /// Builds the list of steps.
-pub(crate) struct Emitter<'a> {
+struct Emitter<'a, 's> {
     tree: &'a LayerTree,
     rules: &'a Rules,
     states: &'a [State],
@@ -43,13 +52,13 @@ pub(crate) struct Emitter<'a> {
     /// Member of a group of unchanged content → slot of the further name that it becomes.
     held: HashMap<usize, Slot>,
     slots: Slot,
-    out: Emitted,
+    sink: &'s mut dyn Sink,
 }
 
-impl<'a> Emitter<'a> {
-    pub(crate) fn new(tree: &'a LayerTree, rules: &'a Rules, states: &'a [State]) -> Self {
+impl<'a, 's> Emitter<'a, 's> {
+    fn new(tree: &'a LayerTree, rules: &'a Rules, states: &'a [State], sink: &'s mut dyn Sink) -> Self {
         let (taken, copied, made, held) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Self { tree, rules, states, taken, copied, made, held, slots: 0, out: Emitted::default() }
+        Self { tree, rules, states, taken, copied, made, held, slots: 0, sink }
     }
 
     fn slot(&mut self) -> Slot {
@@ -57,25 +66,23 @@ impl<'a> Emitter<'a> {
         self.slots
     }
 
-    fn stage(&mut self, staged: Staged) -> Slot {
+    fn stage(&mut self, staged: Staged) -> Result<Slot, IoFailure> {
         let slot = self.slot();
-        self.out.staged.push((slot, staged));
-        slot
+        self.sink.stage(slot, staged)?;
+        Ok(slot)
     }
 
     /// The steps in their order.
-    pub(crate) fn emit(mut self) -> Emitted {
-        self.hold();
-        self.take_renamed();
+    fn emit(mut self) -> Told {
+        self.hold()?;
+        self.take_renamed()?;
         let whole = self.whole();
-        self.strip_inside(&whole);
+        self.strip_inside(&whole)?;
         for at in self.commits() {
-            self.entry(at, &whole);
+            self.entry(at, &whole)?;
         }
-        self.other_names();
-        self.set_dirs(&whole);
-        self.parents();
-        self.out
+        self.other_names()?;
+        self.set_dirs(&whole)
     }
 
     fn commits(&self) -> impl Iterator<Item = usize> + use<'a> {
@@ -84,7 +91,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// New names of an unchanged file become names of the very file.
-    fn hold(&mut self) {
+    fn hold(&mut self) -> Told {
         let tree = self.tree;
         for group in &tree.groups {
             let Some(anchor) = group.anchor.as_ref().filter(|_| group.same && writes_shared(tree, self.states, group))
@@ -95,13 +102,14 @@ impl<'a> Emitter<'a> {
                 if self.states[*at] == State::Commit && tree.covered_id(*at) != Some(anchor.meta.id) {
                     let slot = self.slot();
                     self.held.insert(*at, slot);
-                    self.out.ops.push(Op::Hold { at: anchor.at.clone(), old: Seen::from(&anchor.meta), slot });
+                    self.sink.step(Op::Hold { at: anchor.at.text(), old: Seen::from(&anchor.meta), slot })?;
                 }
             }
         }
+        Ok(())
     }
 
-    fn take_renamed(&mut self) {
+    fn take_renamed(&mut self) -> Told {
         let mut moved: Vec<&'a Found> = Vec::new();
         for at in self.commits() {
             if let Lower::Moved(found) = &self.tree.nodes[at].lower {
@@ -115,9 +123,16 @@ impl<'a> Emitter<'a> {
         for found in moved {
             let slot = self.slot();
             self.taken.insert(&found.at.0, slot);
-            let (at, old, mark) = (found.at.clone(), Seen::from(&found.meta), marks.get(&found.at).copied().cloned());
-            self.out.ops.push(Op::Take { at, old, slot, renamed: true, mark });
+            let mark = marks.get(&found.at).map(|path| path.text());
+            self.sink.step(Op::Take {
+                at: found.at.text(),
+                old: Seen::from(&found.meta),
+                slot,
+                renamed: true,
+                mark,
+            })?;
         }
+        Ok(())
     }
 
     /// Directories that can be moved with all that is in them.
@@ -128,8 +143,8 @@ impl<'a> Emitter<'a> {
                 let node = &tree.nodes[at];
                 let kind = node.meta.kind;
                 let plain = at != 0 && tree.same_mount && node.role == Role::Entry && self.states[at] == State::Commit;
-                let as_it_is = !node.marks.forged && !matches!(node.verdict, Some(Verdict::Strip(_)));
-                let copied = node.group.is_some_and(|number| self.must_copy(number)) || self.held.contains_key(&at);
+                let as_it_is = !node.marks.forged && !matches!(node.rare.verdict, Some(Verdict::Strip(_)));
+                let copied = node.group().is_some_and(|number| self.must_copy(number)) || self.held.contains_key(&at);
                 let fits = match kind {
                     // The owner must be able to get in, to remove overlay's attributes.
                     EntryType::Directory => node.lower == Lower::None && node.meta.mode & 0o700 == 0o700,
@@ -152,13 +167,18 @@ impl<'a> Emitter<'a> {
         hardlinks::must_part(group) || group.members.iter().any(|at| self.states[*at] == State::Park)
     }
 
-    fn strip_inside(&mut self, whole: &[bool]) {
+    fn strip_inside(&mut self, whole: &[bool]) -> Told {
         for at in self.commits() {
             let node = &self.tree.nodes[at];
-            if whole[node.parent] && !node.marks.names.is_empty() {
-                self.out.ops.push(Op::Strip { path: node.path.clone(), names: marks(node) });
+            if whole[node.parent] && !node.marks.all.is_empty() {
+                self.sink.step(Op::Strip { path: node.path.text(), names: self.marks(node) })?;
             }
         }
+        Ok(())
+    }
+
+    fn marks(&self, node: &Node) -> Vec<ByteText> {
+        node.marks.all.names(self.tree.mode).map(ByteText).collect()
     }
 
     /// What stands at the place of an entry and has to go.
@@ -166,116 +186,90 @@ impl<'a> Emitter<'a> {
         node.covers.as_ref().filter(|_| !node.claimed).map(|found| Seen::from(&found.meta))
     }
 
-    fn put(&mut self, path: &ByteText, from: Origin, old: Option<Seen>) -> &mut Put {
-        let put = Put {
-            path: path.clone(),
-            from,
-            new: None,
-            old,
-            strip: Vec::new(),
-            mode: None,
-            whole: false,
-            only_staged: false,
-        };
-        self.out.ops.push(Op::Put(put));
-        match self.out.ops.last_mut() {
-            Some(Op::Put(put)) => put,
-            _ => unreachable!("it was pushed just now"),
-        }
-    }
-
-    fn entry(&mut self, at: usize, whole: &[bool]) {
+    fn entry(&mut self, at: usize, whole: &[bool]) -> Told {
         let node = &self.tree.nodes[at];
-        let path = &node.path;
         if node.role != Role::Entry {
-            if let Some(old) = Self::old(node) {
-                let slot = self.slot();
-                self.out.ops.push(Op::Take { at: path.clone(), old, slot, renamed: false, mark: None });
-            }
-            return;
+            let Some(old) = Self::old(node) else { return Ok(()) };
+            let slot = self.slot();
+            return self.sink.step(Op::Take { at: node.path.text(), old, slot, renamed: false, mark: None });
         }
         // A socket cannot be committed, and what lies in a whole directory goes along with it.
         if node.meta.kind == EntryType::Socket || whole[node.parent] {
-            return;
+            return Ok(());
         }
         if node.meta.kind == EntryType::Directory {
-            self.directory(at, whole);
-            return;
+            return self.directory(at, whole);
         }
-        let old = Self::old(node);
+        let put = |from| Put { old: Self::old(node), ..put(node.path.text(), from) };
         if let Some(slot) = self.held.get(&at).copied() {
-            let anchor = node.group.and_then(|number| self.tree.groups[number].anchor.as_ref());
-            self.put(path, Origin::Slot(slot), old).new = anchor.map(|one| Seen::from(&one.meta));
-            return;
+            let anchor = node.group().and_then(|number| self.tree.groups[number].anchor.as_ref());
+            let new = anchor.map(|one| Seen::from(&one.meta));
+            return self.sink.step(Op::Put(Put { new, ..put(Origin::Slot(slot)) }));
         }
         // A name of an unchanged file of the workspace, which is this very file: nothing to do.
-        if let Some(group) = node.group.map(|number| &self.tree.groups[number])
+        if let Some(group) = node.group().map(|number| &self.tree.groups[number])
             && group.same
             && writes_shared(self.tree, self.states, group)
         {
-            return;
+            return Ok(());
         }
-        match &node.verdict {
-            Some(Verdict::Strip(content)) if !self.rules.accepts_protected(&node.path.0) => {
-                let slot = self.stage(Staged::Bytes { content: content.clone(), like: path.clone() });
-                self.put(path, Origin::Slot(slot), old);
-            }
-            _ => {
-                let copy = node.marks.forged
-                    || !self.tree.same_mount
-                    || node.group.is_some_and(|number| self.must_copy(number));
-                if copy {
-                    let group = node.group.filter(|number| !hardlinks::must_part(&self.tree.groups[*number]));
-                    let slot = self.copy(group, Source::Upper(path.clone()));
-                    self.put(path, Origin::Slot(slot), old);
-                } else {
-                    let (strip, mode) = (marks(node), node.meta.mode);
-                    let mode = (node.meta.kind != EntryType::Symlink).then_some(mode);
-                    let put = self.put(path, Origin::Layer, old);
-                    (put.new, put.strip, put.mode) = (Some(Seen::from(&node.meta)), strip, mode);
-                }
-            }
+        if let Some(Verdict::Strip(content)) = &node.rare.verdict
+            && !self.rules.accepts_protected(&node.path.0)
+        {
+            let slot = self.stage(Staged::Bytes { content: content.clone(), like: node.path.text() })?;
+            return self.sink.step(Op::Put(put(Origin::Slot(slot))));
         }
+        let copy =
+            node.marks.forged || !self.tree.same_mount || node.group().is_some_and(|number| self.must_copy(number));
+        if copy {
+            let group = node.group().filter(|number| !hardlinks::must_part(&self.tree.groups[*number]));
+            let slot = self.copy(group, Source::Upper(node.path.text()))?;
+            return self.sink.step(Op::Put(put(Origin::Slot(slot))));
+        }
+        let mode = (node.meta.kind != EntryType::Symlink).then_some(node.meta.mode);
+        let (new, strip) = (Some(Seen::from(&node.meta)), self.marks(node));
+        self.sink.step(Op::Put(Put { new, strip, mode, ..put(Origin::Layer) }))
     }
 
     /// A copy in a slot, or a further name of the first copy of the same file.
-    fn copy(&mut self, group: Option<usize>, source: Source) -> Slot {
+    fn copy(&mut self, group: Option<usize>, source: Source) -> Result<Slot, IoFailure> {
         if let Some(first) = group.and_then(|number| self.copied.get(&number)).copied() {
             return self.stage(Staged::Twin(first));
         }
-        let slot = self.stage(Staged::Copy(source));
+        let slot = self.stage(Staged::Copy(source))?;
         if let Some(number) = group {
             self.copied.insert(number, slot);
         }
-        slot
+        Ok(slot)
     }
 
-    fn directory(&mut self, at: usize, whole: &[bool]) {
+    fn directory(&mut self, at: usize, whole: &[bool]) -> Told {
         let node = &self.tree.nodes[at];
-        let old = Self::old(node);
-        match &node.lower {
-            Lower::Merged(_) => {}
+        let put = |from| Put { old: Self::old(node), ..put(node.path.text(), from) };
+        let put = match &node.lower {
+            Lower::Merged(_) => return Ok(()),
             Lower::Moved(found) => {
-                if let Some(slot) = self.taken.get(found.at.0.as_slice()).copied() {
-                    self.put(&node.path, Origin::Slot(slot), old).new = Some(Seen::from(&found.meta));
-                }
+                let Some(slot) = self.taken.get(&*found.at.0).copied() else { return Ok(()) };
+                Put { new: Some(Seen::from(&found.meta)), ..put(Origin::Slot(slot)) }
             }
-            Lower::None | Lower::Missing if whole[at] => {
-                let strip = marks(node);
-                let put = self.put(&node.path, Origin::Layer, old);
-                (put.new, put.strip, put.mode, put.whole) =
-                    (Some(Seen::from(&node.meta)), strip, Some(node.meta.mode), true);
-            }
+            Lower::None | Lower::Missing if whole[at] => Put {
+                new: Some(Seen::from(&node.meta)),
+                strip: self.marks(node),
+                mode: Some(node.meta.mode),
+                whole: true,
+                ..put(Origin::Layer)
+            },
             Lower::None | Lower::Missing => {
-                let slot = self.stage(Staged::Directory);
+                let slot = self.stage(Staged::Directory)?;
                 self.made.insert(at, slot);
-                self.put(&node.path, Origin::Slot(slot), old);
+                put(Origin::Slot(slot))
             }
-        }
+        };
+        self.sink.step(Op::Put(put))
     }
 
     /// Names of a changed file that the layer does not contain: overlay showed them the new content too.
-    fn other_names(&mut self) {
+    fn other_names(&mut self) -> Told {
         let tree = self.tree;
         for (number, group) in tree.groups.iter().enumerate() {
             if group.anchor.is_none() || group.same || !writes_shared(tree, self.states, group) {
@@ -284,15 +278,17 @@ impl<'a> Emitter<'a> {
             for other in &group.others {
                 let Some(path) = self.place_of(&other.at.0) else { continue };
                 let slot = if tree.same_mount && !self.copied.contains_key(&number) {
-                    self.stage(Staged::Name(group.source.clone()))
+                    self.stage(Staged::Name(group.source.clone()))?
                 } else {
-                    self.copy(Some(number), group.source.clone())
+                    self.copy(Some(number), group.source.clone())?
                 };
-                let strip = group.members.first().map(|at| marks(&tree.nodes[*at])).unwrap_or_default();
-                let put = self.put(&ByteText(path), Origin::Slot(slot), Some(Seen::from(&other.meta)));
-                (put.only_staged, put.strip) = (true, strip);
+                let strip = group.members.first().map(|at| self.marks(&tree.nodes[*at])).unwrap_or_default();
+                let old = Some(Seen::from(&other.meta));
+                let put = put(ByteText(path), Origin::Slot(slot));
+                self.sink.step(Op::Put(Put { old, strip, only_staged: true, ..put }))?;
             }
         }
+        Ok(())
     }
 
     /// Where an entry of the workspace is after the renames; `None` when it is gone with a directory.
@@ -301,10 +297,10 @@ impl<'a> Emitter<'a> {
         for index in self.commits() {
             let node = &self.tree.nodes[index];
             let from = match (&node.lower, &node.covers) {
-                (Lower::Moved(found), _) => Some((found.at.0.as_slice(), Some(node.path.0.as_slice()))),
+                (Lower::Moved(found), _) => Some((&*found.at.0, Some(&*node.path.0))),
                 (Lower::Merged(_), _) => None,
                 (_, Some(found)) if !node.claimed && found.meta.kind == EntryType::Directory => {
-                    Some((found.at.0.as_slice(), None))
+                    Some((&*found.at.0, None))
                 }
                 _ => None,
             };
@@ -322,7 +318,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn set_dirs(&mut self, whole: &[bool]) {
+    fn set_dirs(&mut self, whole: &[bool]) -> Told {
         let tree = self.tree;
         // Directories in which something was done, and those that may have been opened up on the way to it.
         let mut worked = vec![false; tree.nodes.len()];
@@ -332,31 +328,35 @@ impl<'a> Emitter<'a> {
             worked[parent] |= self.states[at] == State::Commit;
             passed[parent] |= worked[at] || passed[at] || self.states[at] == State::Commit;
         }
-        let mut set = Vec::new();
-        for at in 0..tree.nodes.len() {
+        let is_dir = |at: &usize| {
+            let node = &tree.nodes[*at];
+            node.meta.kind == EntryType::Directory && node.role == Role::Entry && !whole[*at]
+        };
+        let mut dirs: Vec<usize> = (0..tree.nodes.len()).filter(is_dir).collect();
+        dirs.sort_by_key(|at| std::cmp::Reverse(depth(&tree.nodes[*at].path.0)));
+        for at in dirs {
             let node = &tree.nodes[at];
-            if node.meta.kind != EntryType::Directory || node.role != Role::Entry || whole[at] {
-                continue;
-            }
+            let is_committed = at != 0 && self.states[at] == State::Commit;
             let (Lower::Merged(old) | Lower::Moved(old)) = &node.lower else {
                 if self.states[at] == State::Commit {
-                    set.push(self.set_dir(at, None));
+                    self.sink.step(Op::SetDir(self.set_dir(at, None)))?;
                 }
                 continue;
             };
             let tight = old.meta.mode & 0o700 != 0o700 || node.meta.mode & 0o700 != 0o700;
-            if at != 0 && self.states[at] == State::Commit {
-                set.push(self.set_dir(at, Some(old)));
-            } else if (worked[at] && at != 0 && self.states[at] == State::Nothing) || (passed[at] && tight) {
+            let is_tidied = worked[at] && at != 0 && self.states[at] == State::Nothing;
+            if is_committed {
+                self.sink.step(Op::SetDir(self.set_dir(at, Some(old))))?;
+            } else if is_tidied || (passed[at] && tight) {
                 // Its own attributes stay as they were in the workspace.
-                let mtime = (worked[at] && at != 0 && self.states[at] == State::Nothing).then_some(node.meta.mtime);
+                let mtime = is_tidied.then_some(node.meta.mtime);
                 let (mode, uid, gid) = (old.meta.mode, old.meta.uid, old.meta.gid);
-                let (path, id) = (node.path.clone(), Some(old.meta.id));
-                set.push(SetDir { path, id, slot: None, mode, uid, gid, mtime, attrs: None, was: None });
+                let (path, id) = (node.path.text(), Some(old.meta.id));
+                let set = SetDir { path, id, slot: None, mode, uid, gid, mtime, attrs: None, was: None };
+                self.sink.step(Op::SetDir(set))?;
             }
         }
-        set.sort_by_key(|set| std::cmp::Reverse(depth(&set.path.0)));
-        self.out.ops.extend(set.into_iter().map(Op::SetDir));
+        Ok(())
     }
 
     fn set_dir(&self, at: usize, old: Option<&Found>) -> SetDir {
@@ -367,29 +367,29 @@ impl<'a> Emitter<'a> {
             uid: old.meta.uid,
             gid: old.meta.gid,
             mtime: old.meta.mtime,
-            attrs: list(&node.base_attrs),
+            attrs: list(&node.rare.base_attrs),
         });
         let id = old.map(|old| old.meta.id);
-        let (path, slot) = (node.path.clone(), self.made.get(&at).copied());
-        SetDir { path, id, slot, mode, uid, gid, mtime, attrs: Some(list(&node.attrs)), was }
-    }
-
-    /// The directories of the workspace in which steps act.
-    fn parents(&mut self) {
-        let tree = self.tree;
-        let mut parents = BTreeMap::new();
-        for at in self.commits() {
-            let parent = &tree.nodes[tree.nodes[at].parent];
-            if let Lower::Merged(found) | Lower::Moved(found) = &parent.lower {
-                parents.insert(&parent.path, found.meta.id);
-            }
-        }
-        self.out.parents = parents.into_iter().map(|(path, id)| Parent { path: path.clone(), id }).collect();
+        let (path, slot) = (node.path.text(), self.made.get(&at).copied());
+        SetDir { path, id, slot, mode, uid, gid, mtime, attrs: Some(list(&node.rare.attrs)), was }
     }
 }
 
-fn marks(node: &Node) -> Vec<ByteText> {
-    node.marks.names.iter().cloned().map(ByteText).collect()
+/// A step that brings something to a free name.
+fn put(path: ByteText, from: Origin) -> Put {
+    Put { path, from, new: None, old: None, strip: Vec::new(), mode: None, whole: false, only_staged: false }
+}
+
+/// The directories of the workspace in which the steps of a plan act.
+pub(crate) fn parents(tree: &LayerTree, plan: &CommitPlan) -> Vec<Parent> {
+    let mut parents = BTreeMap::new();
+    for (at, _) in plan.states.iter().flatten().enumerate().filter(|(_, state)| **state == State::Commit) {
+        let parent = &tree.nodes[tree.nodes[at].parent];
+        if let Lower::Merged(found) | Lower::Moved(found) = &parent.lower {
+            parents.insert(&parent.path, found.meta.id);
+        }
+    }
+    parents.into_iter().map(|(path, id)| Parent { path: path.text(), id }).collect()
 }
 
 fn list(attrs: &[(Vec<u8>, Vec<u8>)]) -> AttrList {

@@ -2,12 +2,13 @@
 //! kept back stays, readable as a layer.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, names, split, unlink_if_there};
-use crate::changes::ChangeSet;
+use crate::changes::{Change, ChangeSet};
 use crate::commit::apply::Rooms;
 use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
-    DONE, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION, sync_directory, write,
+    DONE, JOURNAL, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION, sync_directory,
+    write,
 };
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::ops::{Op, Origin};
@@ -47,7 +48,7 @@ pub(crate) fn finish(
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     faults.check(Step::Finish).doing("finish", b"")?;
-    let removal = remove_displaced(folders.layers, rooms, journal, outcome, faults);
+    let removal = remove_displaced(folders.layers, rooms, journal, outcome, faults)?;
     if !removal.rescued.is_empty() || !removal.left.is_empty() {
         outcome.kept.extend(removal.rescued);
         outcome.left.extend(removal.left);
@@ -72,7 +73,7 @@ pub(crate) fn finish(
         // It is on another file system than the layer, whose own end may reach the disk first.
         sync_directory(folders.base, faults)?;
     }
-    let keep = keep(journal, outcome);
+    let keep = keep(journal, outcome)?;
     if keep.is_empty() && !stays {
         outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
         return Ok(());
@@ -92,7 +93,8 @@ pub(crate) fn finish(
         ours.retain(|other| other.path != stamp.path);
         ours.push(stamp.clone());
     }
-    let changes = ChangeSet { changes: left(journal, outcome) };
+    let changes = split_changes(header.parked.clone(), header.committed.clone(), outcome).left;
+    let changes = ChangeSet { changes };
     let (mode, started, clock) = (header.mode, header.started, header.clock.clone());
     let parked = Parked { version: VERSION, mode, started, clock, ours, changes };
     faults.action();
@@ -181,8 +183,8 @@ fn set_layer_aside(layers: &Workspace, root: &Workspace, run: &str, faults: &Fau
 
 /// Removing a displaced name changes the ctime of the file's other names.
 fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
-    let displaced = journal.ops.iter().filter_map(Op::displaces);
-    let Some(old) = displaced.filter(|old| old.links > 1).find(|old| Some(old.id) == stamp.id) else { return };
+    let displaced = journal.steps.several().iter().filter(|one| one.is_displaced);
+    let Some(old) = displaced.map(|one| one.old).find(|old| Some(old.id) == stamp.id) else { return };
     // A stamp that is not the latest makes a later accept of the rest a conflict, and so does a file that is not there.
     if let Ok(Some(now)) = base.stat(&stamp.path.0)
         && old.is_same_version(&now)
@@ -192,38 +194,48 @@ fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
 }
 
 /// What stays in the layer: what was planned to, and what was kept back.
-fn keep(journal: &Journal, outcome: &Outcome) -> Vec<Keep> {
+fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<Keep>, IoFailure> {
     let mut keep = journal.header.keep.clone();
-    let planned: HashSet<Vec<u8>> = keep.iter().map(|one| one.path.0.clone()).collect();
-    let deleted =
-        |path: &ByteText| journal.ops.iter().any(|op| matches!(op, Op::Take { at, renamed: false, .. } if at == path));
-    for one in outcome.kept.iter().filter(|one| one.in_layer && !planned.contains(&one.path.0)) {
-        keep.push(Keep { path: one.path.clone(), subtree: one.subtree, whiteout: deleted(&one.path), mode: None });
+    let back: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
+    if back.is_empty() {
+        return Ok(keep);
     }
-    keep
+    let planned: HashSet<ByteText> = keep.iter().map(|one| one.path.clone()).collect();
+    let mut deleted: HashSet<ByteText> = HashSet::new();
+    for op in journal.steps.each() {
+        if let Op::Take { at, renamed: false, .. } = op.doing("read", JOURNAL.as_bytes())?
+            && back.contains(&at)
+        {
+            deleted.insert(at);
+        }
+    }
+    for one in outcome.kept.iter().filter(|one| one.in_layer && !planned.contains(&one.path)) {
+        let whiteout = deleted.contains(&one.path);
+        keep.push(Keep { path: one.path.clone(), subtree: one.subtree, whiteout, mode: None });
+    }
+    Ok(keep)
 }
 
-/// The changes that wait after a commit.
-pub(crate) fn left(journal: &Journal, outcome: &Outcome) -> Vec<crate::Change> {
-    if outcome.waits_aside {
-        return Vec::new();
-    }
-    let kept: HashMap<&[u8], &KeptBack> =
-        outcome.kept.iter().filter(|one| one.in_layer).map(|one| (one.path.0.as_slice(), one)).collect();
-    let mut all = journal.header.parked.clone();
-    let back = journal.header.committed.iter().filter(|change| is_kept_back(&kept, &change.path.0));
-    all.extend(back.cloned());
-    all.sort_by(|a, b| a.path.cmp(&b.path));
-    all.dedup_by(|a, b| a.path == b.path);
-    all
+/// What a commit brought and what waits after it.
+pub(crate) struct Split {
+    pub(crate) arrived: Vec<Change>,
+    pub(crate) left: Vec<Change>,
 }
 
-/// The changes that reached the workspace.
-pub(crate) fn arrived(journal: &Journal, outcome: &Outcome) -> Vec<crate::Change> {
-    let kept = outcome.kept.iter().filter(|one| !one.arrived);
-    let kept: HashMap<&[u8], &KeptBack> = kept.map(|one| (one.path.0.as_slice(), one)).collect();
-    let all = journal.header.committed.iter();
-    all.filter(|change| !is_kept_back(&kept, &change.path.0)).cloned().collect()
+/// Parts what a commit was to bring from what was kept back.
+pub(crate) fn split_changes(parked: Vec<Change>, mut committed: Vec<Change>, outcome: &Outcome) -> Split {
+    let by_path = |wanted: &dyn Fn(&&KeptBack) -> bool| -> HashMap<&[u8], &KeptBack> {
+        outcome.kept.iter().filter(wanted).map(|one| (one.path.0.as_slice(), one)).collect()
+    };
+    let (in_layer, missing) = (by_path(&|one| one.in_layer), by_path(&|one| !one.arrived));
+    let mut left = if outcome.waits_aside { Vec::new() } else { parked };
+    if !in_layer.is_empty() && !outcome.waits_aside {
+        left.extend(committed.iter().filter(|change| is_kept_back(&in_layer, &change.path.0)).cloned());
+        left.sort_by(|a, b| a.path.cmp(&b.path));
+        left.dedup_by(|a, b| a.path == b.path);
+    }
+    committed.retain(|change| !is_kept_back(&missing, &change.path.0));
+    Split { arrived: committed, left }
 }
 
 fn is_kept_back(kept: &HashMap<&[u8], &KeptBack>, path: &[u8]) -> bool {

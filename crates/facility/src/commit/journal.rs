@@ -11,6 +11,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_ther
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::leftover::Leftover;
 use crate::commit::ops::Op;
+use crate::commit::steps::{At, Steps};
 use crate::faults::Faults;
 use crate::identity::Home;
 use crate::marks::LayerMode;
@@ -23,7 +24,7 @@ use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{BufReader, BufWriter, Read as _, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read as _, Write};
 
 /// The version of the format. Version 1 replaced entries without comparing them.
 pub(crate) const VERSION: u32 = 2;
@@ -68,7 +69,7 @@ pub struct Parent {
 
 /// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct Header<L = Vec<Change>> {
     /// Format.
     pub version: u32,
     /// The run.
@@ -84,10 +85,11 @@ pub struct Header {
     /// What stays.
     pub keep: Vec<Keep>,
     /// What stays, for the report.
-    pub parked: Vec<Change>,
+    pub parked: L,
     /// What the commit brings, for the report.
-    pub committed: Vec<Change>,
-    /// See [`crate::plan::CommitPlan::rewritten`].
+    pub committed: L,
+    /// What the commit leaves behind in another form than in the layer, and the directories that it works in while their
+    /// own change stays parked.
     pub rewritten: Vec<ByteText>,
     /// When the layer was made.
     pub started: FsTime,
@@ -98,13 +100,26 @@ pub struct Header {
     pub ours: Vec<Own>,
 }
 
+impl<L> Header<L> {
+    /// The same header with these lists.
+    pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
+        let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, ours, .. } = self;
+        Header { version, run, home, mode, slots, parents, keep, parked, committed, rewritten, started, clock, ours }
+    }
+
+    /// The same header without the lists.
+    pub(crate) fn without_lists(self) -> Header<()> {
+        self.with_lists((), ())
+    }
+}
+
 /// A decided commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Journal {
     /// What it is about.
     pub header: Header,
     /// What to do.
-    pub ops: Vec<Op>,
+    pub(crate) steps: Steps,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -151,7 +166,7 @@ pub struct Outcome {
 
 /// What a parked layer says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parked {
+pub struct Parked<C = ChangeSet> {
     /// Format.
     pub version: u32,
     /// Who mounted the layer.
@@ -164,12 +179,18 @@ pub struct Parked {
     /// What a commit of a part of the layer wrote: no conflicts.
     pub ours: Vec<Own>,
     /// What is in it.
-    pub changes: ChangeSet,
+    pub changes: C,
+}
+
+/// A [`ChangeSet`] whose list is written one by one.
+#[derive(Serialize)]
+pub(crate) struct ParkedChanges<L> {
+    pub(crate) changes: L,
 }
 
 fn create_new(root: &Workspace, name: &str) -> Result<std::fs::File, IoFailure> {
     unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(root.fd(), name, flags, Mode::from_raw_mode(0o600)).doing("make", name.as_bytes())?;
     Ok(std::fs::File::from(file))
 }
@@ -182,19 +203,112 @@ fn publish(root: &Workspace, temp: &str, file: &std::fs::File, name: &str, fault
 
 /// Writes a file of the layer's directory so that after a crash it is whole or not there.
 pub(crate) fn write<T: Serialize>(root: &Workspace, name: &str, value: &T, faults: &Faults) -> Result<(), IoFailure> {
-    let text = serde_json::to_vec(value).map_err(std::io::Error::other).doing("encode", name.as_bytes())?;
     let temp = format!("{name}.new");
-    let mut file = create_new(root, &temp)?;
-    file.write_all(&text).doing("write", temp.as_bytes())?;
-    publish(root, &temp, &file, name, faults)
+    let mut file = BufWriter::with_capacity(1 << 16, create_new(root, &temp)?);
+    serde_json::to_writer(&mut file, value).map_err(std::io::Error::from).doing("write", temp.as_bytes())?;
+    file.flush().doing("write", temp.as_bytes())?;
+    publish(root, &temp, file.get_ref(), name, faults)
 }
 
-/// Writes the journal. Its rename is the commit point.
-pub(crate) fn write_journal(root: &Workspace, journal: &Journal, faults: &Faults) -> Result<(), IoFailure> {
-    let temp = format!("{JOURNAL}.new");
-    let mut file = BufWriter::with_capacity(1 << 16, create_new(root, &temp)?);
-    journal.write_to(&mut file).and_then(|()| file.flush()).doing("write", temp.as_bytes())?;
-    publish(root, &temp, file.get_ref(), JOURNAL, faults)
+/// A journal that is being written, step by step. [`Self::publish`] is the commit point.
+pub(crate) struct Writing {
+    file: BufWriter<std::fs::File>,
+    from: u64,
+    steps: Steps,
+}
+
+/// A journal that is not decided yet.
+pub(crate) const NEW: &str = "journal.new";
+
+impl Writing {
+    /// Begins with the header.
+    pub(crate) fn begin<L: Serialize>(root: &Workspace, header: &Header<L>) -> Result<Self, IoFailure> {
+        let mut counted = Counted { of: BufWriter::with_capacity(1 << 16, create_new(root, NEW)?), bytes: 0 };
+        let written = serde_json::to_writer(&mut counted, header).map_err(std::io::Error::from);
+        written.and_then(|()| counted.write_all(b"\n")).doing("write", NEW.as_bytes())?;
+        Ok(Self { file: counted.of, from: counted.bytes, steps: Steps::default() })
+    }
+
+    /// Adds a step.
+    pub(crate) fn step(&mut self, op: Op) -> Result<(), IoFailure> {
+        let written = serde_json::to_writer(&mut self.file, &op).map_err(std::io::Error::from);
+        written.and_then(|()| self.file.write_all(b"\n")).doing("write", NEW.as_bytes())?;
+        self.steps.add(op);
+        Ok(())
+    }
+
+    /// Ends it and gives it its name. What large lists it has is then in the file alone.
+    pub(crate) fn publish(mut self, root: &Workspace, faults: &Faults) -> Result<Written, IoFailure> {
+        let closing = Closing { ops: self.steps.count() };
+        let written = serde_json::to_writer(&mut self.file, &closing).map_err(std::io::Error::from);
+        written
+            .and_then(|()| self.file.write_all(b"\n"))
+            .and_then(|()| self.file.flush())
+            .doing("write", NEW.as_bytes())?;
+        publish(root, NEW, self.file.get_ref(), JOURNAL, faults)?;
+        let file =
+            self.file.into_inner().map_err(std::io::IntoInnerError::into_error).doing("write", NEW.as_bytes())?;
+        Ok(Written { file, from: self.from, steps: self.steps })
+    }
+}
+
+/// A journal that has its name.
+pub(crate) struct Written {
+    file: std::fs::File,
+    from: u64,
+    steps: Steps,
+}
+
+impl Written {
+    /// The journal with this header, or with the one that is read from the file again.
+    pub(crate) fn journal(mut self, header: Option<Header>) -> Result<Journal, IoFailure> {
+        let header = if let Some(header) = header {
+            header
+        } else {
+            let line = BufReader::with_capacity(1 << 16, At { file: &self.file, from: 0 });
+            let header = serde_json::from_reader(line.take(self.from)).map_err(std::io::Error::from);
+            header.doing("decode", JOURNAL.as_bytes())?
+        };
+        self.steps.lie_in(self.file, self.from);
+        Ok(Journal { header, steps: self.steps })
+    }
+}
+
+/// Counts the bytes that are written or read.
+struct Counted<F> {
+    of: F,
+    bytes: u64,
+}
+
+impl<F: Write> Write for Counted<F> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = self.of.write(bytes)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.of.flush()
+    }
+}
+
+impl<F: BufRead> std::io::Read for Counted<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.of.read(buffer)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}
+
+impl<F: BufRead> BufRead for Counted<F> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.of.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.bytes += count as u64;
+        self.of.consume(count);
+    }
 }
 
 fn open(root: &Workspace, name: &str) -> Result<Option<std::fs::File>, IoFailure> {
@@ -207,13 +321,12 @@ fn open(root: &Workspace, name: &str) -> Result<Option<std::fs::File>, IoFailure
 /// Reads a file of the layer's directory; `None` when it is not there.
 pub(crate) fn read<T: DeserializeOwned>(root: &Workspace, name: &str) -> Result<Option<T>, IoFailure> {
     let Some(file) = open(root, name)? else { return Ok(None) };
-    let mut text = Vec::new();
-    Bounded::new(file, MAX_LAYER_FILE).read_to_end(&mut text).doing("read", name.as_bytes())?;
-    serde_json::from_slice(&text).map(Some).map_err(std::io::Error::other).doing("decode", name.as_bytes())
+    let file = BufReader::with_capacity(1 << 16, Bounded::new(file, MAX_LAYER_FILE));
+    serde_json::from_reader(file).map(Some).map_err(std::io::Error::from).doing("decode", name.as_bytes())
 }
 
 /// A journal as it was found.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum FoundJournal {
     /// There is none.
     None,
@@ -221,11 +334,6 @@ pub enum FoundJournal {
     Known(Box<Journal>),
     /// One of another version.
     Version(u32),
-}
-
-#[derive(Deserialize)]
-struct Versioned {
-    version: u32,
 }
 
 impl Journal {
@@ -241,52 +349,85 @@ impl Journal {
     pub fn write_to(&self, file: &mut impl Write) -> std::io::Result<()> {
         serde_json::to_writer(&mut *file, &self.header)?;
         file.write_all(b"\n")?;
-        for op in &self.ops {
-            serde_json::to_writer(&mut *file, op)?;
+        for op in self.steps.each() {
+            serde_json::to_writer(&mut *file, &op?)?;
             file.write_all(b"\n")?;
         }
-        serde_json::to_writer(&mut *file, &Closing { ops: self.ops.len() })?;
+        serde_json::to_writer(&mut *file, &Closing { ops: self.steps.count() })?;
         file.write_all(b"\n")
     }
 
     /// Reads the lines of a file. A file that is not whole is an error.
-    pub fn read_from(file: impl std::io::BufRead) -> std::io::Result<FoundJournal> {
-        let bad = |why: &dyn std::fmt::Display| Err(std::io::Error::other(format!("not a whole journal: {why}")));
-        let mut lines = file.split(b'\n');
-        let Some(first) = lines.next().transpose()? else { return bad(&"it is empty") };
-        let header: Header = match serde_json::from_slice::<Versioned>(&first) {
-            Ok(found) if found.version != VERSION => return Ok(FoundJournal::Version(found.version)),
-            Ok(_) => match serde_json::from_slice(&first) {
-                Ok(header) => header,
-                Err(error) => return bad(&error),
-            },
-            Err(error) => return bad(&error),
-        };
-        let mut ops = Vec::new();
-        for line in lines {
-            let line = line?;
-            let error = match serde_json::from_slice::<Op>(&line) {
-                Ok(op) => {
-                    ops.push(op);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            return match serde_json::from_slice::<Closing>(&line) {
-                Ok(closing) if closing.ops == ops.len() => Ok(FoundJournal::Known(Box::new(Self { header, ops }))),
-                Ok(_) => bad(&"steps are missing"),
-                Err(_) => bad(&error),
-            };
-        }
-        bad(&"its end is missing")
+    pub fn read_from(file: impl BufRead) -> std::io::Result<FoundJournal> {
+        Ok(match read_lines(file, Steps::all_in_memory())? {
+            Lines::Version(version) => FoundJournal::Version(version),
+            Lines::Known { header, steps, .. } => FoundJournal::Known(Box::new(Self { header: *header, steps })),
+        })
     }
+}
+
+enum Lines {
+    Version(u32),
+    Known { header: Box<Header>, steps: Steps, from: u64 },
+}
+
+fn read_lines(file: impl BufRead, mut steps: Steps) -> std::io::Result<Lines> {
+    let bad = |why: &dyn std::fmt::Display| Err(std::io::Error::other(format!("not a whole journal: {why}")));
+    let mut lines = Counted { of: file, bytes: 0 };
+    match version(lines.fill_buf()?) {
+        Some(VERSION) => {}
+        Some(other) => return Ok(Lines::Version(other)),
+        None => return bad(&"it does not begin with its version"),
+    }
+    let header = match Header::deserialize(&mut serde_json::Deserializer::from_reader(&mut lines)) {
+        Ok(header) => Box::new(header),
+        Err(error) => return bad(&error),
+    };
+    let mut line = Vec::new();
+    lines.read_until(b'\n', &mut line)?;
+    if line != b"\n" {
+        return bad(&"its first line does not end");
+    }
+    let from = lines.bytes;
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return bad(&"its end is missing");
+        }
+        let error = match serde_json::from_slice::<Op>(&line) {
+            Ok(op) => {
+                steps.add(op);
+                continue;
+            }
+            Err(error) => error,
+        };
+        return match serde_json::from_slice::<Closing>(&line) {
+            Ok(closing) if closing.ops == steps.count() => Ok(Lines::Known { header, steps, from }),
+            Ok(_) => bad(&"steps are missing"),
+            Err(_) => bad(&error),
+        };
+    }
+}
+
+/// The version that the first line of a journal names. Every version names it first.
+fn version(line: &[u8]) -> Option<u32> {
+    let rest = line.strip_prefix(b"{\"version\":")?;
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
 }
 
 /// Reads a journal under the name `journal` or `journal.done`.
 pub(crate) fn read_journal(root: &Workspace, name: &str) -> Result<FoundJournal, IoFailure> {
     let Some(file) = open(root, name)? else { return Ok(FoundJournal::None) };
-    let text = Bounded::new(file, MAX_LAYER_FILE);
-    Journal::read_from(BufReader::with_capacity(1 << 16, text)).doing("decode", name.as_bytes())
+    let text = Bounded::new(At { file: &file, from: 0 }, MAX_LAYER_FILE);
+    let lines = BufReader::with_capacity(1 << 16, text);
+    Ok(match read_lines(lines, Steps::default()).doing("decode", name.as_bytes())? {
+        Lines::Version(version) => FoundJournal::Version(version),
+        Lines::Known { header, mut steps, from } => {
+            steps.lie_in(file, from);
+            FoundJournal::Known(Box::new(Journal { header: *header, steps }))
+        }
+    })
 }
 
 /// The identity of the workspace that a half-done commit is for, if the layer has one.

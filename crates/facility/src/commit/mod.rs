@@ -13,6 +13,7 @@
 pub(crate) mod apply;
 pub(crate) mod beside;
 pub(crate) mod calls;
+pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod emit;
 pub(crate) mod finish;
@@ -23,4 +24,5 @@ pub mod recover;
 pub mod roll_back;
 pub mod seen;
 pub(crate) mod stage;
+pub(crate) mod steps;
 pub(crate) mod writers;

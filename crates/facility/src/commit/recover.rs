@@ -9,7 +9,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Change, Conflict};
 use crate::commit::apply::{Apply, Rooms};
-use crate::commit::finish::{Folders, GONE, arrived, finish, left, remove_layer};
+use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
 use crate::commit::journal::{
     DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
     slots_in_workspace, sync_directory, write,
@@ -39,13 +39,14 @@ pub struct Finished {
 }
 
 impl Finished {
-    pub(crate) fn new(journal: &Journal, outcome: &Outcome) -> Self {
+    pub(crate) fn new(journal: Journal, outcome: Outcome) -> Self {
+        let Split { arrived, left } = split_changes(journal.header.parked, journal.header.committed, &outcome);
         Self {
-            committed: arrived(journal, outcome),
-            parked: left(journal, outcome),
-            conflicts: outcome.kept.iter().filter_map(|one| one.conflict.clone()).collect(),
+            committed: arrived,
+            parked: left,
+            conflicts: outcome.kept.into_iter().filter_map(|one| one.conflict).collect(),
             unwatched: outcome.unwatched,
-            left: outcome.left.clone(),
+            left: outcome.left,
         }
     }
 }
@@ -130,11 +131,11 @@ pub fn recover_with(
     if let Some(journal) = known(&root, DONE, run, workspace)? {
         let mut outcome = outcome_of(&root).map_err(io)?;
         finish_done(&folders, &journal, &mut outcome, faults).map_err(io)?;
-        return Ok(Recovered::RolledForward(Box::new(Finished::new(&journal, &outcome))));
+        return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     if let Some(journal) = known(&root, JOURNAL, run, workspace)? {
         let outcome = roll_forward(&folders, &journal, faults, true).map_err(io)?;
-        return Ok(Recovered::RolledForward(Box::new(Finished::new(&journal, &outcome))));
+        return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     // Copies that were made for a commit which was never decided.
     remove_slots(&root, workspace, run, SlotPlace::Workspace, faults).map_err(io)?;

@@ -21,6 +21,7 @@ use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -56,8 +57,14 @@ pub(crate) fn reverse(
 ) -> Result<Vec<Conflict>, IoFailure> {
     let upper = Workspace::from_fd(root.readable_dir(b"upper").doing("open", b"upper")?);
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
-    let mut back = Back { base, upper: &upper, slots: slots.as_ref(), journal, faults, conflicts: Vec::new() };
-    for op in journal.ops.iter().rev() {
+    let steps = journal.steps.all().doing("read", JOURNAL.as_bytes())?;
+    let taken = steps.iter().filter_map(|op| match op {
+        Op::Take { slot, .. } => Some(*slot),
+        _ => None,
+    });
+    let taken = taken.collect();
+    let mut back = Back { base, upper: &upper, slots: slots.as_ref(), journal, taken, faults, conflicts: Vec::new() };
+    for op in steps.iter().rev() {
         faults.action();
         let path = op.path().map_or(&b""[..], |path| &path.0);
         back.one(op).doing("put back", path)?;
@@ -74,8 +81,9 @@ pub(crate) fn reverse(
 /// The time stamps of the entries that are as they were: moving them away and back has set their ctime.
 fn stamps(base: &Workspace, journal: &Journal) -> Result<Vec<Own>, IoFailure> {
     let mut ours = journal.header.ours.clone();
-    for op in &journal.ops {
-        let (path, old) = match op {
+    for op in journal.steps.each() {
+        let op = op.doing("read", JOURNAL.as_bytes())?;
+        let (path, old) = match &op {
             Op::Take { at, old, .. } | Op::Hold { at, old, .. } => (at, old),
             Op::Put(Put { path, old: Some(old), .. }) => (path, old),
             _ => continue,
@@ -95,6 +103,8 @@ struct Back<'a> {
     upper: &'a Workspace,
     slots: Option<&'a Workspace>,
     journal: &'a Journal,
+    /// The slots of what left the workspace.
+    taken: HashSet<Slot>,
     faults: &'a Faults,
     conflicts: Vec<Conflict>,
 }
@@ -318,7 +328,7 @@ impl Back<'_> {
     /// Whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.
     fn is_made(&self, put: &Put) -> bool {
         let Origin::Slot(slot) = &put.from else { return false };
-        !self.journal.ops.iter().any(|op| matches!(op, Op::Take { slot: taken, .. } if taken == slot))
+        !self.taken.contains(slot)
     }
 
     fn set_dir(&self, set: &SetDir) -> io::Result<()> {

@@ -70,7 +70,7 @@ mod tests {
             links: 1,
             id,
             dev: (0, 0),
-            rdev: (0, 0),
+            no_device: false,
             mount: 1,
             pinned: false,
         }

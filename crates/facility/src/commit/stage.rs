@@ -6,7 +6,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split};
 use crate::commit::apply::strip_marks;
 use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
-use crate::commit::ops::{Op, Origin, Slot, Staged};
+use crate::commit::ops::{Slot, Staged};
 use crate::commit::seen::Seen;
 use crate::copy::{Attrs, adorn, copy_entry};
 use crate::faults::Faults;
@@ -18,7 +18,6 @@ use crate::xattr;
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -77,16 +76,9 @@ pub(crate) fn remove_slots(
     remove_tree(tree, name.as_bytes()).doing("remove", name.as_bytes())
 }
 
-impl Stage<'_> {
-    /// Makes everything that `staged` names and tells the steps what they will put.
-    pub(crate) fn run(&self, place: SlotPlace, staged: &[(Slot, Staged)], ops: &mut [Op]) -> Result<(), IoFailure> {
-        let needed = ops.iter().any(|op| {
-            let slot = |from: &Origin| matches!(from, Origin::Slot(_));
-            matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(op, Op::Put(put) if slot(&put.from))
-        });
-        if !needed {
-            return Ok(());
-        }
+impl<'a> Stage<'a> {
+    /// Makes the staging directory for `count` entries.
+    pub(crate) fn begin(self, place: SlotPlace, count: usize) -> Result<Staging<'a>, IoFailure> {
         // What an earlier try left behind.
         remove_slots(self.root, self.base, self.run, place, self.faults)?;
         let (tree, name) = slots_at(self.root, self.base, self.run, place);
@@ -108,46 +100,7 @@ impl Stage<'_> {
             let file = file.doing("make", b".gitignore")?;
             rustix::io::write(&file, b"*\n").doing("write", b".gitignore")?;
         }
-        let mut made: HashMap<Slot, Seen> = HashMap::new();
-        let mut opened = Vec::new();
-        let mut all = || -> Result<(), IoFailure> {
-            for (slot, one) in staged {
-                self.faults.action();
-                let name = slot.to_string().into_bytes();
-                if let Staged::Copy(Source::Upper(path)) | Staged::Bytes { like: path, .. } = one {
-                    self.open_up(split(&path.0).0, &mut opened).doing("open", &path.0)?;
-                }
-                self.one(&slots, &name, one, staged.len()).doing("stage", &name)?;
-                made.insert(*slot, Seen::from(&stat(slots.fd(), &name).doing("look at", &name)?));
-            }
-            Ok(())
-        };
-        let result = all();
-        for (path, mode) in opened.iter().rev() {
-            let dir = self.upper.dir(path).doing("open", path)?;
-            chmod(dir.as_fd(), *mode).doing("set the mode of", path)?;
-        }
-        result?;
-        if staged.len() > SYNCED_ONE_BY_ONE {
-            self.faults.sync(|| Ok(rustix::fs::syncfs(slots.fd())?)).doing("sync", b"")?;
-        } else {
-            self.faults.sync(|| Ok(rustix::fs::fsync(slots.fd())?)).doing("sync", b"")?;
-        }
-        self.faults.sync(|| Ok(rustix::fs::fsync(tree.fd())?)).doing("sync", b"")?;
-        for op in ops {
-            match op {
-                Op::Put(put) if put.new.is_none() => {
-                    if let Origin::Slot(slot) = &put.from {
-                        put.new = made.get(slot).copied();
-                    }
-                }
-                Op::SetDir(set) if set.id.is_none() => {
-                    set.id = set.slot.and_then(|slot| made.get(&slot)).map(|seen| seen.id);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        Ok(Staging { stage: self, tree, slots, count, opened: Vec::new() })
     }
 
     /// Opens the directories of the layer on the way to `path` up for their owner, and notes their modes.
@@ -230,6 +183,50 @@ impl Stage<'_> {
         let (parent, like_name) = split(&like.0);
         let dir = self.upper.dir(parent)?;
         adorn(dir.as_fd(), like_name, file.as_fd(), Attrs::Content(self.mode))
+    }
+}
+
+/// A staging directory that is being filled.
+pub(crate) struct Staging<'a> {
+    stage: Stage<'a>,
+    tree: &'a Workspace,
+    slots: Workspace,
+    count: usize,
+    /// Directories of the layer that were opened up for their owner, with their modes.
+    opened: Vec<(Vec<u8>, u32)>,
+}
+
+impl Staging<'_> {
+    /// Makes an entry, and tells what it is.
+    pub(crate) fn make(&mut self, slot: Slot, staged: &Staged) -> Result<Seen, IoFailure> {
+        let stage = &self.stage;
+        stage.faults.action();
+        let name = slot.to_string().into_bytes();
+        if let Staged::Copy(Source::Upper(path)) | Staged::Bytes { like: path, .. } = staged {
+            stage.open_up(split(&path.0).0, &mut self.opened).doing("open", &path.0)?;
+        }
+        stage.one(&self.slots, &name, staged, self.count).doing("stage", &name)?;
+        Ok(Seen::from(&stat(self.slots.fd(), &name).doing("look at", &name)?))
+    }
+
+    /// Gives the directories that were opened up their modes again.
+    pub(crate) fn close(&mut self) -> Result<(), IoFailure> {
+        for (path, mode) in self.opened.drain(..).rev() {
+            let dir = self.stage.upper.dir(&path).doing("open", &path)?;
+            chmod(dir.as_fd(), mode).doing("set the mode of", &path)?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything to the disk.
+    pub(crate) fn sync(&self) -> Result<(), IoFailure> {
+        let faults = self.stage.faults;
+        if self.count > SYNCED_ONE_BY_ONE {
+            faults.sync(|| Ok(rustix::fs::syncfs(self.slots.fd())?)).doing("sync", b"")?;
+        } else {
+            faults.sync(|| Ok(rustix::fs::fsync(self.slots.fd())?)).doing("sync", b"")?;
+        }
+        faults.sync(|| Ok(rustix::fs::fsync(self.tree.fd())?)).doing("sync", b"")
     }
 }
 

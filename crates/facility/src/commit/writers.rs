@@ -5,8 +5,8 @@
 
 use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::changes::{Conflict, Outside};
+use crate::commit::ops::Op;
 use crate::meta::EntryType;
-use crate::plan::CommitPlan;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
@@ -49,26 +49,39 @@ pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8])
     }
 }
 
-/// Lists the files that a commit would replace or delete and that a process has open for writing.
-pub(crate) fn open_elsewhere(base: &Workspace, plan: &CommitPlan) -> Vec<Conflict> {
-    let mut found = Vec::new();
-    let mut last: Option<(Vec<u8>, OwnedFd)> = None;
-    for op in &plan.ops {
-        let (Some(path), Some(old)) = (op.path(), op.displaces()) else { continue };
+/// Looks for files that a commit would replace or delete and that a process has open for writing.
+pub(crate) struct OpenElsewhere<'a> {
+    base: &'a Workspace,
+    last: Option<(Vec<u8>, OwnedFd)>,
+    found: Vec<Conflict>,
+}
+
+impl<'a> OpenElsewhere<'a> {
+    pub(crate) fn new(base: &'a Workspace) -> Self {
+        Self { base, last: None, found: Vec::new() }
+    }
+
+    /// Looks at what a step displaces.
+    pub(crate) fn look(&mut self, op: &Op) {
+        let (Some(path), Some(old)) = (op.path(), op.displaces()) else { return };
         if old.kind != EntryType::File {
-            continue;
+            return;
         }
         let (parent, name) = split(&path.0);
-        if last.as_ref().is_none_or(|(open, _)| open != parent) {
+        if self.last.as_ref().is_none_or(|(open, _)| open != parent) {
             // A directory that cannot be entered yet, after a rename for instance: the step itself looks again.
-            last = base.dir(parent).ok().map(|dir| (parent.to_vec(), dir));
+            self.last = self.base.dir(parent).ok().map(|dir| (parent.to_vec(), dir));
         }
-        let Some((_, dir)) = &last else { continue };
-        if matches!(writers(base.leases(), dir.as_fd(), name), Writers::Some) {
-            found.push(Conflict::new(path.clone(), Outside::Open));
+        let Some((_, dir)) = &self.last else { return };
+        if matches!(writers(self.base.leases(), dir.as_fd(), name), Writers::Some) {
+            self.found.push(Conflict::new(path.clone(), Outside::Open));
         }
     }
-    found
+
+    /// What was found.
+    pub(crate) fn found(self) -> Vec<Conflict> {
+        self.found
+    }
 }
 
 fn is_again(error: &io::Error) -> bool {

@@ -6,7 +6,9 @@
 //! time stamp is noted as our own write and no conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, split};
-use crate::commit::ops::{Op, Staged};
+use crate::changes::Change;
+use crate::commit::decide::{Needs, survey};
+use crate::commit::ops::Op;
 use crate::diff::hunks::{ApplyError, apply_hunks};
 use crate::diff::model::{Content, DiffKind, FileDiff};
 use crate::diff::{DiffError, DiffOptions};
@@ -15,6 +17,7 @@ use crate::meta::{EntryType, stat};
 use crate::names::Names;
 use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
+use crate::report::Report;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::verdict::{change, hold};
 use nexus_model::ByteText;
@@ -129,9 +132,10 @@ impl Layer {
         // Read after the content: what changes outside from here on is seen as a conflict or as another time stamp.
         let Some(tree) = self.read(workspace, rules)? else { return Err(AcceptError::Stale { path: path.clone() }) };
         self.check_whole(&tree)?;
-        let plan = partial(tree, rules, path, content)?;
+        let Partial { tree, part, plan } = partial(tree, rules, path, content)?;
         if !plan.conflicts.is_empty() || choice.hunks.is_empty() {
-            let CommitPlan { parked, conflicts, .. } = plan;
+            let parked = plan.parked.lines(&tree, &part).collect();
+            let conflicts = plan.conflicts;
             return Ok(Committed {
                 state: CommitState::Parked,
                 changes: crate::ChangeSet::default(),
@@ -141,7 +145,12 @@ impl Layer {
                 left: Vec::new(),
             });
         }
-        Ok(self.carry_out(workspace, plan)?)
+        let needs = needs_of(&tree, &part, &plan)?;
+        if !needs.written.contains(path) {
+            let why = "directories were renamed in a way that only the whole layer can repeat";
+            return Err(AcceptError::Entangled { why });
+        }
+        Ok(self.carry_out(workspace, tree, &part, plan, &needs)?)
     }
 
     /// The file's difference now, if it is the one that was reviewed.
@@ -174,8 +183,20 @@ fn read_old(workspace: &Workspace, path: &ByteText, max: u64) -> Result<Vec<u8>,
     read().doing("read", &path.0)
 }
 
+/// What the steps of a partial commit need. Nothing is looked at for it.
+fn needs_of(tree: &LayerTree, rules: &Rules, plan: &CommitPlan) -> Result<Needs, AcceptError> {
+    survey(tree, rules, plan, None).map_err(|source| AcceptError::Io { source })
+}
+
+/// A plan for a part of one file, with what it was made from.
+struct Partial {
+    tree: LayerTree,
+    part: Rules,
+    plan: CommitPlan,
+}
+
 /// Plans to write `content` to `path` and nothing else. Pure.
-fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>) -> Result<CommitPlan, AcceptError> {
+fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>) -> Result<Partial, AcceptError> {
     let whole = |why| AcceptError::Whole { path: path.clone(), why };
     let found = tree.nodes.iter().position(|node| node.path == *path && node.role == Role::Entry);
     let at = found.ok_or_else(|| AcceptError::Stale { path: path.clone() })?;
@@ -189,7 +210,7 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
         return Err(AcceptError::Entangled { why: "a file was changed through a name that is gone" });
     }
     let size = content.len() as u64;
-    tree.nodes[at].verdict = Some(Verdict::Strip(content));
+    tree.nodes[at].rare.verdict = Some(Verdict::Strip(content));
     // What was said about the path was accepted (`check`). What remains to be held back is held back for ever.
     let part = Rules {
         only: Some(vec![path.clone()]),
@@ -199,32 +220,26 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
         ..rules.clone()
     };
     let mut plan = plan(&tree, &part);
-    plan.parked = before;
+    plan.parked = Report::Lines(before);
     if !plan.conflicts.is_empty() {
-        return Ok(plan);
+        return Ok(Partial { tree, part, plan });
     }
-    let writes = |staged: &Staged| matches!(staged, Staged::Bytes { like, .. } if like == path);
-    if !plan.staged.iter().any(|(_, staged)| writes(staged)) {
-        let why = "directories were renamed in a way that only the whole layer can repeat";
-        return Err(AcceptError::Entangled { why });
-    }
-    for change in &mut plan.committed {
-        change.size = size;
-    }
+    let committed = plan.committed.lines(&tree, &part).map(|change| Change { size, ..change });
+    plan.committed = Report::Lines(committed.collect());
     // The written file is another one than the layer's was copied from; the mark would make that a conflict.
-    let names = tree.nodes[at].marks.names.iter().cloned().map(ByteText).collect();
-    plan.ops.push(Op::Strip { path: path.clone(), names });
+    let names = tree.nodes[at].marks.all.names(tree.mode).map(ByteText).collect();
+    plan.tail.push(Op::Strip { path: path.clone(), names });
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;
     while up != 0 {
         if let Lower::Merged(found) = &tree.nodes[up].lower
             && !tree.is_fresh(found)
         {
-            plan.rewritten.push(tree.nodes[up].path.clone());
+            plan.rewritten.push(tree.nodes[up].path.text());
         }
         up = tree.nodes[up].parent;
     }
-    Ok(plan)
+    Ok(Partial { tree, part, plan })
 }
 
 enum Refusal {
@@ -246,7 +261,7 @@ fn check(tree: &LayerTree, rules: &Rules, node: &Node) -> Result<(), Refusal> {
     // Bits and attributes come with the first part, and these are more than a reviewer of lines has seen.
     let bare = Rules { protected: Names::none(), ..rules.clone() };
     let mut judged = node.clone();
-    judged.verdict = Some(Verdict::Commit);
+    judged.rare.verdict = Some(Verdict::Commit);
     match hold(&judged, &bare) {
         Some(_) => Err(Refusal::Whole("its mode or attributes need a look of their own")),
         None => Ok(()),

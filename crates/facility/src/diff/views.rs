@@ -85,10 +85,10 @@ pub(crate) fn gather(tree: &LayerTree, base: &Workspace, rules: &Rules, limit: u
                 gather.carry(found, &node.path.0, children.get(&at).unwrap_or(&no_children))?;
             }
             Lower::Merged(found) if !is_nothing(tree, node) => {
-                let place = Place::Upper(node.path.clone());
-                gather.add_old(found.at.0.clone(), found.meta.clone());
+                let place = Place::Upper(node.path.text());
+                gather.add_old(found.at.0.to_vec(), found.meta.clone());
                 let one = Entry { protected: report().protected, ..entry(place, node.meta.clone()) };
-                gather.add_new(node.path.0.clone(), one);
+                gather.add_new(node.path.0.to_vec(), one);
             }
             _ => {}
         }
@@ -120,28 +120,28 @@ impl Gather<'_> {
 
     /// An entry of the layer that is no directory.
     fn file(&mut self, node: &Node, protected: Option<String>) {
-        let origin = origin_inode(node).and_then(|ino| self.tree.inodes.get(&ino));
-        let was = origin.or(node.covers.as_ref()).filter(|found| found.meta.kind == node.meta.kind);
-        let group = node.group.map(|number| &self.tree.groups[number]);
+        let origin = origin_inode(node).and_then(|ino| self.tree.by_inode(ino));
+        let was = origin.or(node.covers.as_deref()).filter(|found| found.meta.kind == node.meta.kind);
+        let group = node.group().map(|number| &self.tree.groups[number]);
         let other_names = group.filter(|group| !group.same).and_then(|group| group.anchor.as_ref().zip(Some(group)));
         let other_names = other_names.map_or(0, |(anchor, group)| {
             let own = group.members.iter().filter(|at| self.tree.covered_id(**at) == Some(anchor.meta.id)).count();
             anchor.meta.links.saturating_sub(u32::try_from(own).unwrap_or(u32::MAX))
         });
         let one = Entry {
-            was: was.map(|found| found.at.0.clone()),
+            was: was.map(|found| found.at.0.to_vec()),
             same: is_nothing(self.tree, node),
             protected,
             other_names,
-            ..entry(Place::Upper(node.path.clone()), node.meta.clone())
+            ..entry(Place::Upper(node.path.text()), node.meta.clone())
         };
-        self.add_new(node.path.0.clone(), one);
+        self.add_new(node.path.0.to_vec(), one);
     }
 
     /// What an entry of the layer hides goes away, unless something else says otherwise.
     fn cover(&mut self, found: &Found) -> Result<(), IoFailure> {
         if found.meta.kind != EntryType::Directory {
-            self.add_old(found.at.0.clone(), found.meta.clone());
+            self.add_old(found.at.0.to_vec(), found.meta.clone());
             return Ok(());
         }
         self.walk(&found.at.0, &found.meta, Self::add_old)
@@ -218,8 +218,8 @@ impl Gather<'_> {
                 self.views.new.range(beneath.clone()..).next().is_some_and(|(path, _)| path.starts_with(&beneath));
             if is_new && !has_files {
                 let protected = change(self.tree, node, rules).protected;
-                let one = Entry { protected, ..entry(Place::Upper(node.path.clone()), node.meta.clone()) };
-                self.add_new(node.path.0.clone(), one);
+                let one = Entry { protected, ..entry(Place::Upper(node.path.text()), node.meta.clone()) };
+                self.add_new(node.path.0.to_vec(), one);
             }
         }
     }
@@ -244,12 +244,12 @@ impl Gather<'_> {
             }
             let other_names = anchor.meta.links.saturating_sub(1);
             let new = Entry { other_names, ..entry(place, group.meta.clone()) };
-            if self.views.old.contains_key(&anchor.at.0) {
-                let old = entry(Place::Base(anchor.at.clone()), anchor.meta.clone());
-                self.views.elsewhere.push((anchor.at.0.clone(), old, new));
+            if self.views.old.contains_key(&*anchor.at.0) {
+                let old = entry(Place::Base(anchor.at.text()), anchor.meta.clone());
+                self.views.elsewhere.push((anchor.at.0.to_vec(), old, new));
             } else {
-                self.add_old(anchor.at.0.clone(), anchor.meta.clone());
-                self.add_new(anchor.at.0.clone(), new);
+                self.add_old(anchor.at.0.to_vec(), anchor.meta.clone());
+                self.add_new(anchor.at.0.to_vec(), new);
             }
         }
     }

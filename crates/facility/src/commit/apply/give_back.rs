@@ -71,7 +71,7 @@ impl Apply<'_> {
     /// new one. For a step that was kept back.
     pub(super) fn return_renamed(&mut self, put: &Put) -> io::Result<Option<ByteText>> {
         let Origin::Slot(slot) = put.from else { return Ok(None) };
-        let (Some((at, old, mark)), Some(slots)) = (self.renamed.get(&slot).copied(), self.slots) else {
+        let (Some((at, old, mark)), Some(slots)) = (self.renamed.get(&slot).cloned(), self.slots) else {
             return Ok(None);
         };
         let slot_name = slot.to_string().into_bytes();
@@ -79,17 +79,17 @@ impl Apply<'_> {
         if stat_if_there(there.dir, there.name)?.is_none() {
             return Ok(None);
         }
-        self.kept.extend(mark.cloned().map(mark_of));
+        self.kept.extend(mark.map(mark_of));
         self.parents.last = None;
         let (parent, name) = split(&at.0);
-        Self::restore_mode(there, old)?;
+        Self::restore_mode(there, &old)?;
         make_movable(there.dir, there.name, &stat(there.dir, there.name)?)?;
         let moved = match self.parents.get(parent) {
             Ok(dir) => {
                 let back = Spot { dir, name };
                 let moved = move_to_free(there, back, self.faults)?;
                 if moved == Moved::Yes {
-                    Self::restore_mode(back, old)?;
+                    Self::restore_mode(back, &old)?;
                 }
                 moved
             }

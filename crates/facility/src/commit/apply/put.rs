@@ -14,9 +14,9 @@ use crate::meta::{EntryType, Meta, stat_if_there};
 use std::io;
 use std::os::fd::AsFd as _;
 
-impl<'a> Apply<'a> {
-    pub(super) fn put(&mut self, put: &'a Put) -> Done {
-        let path: &'a [u8] = &put.path.0;
+impl Apply<'_> {
+    pub(super) fn put(&mut self, put: &Put) -> Done {
+        let path: &[u8] = &put.path.0;
         let new = put.new.ok_or_else(|| io::Error::other("a step without an entry"))?;
         if let Origin::Slot(slot) = &put.from
             && self.dead_slots.contains(slot)
@@ -147,7 +147,9 @@ impl<'a> Apply<'a> {
         }
         if let Some(meta) = stat_if_there(target.dir, target.name)?.filter(|meta| new.is_same_version(meta)) {
             self.own.insert(meta.id, meta.ctime);
-            self.written.insert(path, meta);
+            if let Some(written) = self.written.get_mut(path) {
+                *written = Some(meta);
+            }
         }
         Ok(())
     }

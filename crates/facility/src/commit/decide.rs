@@ -1,0 +1,179 @@
+//! From a plan to its journal: one pass over the steps looks what they need, a second one stages it and writes them.
+//! Neither has all steps in memory.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::changes::Conflict;
+use crate::commit::emit::{Sink, emit, parents};
+use crate::commit::journal::{Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, Written};
+use crate::commit::ops::{Op, Origin, Slot, Staged};
+use crate::commit::recover::open_index;
+use crate::commit::seen::Seen;
+use crate::commit::stage::{Stage, Staging};
+use crate::commit::steps::IN_MEMORY;
+use crate::commit::writers::OpenElsewhere;
+use crate::faults::Step;
+use crate::identity::Home;
+use crate::layer::Layer;
+use crate::meta::FileId;
+use crate::plan::CommitPlan;
+use crate::protected::Rules;
+use crate::tree::LayerTree;
+use nexus_model::ByteText;
+use std::collections::HashMap;
+
+/// What the steps of a plan need.
+#[derive(Default)]
+pub(crate) struct Needs {
+    /// How many steps there are.
+    pub(crate) steps: usize,
+    /// How many entries have to be staged.
+    staged: usize,
+    /// Whether there has to be a staging directory.
+    slots: bool,
+    /// Files with this content, by the path of the layer that it stands for.
+    pub(crate) written: Vec<ByteText>,
+    /// Files that a process has open for writing.
+    pub(crate) open: Vec<Conflict>,
+}
+
+struct Survey<'a> {
+    needs: Needs,
+    open: Option<OpenElsewhere<'a>>,
+}
+
+impl Sink for Survey<'_> {
+    fn stage(&mut self, _: Slot, staged: Staged) -> Result<(), IoFailure> {
+        self.needs.staged += 1;
+        if let Staged::Bytes { like, .. } = staged {
+            self.needs.written.push(like);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, op: Op) -> Result<(), IoFailure> {
+        self.needs.steps += 1;
+        let from_slot = |from: &Origin| matches!(from, Origin::Slot(_));
+        self.needs.slots |=
+            matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(&op, Op::Put(put) if from_slot(&put.from));
+        if let Some(open) = &mut self.open {
+            open.look(&op);
+        }
+        Ok(())
+    }
+}
+
+/// Looks what the steps need, and which of the files that they displace a process of `watched` has open for writing.
+pub(crate) fn survey(
+    tree: &LayerTree,
+    rules: &Rules,
+    plan: &CommitPlan,
+    watched: Option<&Workspace>,
+) -> Result<Needs, IoFailure> {
+    let mut survey = Survey { needs: Needs::default(), open: watched.map(OpenElsewhere::new) };
+    emit(tree, rules, plan, &mut survey)?;
+    let open = survey.open.map(OpenElsewhere::found).unwrap_or_default();
+    Ok(Needs { open, ..survey.needs })
+}
+
+/// Stages what each step needs and writes it down.
+struct Record<'a, 'b> {
+    staging: &'b mut Option<Staging<'a>>,
+    writing: &'b mut Writing,
+    last: Option<(Slot, Seen)>,
+    directories: HashMap<Slot, FileId>,
+}
+
+impl Sink for Record<'_, '_> {
+    fn stage(&mut self, slot: Slot, staged: Staged) -> Result<(), IoFailure> {
+        let Some(staging) = self.staging.as_mut() else {
+            return Err(std::io::Error::other("there is no staging directory")).doing("stage", b"");
+        };
+        let made = staging.make(slot, &staged)?;
+        self.last = Some((slot, made));
+        if staged == Staged::Directory {
+            self.directories.insert(slot, made.id);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, mut op: Op) -> Result<(), IoFailure> {
+        match &mut op {
+            Op::Put(put) if put.new.is_none() => {
+                let last = self.last.filter(|(slot, _)| put.from == Origin::Slot(*slot));
+                put.new = last.map(|(_, made)| made);
+            }
+            Op::SetDir(set) if set.id.is_none() => {
+                set.id = set.slot.and_then(|slot| self.directories.get(&slot)).copied();
+            }
+            _ => {}
+        }
+        self.writing.step(op)
+    }
+}
+
+impl Layer {
+    /// Writes the journal of a plan. The tree is needed no more afterwards.
+    pub(crate) fn decide(
+        &self,
+        workspace: &Workspace,
+        tree: LayerTree,
+        rules: &Rules,
+        mut plan: CommitPlan,
+        needs: &Needs,
+    ) -> Result<Journal, IoFailure> {
+        self.faults.check(Step::Stage).doing("stage", b"")?;
+        let slots = if tree.same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
+        let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
+        let index = open_index(&self.root)?;
+        let stage = Stage {
+            root: &self.root,
+            upper: &upper,
+            index: index.as_ref(),
+            base: workspace,
+            run: &self.run,
+            mode: self.mode,
+            faults: &self.faults,
+        };
+        let mut staging = if needs.slots { Some(stage.begin(slots, needs.staged)?) } else { None };
+        let id = workspace.identity().doing("look at", b"")?;
+        let path = self.home.as_ref().map_or_else(|| workspace.path().into(), |home| home.path.clone());
+        let parents = parents(&tree, &plan);
+        let header = Header {
+            version: VERSION,
+            run: self.run.clone(),
+            home: Home { path, id },
+            mode: self.mode,
+            slots,
+            parents,
+            keep: std::mem::take(&mut plan.keep),
+            parked: (),
+            committed: (),
+            rewritten: std::mem::take(&mut plan.rewritten),
+            started: self.started,
+            clock: self.clock.clone(),
+            ours: self.ours.clone(),
+        };
+        let parked = plan.parked.written(&tree, rules);
+        let header = header.with_lists(parked, plan.committed.written(&tree, rules));
+        let mut writing = Writing::begin(&self.root, &header)?;
+        let mut record =
+            Record { staging: &mut staging, writing: &mut writing, last: None, directories: HashMap::new() };
+        let recorded = emit(&tree, rules, &plan, &mut record);
+        let closed = staging.as_mut().map_or(Ok(()), Staging::close);
+        recorded.and(closed)?;
+        if let Some(staging) = &staging {
+            staging.sync()?;
+        }
+        self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
+        let written: Written = writing.publish(&self.root, &self.faults)?;
+        // Small lists are at hand; large ones are read again when the tree is gone.
+        let is_small = plan.parked.len() + plan.committed.len() <= IN_MEMORY;
+        let lists = is_small.then(|| {
+            let list = |report: &crate::report::Report| report.lines(&tree, rules).collect();
+            (list(&plan.parked), list(&plan.committed))
+        });
+        let header = header.without_lists();
+        drop((tree, plan));
+        written.journal(lists.map(|(parked, committed)| header.with_lists(parked, committed)))
+    }
+}

@@ -1,0 +1,132 @@
+//! The steps of a journal, read one by one: those of a large commit stay in the file.
+
+use crate::commit::ops::Op;
+use crate::commit::seen::Seen;
+use std::borrow::Borrow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+/// So many steps are kept in memory; with more of them, all stay in the file.
+pub(crate) const IN_MEMORY: usize = 16;
+
+/// The steps of a decided commit.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    /// So many are kept.
+    limit: usize,
+    first: Vec<Op>,
+    file: Option<InFile>,
+    count: usize,
+    several: Vec<Several>,
+}
+
+#[derive(Debug, Clone)]
+struct InFile {
+    file: Arc<File>,
+    /// Where the line of the first step begins.
+    from: u64,
+}
+
+/// A file with several names, or a directory, that a step holds or displaces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Several {
+    /// The entry.
+    pub(crate) old: Seen,
+    /// A step displaces it; otherwise one only gives it a further name.
+    pub(crate) is_displaced: bool,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self { limit: IN_MEMORY, first: Vec::new(), file: None, count: 0, several: Vec::new() }
+    }
+}
+
+impl Steps {
+    /// Keeps all steps in memory.
+    pub(crate) fn all_in_memory() -> Self {
+        Self { limit: usize::MAX, ..Self::default() }
+    }
+
+    /// Notes a step. Only the first ones are kept.
+    pub(crate) fn add(&mut self, op: Op) {
+        let old = match &op {
+            Op::Hold { old, .. } => Some((old, false)),
+            other => other.displaces().map(|old| (old, true)),
+        };
+        if let Some((old, is_displaced)) = old.filter(|(old, _)| old.links > 1) {
+            self.several.push(Several { old: *old, is_displaced });
+        }
+        self.count += 1;
+        if self.count <= self.limit {
+            self.first.push(op);
+        }
+    }
+
+    /// Tells where the lines of the steps are: in `file`, from the byte `from` on.
+    pub(crate) fn lie_in(&mut self, file: File, from: u64) {
+        if self.count > self.limit {
+            self.file = Some(InFile { file: Arc::new(file), from });
+            self.first = Vec::new();
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What steps hold or displace and has several names.
+    pub(crate) fn several(&self) -> &[Several] {
+        &self.several
+    }
+
+    /// The steps in their order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = io::Result<Op>> + use<> {
+        let lines = self.file.clone().map(|InFile { file, from }| Lines {
+            file: BufReader::with_capacity(1 << 16, At { file, from }),
+            left: self.count,
+            line: Vec::new(),
+        });
+        // In memory there are few.
+        self.first.clone().into_iter().map(Ok).chain(lines.into_iter().flatten())
+    }
+
+    /// All steps at once.
+    pub(crate) fn all(&self) -> io::Result<Vec<Op>> {
+        self.each().collect()
+    }
+}
+
+/// Reads a file from a place on, whatever its own position is.
+pub(crate) struct At<F> {
+    pub(crate) file: F,
+    pub(crate) from: u64,
+}
+
+impl<F: Borrow<File>> Read for At<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.borrow().read_at(buffer, self.from)?;
+        self.from += count as u64;
+        Ok(count)
+    }
+}
+
+struct Lines {
+    file: BufReader<At<Arc<File>>>,
+    left: usize,
+    line: Vec<u8>,
+}
+
+impl Iterator for Lines {
+    type Item = io::Result<Op>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        self.line.clear();
+        let read = self.file.read_until(b'\n', &mut self.line);
+        Some(read.and_then(|_| Ok(serde_json::from_slice(&self.line)?)))
+    }
+}
