@@ -1,23 +1,32 @@
 //! `nexus changes show`: a line for each change.
 
 use super::Pending;
+use super::waiting::Waiting;
 use crate::failure::{Failure, one_line};
+use crate::run::CutShort;
 use nexus_facility::{Change, ChangeKind};
-use nexus_model::RunId;
+use nexus_model::{ByteText, RunId};
+use serde::Serialize;
 use std::fmt::Write as _;
+
+/// The answer to `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    run_id: &'a str,
+    command: &'a ByteText,
+    changes: Vec<Change>,
+    cut_short: Option<CutShort>,
+}
 
 /// Lists the changes of a run.
 pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     let pending = Pending::to_look_at(run)?;
     let changes = pending.changes()?;
     if json {
-        let document = serde_json::json!({
-            "run_id": pending.one.run,
-            "command": pending.one.command,
-            "changes": changes,
-            "cut_short": pending.one.note.cut_short,
-        });
-        return Ok(format!("{document}\n"));
+        let Waiting { run, command, note, .. } = &pending.one;
+        let document = Document { run_id: run, command, changes, cut_short: note.cut_short };
+        let written = serde_json::to_string(&document).map(|text| text + "\n");
+        return written.map_err(|error| Failure::refused("output", error.to_string(), ""));
     }
     let mut text =
         one_line(&format!("run {} of {}", pending.one.run, pending.one.command.as_os_str().display())) + "\n";

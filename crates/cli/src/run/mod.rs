@@ -39,7 +39,7 @@ pub use caller::{Caller, Heard, Watched};
 pub use folder::{FolderId, OpenSameError};
 pub use full_output::FullOutput;
 pub use inside::Inside;
-pub use note::{RunNote, mark_gone, read as read_note, read_gone as read_gone_note, sync as sync_note};
+pub use note::{CutShort, RunNote, mark_gone, read as read_note, read_gone as read_gone_note, sync as sync_note};
 pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use output::Stream;
 pub use ports::{PortToken, Ports, Publish};

@@ -257,22 +257,27 @@ struct Parking<'a> {
 impl Parking<'_> {
     /// What is to become of the changes of a run that may keep them. A run that changed nothing is not asked about.
     fn decide(&self, wish: Changes, signals: &Signals) -> Result<Changes, String> {
-        if matches!(wish, Changes::Commit | Changes::Discard) {
+        if wish != Changes::Ask {
             return Ok(wish);
         }
         let workspace = &self.order.directory;
         let changes = self.layer.changes(workspace, self.rules).map_err(|error| chain(&error))?;
-        match wish {
-            // Ends as "nothing", and takes the layer along.
-            _ if changes.is_empty() => Ok(Changes::Commit),
-            Changes::Ask => ask::ask(&self.layer, workspace, self.rules, &changes, signals),
-            other => Ok(other),
+        // Ends as "nothing", and takes the layer along.
+        if changes.is_empty() {
+            Ok(Changes::Commit)
+        } else {
+            ask::ask(&self.layer, workspace, self.rules, &changes, signals)
         }
     }
 
     /// Parks by choice, which is no problem.
     fn review(self) -> Result<Settled, Failure> {
         match self.layer.park(&self.order.directory, self.rules) {
+            Ok(changes) if changes.is_empty() => {
+                let again = format!("nexus changes reject --run {} tries again", self.layer.run());
+                recover::remove(self.layer).map_err(|why| Failure::refused("discard", why, again))?;
+                Ok(Settled::default())
+            }
             Ok(changes) => {
                 keep_note(&self.layer)?;
                 Ok(Settled { state: State::Parked, parked: changes.changes, ..Settled::default() })
