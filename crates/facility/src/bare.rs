@@ -160,7 +160,7 @@ fn verdict(walk: &Walk<'_>, tree: &LayerTree, node: &Node, repository: &[u8]) ->
     let class = class(&node.path.0, repository);
     match &class {
         Class::GitState(why) if is_dir => park(why),
-        Class::GitHook | Class::MustBeDirectory if is_dir && matches!(node.lower, Lower::Moved(_)) => {
+        Class::GitHook | Class::MustBeDirectory if is_dir && matches!(node.rare.lower, Lower::Moved(_)) => {
             park("a directory that becomes a part of git's")
         }
         _ if is_dir => Ok(None),

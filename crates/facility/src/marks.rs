@@ -52,7 +52,7 @@ pub struct Marks {
     /// The lower directory of the same place is hidden.
     pub opaque: bool,
     /// Where the directory was before it was renamed: a name, or a path from the overlay's root with a leading `/`.
-    pub redirect: Option<Box<[u8]>>,
+    pub redirect: Option<Box<Redirect>>,
     /// Copied up from the lower layer.
     pub origin: Option<Origin>,
     /// All marks, to be removed before the entry leaves the layer.
@@ -62,6 +62,10 @@ pub struct Marks {
     /// The file carries capabilities (`security.capability`).
     pub capability: bool,
 }
+
+/// The old place of a renamed directory, as overlay writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect(pub Vec<u8>);
 
 /// The marks that overlay writes. A bit of [`MarkSet`] is a place in this list.
 const KNOWN: [&[u8]; 8] = [b"opaque", b"redirect", b"origin", b"protattr", b"impure", b"nlink", b"upper", b"uuid"];
@@ -167,7 +171,7 @@ pub fn read(mode: LayerMode, lower: LowerFs, name: &[u8], value: &[u8], marks: &
             if !redirect_is_sound(value) {
                 return Err(MarkError::Value { name: text() });
             }
-            marks.redirect = Some(value.into());
+            marks.redirect = Some(Box::new(Redirect(value.to_vec())));
         }
         (b"origin", _) => marks.origin = Some(origin(lower, value)),
         // What chattr(1) set on the file that was copied up; the file system of the layer does not have the flags.
@@ -229,13 +233,10 @@ mod tests {
     fn known_marks_are_read() {
         assert!(read_one(LayerMode::User, "user.overlay.opaque", b"y").unwrap().opaque);
         assert_eq!(
-            read_one(LayerMode::Root, "trusted.overlay.redirect", b"/a/b").unwrap().redirect.unwrap()[..],
-            b"/a/b"[..]
+            read_one(LayerMode::Root, "trusted.overlay.redirect", b"/a/b").unwrap().redirect.unwrap().0,
+            b"/a/b"
         );
-        assert_eq!(
-            read_one(LayerMode::Root, "trusted.overlay.redirect", b"a").unwrap().redirect.unwrap()[..],
-            b"a"[..]
-        );
+        assert_eq!(read_one(LayerMode::Root, "trusted.overlay.redirect", b"a").unwrap().redirect.unwrap().0, b"a");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
         leads[tree.nodes[at].parent] |= leads[at];
     }
     let replaced = |(at, node): (usize, &Node)| {
-        let (Lower::Merged(found) | Lower::Moved(found)) = &node.lower else { return None };
+        let (Lower::Merged(found) | Lower::Moved(found)) = &node.rare.lower else { return None };
         if at == 0 || !leads[at] {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::outside;
 use crate::protected::Rules;
-use crate::report::{Report, Row, index_only};
+use crate::report::{Report, Row, index_only, number};
 use crate::rest;
 use crate::tree::{Group, LayerTree, Lower, Role, SharedPath, Verdict};
 use crate::verdict::{hold, is_nothing};
@@ -91,14 +91,14 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         match states[at] {
             State::Nothing => {}
-            State::Park => parked.push(Row::Node(at)),
+            State::Park => parked.push(Row::Node(number(at))),
             State::Commit => {
                 if matches!(node.rare.verdict, Some(Verdict::Strip(_))) && !rules.accepts_protected(&node.path.0) {
                     plan.rewritten.push(node.path.text());
-                    parked.push(Row::Stripped(at));
+                    parked.push(Row::Stripped(number(at)));
                     plan.keep.push(Keep { path: node.path.text(), subtree: false, whiteout: false, mode: None });
                 }
-                committed.push(Row::Accepted(at));
+                committed.push(Row::Accepted(number(at)));
             }
         }
     }
@@ -106,7 +106,7 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     if !parked.is_empty() {
         plan.rewritten.extend(rest::touched(tree, &states));
     }
-    committed.extend(index_only(tree).map(|(group, _)| Row::AcceptedGroup(group)));
+    committed.extend(index_only(tree).map(|(group, _)| Row::AcceptedGroup(number(group))));
     (plan.committed, plan.parked) = (Report::ordered(tree, committed), Report::ordered(tree, parked));
     (plan.states, plan.tail) = (Some(states), orphans);
     plan
@@ -121,7 +121,7 @@ pub(crate) fn is_new_dir(tree: &LayerTree, at: usize) -> bool {
     let node = &tree.nodes[at];
     node.role == Role::Entry
         && node.meta.kind == EntryType::Directory
-        && matches!(node.lower, Lower::None | Lower::Moved(_) | Lower::Missing)
+        && matches!(node.rare.lower, Lower::None | Lower::Moved(_) | Lower::Missing)
 }
 
 fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
@@ -151,7 +151,7 @@ fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
 /// rename is entangled with other changes, so that only the layer as a whole can stay behind.
 fn park_renames(tree: &LayerTree, states: &mut [State]) -> Option<Vec<usize>> {
     let moved: Vec<(usize, &SharedPath)> = (1..tree.nodes.len())
-        .filter_map(|at| match &tree.nodes[at].lower {
+        .filter_map(|at| match &tree.nodes[at].rare.lower {
             Lower::Moved(found) => Some((at, &found.at)),
             Lower::None | Lower::Merged(_) | Lower::Missing => None,
         })
@@ -190,7 +190,7 @@ fn park_renames(tree: &LayerTree, states: &mut [State]) -> Option<Vec<usize>> {
 fn has_moved_ancestor(tree: &LayerTree, at: usize) -> bool {
     let mut at = tree.nodes[at].parent;
     while at != 0 {
-        if matches!(tree.nodes[at].lower, Lower::Moved(_)) {
+        if matches!(tree.nodes[at].rare.lower, Lower::Moved(_)) {
             return true;
         }
         at = tree.nodes[at].parent;
@@ -213,7 +213,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
-        if node.lower == Lower::Missing {
+        if node.rare.lower == Lower::Missing {
             add(&node.path.0, Outside::Vanished);
         }
         if states[at] != State::Commit {
@@ -227,7 +227,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
                 add(&covered.at.0, Outside::Changed);
             }
         }
-        if let Lower::Merged(merged) = &node.lower
+        if let Lower::Merged(merged) = &node.rare.lower
             && tree.is_fresh(merged)
         {
             add(&merged.at.0, Outside::Changed);

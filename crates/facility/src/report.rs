@@ -10,15 +10,15 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Row {
     /// A node with the reason to hold it back, if there is one.
-    Node(usize),
+    Node(u32),
     /// A node that is committed.
-    Accepted(usize),
+    Accepted(u32),
     /// A node that is committed in part; the rest of it waits.
-    Stripped(usize),
+    Stripped(u32),
     /// A group of which the layer has no name.
-    Group(usize),
+    Group(u32),
     /// A group of which the layer has no name, and that is committed.
-    AcceptedGroup(usize),
+    AcceptedGroup(u32),
 }
 
 /// A list of changes, ordered by path.
@@ -40,14 +40,14 @@ impl Report {
     /// Everything that differs.
     pub(crate) fn everything(tree: &LayerTree) -> Self {
         let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| !is_nothing(tree, node));
-        let mut rows: Vec<Row> = nodes.map(|(at, _)| Row::Node(at)).collect();
-        rows.extend(index_only(tree).map(|(group, _)| Row::Group(group)));
+        let mut rows: Vec<Row> = nodes.map(|(at, _)| Row::Node(number(at))).collect();
+        rows.extend(index_only(tree).map(|(group, _)| Row::Group(number(group))));
         Self::ordered(tree, rows)
     }
 
     /// These rows, ordered by path.
     pub(crate) fn ordered(tree: &LayerTree, mut rows: Vec<Row>) -> Self {
-        rows.sort_by(|a, b| path(tree, *a).cmp(path(tree, *b)));
+        rows.sort_unstable_by(|a, b| path(tree, *a).cmp(path(tree, *b)));
         Self::Rows(rows)
     }
 
@@ -73,6 +73,11 @@ impl Report {
     }
 }
 
+/// A node or a group by number. A layer has fewer than 2^32 entries: each takes more than a byte of memory.
+pub(crate) fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
 struct Written<'a> {
     report: &'a Report,
     tree: &'a LayerTree,
@@ -87,21 +92,21 @@ impl Serialize for Written<'_> {
 
 fn path(tree: &LayerTree, row: Row) -> &[u8] {
     match row {
-        Row::Node(at) | Row::Accepted(at) | Row::Stripped(at) => &tree.nodes[at].path.0,
+        Row::Node(at) | Row::Accepted(at) | Row::Stripped(at) => &tree.nodes[at as usize].path.0,
         Row::Group(number) | Row::AcceptedGroup(number) => {
-            tree.groups[number].anchor.as_ref().map_or(&[], |anchor| &anchor.at.0)
+            tree.groups[number as usize].anchor.as_ref().map_or(&[], |anchor| &anchor.at.0)
         }
     }
 }
 
 fn line(tree: &LayerTree, rules: &Rules, row: Row) -> Option<Change> {
-    let of = |at: usize| change(tree, &tree.nodes[at], rules);
+    let of = |at: u32| change(tree, &tree.nodes[at as usize], rules);
     Some(match row {
         Row::Node(at) => of(at),
         Row::Accepted(at) => Change { protected: None, ..of(at) },
         Row::Stripped(at) => Change { protected: Some(STRIPPED.to_owned()), ..of(at) },
-        Row::Group(number) => group(&tree.groups[number])?,
-        Row::AcceptedGroup(number) => Change { protected: None, ..group(&tree.groups[number])? },
+        Row::Group(number) => group(&tree.groups[number as usize])?,
+        Row::AcceptedGroup(number) => Change { protected: None, ..group(&tree.groups[number as usize])? },
     })
 }
 

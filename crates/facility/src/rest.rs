@@ -46,7 +46,7 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
         let mut up = tree.nodes[at].parent;
         while up != 0 && !seen[up] {
             seen[up] = true;
-            if let Lower::Merged(found) = &tree.nodes[up].lower
+            if let Lower::Merged(found) = &tree.nodes[up].rare.lower
                 && !tree.is_fresh(found)
             {
                 paths.push(tree.nodes[up].path.text());
@@ -97,11 +97,11 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
 
 /// Whether committing `node` removes or replaces an entry of the workspace.
 fn goes(node: &Node) -> bool {
-    node.covers.is_some() && !node.claimed && !matches!(node.lower, Lower::Merged(_))
+    node.covers.is_some() && !node.claimed && !matches!(node.rare.lower, Lower::Merged(_))
 }
 
 /// Whether committing `node` removes or replaces what is at `place`.
 fn takes(node: &Node, place: &SharedPath) -> bool {
-    let covered = node.covers.as_ref().filter(|_| !node.claimed && !matches!(node.lower, Lower::Merged(_)));
+    let covered = node.covers.as_ref().filter(|_| !node.claimed && !matches!(node.rare.lower, Lower::Merged(_)));
     covered.is_some_and(|found| is_beneath(&place.0, &found.at.0))
 }

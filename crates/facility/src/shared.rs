@@ -109,7 +109,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         group.same = is_same(walk, group)?;
     }
     for (member, number) in of {
-        tree.nodes[member].group = u32::try_from(number).ok();
+        tree.nodes[member].rare.group = Some(number);
     }
     tree.groups = groups;
     Ok(())

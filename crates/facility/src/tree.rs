@@ -59,9 +59,10 @@ pub struct Found {
 }
 
 /// The directory of the workspace that a directory of the layer continues.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Lower {
     /// None: the directory is new, or the entry is no directory.
+    #[default]
     None,
     /// The one at the same place.
     Merged(Box<Found>),
@@ -117,8 +118,6 @@ pub struct Node {
     pub marks: Marks,
     /// What it stands for.
     pub role: Role,
-    /// The directory it continues.
-    pub lower: Lower,
     /// The entry of the workspace that it hides or replaces.
     pub covers: Option<Box<Found>>,
     /// The place of the entry in the workspace is append-only or immutable, or in a directory that is.
@@ -131,15 +130,13 @@ pub struct Node {
     pub same_attrs: bool,
     /// What only few entries have.
     pub rare: Rare,
-    /// The group of names that share one file, in [`LayerTree::groups`].
-    pub group: Option<u32>,
 }
 
 impl Node {
     /// Its group of names, as an index of [`LayerTree::groups`].
     #[must_use]
     pub fn group(&self) -> Option<usize> {
-        self.group.and_then(|number| usize::try_from(number).ok())
+        self.rare.group
     }
 }
 
@@ -150,6 +147,10 @@ pub struct Rare(Option<Box<Details>>);
 /// See [`Rare`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
+    /// The directory it continues.
+    pub lower: Lower,
+    /// The group of names that share one file, in [`LayerTree::groups`].
+    pub group: Option<usize>,
     /// Attributes to set, for a directory.
     pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Attributes of the directory that it continues, where they differ from `attrs`.
@@ -163,7 +164,14 @@ pub struct Details {
 impl Deref for Rare {
     type Target = Details;
     fn deref(&self) -> &Details {
-        const NONE: &Details = &Details { attrs: Vec::new(), base_attrs: Vec::new(), verdict: None, scan: None };
+        const NONE: &Details = &Details {
+            lower: Lower::None,
+            group: None,
+            attrs: Vec::new(),
+            base_attrs: Vec::new(),
+            verdict: None,
+            scan: None,
+        };
         self.0.as_deref().unwrap_or(NONE)
     }
 }

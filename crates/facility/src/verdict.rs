@@ -47,12 +47,12 @@ impl Hold {
 
 fn is_new_directory(node: &Node) -> bool {
     let is_entry = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
-    is_entry && node.lower == Lower::None && node.covers.is_none()
+    is_entry && node.rare.lower == Lower::None && node.covers.is_none()
 }
 
 /// Whether the workspace already is as this entry wants it.
 pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
-    match (node.role, &node.lower) {
+    match (node.role, &node.rare.lower) {
         (Role::Whiteout | Role::Implied, _) => return node.covers.is_none() || node.claimed,
         (Role::Entry, Lower::Merged(found)) => {
             let (new, old) = (&node.meta, &found.meta);
@@ -139,7 +139,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     if by_name.is_some() {
         return by_name;
     }
-    if let Lower::Moved(found) = &node.lower {
+    if let Lower::Moved(found) = &node.rare.lower {
         for (class, arrives) in [(&class, true), (&rules.class(&found.at.0), false)] {
             match class {
                 Class::Listed(pattern) => return exact(pattern),
@@ -167,7 +167,7 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
         Some(found) if gone => &found.meta,
         _ => &node.meta,
     };
-    let old_mode = match (&node.lower, &node.covers) {
+    let old_mode = match (&node.rare.lower, &node.covers) {
         (Lower::None, Some(found)) => Some(found.meta.mode),
         _ => None,
     };
@@ -195,7 +195,7 @@ fn kind(tree: &LayerTree, node: &Node) -> ChangeKind {
     if node.role != Role::Entry {
         return ChangeKind::Deleted;
     }
-    match (&node.lower, &node.covers) {
+    match (&node.rare.lower, &node.covers) {
         (Lower::Moved(found), _) => ChangeKind::Renamed { from: found.at.text() },
         (Lower::Merged(found), _) => {
             let owner = (node.meta.uid, node.meta.gid) == (found.meta.uid, found.meta.gid);

@@ -13,7 +13,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::compare::{base_attrs, compare};
 use crate::facts::{Version, judge};
-use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, attr, read};
+use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
@@ -80,14 +80,12 @@ fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -
         meta,
         marks,
         role,
-        lower: Lower::None,
         covers: None,
         pinned: false,
         claimed: false,
         same_content: false,
         same_attrs: false,
         rare: Rare::default(),
-        group: None,
     }
 }
 
@@ -189,7 +187,7 @@ impl Walk<'_> {
     fn continue_lower(&self, nodes: &mut [Node]) -> Result<HashSet<Vec<u8>>, WalkError> {
         let mut claimed = HashSet::new();
         let mut used = HashSet::new();
-        nodes[0].lower = self.lower_dir(b"")?.map_or(Lower::Missing, |found| Lower::Merged(Box::new(found)));
+        nodes[0].rare.lower = self.lower_dir(b"")?.map_or(Lower::Missing, |found| Lower::Merged(Box::new(found)));
         for at in 1..nodes.len() {
             if nodes[at].meta.kind != EntryType::Directory {
                 continue;
@@ -197,8 +195,8 @@ impl Walk<'_> {
             let parent = lower_path(&nodes[nodes[at].parent]).map(<[u8]>::to_vec);
             let place = parent.as_ref().map(|parent| join(parent, split(&nodes[at].path.0).1));
             let marks = &nodes[at].marks;
-            nodes[at].lower = match (&marks.redirect, place) {
-                (Some(redirect), place) => {
+            let lower = match (marks.redirect.as_deref(), place) {
+                (Some(Redirect(redirect)), place) => {
                     let from = match (redirect.strip_prefix(b"/"), &parent) {
                         (Some(absolute), _) => absolute.to_vec(),
                         (None, Some(parent)) => join(parent, redirect),
@@ -224,6 +222,9 @@ impl Walk<'_> {
                 }
                 (None, _) => Lower::None,
             };
+            if lower != Lower::None {
+                nodes[at].rare.lower = lower;
+            }
         }
         Ok(claimed)
     }
@@ -259,14 +260,14 @@ impl Walk<'_> {
             let Some(place) = lower_path(&nodes[nodes[at].parent]).map(|p| join(p, split(&nodes[at].path.0).1)) else {
                 continue;
             };
-            if let Lower::Moved(found) = &nodes[at].lower
+            if let Lower::Moved(found) = &nodes[at].rare.lower
                 && *found.at.0 == *place
             {
                 // Renamed away and back into a new directory of the old name: it never moved.
                 claimed.remove(&place);
-                nodes[at].lower = Lower::Merged(found.clone());
+                nodes[at].rare.lower = Lower::Merged(found.clone());
             }
-            if nodes[at].lower != Lower::None {
+            if nodes[at].rare.lower != Lower::None {
                 continue;
             }
             if claimed.contains(&place) {
@@ -278,7 +279,7 @@ impl Walk<'_> {
                 Err(error) if is_other_mount(&error) => continue,
                 other => other.doing("open", &place)?,
             };
-            nodes[at].lower = Lower::Merged(Box::new(found));
+            nodes[at].rare.lower = Lower::Merged(Box::new(found));
             if children.is_empty() {
                 for (child, one) in nodes.iter().enumerate().take(count).skip(1) {
                     debug_assert!(one.parent < child, "a directory comes before its entries");
@@ -304,10 +305,10 @@ impl Walk<'_> {
         let mut upper_dirs = LastDir::new(self.upper);
         let mut budget = crate::compare::BUDGET;
         for at in 1..nodes.len() {
-            if let Lower::Merged(found) | Lower::Moved(found) = &nodes[nodes[at].parent].lower {
+            if let Lower::Merged(found) | Lower::Moved(found) = &nodes[nodes[at].parent].rare.lower {
                 nodes[at].pinned = found.meta.pinned;
             }
-            if let Lower::Merged(found) = nodes[at].lower.clone() {
+            if let Lower::Merged(found) = nodes[at].rare.lower.clone() {
                 nodes[at].pinned |= found.meta.pinned;
                 let attrs = match base_attrs(self.base, &found.at.0) {
                     Err(failure) if is_other_mount(&failure.source) => Vec::new(),
@@ -363,7 +364,7 @@ impl Walk<'_> {
             wanted: &wanted,
         };
         for one in &mut tree.nodes {
-            let whole = match (&one.lower, &one.covers) {
+            let whole = match (&one.rare.lower, &one.covers) {
                 (Lower::Moved(found), _) => Some((found, Arc::clone(&one.path.0))),
                 (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => {
                     Some((found, Arc::clone(&one.path.0)))
@@ -374,7 +375,7 @@ impl Walk<'_> {
                 one.rare.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
             }
             // A moved directory may also cover another one that goes away.
-            if let (Lower::Moved(_), Some(found), false) = (&one.lower, &one.covers, one.claimed)
+            if let (Lower::Moved(_), Some(found), false) = (&one.rare.lower, &one.covers, one.claimed)
                 && found.meta.kind == EntryType::Directory
             {
                 let more = scanner.scan(found, &one.path.0, &mut tree.inodes)?;
@@ -432,7 +433,7 @@ pub(crate) fn origin_inode(node: &Node) -> Option<u64> {
 
 /// The directory of the workspace whose entries a directory's entries stand for.
 pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
-    match &node.lower {
+    match &node.rare.lower {
         Lower::Merged(found) | Lower::Moved(found) => Some(&found.at.0),
         Lower::None | Lower::Missing => None,
     }

@@ -112,7 +112,7 @@ impl<'a, 's> Emitter<'a, 's> {
     fn take_renamed(&mut self) -> Told {
         let mut moved: Vec<&'a Found> = Vec::new();
         for at in self.commits() {
-            if let Lower::Moved(found) = &self.tree.nodes[at].lower {
+            if let Lower::Moved(found) = &self.tree.nodes[at].rare.lower {
                 moved.push(found);
             }
         }
@@ -147,7 +147,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 let copied = node.group().is_some_and(|number| self.must_copy(number)) || self.held.contains_key(&at);
                 let fits = match kind {
                     // The owner must be able to get in, to remove overlay's attributes.
-                    EntryType::Directory => node.lower == Lower::None && node.meta.mode & 0o700 == 0o700,
+                    EntryType::Directory => node.rare.lower == Lower::None && node.meta.mode & 0o700 == 0o700,
                     EntryType::File | EntryType::Symlink | EntryType::Fifo => true,
                     EntryType::Socket | EntryType::Device => false,
                 };
@@ -246,7 +246,7 @@ impl<'a, 's> Emitter<'a, 's> {
     fn directory(&mut self, at: usize, whole: &[bool]) -> Told {
         let node = &self.tree.nodes[at];
         let put = |from| Put { old: Self::old(node), ..put(node.path.text(), from) };
-        let put = match &node.lower {
+        let put = match &node.rare.lower {
             Lower::Merged(_) => return Ok(()),
             Lower::Moved(found) => {
                 let Some(slot) = self.taken.get(&*found.at.0).copied() else { return Ok(()) };
@@ -296,7 +296,7 @@ impl<'a, 's> Emitter<'a, 's> {
         let mut best: Option<(&[u8], Option<&[u8]>)> = None;
         for index in self.commits() {
             let node = &self.tree.nodes[index];
-            let from = match (&node.lower, &node.covers) {
+            let from = match (&node.rare.lower, &node.covers) {
                 (Lower::Moved(found), _) => Some((&*found.at.0, Some(&*node.path.0))),
                 (Lower::Merged(_), _) => None,
                 (_, Some(found)) if !node.claimed && found.meta.kind == EntryType::Directory => {
@@ -337,7 +337,7 @@ impl<'a, 's> Emitter<'a, 's> {
         for at in dirs {
             let node = &tree.nodes[at];
             let is_committed = at != 0 && self.states[at] == State::Commit;
-            let (Lower::Merged(old) | Lower::Moved(old)) = &node.lower else {
+            let (Lower::Merged(old) | Lower::Moved(old)) = &node.rare.lower else {
                 if self.states[at] == State::Commit {
                     self.sink.step(Op::SetDir(self.set_dir(at, None)))?;
                 }
@@ -385,7 +385,7 @@ pub(crate) fn parents(tree: &LayerTree, plan: &CommitPlan) -> Vec<Parent> {
     let mut parents = BTreeMap::new();
     for (at, _) in plan.states.iter().flatten().enumerate().filter(|(_, state)| **state == State::Commit) {
         let parent = &tree.nodes[tree.nodes[at].parent];
-        if let Lower::Merged(found) | Lower::Moved(found) = &parent.lower {
+        if let Lower::Merged(found) | Lower::Moved(found) = &parent.rare.lower {
             parents.insert(&parent.path, found.meta.id);
         }
     }

@@ -232,7 +232,7 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;
     while up != 0 {
-        if let Lower::Merged(found) = &tree.nodes[up].lower
+        if let Lower::Merged(found) = &tree.nodes[up].rare.lower
             && !tree.is_fresh(found)
         {
             plan.rewritten.push(tree.nodes[up].path.text());
@@ -252,7 +252,7 @@ fn check(tree: &LayerTree, rules: &Rules, node: &Node) -> Result<(), Refusal> {
     if node.meta.kind != EntryType::File || covers.is_none_or(|found| found.meta.kind != EntryType::File) {
         return Err(Refusal::Whole("it is not a changed file at its old place"));
     }
-    if node.group.is_some() {
+    if node.group().is_some() {
         return Err(Refusal::Whole("it has several names"));
     }
     if let Some(why) = change(tree, node, rules).protected.filter(|_| !rules.accepts_protected(&node.path.0)) {

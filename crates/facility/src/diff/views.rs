@@ -80,7 +80,7 @@ pub(crate) fn gather(tree: &LayerTree, base: &Workspace, rules: &Rules, limit: u
             gather.file(node, protected);
             continue;
         }
-        match &node.lower {
+        match &node.rare.lower {
             Lower::Moved(found) | Lower::Merged(found) if found.at != node.path => {
                 gather.carry(found, &node.path.0, children.get(&at).unwrap_or(&no_children))?;
             }
@@ -212,7 +212,7 @@ impl Gather<'_> {
         for node in self.tree.nodes.iter().skip(1) {
             let is_new = node.role == Role::Entry
                 && node.meta.kind == EntryType::Directory
-                && matches!(node.lower, Lower::None | Lower::Missing);
+                && matches!(node.rare.lower, Lower::None | Lower::Missing);
             let beneath = [&node.path.0[..], b"/"].concat();
             let has_files =
                 self.views.new.range(beneath.clone()..).next().is_some_and(|(path, _)| path.starts_with(&beneath));
