@@ -128,6 +128,67 @@ fn what_stands_in_place_of_a_record_stops_no_run() {
     }
 }
 
+/// What may have become of the bytes of a file.
+fn damaged(text: &[u8]) -> Vec<Vec<u8>> {
+    let stride = 1 + text.len() / 25;
+    let cut = (0..text.len()).step_by(stride).map(|at| text[..at].to_vec());
+    let turned = (0..text.len()).step_by(stride).zip([1, 2, 0x20, 0x80].into_iter().cycle()).map(|(at, mask)| {
+        let mut bytes = text.to_vec();
+        bytes[at] ^= mask;
+        bytes
+    });
+    let others = ["null", "{}", "[]", "\0\0\0"].map(|text| text.as_bytes().to_vec());
+    cut.chain(turned).chain(others).collect()
+}
+
+#[test]
+fn a_damaged_note_is_named_or_used_and_rejected() {
+    for bench in benches() {
+        let (bench, _) = scene(bench);
+        let first = parked(&bench);
+        let count = damaged(&fs::read(bench.state.join("layers").join(&first).join("run.json")).unwrap()).len();
+        assert!(nexus(&bench, &bench.workspace, &["changes", "reject", "--run", &first]).status.success());
+        for nth in 0..count {
+            let run = parked(&bench);
+            let note = bench.state.join("layers").join(&run).join("run.json");
+            let bytes = damaged(&fs::read(&note).unwrap()).into_iter().nth(nth).unwrap_or_default();
+            fs::write(&note, &bytes).unwrap();
+            let who = format!("{}: {}", bench.who(), String::from_utf8_lossy(&bytes));
+            let output = nexus(&bench, &bench.workspace, &["changes", "list"]);
+            let told = stdout(&output) + &stderr(&output);
+            assert!(output.status.success() && told.contains(&run), "{who}: {told}");
+            let output = nexus(&bench, &bench.workspace, &["changes", "show", "--run", &run]);
+            assert!(matches!(output.status.code(), Some(0 | 125)), "{who}: {}", stderr(&output));
+            assert_eq!(fs::read_to_string(note.with_file_name("upper").join("f")).unwrap(), "x\n", "{who}");
+            let output = nexus(&bench, &bench.workspace, &["changes", "reject", "--run", &run]);
+            assert!(output.status.success(), "{who}: {}", stderr(&output));
+            assert!(bench.leftovers().is_empty(), "{who}: {:?}", bench.leftovers());
+        }
+    }
+}
+
+#[test]
+fn a_record_that_names_another_run_kills_nothing() {
+    for bench in benches() {
+        let (bench, _) = scene(bench);
+        let mut child = bench.nexus(["run", "--stdin", "--shell", "echo up; read line; echo end"]);
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let runs = bench.state.join("runs");
+        let record = || fs::read_dir(&runs).ok().and_then(|mut all| all.next()).map(|one| one.unwrap().path());
+        let mut line = [0; 3];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let other = runs.join("0199d3c1-0000-7000-8000-0123456789ab");
+        fs::copy(record().unwrap(), &other).unwrap();
+        bench.give(&other);
+        let output = nexus(&bench, &bench.workspace, &["changes", "list"]);
+        assert!(output.status.success() && !other.exists(), "{}: {}", bench.who(), stderr(&output));
+        drop(child.stdin.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(stdout(&output), "end\n", "{}: the run was killed", bench.who());
+    }
+}
+
 /// The path of the lock that a commit to a directory takes.
 fn lock_of(bench: &Bench, directory: &Path) -> PathBuf {
     let found = rustix::fs::statx(CWD, directory, AtFlags::empty(), StatxFlags::INO | StatxFlags::BTIME).unwrap();

@@ -26,6 +26,15 @@ impl Handle {
         let driver = crate::namespace::NAME.to_owned();
         Self { version: HANDLE_VERSION, driver, run_id, mark: nexus_jail::mark(run_id), group: None }
     }
+
+    /// Reports whether this names what is of that run and nothing else. A saved handle may be damaged, and must not kill
+    /// the processes of another sandbox.
+    #[must_use]
+    pub fn is_of(&self, run: RunId) -> bool {
+        let id = run.to_string();
+        let folders = self.group.iter().flat_map(Group::folders).all(|folder| folder.ends_with(&id));
+        folders && Self { group: None, ..self.clone() } == Self::of_nothing(run)
+    }
 }
 
 /// The form that this code writes.

@@ -115,7 +115,7 @@ pub enum Said {
     Whole(Content),
     /// Its owner died while writing it, which is before anything was made.
     NothingYet,
-    /// It cannot be read: cut off with the power, or of another version.
+    /// It cannot be read or names another run: cut off with the power, or of another version.
     Nonsense,
 }
 
@@ -174,7 +174,10 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
     let read = Bounded::new(&file, state_file::MAX_NOTE).read_to_end(&mut text);
     let said = match read {
         _ if hidden => Said::NothingYet,
-        Ok(_) => serde_json::from_slice(&text).map_or(Said::Nonsense, Said::Whole),
+        Ok(_) => match serde_json::from_slice::<Content>(&text) {
+            Ok(content) if content.handle.is_of(run) => Said::Whole(content),
+            Ok(_) | Err(_) => Said::Nonsense,
+        },
         Err(error) if StateFileError::of(&error).is_some() => Said::Nonsense,
         Err(error) => return Err(error),
     };
