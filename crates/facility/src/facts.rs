@@ -1,7 +1,7 @@
 //! Reads the few files whose content decides whether they may be committed: git's configuration and hooks.
 
 use crate::beneath::open_file;
-use crate::git_names::{BISECT, SHALLOW};
+use crate::git_names::{BISECT, PACKED, SHALLOW};
 use crate::gitconfig::{changed, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
@@ -80,6 +80,10 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
             }
         }
         Class::GitRoot => Verdict::Park("points git to another folder".to_owned()),
+        Class::GitState(why) if *why == PACKED => match (replaced(new), replaced(base)) {
+            (Some(new), Some(base)) if new == base => Verdict::Commit,
+            _ => Verdict::Park((*why).to_owned()),
+        },
         Class::GitState(why) => match (new, base) {
             (Version::Absent, Version::Absent) => Verdict::Commit,
             (Version::Absent, _) if *why == BISECT => Verdict::Commit,
@@ -89,6 +93,17 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
         },
         Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => Verdict::Commit,
     }
+}
+
+/// The lines of `packed-refs` that replace objects, in order. `None` for a file that cannot be read.
+fn replaced(version: &Version) -> Option<Vec<&[u8]>> {
+    let bytes = match version {
+        Version::Absent => &b""[..],
+        Version::Unreadable => return None,
+        Version::Bytes(bytes) => bytes,
+    };
+    let is_one = |line: &&[u8]| line.windows(13).any(|part| part == b"refs/replace/");
+    Some(bytes.split(|byte| *byte == b'\n').filter(is_one).collect())
 }
 
 /// Whether a path is `…/.git/worktrees/NAME/FILE`.
@@ -167,6 +182,31 @@ mod tests {
         assert_eq!(config(&Version::Absent, &remote, false), Verdict::Commit);
         assert!(matches!(config(&Version::Unreadable, &plain, false), Verdict::Park(_)));
         assert!(matches!(config(&plain, &Version::Unreadable, false), Verdict::Park(_)));
+    }
+
+    #[test]
+    fn packed_refs_commit_unless_they_replace_objects() {
+        let plain = "# pack-refs with: peeled fully-peeled sorted \n0a refs/heads/main\n0b refs/tags/v1\n^0c\n";
+        let evil = format!("{plain}0d refs/replace/0a\n");
+        let judged = |new: &Version, base: &Version| {
+            judge(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, false)
+        };
+        for (new, base) in [
+            (bytes(plain), Version::Absent),
+            (Version::Absent, bytes(plain)),
+            (bytes("0f refs/heads/main\n"), bytes(plain)),
+            (bytes(&evil), bytes(&evil)),
+        ] {
+            assert_eq!(judged(&new, &base), Verdict::Commit);
+        }
+        for (new, base) in [
+            (bytes(&evil), bytes(plain)),
+            (bytes(&evil), Version::Absent),
+            (bytes(plain), bytes(&evil)),
+            (Version::Unreadable, bytes(plain)),
+        ] {
+            assert_eq!(judged(&new, &base), Verdict::Park(PACKED.to_owned()));
+        }
     }
 
     #[test]

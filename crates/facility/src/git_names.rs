@@ -12,6 +12,8 @@ pub(crate) fn is_hooks_directory(path: &[u8]) -> bool {
 
 /// Why the file `shallow` is held back, which ends the history at some commits.
 pub(crate) const SHALLOW: &str = "hides a part of git's history";
+/// Why `packed-refs` is held back when what it says about replaced objects changes.
+pub(crate) const PACKED: &str = "replaces a part of git's history in packed-refs";
 /// Why the files of a bisection are held back. That they go away is fine.
 pub(crate) const BISECT: &str = "an unfinished git bisect";
 
@@ -64,6 +66,7 @@ fn state(names: &[&[u8]]) -> Option<&'static str> {
         [b"info", b"attributes"] => "attributes choose git's filters",
         [b"info", b"grafts"] | [b"refs", b"replace", _, ..] => "replaces a part of git's history",
         [b"rr-cache", _, ..] => "resolutions that git repeats by itself",
+        [b"packed-refs"] => PACKED,
         [b"shallow"] => SHALLOW,
         // Remotes as git wrote them before they were settings.
         [b"remotes" | b"branches", _, ..] => "a remote of git",
@@ -126,6 +129,7 @@ mod tests {
             "info/attributes",
             "info/grafts",
             "shallow",
+            "packed-refs",
             "remotes/origin",
             "branches/x",
             "modules/a/b/rebase-merge/git-rebase-todo",

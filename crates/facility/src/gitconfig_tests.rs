@@ -14,7 +14,7 @@ fn an_ordinary_configuration_is_inert() {
     let text = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[remote \"origin\"]\n\turl = \
                 https://example.org/a.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = \
                 origin\n[user]\n\tname = \"A # B\" ; comment\n[pull]\n\trebase\n[alias]\n\tco = checkout\n[core]\n\t\
-                fsmonitor = true\n";
+                preloadIndex = true\n";
     assert_eq!(keys(text), Vec::<String>::new());
     assert_eq!(parse(text.as_bytes()).unwrap().len(), 10);
 }
@@ -28,7 +28,9 @@ fn diff(base: &str, new: &str) -> Vec<String> {
 fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
     for (bad, good) in [
         ("[core]\nhooksPath=x", "[core]\nfilemode=false"),
-        ("[CORE]\nFSMONITOR = ./x", "[core]\nfsmonitor = false"),
+        ("[CORE]\nFSMONITOR = ./x", "[core]\npreloadIndex = false"),
+        ("[core]\nfsmonitor = true", "[core]\nuntrackedCache = true"),
+        ("[core]\npager = yes", "[pager]\ndiff = true"),
         ("[core] sshCommand = x", "[core] bare = true"),
         ("[core]\nsomethingNew = x", "[core]\nautocrlf = input"),
         ("[core]\nautocrlf = ./x", "[core]\neol = lf"),
@@ -221,6 +223,7 @@ fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
     assert_eq!(judge("../../../../lib", ".git/modules/lib"), 1);
     assert_eq!(judge("/etc", ".git/modules/lib"), 1);
     assert_eq!(judge("../../../.git", ".git/modules/lib"), 1);
+    assert_eq!(judge("../../../.vscode", ".git/modules/lib"), 1);
     assert_eq!(judge("..", ".git"), 1);
 }
 

@@ -4,6 +4,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, names};
 use crate::facts::{Version, judge};
+use crate::git_names::PACKED;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Verdict, is_fresh};
@@ -88,9 +89,9 @@ impl Scanner<'_> {
             Class::MustBeDirectory | Class::NoLink => {
                 (kind == EntryType::Symlink).then(|| "a link on the way to protected names".to_owned())
             }
-            Class::GitState(why) => arrives.then(|| (*why).to_owned()),
+            Class::GitState(why) if *why != PACKED => arrives.then(|| (*why).to_owned()),
             Class::GitRoot | Class::GitHook if is_dir => None,
-            Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir => {
+            Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
                 let version = Version::read(dir, name).doing("read", path)?;
                 match judge(self.rules, &class, path, &Version::Absent, &version, false) {
                     Verdict::Commit => None,

@@ -16,7 +16,8 @@
 //! | a new submodule's `url` and `active` | what `git submodule init` writes |
 //! | an alias for one built-in command without options | does what the command does |
 //!
-//! Not inert although harmless at first sight: `gc.*` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
+//! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name of a
+//! program, also as `yes`), `gc.*` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
 //! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
 //! because no ordinary work writes them.
 
@@ -66,9 +67,6 @@ const INERT: &[(&str, &str, Value)] = &[
     ("core", "preloadindex", Bool),
     ("core", "hidedotfiles", Words(&["dotgitonly"])),
     ("core", "whitespace", Style),
-    // The commands that they can name are other values.
-    ("core", "fsmonitor", Words(&[])),
-    ("core", "pager", Words(&[])),
     ("init", "defaultbranch", Text),
     ("color", "*", Style),
     ("column", "*", Style),
@@ -334,6 +332,8 @@ fn is_own_worktree(value: &[u8], git_dir: &[u8]) -> bool {
                     return false;
                 }
             }
+            // Submodules live in no hidden directory, and most protected names are one.
+            _ if name.starts_with(b".") => return false,
             _ => place.push(name),
         }
     }

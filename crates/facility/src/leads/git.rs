@@ -93,7 +93,7 @@ fn pointer(file: &Path, word: &[u8]) -> Result<Option<PathBuf>, IoFailure> {
 }
 
 /// Reads a small regular file of the host; `None` when there is none that this user can read.
-fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
+pub(super) fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
     use std::io::Read as _;
     let shown = file.as_os_str().as_bytes();
     // A FIFO would stop us.

@@ -4,6 +4,7 @@
 //! * `links`: links at protected names.
 //! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and of
 //!   the user and the system. `settings` knows which those are, `resolve` where a path leads.
+//! * `scripts`: what existing hooks and `.envrc` files start or read by its path.
 //!
 //! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is no part of it.
 //! The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
@@ -12,6 +13,7 @@ mod git;
 mod links;
 mod place;
 mod resolve;
+mod scripts;
 mod settings;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
@@ -80,6 +82,7 @@ impl Rules {
         }
         links::from_outside(&mut leads, &self, &repositories, &searched.listed)?;
         git::read(&mut leads, &repositories)?;
+        scripts::read(&mut leads, &repositories)?;
         let Leads { found, everywhere, everything, .. } = leads;
         self.protected.extend(found.into_iter().chain(everywhere));
         if let Some(why) = everything {

@@ -197,7 +197,7 @@ fn behind_variable(word: &[u8]) -> Option<&[u8]> {
 }
 
 /// Splits a command into its simple commands, and these into words without their quotes.
-fn segments(command: &[u8]) -> Vec<Vec<Vec<u8>>> {
+pub(super) fn segments(command: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut all: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     let mut word: Option<Vec<u8>> = None;
     let mut quote: Option<u8> = None;
