@@ -46,6 +46,7 @@ pub mod marks;
 mod memory;
 pub mod meta;
 mod names;
+mod names_list;
 pub mod origin;
 mod outside;
 pub mod plan;

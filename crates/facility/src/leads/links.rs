@@ -10,6 +10,7 @@ use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Rules;
 use rustix::fs::{FileType, RawDir};
+use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -61,7 +62,9 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         listed.insert(at.clone());
         for Entry { name, kind } in entries {
             let path = join_names(&at, &name);
-            let folded = fold(&name);
+            // Most names of files need no second look.
+            let is_odd = kind != EntryType::File || matches!(name.first(), Some(b'.' | b'g' | b'G' | 0x80..));
+            let folded = if is_odd { fold(&name) } else { Cow::Borrowed(name.as_slice()) };
             let is_git = folded.as_ref() == b".git";
             if is_git {
                 repositories.extend(git::at(&join(leads.top.path, &at))?);

@@ -45,7 +45,7 @@ pub struct Reach {
 
 impl Reach {
     /// For a commit.
-    pub const COMMIT: Self = Self { directories: 1024, entries: 1 << 15 };
+    pub const COMMIT: Self = Self { directories: 8192, entries: 1 << 17 };
     /// For a run without a layer, whose protected names are those of the top directory.
     pub const TOP: Self = Self { directories: 64, entries: 4096 };
 }
