@@ -34,6 +34,7 @@ use crate::commit::seen::Seen;
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::tree::Own;
+use give_back::Returned;
 use nexus_model::ByteText;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -67,6 +68,8 @@ pub(crate) struct Apply<'a> {
     dead_slots: HashSet<Slot>,
     /// Renamed directories by their slot.
     renamed: HashMap<Slot, Renamed>,
+    /// Renamed directories that are back at their old places.
+    returned: Vec<Own>,
     kept_paths: HashSet<Vec<u8>>,
     kept: Vec<KeptBack>,
     unwatched: u64,
@@ -126,6 +129,7 @@ impl<'a> Apply<'a> {
             written: header.rewritten.iter().map(|path| (path.0.as_slice(), None)).collect(),
             dead_slots: HashSet::new(),
             renamed: HashMap::new(),
+            returned: Vec::new(),
             kept_paths: HashSet::new(),
             kept: Vec::new(),
             unwatched: 0,
@@ -144,20 +148,15 @@ impl<'a> Apply<'a> {
             self.renamed.extend(renamed(op));
             let below = op.path().is_some_and(|path| self.is_kept(&path.0));
             let done = if below { Ok(()) } else { self.one(op) };
-            let back = |apply: &mut Self| match op {
-                Op::Put(put) => apply.return_renamed(put).doing("put back", &put.path.0),
-                _ => Ok(None),
-            };
             match done {
                 Ok(()) if below => {
-                    let beside = back(self)?;
-                    self.hang(op, beside);
+                    let returned = self.bring_home(op)?;
+                    self.hang(op, returned);
                 }
                 Ok(()) => {}
-                Err(Stop::Keep(mut keeping)) => {
-                    let beside = back(self)?;
-                    keeping.beside = keeping.beside.or(beside);
-                    self.keep(op, keeping);
+                Err(Stop::Keep(keeping)) => {
+                    let returned = self.bring_home(op)?;
+                    self.keep(op, keeping, returned);
                 }
                 Err(Stop::Io(error)) => return Err(error).doing(verb(op), op.path().map_or(&b""[..], |path| &path.0)),
             }
@@ -165,9 +164,16 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
+    fn bring_home(&mut self, op: &Op) -> Result<Returned, IoFailure> {
+        match op {
+            Op::Put(put) => self.return_renamed(put).doing("put back", &put.path.0),
+            _ => Ok(Returned::NotRenamed),
+        }
+    }
+
     /// What became of it.
     pub(crate) fn outcome(mut self) -> Outcome {
-        let mut stamps: Vec<Own> = Vec::new();
+        let mut stamps: Vec<Own> = std::mem::take(&mut self.returned);
         for path in &self.journal.header.rewritten {
             if self.is_kept(&path.0) {
                 continue;
@@ -221,7 +227,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Keeps back a step whose directory was kept back.
-    fn hang(&mut self, op: &Op, beside: Option<ByteText>) {
+    fn hang(&mut self, op: &Op, returned: Returned) {
         let path = match op {
             Op::Take { slot, renamed: true, mark, .. } => {
                 self.dead_slots.insert(*slot);
@@ -234,11 +240,16 @@ impl<'a> Apply<'a> {
         };
         let subtree = is_directory(op);
         let in_layer = !matches!(op, Op::Put(put) if put.only_staged);
-        let conflict = beside.map(|at| Conflict { beside: Some(at), ..Conflict::new(path.clone(), Outside::Changed) });
+        let conflict = match returned {
+            Returned::Beside(at) => {
+                Some(Conflict { beside: Some(at), ..Conflict::new(path.clone(), Outside::Changed) })
+            }
+            Returned::NotRenamed | Returned::Home => None,
+        };
         self.kept.push(KeptBack { path, conflict, in_layer, subtree, arrived: false });
     }
 
-    fn keep(&mut self, op: &Op, keeping: Keeping) {
+    fn keep(&mut self, op: &Op, mut keeping: Keeping, returned: Returned) {
         let Some(path) = op.path() else {
             if let Op::Hold { slot, .. } = op {
                 self.dead_slots.insert(*slot);
@@ -248,6 +259,16 @@ impl<'a> Apply<'a> {
         if let Op::Take { slot, renamed: true, mark, .. } = op {
             self.dead_slots.insert(*slot);
             self.kept.extend(mark.clone().map(mark_of));
+        }
+        // The layer's entry leads to the old place of a renamed directory, wherever that is now.
+        keeping.in_layer |= !matches!(returned, Returned::NotRenamed);
+        if let Returned::Beside(at) = returned
+            && let Some(other) = keeping.beside.replace(at)
+        {
+            // Two versions could not stay in their places.
+            let conflict = Some(Conflict { beside: Some(other), ..Conflict::new(path.clone(), Outside::Changed) });
+            let (path, in_layer, subtree) = (path.clone(), false, false);
+            self.kept.push(KeptBack { path, conflict, in_layer, subtree, arrived: false });
         }
         let Keeping { outside, beside, detail, in_layer } = keeping;
         let subtree = is_directory(op);

@@ -11,12 +11,24 @@ use crate::commit::displaced::Quiet;
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
 use crate::meta::{EntryType, stat, stat_if_there};
+use crate::tree::Own;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
 
 /// How often another process may replace an entry while a commit takes its own version back.
 const CONTESTED: usize = 16;
+
+/// The result of [`Apply::return_renamed`].
+#[derive(Debug)]
+pub(super) enum Returned {
+    /// The step brings no renamed directory.
+    NotRenamed,
+    /// The renamed directory is at its old place, or was never taken from it.
+    Home,
+    /// It lies beside its new place.
+    Beside(ByteText),
+}
 
 impl Apply<'_> {
     pub(super) fn put_beside(&self, put: &Put, from: Spot<'_>) -> io::Result<ByteText> {
@@ -68,38 +80,40 @@ impl Apply<'_> {
     }
 
     /// Brings a renamed directory, which has no version in the layer, from its slot back to its old place, or beside the
-    /// new one. For a step that was kept back.
-    pub(super) fn return_renamed(&mut self, put: &Put) -> io::Result<Option<ByteText>> {
-        let Origin::Slot(slot) = put.from else { return Ok(None) };
-        let (Some((at, old, mark)), Some(slots)) = (self.renamed.get(&slot).cloned(), self.slots) else {
-            return Ok(None);
-        };
+    /// new one. For a step that was kept back: the layer's entry and overlay's mark at the old place stay with it.
+    pub(super) fn return_renamed(&mut self, put: &Put) -> io::Result<Returned> {
+        let Origin::Slot(slot) = put.from else { return Ok(Returned::NotRenamed) };
+        let Some((at, old, mark)) = self.renamed.get(&slot).cloned() else { return Ok(Returned::NotRenamed) };
+        self.kept.extend(mark.map(mark_of));
+        let Some(slots) = self.slots else { return Ok(Returned::Home) };
         let slot_name = slot.to_string().into_bytes();
         let there = Spot { dir: slots.fd(), name: &slot_name };
-        if stat_if_there(there.dir, there.name)?.is_none() {
-            return Ok(None);
+        // Anything else in the slot is what the step displaced, and stays there until the end of the commit.
+        if stat_if_there(there.dir, there.name)?.is_none_or(|found| found.id != old.id) {
+            return Ok(Returned::Home);
         }
-        self.kept.extend(mark.map(mark_of));
         self.parents.last = None;
         let (parent, name) = split(&at.0);
         Self::restore_mode(there, &old)?;
         make_movable(there.dir, there.name, &stat(there.dir, there.name)?)?;
         let moved = match self.parents.get(parent) {
-            Ok(dir) => {
-                let back = Spot { dir, name };
-                let moved = move_to_free(there, back, self.faults)?;
-                if moved == Moved::Yes {
-                    Self::restore_mode(back, &old)?;
-                }
-                moved
-            }
+            // Where the old place cannot be reached, a place beside the new one may be.
+            Ok(dir) => move_to_free(there, Spot { dir, name }, self.faults).unwrap_or(Moved::Occupied),
             Err(_) => Moved::Occupied,
         };
         self.touch(parent);
-        Ok(match moved {
-            Moved::Yes => None,
-            Moved::Occupied => Some(self.put_beside(put, there)?),
-        })
+        if moved == Moved::Occupied {
+            return Ok(Returned::Beside(self.put_beside(put, there)?));
+        }
+        let back = Spot { dir: self.parents.get(parent)?, name };
+        Self::restore_mode(back, &old)?;
+        if let Some(now) = stat_if_there(back.dir, back.name)?
+            && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
+        {
+            // The moves set its ctime, which is no change by another process for a later accept.
+            self.returned.push(Own { path: at.clone(), ctime: now.ctime, id: Some(now.id), size: None });
+        }
+        Ok(Returned::Home)
     }
 
     /// A directory may have been opened up so that it could be moved.
