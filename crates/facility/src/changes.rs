@@ -32,7 +32,7 @@ pub enum ChangeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Flat")]
 pub struct Change {
-    /// Relative to the workspace; `.` would be the workspace itself and does not occur.
+    /// Relative to the workspace. `.` is the workspace itself: its mode, owner or attributes changed.
     pub path: ByteText,
     /// How it differs.
     #[serde(flatten)]

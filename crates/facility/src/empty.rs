@@ -23,7 +23,7 @@ impl Layer {
     fn is_empty(&self) -> Result<bool, IoFailure> {
         self.faults.check(Step::ReadLayer).doing("read", b"upper")?;
         let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
-        is_empty(upper.as_fd()).doing("list", b"upper")
+        Ok(is_empty(upper.as_fd()).doing("list", b"upper")? && !self.is_top_changed()?)
     }
 
     fn remove_empty(&self) -> Result<Option<Leftover>, IoFailure> {

@@ -29,6 +29,7 @@ use crate::report::Report;
 use crate::spare::{self, PROBE, Spares};
 use crate::started::{self, Clocks, Started};
 use crate::sync::sync_tree;
+use crate::top::{Top, TopAttrs};
 use crate::tree::{LayerTree, Own, Role};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
@@ -94,6 +95,7 @@ pub struct Layer {
     pub(crate) mode: LayerMode,
     pub(crate) started: FsTime,
     pub(crate) clock: Option<Started>,
+    pub(crate) top: Option<Top>,
     pub(crate) ours: Vec<Own>,
     /// What the layer had when it was parked.
     pub(crate) recorded: Recorded,
@@ -165,7 +167,7 @@ impl Layer {
         }
         let io = |source| CreateLayerError::Io { run: run.to_owned(), source };
         let layers = Workspace::open(layers_dir).map_err(io)?;
-        let make = || -> Result<(Locked, Started), IoFailure> {
+        let make = || -> Result<(Locked, Started, Top), IoFailure> {
             faults.check(Step::CreateLayer).doing("make", run.as_bytes())?;
             if !spares.as_ref().is_some_and(|spares| spares.take(&layers, run, mode)) {
                 spare::make(&layers, run, mode)?;
@@ -183,14 +185,14 @@ impl Layer {
             let upper = root.dir(b"upper").doing("open", b"upper")?;
             let top = crate::top::carry(mode, workspace, upper.as_fd())?;
             if rustix::process::geteuid().is_root() {
-                let (uid, gid) = (Uid::from_raw(top.owner.0), Gid::from_raw(top.owner.1));
+                let (uid, gid) = (Uid::from_raw(top.workspace.owner.0), Gid::from_raw(top.workspace.owner.1));
                 rustix::fs::chownat(root.fd(), "work", Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                     .doing("set the owner of", b"work")?;
             }
             chmod(root.dir(b"work").doing("open", b"work")?.as_fd(), 0o700).doing("set the mode of", b"work")?;
-            Ok((root, clock))
+            Ok((root, clock, top))
         };
-        let (root, clock) = make().map_err(io)?;
+        let (root, clock, top) = make().map_err(io)?;
         let path = layers_dir.join(run);
         Ok(Self {
             path,
@@ -200,6 +202,7 @@ impl Layer {
             mode,
             started: clock.time,
             clock: Some(clock),
+            top: Some(top),
             ours: Vec::new(),
             recorded: Recorded::default(),
             home: None,
@@ -235,7 +238,7 @@ impl Layer {
         if !(1..=VERSION).contains(&parked.version) {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
-        let Parked { mode, started, clock, ours, changes, .. } = parked;
+        let Parked { mode, started, clock, top, ours, changes, .. } = parked;
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes);
         let (home, upper_fd, spares) = (None, None, None);
         Ok(Self {
@@ -246,6 +249,7 @@ impl Layer {
             mode,
             started,
             clock,
+            top,
             ours,
             recorded,
             home,
@@ -259,6 +263,8 @@ impl Layer {
     /// mount namespace has. A commit first copies it into the folder.
     #[must_use]
     pub fn with_upper(mut self, upper: OwnedFd) -> Self {
+        // What cannot be found out counts as unchanged.
+        self.top = self.top.and_then(|top| top.in_memory(upper.as_fd()).ok());
         self.upper_fd = Some(upper);
         self
     }
@@ -460,6 +466,7 @@ impl Layer {
             mode: self.mode,
             started: self.started,
             clock: self.clock.clone(),
+            top: self.top.clone(),
             ours: self.ours.clone(),
             changes: ParkedChanges { changes },
         };
@@ -504,7 +511,9 @@ impl Layer {
         self.faults.check(Step::ReadLayer).doing("read", b"upper").map_err(io)?;
         // The way of most runs: one call shows that there is nothing.
         let again = upper.readable_dir(b"").doing("open", b"upper").map_err(io)?;
-        if is_empty(again.as_fd()).doing("list", b"upper").map_err(io)? {
+        let own = TopAttrs::read(self.mode, upper.fd()).doing("look at", b"upper").map_err(io)?;
+        let top = self.top.as_ref().filter(|top| top.is_changed(self.mode, &own)).map(|top| (top, own));
+        if top.is_none() && is_empty(again.as_fd()).doing("list", b"upper").map_err(io)? {
             return Ok(None);
         }
         if self.mode == LayerMode::Root {
@@ -516,7 +525,7 @@ impl Layer {
         let filesystem = rustix::fs::fstatfs(base.fd()).doing("look at the file system of", b"").map_err(io)?;
         let lower = LowerFs::of(filesystem.f_type as u64);
         let started = self.threshold().map_err(io)?;
-        let walk = Walk { upper, index, base, mode: self.mode, lower, started, ours: &self.ours, rules };
+        let walk = Walk { upper, index, base, mode: self.mode, lower, started, top, ours: &self.ours, rules };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },

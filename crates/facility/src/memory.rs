@@ -46,10 +46,18 @@ impl Layer {
             && open_index(&holder)?.is_some()
         {
             make("work/index")?;
-            return copy_trees(&holder, &self.root, &[b"upper", b"work/index"], attrs).doing("copy", b"upper");
+            copy_trees(&holder, &self.root, &[b"upper", b"work/index"], attrs).doing("copy", b"upper")?;
+            return self.copy_top(upper);
         }
         let reopened = rustix::fs::openat(upper, ".", DIRECTORY, Mode::empty()).doing("open", b"upper")?;
         let to = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
-        copy_tree(&Workspace::from_fd(reopened), &to, attrs).doing("copy", b"upper")
+        copy_tree(&Workspace::from_fd(reopened), &to, attrs).doing("copy", b"upper")?;
+        self.copy_top(upper)
+    }
+
+    /// The upper directory's own attributes, which a tree is copied without.
+    fn copy_top(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
+        let to = self.root.dir(b"upper").doing("open", b"upper")?;
+        crate::top::copy(self.mode, upper.as_fd(), to.as_fd()).doing("set the attributes of", b"upper")
     }
 }

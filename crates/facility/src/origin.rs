@@ -8,6 +8,7 @@ use crate::layer::{Layer, Locked, is_run_id};
 use crate::marks::LayerMode;
 use crate::meta::FsTime;
 use crate::started::Started;
+use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
@@ -25,13 +26,16 @@ pub struct LayerOrigin {
     /// By which clock that was; missing in layers of older versions.
     #[serde(default)]
     pub clock: Option<Started>,
+    /// The attributes of the workspace's own directory then; missing in layers of older versions.
+    #[serde(default)]
+    pub top: Option<Top>,
 }
 
 impl LayerOrigin {
     /// Describes a layer of which no description was kept.
     #[must_use]
     pub fn guessed(mode: LayerMode, started: FsTime) -> Self {
-        Self { version: VERSION, mode, started, clock: None }
+        Self { version: VERSION, mode, started, clock: None, top: None }
     }
 }
 
@@ -39,7 +43,8 @@ impl Layer {
     /// Describes how this layer was made.
     #[must_use]
     pub fn origin(&self) -> LayerOrigin {
-        LayerOrigin { version: VERSION, mode: self.mode, started: self.started, clock: self.clock.clone() }
+        let (clock, top) = (self.clock.clone(), self.top.clone());
+        LayerOrigin { version: VERSION, mode: self.mode, started: self.started, clock, top }
     }
 
     /// Opens an undecided layer. A layer that was parked is opened by [`Layer::open`].
@@ -74,6 +79,7 @@ impl Layer {
             mode: origin.mode,
             started: origin.started,
             clock: origin.clock.clone(),
+            top: origin.top.clone(),
             ours,
             recorded: crate::recorded::Recorded::default(),
             home: None,
@@ -85,7 +91,18 @@ impl Layer {
 
     /// Reports whether the layer's directory holds no change. A layer in memory is not looked at.
     pub fn is_bare(&self) -> Result<bool, IoFailure> {
-        is_bare(&self.root)
+        Ok(is_bare(&self.root)? && !self.is_top_changed()?)
+    }
+
+    /// Reports whether the run changed the attributes of the workspace's own directory.
+    pub(crate) fn is_top_changed(&self) -> Result<bool, IoFailure> {
+        let Some(top) = &self.top else { return Ok(false) };
+        let upper = match self.root.dir(b"upper") {
+            Err(error) if is_gone(&error) => return Ok(false),
+            other => other.doing("open", b"upper")?,
+        };
+        let now = TopAttrs::read(self.mode, upper.as_fd()).doing("look at", b"upper")?;
+        Ok(top.is_changed(self.mode, &now))
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     }
     let mut plan = CommitPlan { keep: keep(tree, &states, &also_kept), ..CommitPlan::default() };
     let (mut committed, mut parked) = (Vec::new(), Vec::new());
-    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+    for (at, node) in tree.nodes.iter().enumerate() {
         match states[at] {
             State::Nothing => {}
             State::Park => parked.push(Row::Node(number(at))),
@@ -127,10 +127,10 @@ pub(crate) fn is_new_dir(tree: &LayerTree, at: usize) -> bool {
 fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
     let mut states = vec![State::Nothing; tree.nodes.len()];
     let mut held = vec![false; tree.nodes.len()];
-    for at in 1..tree.nodes.len() {
+    for at in 0..tree.nodes.len() {
         let node = &tree.nodes[at];
         // What lies in a directory that stays behind stays behind with it, also what would change nothing.
-        held[at] = held[node.parent] && is_new_dir(tree, node.parent);
+        held[at] = at != 0 && held[node.parent] && is_new_dir(tree, node.parent);
         if is_nothing(tree, node) {
             continue;
         }
@@ -203,6 +203,9 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
     let mut add = |path: &[u8], outside: Outside| {
         found.entry(path.to_vec().into()).or_insert(outside);
     };
+    if tree.top_conflict && states[0] == State::Commit {
+        add(b".", Outside::Changed);
+    }
     let own_mount = |meta: &Meta| tree.mount.is_none_or(|mount| meta.mount == mount);
     for (path, outside) in outside::replaced(tree, states) {
         add(&path.0, outside);
@@ -275,6 +278,9 @@ pub(crate) fn writes_shared(tree: &LayerTree, states: &[State], group: &Group) -
 fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
     let mut whole = vec![false; tree.nodes.len()];
     let mut keep = Vec::new();
+    if states[0] == State::Park {
+        keep.push(Keep { path: ByteText(Vec::new()), subtree: false, whiteout: false, mode: None });
+    }
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];
         whole[at] = whole[node.parent];

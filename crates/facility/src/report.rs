@@ -39,7 +39,7 @@ impl Default for Report {
 impl Report {
     /// Everything that differs.
     pub(crate) fn everything(tree: &LayerTree) -> Self {
-        let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| !is_nothing(tree, node));
+        let nodes = tree.nodes.iter().enumerate().filter(|(_, node)| !is_nothing(tree, node));
         let mut rows: Vec<Row> = nodes.map(|(at, _)| Row::Node(number(at))).collect();
         rows.extend(index_only(tree).map(|(group, _)| Row::Group(number(group))));
         Self::ordered(tree, rows)

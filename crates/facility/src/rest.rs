@@ -29,6 +29,11 @@ pub(crate) fn keep_readable(tree: &LayerTree, states: &mut [State]) -> bool {
         waits[at] |= states[at] == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
         waits[node.parent] |= waits[at];
     }
+    let shuts = tree.nodes[0].meta.mode & 0o700 != 0o700;
+    if waits[0] && shuts && states[0] == State::Commit {
+        states[0] = State::Park;
+        any = true;
+    }
     for at in 1..tree.nodes.len() {
         let parent = tree.nodes[at].parent;
         if states[at] == State::Commit && states[parent] == State::Park && is_new_dir(tree, parent) {

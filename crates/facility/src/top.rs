@@ -2,6 +2,8 @@
 //!
 //! The overlay shows the upper directory as the workspace, and what the command makes there takes group, setgid bit and
 //! access list from it. So a new file gets what it would get outside only if the upper directory has all of these.
+//! What the command changes of them there is a change like others, with the path `.`: both states of the start are kept
+//! with the layer, and compared with what both directories have at the end.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod};
 use crate::marks::{Attr, LayerMode, attr};
@@ -48,8 +50,78 @@ impl TopAttrs {
     }
 }
 
-/// Gives a new upper directory the attributes of the workspace, and returns these.
-pub(crate) fn carry(mode: LayerMode, workspace: &Workspace, upper: BorrowedFd<'_>) -> Result<TopAttrs, IoFailure> {
+/// The attributes of both directories when a layer was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Top {
+    /// Of the workspace.
+    pub workspace: TopAttrs,
+    /// Of the upper directory.
+    pub upper: TopAttrs,
+}
+
+/// What the run did to the attributes of the workspace's own directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TopChange {
+    /// What the workspace gets.
+    pub(crate) wanted: TopAttrs,
+    /// Somebody else changed the workspace's attributes, too.
+    pub(crate) is_conflict: bool,
+}
+
+impl Top {
+    /// Whether the upper directory has other attributes than at the start. Its owner counts for root's layers alone: an
+    /// ordinary user cannot always give it the workspace's group.
+    pub(crate) fn is_changed(&self, mode: LayerMode, upper: &TopAttrs) -> bool {
+        let owner = mode == LayerMode::Root && upper.owner != self.upper.owner;
+        owner || upper.mode != self.upper.mode || upper.attrs != self.upper.attrs
+    }
+
+    /// Decides what becomes of the workspace's attributes: each one that the run changed, and the others as they are now.
+    /// Pure. `None` when the workspace has them already.
+    pub(crate) fn change(&self, mode: LayerMode, upper: &TopAttrs, now: &TopAttrs) -> Option<TopChange> {
+        if !self.is_changed(mode, upper) {
+            return None;
+        }
+        let pick = |was: u32, new: u32, now: u32| if was == new { now } else { new };
+        let owner = match mode {
+            LayerMode::User => now.owner,
+            LayerMode::Root => (
+                pick(self.upper.owner.0, upper.owner.0, now.owner.0),
+                pick(self.upper.owner.1, upper.owner.1, now.owner.1),
+            ),
+        };
+        let bits = pick(self.upper.mode & CARRIED, upper.mode & CARRIED, now.mode & CARRIED);
+        let attrs = if upper.attrs == self.upper.attrs { &now.attrs } else { &upper.attrs };
+        let wanted = TopAttrs { mode: bits | (now.mode & !CARRIED), owner, attrs: attrs.clone() };
+        (wanted != *now).then(|| TopChange { is_conflict: *now != self.workspace, wanted })
+    }
+
+    /// The state of the start for a layer in memory, whose upper directory gets less (see `unfit`).
+    pub(crate) fn in_memory(self, upper: BorrowedFd<'_>) -> std::io::Result<Self> {
+        let mut top = self;
+        top.upper.attrs.retain(|(name, _)| name.0 == DEFAULT_ACL);
+        if stat(upper, b"")?.gid != top.workspace.owner.1 {
+            top.upper.mode &= !SETGID;
+        }
+        Ok(top)
+    }
+}
+
+/// Gives the copy of an upper directory its attributes.
+pub(crate) fn copy(mode: LayerMode, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> std::io::Result<()> {
+    let like = TopAttrs::read(mode, from)?;
+    if rustix::process::geteuid().is_root() {
+        let (uid, gid) = (Uid::from_raw(like.owner.0), Gid::from_raw(like.owner.1));
+        rustix::fs::chownat(to, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+    }
+    for (name, value) in &like.attrs {
+        xattr::set(to, b"", &name.0, &value.0)?;
+    }
+    chmod(to, like.mode & CARRIED)
+}
+
+/// Gives a new upper directory the attributes of the workspace, and returns those of both.
+pub(crate) fn carry(mode: LayerMode, workspace: &Workspace, upper: BorrowedFd<'_>) -> Result<Top, IoFailure> {
     let like = TopAttrs::read(mode, workspace.fd()).doing("look at", b"")?;
     let is_root = rustix::process::geteuid().is_root();
     let (uid, gid) = (Uid::from_raw(like.owner.0), Gid::from_raw(like.owner.1));
@@ -62,7 +134,13 @@ pub(crate) fn carry(mode: LayerMode, workspace: &Workspace, upper: BorrowedFd<'_
         xattr::set(upper, b"", &name.0, &value.0).doing("set an attribute of", b"upper")?;
     }
     chmod(upper, like.mode & CARRIED).doing("set the mode of", b"upper")?;
-    Ok(like)
+    // A file system may keep an access list in another form.
+    let carried = if like.attrs.is_empty() {
+        TopAttrs { mode: like.mode & CARRIED, ..like.clone() }
+    } else {
+        TopAttrs::read(mode, upper).doing("look at", b"upper")?
+    };
+    Ok(Top { workspace: like, upper: carried })
 }
 
 /// Says why new files in a layer would not get the group or the access list that they get in the workspace itself.
@@ -154,6 +232,23 @@ mod tests {
 
     fn ids() -> Ids {
         Ids { uid: 1000, gid: 1000, groups: BTreeSet::from([50]) }
+    }
+
+    #[test]
+    fn what_the_run_changed_of_the_directory_itself_is_wanted() {
+        let start = Top { workspace: top(0o4750, 50, &[]), upper: top(0o750, 50, &[]) };
+        let change = |upper: &TopAttrs, now: &TopAttrs| start.change(LayerMode::Root, upper, now);
+        assert_eq!(change(&start.upper, &start.workspace), None, "nothing changed");
+        assert_eq!(change(&start.upper, &top(0o777, 50, &[])), None, "it changed outside alone");
+        let listed = top(0o700, 50, &[(0x02, 7)]);
+        let found = change(&listed, &start.workspace).unwrap();
+        assert_eq!((found.wanted.mode, found.is_conflict), (0o4700, false), "setuid is not the run's to change");
+        assert_eq!(found.wanted.attrs, listed.attrs);
+        assert_eq!(change(&top(0o6700, 50, &[]), &start.workspace).unwrap().wanted.mode, 0o6700);
+        assert!(change(&top(0o700, 50, &[]), &top(0o4755, 50, &[])).unwrap().is_conflict);
+        assert_eq!(change(&top(0o700, 50, &[]), &top(0o4700, 50, &[])), None, "both did the same");
+        assert_eq!(change(&top(0o750, 99, &[]), &start.workspace).unwrap().wanted.owner, (1000, 99));
+        assert_eq!(start.change(LayerMode::User, &top(0o750, 99, &[]), &start.workspace), None);
     }
 
     #[test]

@@ -295,6 +295,8 @@ impl Inodes {
 pub struct LayerTree {
     /// All entries.
     pub nodes: Vec<Node>,
+    /// The run and somebody else changed the attributes of the workspace's own directory.
+    pub top_conflict: bool,
     /// Names that belong together.
     pub groups: Vec<Group>,
     /// By node: the lock file by which a git of the host holds the entry's place.

@@ -4,6 +4,7 @@ use crate::changes::{Change, ChangeKind};
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
+use nexus_model::ByteText;
 
 const SETID: u32 = 0o6000;
 const EXECUTE: u32 = 0o111;
@@ -174,7 +175,7 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
     let is_file = of.kind == EntryType::File;
     let executable = !gone && is_file && of.mode & EXECUTE != 0 && old_mode.is_none_or(|mode| mode & EXECUTE == 0);
     Change {
-        path: node.path.text(),
+        path: shown(&node.path.0),
         kind: kind(tree, node),
         file_type: of.kind,
         size: if is_file { of.size } else { 0 },
@@ -189,6 +190,11 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
         hook: rules.class(&node.path.0) == Class::GitHook,
         skipped: node.role == Role::Entry && node.meta.kind == EntryType::Socket,
     }
+}
+
+/// A path as a report has it: `.` for the workspace itself.
+pub(crate) fn shown(path: &[u8]) -> ByteText {
+    ByteText(if path.is_empty() { b".".to_vec() } else { path.to_vec() })
 }
 
 fn kind(tree: &LayerTree, node: &Node) -> ChangeKind {

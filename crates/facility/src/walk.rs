@@ -17,6 +17,7 @@ use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect,
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
+use crate::top::{Top, TopAttrs};
 use crate::tree::{Found, Inodes, LayerTree, Lower, Node, Own, Rare, Role, SharedPath, Verdict};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
@@ -47,6 +48,9 @@ pub(crate) struct Walk<'a> {
     pub(crate) mode: LayerMode,
     pub(crate) lower: LowerFs,
     pub(crate) started: FsTime,
+    /// The attributes of the workspace's own directory at the start and those of the upper directory now, if the run
+    /// changed them.
+    pub(crate) top: Option<(&'a Top, TopAttrs)>,
     pub(crate) ours: &'a [Own],
     pub(crate) rules: &'a Rules,
 }
@@ -109,8 +113,10 @@ impl Walk<'_> {
         self.cover(&mut nodes, &claimed)?;
         let base_root = stat(self.base.fd(), b"").doing("look at", b"")?;
         let same_mount = base_root.dev == nodes[0].meta.dev && base_root.mount == nodes[0].meta.mount;
+        let top_conflict = self.own_attrs(&mut nodes[0])?;
         let mut tree = LayerTree {
             nodes,
+            top_conflict,
             groups: Vec::new(),
             locks: HashMap::new(),
             inodes: Inodes::default(),
@@ -127,6 +133,24 @@ impl Walk<'_> {
         crate::hardlinks::tie(self, &mut tree)?;
         crate::git_lock::find(self, &mut tree)?;
         Ok(tree)
+    }
+
+    /// Makes the root say what becomes of the workspace's own directory. Returns whether its attributes changed outside,
+    /// too.
+    fn own_attrs(&self, root: &mut Node) -> Result<bool, WalkError> {
+        let now = TopAttrs::read(self.mode, self.base.fd()).doing("look at", b"")?;
+        let change = self.top.as_ref().and_then(|(start, upper)| start.change(self.mode, upper, &now));
+        let is_conflict = change.as_ref().is_some_and(|change| change.is_conflict);
+        let plain =
+            |attrs: Vec<(ByteText, ByteText)>| attrs.into_iter().map(|(name, value)| (name.0, value.0)).collect();
+        let wanted = change.map_or_else(|| now.clone(), |change| change.wanted);
+        (root.meta.mode, root.meta.uid, root.meta.gid) = (wanted.mode, wanted.owner.0, wanted.owner.1);
+        root.same_attrs = wanted.attrs == now.attrs;
+        (root.rare.attrs, root.rare.base_attrs) = (plain(wanted.attrs), plain(now.attrs));
+        if let Lower::Merged(found) = &root.rare.lower {
+            root.pinned = found.meta.pinned;
+        }
+        Ok(is_conflict)
     }
 
     fn collect(&self, opened: &mut Vec<(Vec<u8>, u32)>) -> Result<Vec<Node>, WalkError> {

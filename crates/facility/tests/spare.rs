@@ -104,7 +104,7 @@ fn what_a_run_had_is_never_taken_by_another() {
     let layer = scene.layer("first");
     let seen = ["", "/upper", "/work"].map(|name| scene.inode(&format!("layers/first{name}")));
     fs::write(scene.path("layers/first/run.json"), "what was run").unwrap();
-    fs::set_permissions(scene.path("layers/first/upper"), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::set_permissions(scene.path("layers/first/work"), fs::Permissions::from_mode(0o1777)).unwrap();
     assert!(layer.end_if_empty().unwrap().0);
     drop(layer);
     assert_eq!(scene.names("layers"), [] as [&str; 0]);

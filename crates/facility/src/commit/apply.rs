@@ -35,6 +35,8 @@ use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::tree::Own;
 use give_back::Returned;
+
+use crate::verdict::shown;
 use nexus_model::ByteText;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -276,7 +278,7 @@ impl<'a> Apply<'a> {
         if !matches!(op, Op::Take { renamed: true, .. } | Op::SetDir(_)) {
             self.kept_paths.insert(path.0.clone());
         }
-        let conflict = Some(Conflict { path: path.clone(), outside, beside, detail });
+        let conflict = Some(Conflict { path: shown(&path.0), outside, beside, detail });
         // A renamed directory and a directory's attributes are no entries of the layer at this path.
         let in_layer = in_layer && !matches!(op, Op::Take { renamed: true, .. });
         self.kept.push(KeptBack { path: path.clone(), conflict, in_layer, subtree, arrived: false });

@@ -151,6 +151,7 @@ impl Layer {
             rewritten: std::mem::take(&mut plan.rewritten),
             started: self.started,
             clock: self.clock.clone(),
+            top: self.top.clone(),
             ours: self.ours.clone(),
         };
         let parked = plan.parked.written(&tree, rules);

@@ -336,7 +336,7 @@ impl<'a, 's> Emitter<'a, 's> {
         dirs.sort_by_key(|at| std::cmp::Reverse(depth(&tree.nodes[*at].path.0)));
         for at in dirs {
             let node = &tree.nodes[at];
-            let is_committed = at != 0 && self.states[at] == State::Commit;
+            let is_committed = self.states[at] == State::Commit;
             let (Lower::Merged(old) | Lower::Moved(old)) = &node.rare.lower else {
                 if self.states[at] == State::Commit {
                     self.sink.step(Op::SetDir(self.set_dir(at, None)))?;
@@ -361,7 +361,9 @@ impl<'a, 's> Emitter<'a, 's> {
 
     fn set_dir(&self, at: usize, old: Option<&Found>) -> SetDir {
         let node = &self.tree.nodes[at];
-        let (mode, uid, gid, mtime) = (node.meta.mode, node.meta.uid, node.meta.gid, Some(node.meta.mtime));
+        // The time of the workspace's own directory is the commit's business.
+        let mtime = (at != 0).then_some(node.meta.mtime);
+        let (mode, uid, gid) = (node.meta.mode, node.meta.uid, node.meta.gid);
         let was = old.map(|old| DirState {
             mode: old.meta.mode,
             uid: old.meta.uid,

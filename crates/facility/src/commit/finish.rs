@@ -18,6 +18,7 @@ use crate::faults::{Faults, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
 use crate::plan::Keep;
 use crate::remove::{readable_by_force, remove_name, remove_tree};
+use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
 use crate::xattr;
 use nexus_model::ByteText;
@@ -96,7 +97,8 @@ pub(crate) fn finish(
     let changes = split_changes(header.parked.clone(), header.committed.clone(), outcome).left;
     let changes = ChangeSet { changes };
     let (mode, started, clock) = (header.mode, header.started, header.clock.clone());
-    let parked = Parked { version: VERSION, mode, started, clock, ours, changes };
+    let top = top_after(journal, outcome, rooms.upper)?;
+    let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes };
     faults.action();
     write(folders.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;
@@ -193,6 +195,17 @@ fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
     }
 }
 
+/// The states that the next accept compares the workspace's own directory with.
+fn top_after(journal: &Journal, outcome: &Outcome, upper: &Workspace) -> Result<Option<Top>, IoFailure> {
+    let Some(top) = journal.header.top.clone() else { return Ok(None) };
+    let is_kept = outcome.kept.iter().any(|one| one.path.0.is_empty());
+    let Some(set) = journal.steps.top().filter(|_| !is_kept) else { return Ok(Some(top)) };
+    let attrs = set.attrs.clone().unwrap_or_default();
+    let workspace = TopAttrs { mode: set.mode, owner: (set.uid, set.gid), attrs };
+    let upper = TopAttrs::read(journal.header.mode, upper.fd()).doing("look at", b"upper")?;
+    Ok(Some(Top { workspace, upper }))
+}
+
 /// What stays in the layer: what was planned to, and what was kept back.
 fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<Keep>, IoFailure> {
     let mut keep = journal.header.keep.clone();
@@ -241,6 +254,10 @@ pub(crate) fn split_changes(parked: Vec<Change>, mut committed: Vec<Change>, out
 fn is_kept_back(kept: &HashMap<&[u8], &KeptBack>, path: &[u8]) -> bool {
     if kept.is_empty() {
         return false;
+    }
+    // A report has the workspace itself as a dot.
+    if path == b"." {
+        return kept.contains_key(&b""[..]);
     }
     let mut at = path;
     while !at.is_empty() {

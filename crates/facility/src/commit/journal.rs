@@ -19,6 +19,7 @@ use crate::meta::{FileId, FsTime};
 use crate::plan::Keep;
 use crate::started::{Clocks, Started, effective};
 use crate::state_file::{Bounded, MAX_LAYER_FILE};
+use crate::top::Top;
 use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
@@ -96,6 +97,9 @@ pub struct Header<L = Vec<Change>> {
     /// By which clock that was; missing for layers of older versions.
     #[serde(default)]
     pub clock: Option<Started>,
+    /// The attributes of the workspace's own directory at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<Top>,
     /// Earlier commits of this layer wrote these.
     pub ours: Vec<Own>,
 }
@@ -103,8 +107,23 @@ pub struct Header<L = Vec<Change>> {
 impl<L> Header<L> {
     /// The same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, ours, .. } = self;
-        Header { version, run, home, mode, slots, parents, keep, parked, committed, rewritten, started, clock, ours }
+        let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, top, ours, .. } = self;
+        Header {
+            version,
+            run,
+            home,
+            mode,
+            slots,
+            parents,
+            keep,
+            parked,
+            committed,
+            rewritten,
+            started,
+            clock,
+            top,
+            ours,
+        }
     }
 
     /// The same header without the lists.
@@ -176,6 +195,9 @@ pub struct Parked<C = ChangeSet> {
     /// By which clock that was; missing in layers of older versions.
     #[serde(default)]
     pub clock: Option<Started>,
+    /// The attributes of the workspace's own directory then; missing in layers of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<Top>,
     /// What a commit of a part of the layer wrote: no conflicts.
     pub ours: Vec<Own>,
     /// What is in it.

@@ -1,6 +1,6 @@
 //! The steps of a journal, read one by one: those of a large commit stay in the file.
 
-use crate::commit::ops::Op;
+use crate::commit::ops::{Op, SetDir};
 use crate::commit::seen::Seen;
 use std::borrow::Borrow;
 use std::fs::File;
@@ -20,6 +20,7 @@ pub(crate) struct Steps {
     file: Option<InFile>,
     count: usize,
     several: Vec<Several>,
+    top: Option<Box<SetDir>>,
 }
 
 #[derive(Debug, Clone)]
@@ -40,7 +41,7 @@ pub(crate) struct Several {
 
 impl Default for Steps {
     fn default() -> Self {
-        Self { limit: IN_MEMORY, first: Vec::new(), file: None, count: 0, several: Vec::new() }
+        Self { limit: IN_MEMORY, first: Vec::new(), file: None, count: 0, several: Vec::new(), top: None }
     }
 }
 
@@ -58,6 +59,12 @@ impl Steps {
         };
         if let Some((old, is_displaced)) = old.filter(|(old, _)| old.links > 1) {
             self.several.push(Several { old: *old, is_displaced });
+        }
+        if let Op::SetDir(set) = &op
+            && set.path.0.is_empty()
+            && set.was.is_some()
+        {
+            self.top = Some(Box::new(set.clone()));
         }
         self.count += 1;
         if self.count <= self.limit {
@@ -81,6 +88,11 @@ impl Steps {
     /// What steps hold or displace and has several names.
     pub(crate) fn several(&self) -> &[Several] {
         &self.several
+    }
+
+    /// The change of the workspace's own directory, if there is one.
+    pub(crate) fn top(&self) -> Option<&SetDir> {
+        self.top.as_deref()
     }
 
     /// The steps in their order.
