@@ -75,8 +75,8 @@ pub struct Meta {
     pub dev: (u32, u32),
     /// A device node with the number 0:0.
     pub no_device: bool,
-    /// Which mount it was seen through.
-    pub mount: u64,
+    /// Which mount it was seen through: the number in mountinfo, which the kernel keeps in 32 bits.
+    pub mount: u32,
     /// Append-only or immutable (chattr(1)): neither it nor an entry of it can be replaced.
     pub pinned: bool,
 }
@@ -114,7 +114,7 @@ pub(crate) fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Meta> {
         id: FileId { ino: found.stx_ino, born },
         dev: (found.stx_dev_major, found.stx_dev_minor),
         no_device: (found.stx_rdev_major, found.stx_rdev_minor) == (0, 0),
-        mount: found.stx_mnt_id,
+        mount: found.stx_mnt_id as u32,
         pinned: found.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
     })
 }

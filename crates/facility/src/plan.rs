@@ -246,9 +246,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
             add(&path.0, Outside::Changed);
         }
         // Copied up from a file that is neither at a place that the layer touches nor in a directory that goes away.
-        if let Some(ino) = origin_inode(node)
-            && !tree.inodes.has(ino)
-        {
+        if origin_inode(node).is_some() && tree.origin_of(node).is_none() {
             add(&node.path.0, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
         }
     }

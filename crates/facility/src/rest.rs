@@ -7,7 +7,6 @@ use crate::marks::{LayerMode, Origin};
 use crate::meta::EntryType;
 use crate::plan::{State, is_new_dir};
 use crate::tree::{LayerTree, Lower, Node, SharedPath, Verdict};
-use crate::walk::origin_inode;
 use nexus_model::ByteText;
 
 /// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
@@ -87,7 +86,7 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let stays = states[at] == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
-        let Some(from) = origin_inode(node).filter(|_| stays).and_then(|ino| tree.by_inode(ino)) else { continue };
+        let Some(from) = tree.origin_of(node).filter(|_| stays) else { continue };
         if !tree.nodes.iter().zip(states).any(|(other, state)| *state == State::Commit && takes(other, &from.at)) {
             continue;
         }

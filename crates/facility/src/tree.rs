@@ -6,18 +6,96 @@
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
 use crate::meta::{FileId, FsTime, Meta};
+use crate::walk::origin_inode;
 use nexus_model::ByteText;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// A path that several entries may share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SharedPath(pub Arc<[u8]>);
+pub struct SharedPath(pub Piece);
+
+/// A piece of a text that many paths have together, so that each takes no more memory than its own bytes.
+#[derive(Clone)]
+pub struct Piece {
+    text: Arc<Vec<u8>>,
+    from: u32,
+    length: u32,
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        let (from, length) = (self.from as usize, self.length as usize);
+        self.text.get(from..from + length).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Piece {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Piece {}
+
+impl PartialOrd for Piece {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Piece {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Piece {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+/// The longest text that paths share.
+const LONGEST: usize = 1 << 20;
 
 impl SharedPath {
+    /// The paths of the entries of a directory, which share their text.
+    pub(crate) fn of_entries(directory: &[u8], names: &[Vec<u8>]) -> Vec<Self> {
+        let mut all = Vec::with_capacity(names.len());
+        let mut rest = names;
+        while !rest.is_empty() {
+            let mut text = Vec::new();
+            let mut ends = Vec::new();
+            for name in rest {
+                if !directory.is_empty() {
+                    text.extend_from_slice(directory);
+                    text.push(b'/');
+                }
+                text.extend_from_slice(name);
+                ends.push(text.len());
+                if text.len() > LONGEST {
+                    break;
+                }
+            }
+            rest = &rest[ends.len()..];
+            text.shrink_to_fit();
+            let text = Arc::new(text);
+            let mut from = 0;
+            for end in ends {
+                all.push(Self(Piece { text: Arc::clone(&text), from: from as u32, length: (end - from) as u32 }));
+                from = end;
+            }
+        }
+        all
+    }
+
     /// A copy of its bytes.
     #[must_use]
     pub fn text(&self) -> ByteText {
@@ -33,13 +111,14 @@ impl fmt::Debug for SharedPath {
 
 impl From<Vec<u8>> for SharedPath {
     fn from(path: Vec<u8>) -> Self {
-        Self(path.into())
+        let length = path.len() as u32;
+        Self(Piece { text: Arc::new(path), from: 0, length })
     }
 }
 
 impl From<&[u8]> for SharedPath {
     fn from(path: &[u8]) -> Self {
-        Self(path.into())
+        path.to_vec().into()
     }
 }
 
@@ -133,6 +212,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether it is a new version of the very file that it covers, which has no other name.
+    pub(crate) fn is_own_version(&self) -> bool {
+        let covered = self.covers.as_ref().filter(|found| found.meta.links == 1);
+        covered.is_some_and(|found| origin_inode(self) == Some(found.meta.id.ino))
+    }
+
     /// Its group of names, as an index of [`LayerTree::groups`].
     #[must_use]
     pub fn group(&self) -> Option<usize> {
@@ -301,7 +386,7 @@ pub struct LayerTree {
     pub groups: Vec<Group>,
     /// By node: the lock file by which a git of the host holds the entry's place.
     pub locks: HashMap<usize, ByteText>,
-    /// Files of the workspace by inode, as far as the layer touches them.
+    /// Files of the workspace by inode, as far as the layer has them under another name too.
     pub inodes: Inodes,
     /// When the layer was made.
     pub started: FsTime,
@@ -312,7 +397,7 @@ pub struct LayerTree {
     /// Who mounted it.
     pub mode: LayerMode,
     /// The workspace's mount: an entry on another one cannot be moved.
-    pub mount: Option<u64>,
+    pub mount: Option<u32>,
 }
 
 impl LayerTree {
@@ -336,6 +421,12 @@ impl LayerTree {
             Place::Covered(node) => self.nodes.get(at(*node)?)?.covers.as_deref(),
             Place::Scanned(index) => self.inodes.scanned.get(at(*index)?),
         }
+    }
+
+    /// The file of the workspace that a node was copied from, as far as the layer touches it.
+    #[must_use]
+    pub fn origin_of<'a>(&'a self, node: &'a Node) -> Option<&'a Found> {
+        if node.is_own_version() { node.covers.as_deref() } else { self.by_inode(origin_inode(node)?) }
     }
 
     /// The identity of what a node covers.

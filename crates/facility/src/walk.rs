@@ -24,7 +24,6 @@ use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 /// Why a layer cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -165,15 +164,15 @@ impl Walk<'_> {
                 self.upper.dir_by_force(&path.0).doing("open", &path.0)?;
             }
             let dir = self.upper.readable_dir(&path.0).doing("open", &path.0)?;
-            for name in names(dir.as_fd()).doing("list", &path.0)? {
-                let entry = join(&path.0, &name);
-                let meta = stat(dir.as_fd(), &name).doing("look at", &entry)?;
-                let (marks, attrs) = self.marks(dir.as_fd(), &name, &entry, meta.kind == EntryType::Directory)?;
+            let names = names(dir.as_fd()).doing("list", &path.0)?;
+            for (entry, name) in SharedPath::of_entries(&path.0, &names).into_iter().zip(names) {
+                let meta = stat(dir.as_fd(), &name).doing("look at", &entry.0)?;
+                let (marks, attrs) = self.marks(dir.as_fd(), &name, &entry.0, meta.kind == EntryType::Directory)?;
                 let role = if meta.is_whiteout() { Role::Whiteout } else { Role::Entry };
                 if meta.kind == EntryType::Directory {
                     stack.push(nodes.len());
                 }
-                let mut found = node(at, SharedPath::from(entry), meta, marks, role);
+                let mut found = node(at, entry, meta, marks, role);
                 if !attrs.is_empty() {
                     found.rare.attrs = attrs;
                 }
@@ -371,14 +370,18 @@ impl Walk<'_> {
     }
 
     fn scan(&self, tree: &mut LayerTree, claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
-        let mut wanted: HashSet<u64> = tree.nodes.iter().filter_map(origin_inode).collect();
+        // The file that an entry covers needs no search.
+        let elsewhere = tree.nodes.iter().filter(|node| !node.is_own_version());
+        let mut wanted: HashSet<u64> = elsewhere.filter_map(origin_inode).collect();
         wanted.extend(crate::shared::index_origins(self)?);
         for (at, one) in tree.nodes.iter().enumerate() {
-            if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory) {
-                wanted.remove(&found.meta.id.ino);
+            if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory)
+                && wanted.contains(&found.meta.id.ino)
+            {
                 tree.inodes.cover(found.meta.id.ino, at);
             }
         }
+        wanted.retain(|ino| !tree.inodes.has(*ino));
         let scanner = Scanner {
             base: self.base,
             rules: self.rules,
@@ -389,9 +392,9 @@ impl Walk<'_> {
         };
         for one in &mut tree.nodes {
             let whole = match (&one.rare.lower, &one.covers) {
-                (Lower::Moved(found), _) => Some((found, Arc::clone(&one.path.0))),
+                (Lower::Moved(found), _) => Some((found, one.path.0.clone())),
                 (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => {
-                    Some((found, Arc::clone(&one.path.0)))
+                    Some((found, one.path.0.clone()))
                 }
                 _ => None,
             };

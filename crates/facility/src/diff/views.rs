@@ -8,7 +8,6 @@ use crate::meta::{EntryType, Meta, stat_if_there};
 use crate::protected::Rules;
 use crate::tree::{Found, LayerTree, Lower, Node, Role, Source};
 use crate::verdict::{change, is_nothing};
-use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd as _;
@@ -120,7 +119,7 @@ impl Gather<'_> {
 
     /// An entry of the layer that is no directory.
     fn file(&mut self, node: &Node, protected: Option<String>) {
-        let origin = origin_inode(node).and_then(|ino| self.tree.by_inode(ino));
+        let origin = self.tree.origin_of(node);
         let was = origin.or(node.covers.as_deref()).filter(|found| found.meta.kind == node.meta.kind);
         let group = node.group().map(|number| &self.tree.groups[number]);
         let other_names = group.filter(|group| !group.same).and_then(|group| group.anchor.as_ref().zip(Some(group)));
