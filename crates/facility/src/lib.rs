@@ -15,7 +15,7 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `git_lock`, `hardlinks`, `leads`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its
+//!   `git_lock`, `hardlinks`, `leads`, `link_ends`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its
 //!   own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
@@ -42,6 +42,7 @@ mod hardlinks;
 pub mod identity;
 pub mod layer;
 mod leads;
+mod link_ends;
 pub mod marks;
 mod memory;
 pub mod meta;

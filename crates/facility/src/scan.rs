@@ -5,6 +5,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, names};
 use crate::facts::{Version, judge};
 use crate::git_names::PACKED;
+use crate::link_ends::Ends;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Verdict, is_fresh};
@@ -58,7 +59,8 @@ impl Scanner<'_> {
                     let there = if *target == *path.0 {
                         None
                     } else {
-                        self.reason(dir.as_fd(), &name, &target, meta.kind, true)?
+                        let leads = self.link(dir.as_fd(), &name, &target, meta.kind)?;
+                        self.reason(dir.as_fd(), &name, &target, meta.kind, true)?.or(leads)
                     };
                     result.protected = here.or(there).map(|why| (path.text(), why));
                 }
@@ -70,6 +72,25 @@ impl Scanner<'_> {
             }
         }
         Ok(result)
+    }
+
+    /// Why an entry that is a link may not arrive at `path`.
+    fn link(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        kind: EntryType,
+    ) -> Result<Option<String>, IoFailure> {
+        if kind != EntryType::Symlink {
+            return Ok(None);
+        }
+        match rustix::fs::readlinkat(dir, name, Vec::new()) {
+            Ok(text) => Ok(Ends::new(self.rules, self.base.path()).reason(path, text.to_bytes())),
+            // Gone, or no link any more.
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => Ok(None),
+            Err(error) => Err(error).doing("read the link", path),
+        }
     }
 
     /// Why the entry may not go away from `path` or, when it `arrives`, come to it unasked.

@@ -128,6 +128,7 @@ impl Walk<'_> {
         self.scan(&mut tree, &claimed)?;
         crate::shared::group(self, &mut tree)?;
         self.judge(&mut tree)?;
+        crate::link_ends::judge(self, &mut tree)?;
         crate::bare::judge(self, &mut tree)?;
         crate::hardlinks::tie(self, &mut tree)?;
         crate::git_lock::find(self, &mut tree)?;

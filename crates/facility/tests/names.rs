@@ -240,6 +240,26 @@ fn a_link_inside_a_git_directory_parks() {
 }
 
 #[test]
+fn a_new_link_to_something_protected_parks() {
+    let mut base = repository();
+    base.extend([dir("d"), file("d/AGENTS.md", "a")]);
+    let scene = Scene::new(LayerMode::Root, &base);
+    let links =
+        [("log", ".git/hooks/post-merge"), ("d/x", "AGENTS.md"), ("e", "../../.bashrc"), ("free", "d/y"), ("up", "..")];
+    let mut ops: Vec<Op> = links.iter().map(|(link, text)| Op::Symlink(b(text), b(link))).collect();
+    ops.push(append("other", "+"));
+    let result = run(&scene, &ops);
+    assert_eq!(parked(&result), ["d/x", "e", "log"]);
+    assert!(scene.ws().join("free").is_symlink() && scene.ws().join("up").is_symlink());
+    // With a directory that moves to where its links lead to something protected.
+    let scene = Scene::new(
+        LayerMode::Root,
+        &[repository(), vec![dir("n"), dir("n/m"), Op::Symlink(b("../.git/config"), b("n/m/l"))]].concat(),
+    );
+    assert_eq!(parked(&run(&scene, &[rename("n/m", "m"), append("other", "+")])), ["m"]);
+}
+
+#[test]
 fn a_bare_repository_is_judged_like_a_git_directory() {
     let frame = |name: &str| {
         let at = |inner: &str| format!("{name}/{inner}");
