@@ -192,7 +192,7 @@ fn file(
                     file(leads, &place, bases, seen, depth + 1)?;
                 }
             }
-            if let (true, Kind::Whole, Some(relative)) = (bases.of_all, named.kind, relative(&named.text)) {
+            if let (true, Kind::Whole { .. }, Some(relative)) = (bases.of_all, named.kind, relative(&named.text)) {
                 leads.add_everywhere(&relative, &why)?;
             }
         }
@@ -210,7 +210,7 @@ fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<
     let way = leads.follow(place)?;
     match named.kind {
         Kind::Include => leads.protect(&way, why, false),
-        Kind::Whole => leads.protect(&way, why, true),
+        Kind::Whole { of_hooks } => leads.protect(&way, why, of_hooks),
         Kind::Word { of_git, .. } => {
             let Some(path) = leads.top.inside(&way.end).filter(|path| !path.is_empty()) else {
                 return leads.protect(&way, why, false);
@@ -228,7 +228,7 @@ fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<
     }
 }
 
-fn kind(leads: &Leads<'_>, path: &[u8]) -> Result<Option<EntryType>, IoFailure> {
+pub(super) fn kind(leads: &Leads<'_>, path: &[u8]) -> Result<Option<EntryType>, IoFailure> {
     let (parent, name) = split(path);
     let dir = match leads.top.workspace.dir(parent) {
         Ok(dir) => dir,
@@ -265,7 +265,7 @@ fn places(leads: &Leads<'_>, named: &Named, path: &Path, real: &Path, bases: &Ba
         Kind::Include => {}
         // Looked up in PATH, or a word of git's own.
         Kind::Word { first, of_git } if (first || of_git) && !text.contains(&b'/') => begin.clear(),
-        Kind::Whole | Kind::Word { .. } => begin.extend(bases.directories.iter().map(PathBuf::as_path)),
+        Kind::Whole { .. } | Kind::Word { .. } => begin.extend(bases.directories.iter().map(PathBuf::as_path)),
     }
     begin.sort();
     begin.dedup();

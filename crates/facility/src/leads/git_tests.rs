@@ -143,7 +143,10 @@ fn nested_repositories_submodules_and_worktrees_name_files_too() {
 
 #[test]
 fn a_workspace_inside_what_a_setting_names_is_protected() {
-    let place = Place::new(&[("home/.gitconfig", "[core]\nhooksPath = ~/hooks\n"), ("home/hooks/lib/x", "")]);
+    let place = Place::new(&[
+        ("home/.gitconfig", "[core]\nhooksPath = ~/hooks\n[any]\nroot = BASE/repo\n"),
+        ("home/hooks/lib/x", ""),
+    ]);
     place.check("home/hooks", &["pre-commit", "lib/x"], &[]);
     place.check("home/hooks/lib", &["x"], &[]);
     place.check("repo/ws", &[], &["x"]);

@@ -1,8 +1,9 @@
 //! What scripts that programs of the host start unasked, the hooks of git and `.envrc`, start or read in the workspace: a
 //! changed helper would run as the script would.
 //!
-//! Only words at the place of a command count, and those behind a word that reads or runs a file. What a helper starts in
-//! turn is not followed.
+//! Only words at the place of a command count, those behind a word that reads or runs a file, and files that are the value
+//! of a variable. What a helper starts in turn is not followed, and packages in `node_modules` are passed by: they are
+//! replaced as a whole by every installation.
 
 use super::git::{Repository, content};
 use super::resolve::leads_nowhere;
@@ -21,7 +22,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Directories of a working tree whose scripts git runs.
 const OF_HOOKS: &[&str] = &[".husky", ".githooks", ".git-hooks"];
 
-/// Words whose next word is a file that is read as commands, run, or looked into for programs and variables.
+/// Words whose next word is a file that is read as commands or run.
 const READERS: &[&[u8]] = &[
     b".",
     b"source",
@@ -29,9 +30,6 @@ const READERS: &[&[u8]] = &[
     b"source_env_if_exists",
     b"dotenv",
     b"dotenv_if_exists",
-    b"load_prefix",
-    b"path_add",
-    b"PATH_add",
     b"sh",
     b"bash",
     b"dash",
@@ -91,31 +89,53 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
 fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFailure> {
     let Some(text) = content(path)?.filter(|text| text.len() <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
     let shown = path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string();
-    for word in named(&text) {
+    for (word, is_value) in named(&text) {
+        if word.windows(12).any(|part| part == b"node_modules") {
+            continue;
+        }
         let place = if word.starts_with(b"/") { join(Path::new("/"), &word[1..]) } else { join(begin, &word) };
         let way = leads.follow(&place)?;
+        if is_value && !is_file(leads, &way.end)? {
+            continue;
+        }
         leads.protect(&way, &format!("named by {shown}"), false)?;
     }
     Ok(())
 }
 
-/// The paths that a shell script names where it starts or reads something.
-fn named(script: &[u8]) -> Vec<Vec<u8>> {
+/// Whether a place of the workspace is a file.
+fn is_file(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
+    let Some(path) = leads.top.inside(real).filter(|path| !path.is_empty()) else { return Ok(false) };
+    Ok(super::git::kind(leads, path)?.is_some_and(|kind| kind != EntryType::Directory))
+}
+
+/// The paths that a shell script names where it starts or reads something, and whether they are values of variables.
+fn named(script: &[u8]) -> Vec<(Vec<u8>, bool)> {
     let mut found = Vec::new();
     let lines = script.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii_start().starts_with(b"#"));
     for words in lines.flat_map(segments) {
-        let is_assignment = |word: &[u8]| word.contains(&b'=') && !word.contains(&b'/');
-        let mut rest = words.iter().skip_while(|word| BEFORE.contains(&word.as_slice()) || is_assignment(word));
+        for value in words.iter().filter_map(|word| value(word)) {
+            found.push((plain(value), true));
+        }
+        let mut rest = words.iter().skip_while(|word| BEFORE.contains(&word.as_slice()) || value(word).is_some());
         let Some(first) = rest.next() else { continue };
         if READERS.contains(&first.as_slice()) {
             let next = rest.find(|word| !word.starts_with(b"-"));
             let is_dotenv = first.starts_with(b"dotenv");
-            found.extend(next.map(|word| plain(word)).or(is_dotenv.then(|| b".env".to_vec())));
+            found
+                .extend(next.map(|word| plain(word)).or(is_dotenv.then(|| b".env".to_vec())).map(|word| (word, false)));
         } else if first.contains(&b'/') {
-            found.push(plain(first));
+            found.push((plain(first), false));
         }
     }
     found
+}
+
+/// The value of `NAME=VALUE`.
+fn value(word: &[u8]) -> Option<&[u8]> {
+    let at = word.iter().position(|byte| *byte == b'=')?;
+    let is_name = at > 0 && word[..at].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    is_name.then_some(&word[at + 1..])
 }
 
 /// A word without a variable at its beginning, which stands for the top of the working tree more often than not.
@@ -136,14 +156,15 @@ mod tests {
     fn words_at_the_place_of_a_command_are_paths() {
         let names = |text: &str| {
             let found = named(text.as_bytes());
-            found.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned()).collect::<Vec<_>>()
+            found.into_iter().map(|(word, _)| String::from_utf8_lossy(&word).into_owned()).collect::<Vec<_>>()
         };
         for (text, wanted) in [
             ("#!/bin/sh\nexec ./tools/lint.sh \"$@\"\n", &["./tools/lint.sh"][..]),
             ("if scripts/check; then exit 1; fi", &["scripts/check"]),
             ("FOO=1 python3 -u ci/check.py x", &["ci/check.py"]),
             (". \"$(dirname \"$0\")/_/husky.sh\"\nnpm test", &[]),
-            ("source \"$PWD/lib/env\"; PATH_add bin", &["lib/env", "bin"]),
+            ("source \"$PWD/lib/env\"; PATH_add bin", &["lib/env"]),
+            ("INSTALL_PYTHON=/ws/.venv/bin/python\nexec \"$INSTALL_PYTHON\" -m x", &["/ws/.venv/bin/python"]),
             ("dotenv\nuse flake", &[".env"]),
             ("dotenv_if_exists .env.local", &[".env.local"]),
             ("test -f package.json && npm run lint -- src/x", &[]),
@@ -162,7 +183,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let at = std::fs::canonicalize(directory.path()).unwrap();
         for (path, text) in [
-            (".git/hooks/pre-commit", "#!/bin/sh\ntools/lint.sh\n"),
+            (".git/hooks/pre-commit", "#!/bin/sh\nP=v/python D=src\ntools/lint.sh\n\"$d\"/node_modules/x/y\n"),
+            ("v/python", ""),
+            ("src/x", ""),
             (".git/hooks/pre-push.sample", "other/x\n"),
             (".husky/commit-msg", "node ci/message.js $1\n"),
             (".envrc", "dotenv\nsource_env lib/env\n"),
@@ -173,10 +196,10 @@ mod tests {
         }
         let workspace = Workspace::open(&at).unwrap();
         let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &[]).unwrap();
-        for path in ["tools/lint.sh", "ci/message.js", ".env", "lib/env", "sub/after"] {
+        for path in ["tools/lint.sh", "ci/message.js", ".env", "lib/env", "sub/after", "v/python"] {
             assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
         }
-        for path in ["tools/x", "other/x", "after", "sub/.env"] {
+        for path in ["tools/x", "other/x", "after", "sub/.env", "src/y", "node_modules/x/y"] {
             assert_eq!(rules.class(path.as_bytes()), Class::Plain, "{path}");
         }
     }

@@ -20,7 +20,10 @@ pub(super) enum Kind {
     /// A further configuration file.
     Include,
     /// The value as a whole: a file or a directory whose content git obeys.
-    Whole,
+    Whole {
+        /// git starts or copies what lies in the directory.
+        of_hooks: bool,
+    },
     /// A word of a command.
     Word {
         /// The first word of a command. Without a slash the shell looks it up in PATH.
@@ -46,6 +49,7 @@ const QUIET: &[(&str, &str)] = &[
     ("core", "excludesfile"),
     ("core", "worktree"),
     ("extensions", "*"),
+    ("ghq", "*"),
     ("gui", "recentrepo"),
     ("mailmap", "file"),
     ("maintenance", "repo"),
@@ -92,12 +96,13 @@ fn of_setting(setting: &Setting) -> Option<Names> {
         ("alias", _) => words(value.strip_prefix(b"!").unwrap_or(value), !value.starts_with(b"!")),
         _ => {
             let whole = value.strip_prefix(b":(optional)").unwrap_or(value);
-            let mut paths = vec![Named { text: whole.to_vec(), kind: Kind::Whole }];
+            let of_hooks = matches!((section, name), ("core", "hookspath") | ("init", "templatedir"));
+            let mut paths = vec![Named { text: whole.to_vec(), kind: Kind::Whole { of_hooks } }];
             // One word is its own whole.
             paths.extend(words(value.strip_prefix(b"!").unwrap_or(value), false));
             // A bare word is a program in PATH or a choice, but for the settings of git that name a file.
             if !is_path(section, name) {
-                paths.retain(|one| one.kind != Kind::Whole || one.text.contains(&b'/'));
+                paths.retain(|one| !matches!(one.kind, Kind::Whole { .. }) || one.text.contains(&b'/'));
             }
             paths
         }
@@ -124,11 +129,11 @@ fn of_lines(text: &[u8]) -> Vec<Names> {
         let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
         let mut paths = words(value, false);
         if bare.contains(&b'/') {
-            paths.push(Named { text: bare.to_vec(), kind: Kind::Whole });
+            paths.push(Named { text: bare.to_vec(), kind: Kind::Whole { of_hooks: true } });
         }
         if name.to_ascii_lowercase().ends_with(b"path") {
             paths.push(Named { text: bare.to_vec(), kind: Kind::Include });
-            paths.push(Named { text: bare.to_vec(), kind: Kind::Whole });
+            paths.push(Named { text: bare.to_vec(), kind: Kind::Whole { of_hooks: true } });
         }
         all.push(Names { setting: String::from_utf8_lossy(name).to_ascii_lowercase(), paths });
     }
@@ -184,7 +189,7 @@ fn search(command: &[u8], of_git: bool, depth: usize, found: &mut Vec<Named>) {
 fn of_option(word: &[u8], found: &mut Vec<Named>) {
     let value = word.iter().position(|byte| *byte == b'=').map_or(&b""[..], |at| &word[at + 1..]);
     found.push(Named { text: value.to_vec(), kind: Kind::Include });
-    found.push(Named { text: value.to_vec(), kind: Kind::Whole });
+    found.push(Named { text: value.to_vec(), kind: Kind::Whole { of_hooks: true } });
     found.extend(words(value, false));
 }
 
@@ -297,6 +302,7 @@ mod tests {
             "[remote \"o\"]\nurl = ../other/repository\nfetch = +refs/heads/*:refs/remotes/o/*",
             "[branch \"m\"]\nremote = o\nmerge = refs/heads/m",
             "[safe]\ndirectory = /ws/sub",
+            "[ghq]\nroot = ~/src",
             "[maintenance]\nrepo = /ws/sub",
             "[alias]\nst =",
             "[gitflow \"prefix\"]\nfeature = feature/",
