@@ -30,7 +30,7 @@ pub use ledger::Refused;
 pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
 pub use nexus_jail::disposition::is_ignored;
-pub use nexus_jail::lease::read_lease;
+pub use nexus_jail::lease::{read_lease, write_lease};
 pub use nexus_jail::{
     DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, hand_on_nothing, landlock_abi, mark,
 };

@@ -73,6 +73,7 @@ pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, clear_staging, recover, stage};
 pub use commit::roll_back::roll_back;
+pub use commit::writers::open_for_reading;
 pub use faults::{Faults, Step};
 pub use identity::{FolderId, Home, journals_of};
 pub use layer::{

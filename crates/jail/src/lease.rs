@@ -1,4 +1,4 @@
-//! Read leases on files (fcntl(2), `F_SETLEASE`), by which a commit finds out whether a process writes to a file.
+//! Leases on files (fcntl(2), `F_SETLEASE`), by which a commit finds out whether a process has a file open.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,6 +8,18 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Taking it fails with EAGAIN while any process has the file open for writing or mapped writable, and with EACCES on a
 /// file of another owner without CAP_LEASE. While it is held, `open(2)` for writing waits until the lease is released.
 pub fn read_lease(file: BorrowedFd<'_>, take: bool) -> io::Result<()> {
+    lease(file, take.then_some(libc::F_RDLCK))
+}
+
+/// Takes (`true`) or releases a write lease on a file that is open for reading by the caller alone.
+///
+/// Taking it fails with EAGAIN while any other descriptor of the file is open, in this process or another. While it is
+/// held, every `open(2)` of the file waits until the lease is released.
+pub fn write_lease(file: BorrowedFd<'_>, take: bool) -> io::Result<()> {
+    lease(file, take.then_some(libc::F_WRLCK))
+}
+
+fn lease(file: BorrowedFd<'_>, kind: Option<libc::c_int>) -> io::Result<()> {
     let fcntl = |command: libc::c_int, argument: libc::c_int| {
         // SAFETY: fcntl(2) with F_SETSIG and F_SETLEASE takes an int, reads and writes no memory of this process, and
         // the descriptor is open for the whole call, as the borrow says.
@@ -16,13 +28,11 @@ pub fn read_lease(file: BorrowedFd<'_>, take: bool) -> io::Result<()> {
             _ => Ok(()),
         }
     };
-    if !take {
-        return fcntl(libc::F_SETLEASE, libc::F_UNLCK);
-    }
+    let Some(kind) = kind else { return fcntl(libc::F_SETLEASE, libc::F_UNLCK) };
     // The kernel tells the holder by a signal that a writer waits. SIGIO, the usual one, would end this process;
     // SIGURG is ignored unless a program asks for it (signal(7)).
     fcntl(F_SETSIG, libc::SIGURG)?;
-    fcntl(libc::F_SETLEASE, libc::F_RDLCK)
+    fcntl(libc::F_SETLEASE, kind)
 }
 
 /// fcntl(2): the signal that is sent instead of SIGIO.
@@ -47,7 +57,12 @@ mod tests {
         drop(writer);
         read_lease(file.as_fd(), true).unwrap();
         read_lease(file.as_fd(), false).unwrap();
-        drop((second, file));
+        let refused = write_lease(file.as_fd(), true).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN), "a reader keeps a write lease away");
+        drop(second);
+        write_lease(file.as_fd(), true).unwrap();
+        write_lease(file.as_fd(), false).unwrap();
+        drop(file);
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

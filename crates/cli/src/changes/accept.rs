@@ -126,6 +126,9 @@ fn held_back(committed: &Committed, rules: &Rules) -> String {
 
 /// What a commit brought, or which conflicts stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
+    if let Some(line) = run::unwatched_line(committed.unwatched) {
+        run::tell(&line);
+    }
     let accepted =
         committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
     let accepted: String = accepted.collect();

@@ -12,7 +12,7 @@
 //! A deleted file that a process holds open is in no folder, and is not counted.
 
 use nexus_model::units::format_size;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
@@ -158,6 +158,13 @@ fn look(at: &Waiting, found: &mut Found, waiting: &mut Vec<Waiting>, enough: u64
         }
     }
     Ok(())
+}
+
+/// Whether a layer in memory has no room left.
+pub fn is_full(upper: &OwnedFd, limit: u64) -> bool {
+    let almost_nothing = (limit / 64).clamp(4096, 1 << 20);
+    rustix::fs::fstatvfs(upper.as_fd())
+        .is_ok_and(|stat| stat.f_bavail * stat.f_bsize < almost_nothing || stat.f_favail == 0)
 }
 
 #[cfg(test)]

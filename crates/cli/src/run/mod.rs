@@ -19,6 +19,7 @@ mod inside;
 mod mounts;
 mod note;
 mod nowait;
+mod open_files;
 mod order;
 mod output;
 mod ports;
@@ -40,6 +41,7 @@ pub use folder::{FolderId, OpenSameError};
 pub use full_output::FullOutput;
 pub use inside::Inside;
 pub use note::{CutShort, RunNote, mark_gone, read as read_note, read_gone as read_gone_note, sync as sync_note};
+pub use open_files::unwatched_line;
 pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use output::Stream;
 pub use ports::{PortToken, Ports, Publish};
@@ -347,7 +349,7 @@ impl Run<'_> {
         }
         let in_memory = outcome.layer.take().or(sandbox.upper);
         if let (Some(disk), Some(upper)) = (self.order.plan.limits.disk_bytes, &in_memory)
-            && settle::is_full(upper, disk)
+            && disk::is_full(upper, disk)
             && outcome.ended.is_some_and(|ended| ended.status != nexus_model::ExitStatus::Code(0))
         {
             outcome.reason = nexus_model::ExitReason::DiskQuota;

@@ -11,6 +11,7 @@
 use super::alone;
 use super::folder::{FolderId, OpenSameError};
 use super::note::{self, CutShort};
+use super::open_files::unwatched_line;
 use super::record::{self, Content, Orphan, Said};
 use super::settle::tell_leftovers;
 use super::{chain, tell};
@@ -411,6 +412,7 @@ fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
     let mut lines = vec![format!("The interrupted commit of the run {run} into {} is finished now.", path.display())];
     lines.extend(done.committed.iter().map(|change| format!("committed {}", crate::changes::line(change))));
     lines.extend(left_out(run, path, recovered));
+    lines.extend(unwatched_line(done.unwatched));
     lines.extend(done.left.iter().map(ToString::to_string));
     lines
 }

@@ -3,6 +3,7 @@
 mod document;
 
 use super::full_output::FullOutput;
+use super::open_files::{readers_line, unwatched_line};
 use super::order::Order;
 use super::output::Stream;
 use super::pump::Outcome;
@@ -252,6 +253,9 @@ impl Report {
             let more = if parked.len() > 5 { format!(" and {} more", parked.len() - 5) } else { String::new() };
             let look = format!("nexus changes show --run {}", self.run_id);
             lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
+        }
+        for line in [unwatched_line(self.settled.unwatched), readers_line(&self.settled.readers)].iter().flatten() {
+            lines.add(line);
         }
         if let Some(line) = self.kept_out_by_file() {
             lines.add(&line);

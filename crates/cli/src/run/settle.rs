@@ -11,6 +11,7 @@
 use super::ask;
 use super::disk;
 use super::note::{self, CutShort, RunNote};
+use super::open_files;
 use super::order::Order;
 use super::record::Record;
 use super::recover;
@@ -24,8 +25,8 @@ use nexus_facility::{
     OpenLayerError, Recovered, Rules, Spares,
 };
 use nexus_model::plan::Writes;
-use nexus_model::{ExitReason, RunId};
-use rustix::fd::{AsFd, OwnedFd};
+use nexus_model::{ByteText, ExitReason, RunId};
+use rustix::fd::OwnedFd;
 use serde::Serialize;
 use std::error::Error;
 use std::io;
@@ -58,6 +59,10 @@ pub struct Settled {
     pub parked: Vec<Change>,
     /// What changed outside meanwhile.
     pub conflicts: Vec<Conflict>,
+    /// Files that were replaced or deleted though nothing told whether a process was writing to them.
+    pub unwatched: u64,
+    /// Replaced or deleted files that programs had open for reading. Looked for only with `--verbose`.
+    pub readers: Vec<ByteText>,
     /// Why changes that should have been committed were not.
     pub problem: Option<Failure>,
 }
@@ -160,13 +165,6 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     }
 }
 
-/// Whether a layer in memory has no room left.
-pub fn is_full(upper: &OwnedFd, limit: u64) -> bool {
-    let almost_nothing = (limit / 64).clamp(4096, 1 << 20);
-    rustix::fs::fstatvfs(upper.as_fd())
-        .is_ok_and(|stat| stat.f_bavail * stat.f_bsize < almost_nothing || stat.f_favail == 0)
-}
-
 /// Settles the changes of a run that has ended.
 pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>) -> Result<Settled, Failure> {
     let Some(mut layer) = layer else { return Ok(Settled::default()) };
@@ -217,8 +215,9 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
     if let Err(why) = may_commit(over) {
         return parking.instead(&why);
     }
+    let readers = if args.verbose { open_files::readers(&parking.layer, &order.directory, &rules) } else { Vec::new() };
     match parking.layer.commit(&order.directory, &rules) {
-        Ok(committed) => concluded(committed, &parking.layer),
+        Ok(committed) => concluded(committed, &parking.layer, readers),
         Err(CommitError::Interrupted { source, .. }) => {
             let why = chain(&source);
             let Parking { layer, .. } = parking;
@@ -338,7 +337,7 @@ impl Parking<'_> {
     }
 }
 
-fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
+fn concluded(committed: Committed, layer: &Layer, mut readers: Vec<ByteText>) -> Result<Settled, Failure> {
     tell_leftovers(&committed.left);
     let state = match committed.state {
         CommitState::Nothing => State::None,
@@ -363,7 +362,9 @@ fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
         let hint = format!("the changes of the run are parked: nexus changes show --run {}", layer.run());
         Failure::refused("conflict", message, hint)
     });
-    Ok(Settled { state, changes: committed.changes, parked: committed.parked, conflicts: committed.conflicts, problem })
+    readers.retain(|path| committed.changes.changes.iter().any(|change| change.path == *path));
+    let Committed { changes, parked, conflicts, unwatched, .. } = committed;
+    Ok(Settled { state, changes, parked, conflicts, unwatched, readers, problem })
 }
 
 /// The commit was decided and stopped half-way: the same steps once more, since they may be repeated.
@@ -371,9 +372,11 @@ fn concluded(committed: Committed, layer: &Layer) -> Result<Settled, Failure> {
 fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &str) -> Result<Settled, Failure> {
     let run = order.plan.run_id.to_string();
     let path = order.plan.workspace.source.as_path();
+    let mut unwatched = 0;
     let told = match nexus_facility::recover(&order.places.layers, &run, &order.directory) {
         Ok(recovered) => {
             if let Recovered::RolledForward(done) = &recovered {
+                unwatched = done.unwatched;
                 tell_leftovers(&done.left);
             }
             recover::left_out(&run, path, &recovered)
@@ -394,7 +397,7 @@ fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &
         Failure::refused("parked", message, format!("nexus changes show --run {run} tries again"))
     })?;
     let problem = told.map(|message| Failure::refused("conflict", message, ""));
-    Ok(Settled { state: State::Committed, parked: parked.changes, problem, ..Settled::default() })
+    Ok(Settled { state: State::Committed, parked: parked.changes, unwatched, problem, ..Settled::default() })
 }
 
 /// Takes a commit back that can neither go on. `None` when that is not possible either.

@@ -7,6 +7,7 @@ use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::ops::Op;
 use crate::meta::EntryType;
+use nexus_model::ByteText;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
@@ -82,6 +83,34 @@ impl<'a> OpenElsewhere<'a> {
     pub(crate) fn found(self) -> Vec<Conflict> {
         self.found
     }
+}
+
+/// Lists those of the files at `paths` that processes have open for reading and none for writing. Such a process goes on to
+/// read the version from before a commit.
+///
+/// Each file is looked at with a write lease, which every `open(2)` waits for; it is released at once.
+pub fn open_for_reading<'a>(
+    workspace: &Workspace,
+    paths: impl Iterator<Item = &'a ByteText>,
+    write_lease: LeaseCall,
+) -> Vec<ByteText> {
+    let is_read = |path: &[u8]| {
+        let (parent, name) = split(path);
+        let Ok(dir) = workspace.dir(parent) else { return false };
+        let Ok(file) = open_file(dir.as_fd(), name, OFlags::RDONLY) else { return false };
+        match write_lease(file.as_fd(), true) {
+            Ok(()) => {
+                drop(Lease { file, call: write_lease });
+                false
+            }
+            Err(error) if is_again(&error) => {
+                drop(file);
+                matches!(writers(workspace.leases(), dir.as_fd(), name), Writers::None(_))
+            }
+            Err(_) => false,
+        }
+    };
+    paths.filter(|path| is_read(&path.0)).cloned().collect()
 }
 
 fn is_again(error: &io::Error) -> bool {

@@ -66,6 +66,8 @@ impl Report {
                 changes: &self.settled.changes.changes,
                 parked: &self.settled.parked,
                 conflicts: &self.settled.conflicts,
+                unwatched: self.settled.unwatched,
+                open_for_reading: &self.settled.readers,
                 unprotected: &self.unprotected,
                 decided_by_file: self.changes_by_file.as_deref(),
             },
@@ -122,6 +124,8 @@ struct DocumentChanges<'a> {
     changes: &'a [Change],
     parked: &'a [Change],
     conflicts: &'a [Conflict],
+    unwatched: u64,
+    open_for_reading: &'a [ByteText],
     unprotected: &'a [ByteText],
     decided_by_file: Option<&'a str>,
 }

@@ -1,0 +1,40 @@
+//! Says what a commit knows, and does not know, about files that other programs have open.
+
+use crate::failure::one_line;
+use nexus_facility::{Layer, Rules, Workspace, open_for_reading};
+use nexus_model::ByteText;
+
+/// Paths that a line lists.
+const LISTED: usize = 5;
+
+/// Says that nothing told whether a program was writing to some files. `None` when there was no such file.
+pub fn unwatched_line(files: u64) -> Option<String> {
+    let what = match files {
+        0 => return None,
+        1 => "1 file was".to_owned(),
+        more => format!("{more} files were"),
+    };
+    Some(format!(
+        "{what} replaced or deleted although nothing here tells whether a program was writing: the file system or the \
+         owner of the files allows no lease. Look at what else was running."
+    ))
+}
+
+/// Names files of which programs go on to read the version from before. `None` when there is none.
+pub fn readers_line(readers: &[ByteText]) -> Option<String> {
+    let names: Vec<_> = readers.iter().take(LISTED).map(|path| path.as_path().display().to_string()).collect();
+    let more = readers.len().saturating_sub(LISTED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more (--json lists them)") };
+    let line = format!(
+        "open for reading in a program, which goes on to see the version from before: {}{more}",
+        names.join(", ")
+    );
+    (!readers.is_empty()).then(|| one_line(&line))
+}
+
+/// Lists the files that a commit may replace and that programs have open for reading. A layer that cannot be read has
+/// none here: the commit itself says why.
+pub fn readers(layer: &Layer, workspace: &Workspace, rules: &Rules) -> Vec<ByteText> {
+    let changes = layer.changes(workspace, rules).unwrap_or_default();
+    open_for_reading(workspace, changes.changes.iter().map(|change| &change.path), nexus_driver::write_lease)
+}
