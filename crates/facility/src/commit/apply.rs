@@ -34,9 +34,8 @@ use crate::commit::seen::Seen;
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::tree::Own;
-use give_back::Returned;
-
 use crate::verdict::shown;
+use give_back::Returned;
 use nexus_model::ByteText;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
