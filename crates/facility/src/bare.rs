@@ -141,8 +141,9 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
     if !is_there(walk.base, &path)? {
         return Ok(false);
     }
-    let content = version(walk.base, &path)?;
-    let verdict = judge_content(walk.rules, &class(&path, repository), &path, &content, &Version::Absent, false);
+    let class = class(&path, repository);
+    let content = version(walk.base, &path, &class)?;
+    let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, false);
     Ok(verdict != Verdict::Commit)
 }
 

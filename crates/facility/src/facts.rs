@@ -7,6 +7,7 @@ use crate::meta::stat;
 use crate::protected::{Class, Rules};
 use crate::tree::Verdict;
 use rustix::fs::{Mode, OFlags};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,9 +16,15 @@ const NAMED: usize = 5;
 
 /// Larger files are never judged harmless.
 const MAX: u64 = 1 << 20;
+/// The same for `packed-refs`, which has a line for each branch and tag.
+const MAX_PACKED: u64 = 64 << 20;
 
 /// The content of a small regular file; `None` when it is no such thing.
 pub(crate) fn read_small(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    read_up_to(dir, name, MAX)
+}
+
+fn read_up_to(dir: BorrowedFd<'_>, name: &[u8], max: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match open_file(dir, name, OFlags::RDONLY) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
@@ -27,17 +34,17 @@ pub(crate) fn read_small(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(error),
     };
-    slurp(file)
+    slurp(file, max)
 }
 
-fn slurp(file: OwnedFd) -> io::Result<Option<Vec<u8>>> {
+fn slurp(file: OwnedFd, max: u64) -> io::Result<Option<Vec<u8>>> {
     use std::io::Read as _;
-    if stat(file.as_fd(), b"")?.size > MAX {
+    if stat(file.as_fd(), b"")?.size > max {
         return Ok(None);
     }
     let mut content = Vec::new();
-    std::fs::File::from(file).take(MAX + 1).read_to_end(&mut content)?;
-    Ok((content.len() as u64 <= MAX).then_some(content))
+    std::fs::File::from(file).take(max + 1).read_to_end(&mut content)?;
+    Ok((content.len() as u64 <= max).then_some(content))
 }
 
 /// A version of a file: absent, unreadable, or its bytes.
@@ -48,9 +55,10 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Reads a version.
-    pub(crate) fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
-        Ok(read_small(dir, name)?.map_or(Self::Unreadable, Self::Bytes))
+    /// Reads a version of a file of this class.
+    pub(crate) fn read(dir: BorrowedFd<'_>, name: &[u8], class: &Class) -> io::Result<Self> {
+        let max = if *class == Class::GitState(PACKED) { MAX_PACKED } else { MAX };
+        Ok(read_up_to(dir, name, max)?.map_or(Self::Unreadable, Self::Bytes))
     }
 }
 
@@ -80,10 +88,7 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
             }
         }
         Class::GitRoot => Verdict::Park("points git to another folder".to_owned()),
-        Class::GitState(why) if *why == PACKED => match (replaced(new), replaced(base)) {
-            (Some(new), Some(base)) if new == base => Verdict::Commit,
-            _ => Verdict::Park((*why).to_owned()),
-        },
+        Class::GitState(why) if *why == PACKED => judge_packed(new, base),
         Class::GitState(why) => match (new, base) {
             (Version::Absent, Version::Absent) => Verdict::Commit,
             (Version::Absent, _) if *why == BISECT => Verdict::Commit,
@@ -95,15 +100,38 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
     }
 }
 
-/// The lines of `packed-refs` that replace objects, in order. `None` for a file that cannot be read.
-fn replaced(version: &Version) -> Option<Vec<&[u8]>> {
-    let bytes = match version {
-        Version::Absent => &b""[..],
-        Version::Unreadable => return None,
-        Version::Bytes(bytes) => bytes,
-    };
-    let is_one = |line: &&[u8]| line.windows(13).any(|part| part == b"refs/replace/");
-    Some(bytes.split(|byte| *byte == b'\n').filter(is_one).collect())
+/// Replaced objects wait and the other refs are committed: git has removed their own files when it packed them.
+fn judge_packed(new: &Version, base: &Version) -> Verdict {
+    let park = || Verdict::Park(PACKED.to_owned());
+    let (Some(new), Some(base)) = (lines(new), lines(base)) else { return park() };
+    let is_replaced = |line: &[u8]| line.windows(13).any(|part| part == b"refs/replace/");
+    let known: HashSet<&[u8]> = base.into_iter().filter(|line| is_replaced(line)).collect();
+    let (mut kept, mut seen, mut is_out) = (Vec::new(), 0, false);
+    for line in &new {
+        // A line with `^` says more about the one before.
+        if !line.starts_with(b"^") {
+            is_out = is_replaced(line) && !known.contains(line);
+            seen += usize::from(known.contains(line));
+        }
+        if !is_out {
+            kept.push(*line);
+        }
+    }
+    match () {
+        // Replaced objects that are gone or changed cannot be put back into the order of the lines.
+        () if seen != known.len() => park(),
+        () if kept.len() == new.len() => Verdict::Commit,
+        () => Verdict::Strip(kept.join(&b'\n')),
+    }
+}
+
+/// The lines of a file; `None` when it cannot be read.
+fn lines(version: &Version) -> Option<Vec<&[u8]>> {
+    match version {
+        Version::Absent => Some(Vec::new()),
+        Version::Unreadable => None,
+        Version::Bytes(bytes) => Some(bytes.split(|byte| *byte == b'\n').collect()),
+    }
 }
 
 /// Whether a path is `…/.git/worktrees/NAME/FILE`.
@@ -199,12 +227,13 @@ mod tests {
         ] {
             assert_eq!(judged(&new, &base), Verdict::Commit);
         }
-        for (new, base) in [
-            (bytes(&evil), bytes(plain)),
-            (bytes(&evil), Version::Absent),
-            (bytes(plain), bytes(&evil)),
-            (Version::Unreadable, bytes(plain)),
-        ] {
+        for base in [bytes(plain), Version::Absent] {
+            assert_eq!(judged(&bytes(&evil), &base), Verdict::Strip(plain.as_bytes().to_vec()));
+        }
+        let more = bytes(&format!("{evil}^0e\n0f refs/tags/v2\n"));
+        let wanted = format!("{plain}0f refs/tags/v2\n");
+        assert_eq!(judged(&more, &bytes(plain)), Verdict::Strip(wanted.into_bytes()));
+        for (new, base) in [(bytes(plain), bytes(&evil)), (Version::Unreadable, bytes(plain))] {
             assert_eq!(judged(&new, &base), Verdict::Park(PACKED.to_owned()));
         }
     }

@@ -3,7 +3,7 @@
 use crate::changes::{Change, ChangeKind};
 use crate::protected::Rules;
 use crate::tree::{Group, LayerTree};
-use crate::verdict::{STRIPPED, change, is_nothing};
+use crate::verdict::{change, is_nothing, stripped};
 use serde::{Serialize, Serializer};
 
 /// What one line is about, and as what.
@@ -104,7 +104,10 @@ fn line(tree: &LayerTree, rules: &Rules, row: Row) -> Option<Change> {
     Some(match row {
         Row::Node(at) => of(at),
         Row::Accepted(at) => Change { protected: None, ..of(at) },
-        Row::Stripped(at) => Change { protected: Some(STRIPPED.to_owned()), ..of(at) },
+        Row::Stripped(at) => {
+            let class = rules.class(&tree.nodes[at].path.0);
+            Change { protected: Some(stripped(&class).to_owned()), ..of(at) }
+        }
         Row::Group(number) => group(&tree.groups[number as usize])?,
         Row::AcceptedGroup(number) => Change { protected: None, ..group(&tree.groups[number as usize])? },
     })

@@ -113,10 +113,10 @@ impl Scanner<'_> {
             Class::GitState(why) if *why != PACKED => arrives.then(|| (*why).to_owned()),
             Class::GitRoot | Class::GitHook if is_dir => None,
             Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
-                let version = Version::read(dir, name).doing("read", path)?;
+                let version = Version::read(dir, name, &class).doing("read", path)?;
                 match judge(self.rules, &class, path, &Version::Absent, &version, false) {
                     Verdict::Commit => None,
-                    Verdict::Strip(_) => Some("git configuration".to_owned()),
+                    Verdict::Strip(_) => Some(crate::verdict::stripped(&class).to_owned()),
                     Verdict::Park(why) => Some(why),
                 }
             }

@@ -9,8 +9,13 @@ use nexus_model::ByteText;
 const SETID: u32 = 0o6000;
 const EXECUTE: u32 = 0o111;
 
-/// What waits of a git configuration that is committed in part.
-pub(crate) const STRIPPED: &str = "git configuration beyond what is inert";
+/// What waits of a file of git that is committed in part.
+pub(crate) fn stripped(class: &Class) -> &'static str {
+    match class {
+        Class::GitState(why) => why,
+        _ => "git configuration beyond what is inert",
+    }
+}
 
 /// Why an entry stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,7 +187,7 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
         mode: of.mode,
         protected: match (hold(node, rules), &node.rare.verdict) {
             (Some(hold), _) => Some(hold.why().to_owned()),
-            (None, Some(Verdict::Strip(_))) => Some(STRIPPED.to_owned()),
+            (None, Some(Verdict::Strip(_))) => Some(stripped(&rules.class(&node.path.0)).to_owned()),
             (None, _) => None,
         },
         setuid: !gone && has_setuid(node),

@@ -440,12 +440,12 @@ impl Walk<'_> {
         let new = match one.role {
             Role::Whiteout | Role::Implied => Version::Absent,
             Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
-            Role::Entry => version(self.upper, &one.path.0)?,
+            Role::Entry => version(self.upper, &one.path.0, class)?,
         };
         let base = match &one.covers {
             None => Version::Absent,
             Some(found) if found.meta.kind == EntryType::Directory => Version::Absent,
-            Some(found) => version(self.base, &found.at.0)?,
+            Some(found) => version(self.base, &found.at.0, class)?,
         };
         Ok(judge(self.rules, class, path, &new, &base, fresh))
     }
@@ -475,8 +475,8 @@ fn fail(doing: &'static str, path: &[u8], source: io::Error) -> IoFailure {
     IoFailure { doing, path: ByteText(path.to_vec()), source }
 }
 
-pub(crate) fn version(tree: &Workspace, path: &[u8]) -> Result<Version, IoFailure> {
+pub(crate) fn version(tree: &Workspace, path: &[u8], class: &Class) -> Result<Version, IoFailure> {
     let (parent, name) = split(path);
     let dir = tree.dir(parent).doing("open", parent)?;
-    Version::read(dir.as_fd(), name).doing("read", path)
+    Version::read(dir.as_fd(), name, class).doing("read", path)
 }

@@ -188,3 +188,32 @@ fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
         assert!(!status.contains(said), "{folder}: {status}");
     }
 }
+
+/// git removes the files of the refs that it packs, so the branch must come although the replaced object waits.
+#[test]
+fn packed_refs_come_without_replaced_objects() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    git(&scene.ws(), &["init", "-q", "-b", "main"]);
+    for text in ["1", "2"] {
+        std::fs::write(scene.ws().join("f"), text).unwrap();
+        git(&scene.ws(), &["add", "."]);
+        git(&scene.ws(), &["commit", "-q", "-m", text]);
+    }
+    let log = git(&scene.ws(), &["log", "--format=%H"]);
+    let (last, first) = log.trim().split_once('\n').unwrap();
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[]);
+    let upper = layer.upper().join(".git");
+    std::fs::create_dir_all(&upper).unwrap();
+    let packed =
+        format!("# pack-refs with: peeled fully-peeled sorted \n{last} refs/heads/main\n{first} refs/replace/{last}\n");
+    std::fs::write(upper.join("packed-refs"), packed).unwrap();
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(parked(&result), [".git/packed-refs"]);
+    drop(layer);
+    std::fs::remove_file(scene.ws().join(".git/refs/heads/main")).unwrap();
+    assert_eq!(git(&scene.ws(), &["log", "--format=%H"]), log);
+    // Accepted, the object is replaced: the test can fail.
+    accept(&scene, &named(&[".git/packed-refs"]));
+    assert_ne!(git(&scene.ws(), &["log", "--format=%H"]), log);
+}
