@@ -28,12 +28,42 @@ fn child_runs_operations() {
 /// One act of the hostile process. Paths are relative to the workspace; `text` is written nowhere else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Act {
-    SaveByRename { path: String, text: String },
-    Append { path: String, text: String },
-    Create { path: String, text: String },
-    Delete { path: String },
-    SwapDirectory { path: String, file: String, text: String },
-    Chmod { path: String, mode: u32 },
+    SaveByRename {
+        path: String,
+        text: String,
+    },
+    Append {
+        path: String,
+        text: String,
+    },
+    Create {
+        path: String,
+        text: String,
+    },
+    Delete {
+        path: String,
+    },
+    SwapDirectory {
+        path: String,
+        file: String,
+        text: String,
+    },
+    Chmod {
+        path: String,
+        mode: u32,
+    },
+    /// Makes a directory at a free name.
+    MakeDirectory {
+        path: String,
+        file: String,
+        text: String,
+    },
+    /// Makes a directory immutable, so that nothing can be moved into it or out of it.
+    Refuse {
+        path: String,
+    },
+    /// Takes that back.
+    Allow,
     Finish,
 }
 
@@ -69,6 +99,27 @@ fn same_file(at: &Path, ino: u64, count: &mut usize) {
     }
 }
 
+fn refuse(directory: &Path) {
+    if directory.is_dir() {
+        assert!(Command::new("chattr").arg("+i").arg(directory).status().unwrap().success());
+    }
+}
+
+/// Lets everything be moved again.
+fn allow(root: &Path) {
+    // Links and pipes have no such flag, which chattr(1) says.
+    Command::new("chattr").args(["-R", "-i"]).arg(root).stderr(Stdio::null()).status().unwrap();
+}
+
+/// Lets a directory be removed at the end of a test.
+struct Mutable(PathBuf);
+
+impl Drop for Mutable {
+    fn drop(&mut self) {
+        allow(&self.0);
+    }
+}
+
 fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHandle<()>>) -> Report {
     let mut report = Report::default();
     let at = |path: &str| root.join(path);
@@ -81,7 +132,9 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHand
     match act {
         Act::SaveByRename { path, text } => {
             let temp = at(&format!(".saving-{number}"));
-            std::fs::write(&temp, text).unwrap();
+            if std::fs::write(&temp, text).is_err() {
+                return report;
+            }
             let mut old = Vec::new();
             if at(path).is_file() && names(&at(path)) == 1 {
                 tokens(&at(path), &mut old);
@@ -89,7 +142,7 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHand
             if std::fs::rename(&temp, at(path)).is_ok() {
                 report = Report { written: true, destroyed: old };
             } else {
-                std::fs::remove_file(&temp).unwrap();
+                std::fs::remove_file(&temp).ok();
             }
         }
         Act::Append { path, text } => {
@@ -103,7 +156,16 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHand
                     let (path, text) = (at(path), text.clone());
                     report.written = true;
                     late.push(std::thread::spawn(move || {
-                        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+                        let open = || std::fs::File::options().append(true).create(true).open(&path);
+                        // Only until the directory takes it again.
+                        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+                        let mut file = loop {
+                            match open() {
+                                Err(error) if std::time::Instant::now() > deadline => panic!("{error}"),
+                                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                                Ok(file) => break file,
+                            }
+                        };
                         file.write_all(text.as_bytes()).unwrap();
                     }));
                     std::thread::sleep(std::time::Duration::from_millis(2));
@@ -118,12 +180,12 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHand
         Act::Delete { path } => {
             if at(path).is_dir() {
                 tokens(&at(path), &mut report.destroyed);
-                std::fs::remove_dir_all(at(path)).unwrap();
+                std::fs::remove_dir_all(at(path)).ok();
             } else if at(path).is_file() {
                 if names(&at(path)) == 1 {
                     tokens(&at(path), &mut report.destroyed);
                 }
-                std::fs::remove_file(at(path)).unwrap();
+                std::fs::remove_file(at(path)).ok();
             }
         }
         Act::SwapDirectory { path, file, text } => {
@@ -136,6 +198,12 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHand
             use std::os::unix::fs::PermissionsExt;
             std::fs::set_permissions(at(path), std::fs::Permissions::from_mode(*mode)).ok();
         }
+        Act::MakeDirectory { path, file, text } => {
+            let made = std::fs::create_dir(at(path)).and_then(|()| std::fs::write(at(path).join(file), text));
+            report.written = made.is_ok();
+        }
+        Act::Refuse { path } => refuse(&at(path)),
+        Act::Allow => allow(root),
         Act::Finish => late.drain(..).for_each(|thread| thread.join().unwrap()),
     }
     report
@@ -160,6 +228,8 @@ struct Hostile {
     output: BufReader<ChildStdout>,
     written: BTreeSet<String>,
     destroyed: BTreeSet<String>,
+    /// It made a directory immutable, which may stop a commit.
+    refused: bool,
     log: Vec<String>,
 }
 
@@ -175,7 +245,7 @@ impl Hostile {
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let (written, destroyed, log) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let mut hostile = Self { child, input, output, written, destroyed, log };
+        let mut hostile = Self { child, input, output, written, destroyed, refused: false, log };
         while !hostile.line().starts_with("ready") {}
         hostile
     }
@@ -197,12 +267,14 @@ impl Hostile {
         if let Act::SaveByRename { text, .. }
         | Act::Append { text, .. }
         | Act::Create { text, .. }
-        | Act::SwapDirectory { text, .. } = next
+        | Act::SwapDirectory { text, .. }
+        | Act::MakeDirectory { text, .. } = next
             && report.written
         {
             self.written.insert(text.clone());
         }
         self.destroyed.extend(report.destroyed);
+        self.refused |= matches!(next, Act::Refuse { .. });
     }
 }
 
@@ -234,14 +306,20 @@ fn b(text: &str) -> Vec<u8> {
 }
 
 fn base() -> Vec<Op> {
-    let mut ops: Vec<Op> =
-        ["d", "d/in", "e", "gone", "gone/sub", "ren", "swap"].into_iter().map(|dir| Op::Mkdir(b(dir))).collect();
+    let mut ops: Vec<Op> = ["d", "d/in", "e", "gone", "gone/sub", "home", "home/in", "ren", "swap"]
+        .into_iter()
+        .map(|dir| Op::Mkdir(b(dir)))
+        .collect();
     let files =
         ["d/a", "d/b", "d/in/c", "e/x", "gone/p", "gone/sub/q", "ren/m", "ren/n", "swap/s", "top", "other", "l1"];
     ops.extend(files.iter().map(|file| Op::Write(b(file), format!("old {file}"))));
+    ops.extend(OF_THE_USER.map(|(path, text)| Op::Write(b(path), text.into())));
     ops.push(Op::Link(b("l1"), b("l2")));
     ops
 }
+
+/// Files that nobody but the hostile process destroys: the run renames the directories that they are in.
+const OF_THE_USER: [(&str, &str); 3] = [("ren/kept", "T801;"), ("home/f", "T802;"), ("home/in/g", "T803;")];
 
 /// The run's changes. Each text is a token of its own.
 fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
@@ -273,11 +351,12 @@ fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
     ];
     if mode == LayerMode::Root {
         ops.extend([Op::Rename(b("ren"), b("moved")), Op::Write(b("moved/m"), text())]);
+        ops.extend([Op::Rename(b("home"), b("e/guest")), Op::Write(b("e/guest/more"), text())]);
     }
     (ops, written)
 }
 
-const PLACES: [&str; 17] = [
+const PLACES: [&str; 21] = [
     "d/a",
     "d/b",
     "d/in/c",
@@ -295,13 +374,21 @@ const PLACES: [&str; 17] = [
     "l2",
     "ren/m",
     "moved/m",
+    "moved",
+    "e/guest",
+    "e/guest/f",
+    "home/in/g",
 ];
-const DIRECTORIES: [&str; 8] = ["d", "d/in", "gone", "gone/sub", "swap", "e", "ren", "moved"];
+const DIRECTORIES: [&str; 10] = ["d", "d/in", "gone", "gone/sub", "swap", "e", "ren", "moved", "home", "e/guest"];
 
 fn next_act(random: &mut Random, number: u64) -> Act {
     let path = (*random.pick(&PLACES)).to_owned();
     let text = format!("T9{number};");
-    match random.below(12) {
+    match random.below(15) {
+        // A place that a step has just left or is about to take.
+        12 => Act::MakeDirectory { path, file: "made".into(), text },
+        13 => Act::Refuse { path: (*random.pick(&["", "e", "d", "d/in"])).to_owned() },
+        14 => Act::Allow,
         0..4 => Act::SaveByRename { path, text },
         4..7 => Act::Append { path, text },
         7..9 => Act::Create { path, text },
@@ -323,7 +410,9 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mode = if seed.is_multiple_of(3) { LayerMode::User } else { LayerMode::Root };
     let scene = Scene::new(mode, &base());
-    let (ops, run_wrote) = run(mode);
+    let (ops, mut wrote) = run(mode);
+    wrote.extend(OF_THE_USER.map(|(_, text)| text.to_owned()));
+    let _mutable = Mutable(scene.ws());
     let mut layer = scene.layer(&ops);
     let hostile = Arc::new(Mutex::new(Hostile::start(&scene.ws())));
     let crash_at = if seed % 4 == 1 { 40 + random.below(160) } else { u64::MAX };
@@ -357,16 +446,26 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     let done = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default())));
     match done {
         Ok(Ok(result)) => conflicts.extend(result.conflicts),
-        Ok(Err(error)) => panic!("seed {seed}: {error:?}\n{}", hostile.lock().unwrap().log.join("\n")),
-        Err(_) => {
+        Ok(Err(error)) if !hostile.lock().unwrap().refused => {
+            panic!("seed {seed}: {error:?}\n{}", hostile.lock().unwrap().log.join("\n"))
+        }
+        Ok(Err(_)) | Err(_) => {
             drop(layer);
-            let recovered = recover_with(&scene.path("layers"), "run", &workspace, &faults).unwrap();
+            let recover = |faults: &Faults| recover_with(&scene.path("layers"), "run", &workspace, faults);
+            let recovered = recover(&faults).or_else(|error| {
+                let mut hostile = hostile.lock().unwrap();
+                assert!(hostile.refused, "seed {seed}: {error:?}\n{}", hostile.log.join("\n"));
+                hostile.act(0, &Act::Allow);
+                recover(&Faults::default())
+            });
+            let recovered = recovered.unwrap();
             if let Recovered::RolledForward(done) = recovered {
                 conflicts.extend(done.conflicts);
             }
         }
     }
     let mut hostile = hostile.lock().unwrap();
+    hostile.act(0, &Act::Allow);
     hostile.act(0, &Act::Finish);
     let mut found = Vec::new();
     tokens(&scene.ws(), &mut found);
@@ -377,7 +476,7 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
         let listed = String::from_utf8_lossy(&listed.unwrap().stdout).into_owned();
         format!("seed {seed} {mode:?}: {conflicts:?}\n{}\n{listed}", hostile.log.join("\n"))
     };
-    for text in hostile.written.iter().chain(&run_wrote).filter(|text| !hostile.destroyed.contains(*text)) {
+    for text in hostile.written.iter().chain(&wrote).filter(|text| !hostile.destroyed.contains(*text)) {
         assert!(found.contains(text), "{text} is lost. {}", story());
     }
     let mut beside = Vec::new();
