@@ -7,7 +7,7 @@ use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, is_gone
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::Rooms;
 use crate::commit::beside::{found_beside, put_beside};
-use crate::commit::calls::Spot;
+use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::leftover::{Leftover, set_aside};
 use crate::commit::ops::{Op, Origin};
@@ -20,8 +20,14 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
+
+/// The name, but for a number, that an entry of a displaced directory has for the moment before it is removed.
+const LEAVING: &str = ".nexus-leaving-";
+
+/// The number of names that are tried.
+const TRIES: u32 = 99;
 
 /// Whether a displaced entry may be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +40,35 @@ pub(crate) enum Quiet {
     Written,
     /// It is not there.
     Gone,
+}
+
+/// The result of [`look`].
+enum Look {
+    /// The attributes, and the lease by which nobody changes a file after they were read.
+    At(Meta, Option<Writers>),
+    /// A process has the file open for writing.
+    Written,
+    /// The name has no entry (any more), or another one than a moment before.
+    Gone,
+}
+
+/// Reads the attributes of an entry. Those of a file are read after the lease, so that none of its writes is missed.
+/// `between` runs before the lease.
+fn look(leases: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8], between: &dyn Fn()) -> io::Result<Look> {
+    let Some(first) = stat_if_there(dir, name)? else { return Ok(Look::Gone) };
+    between();
+    if first.kind != EntryType::File {
+        return Ok(Look::At(first, None));
+    }
+    let lease = writers(leases, dir, name);
+    match &lease {
+        Writers::Some => Ok(Look::Written),
+        Writers::Unknown => Ok(stat_if_there(dir, name)?.map_or(Look::Gone, |meta| Look::At(meta, None))),
+        Writers::None(held) => {
+            let meta = held.meta()?;
+            Ok(if meta.id == first.id { Look::At(meta, Some(lease)) } else { Look::Gone })
+        }
+    }
 }
 
 /// Looks through a displaced directory for an entry that `changed` names, or that a process writes to.
@@ -73,17 +108,20 @@ fn look_inside(
             Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => return Ok(Quiet::No),
             other => other?,
         };
+        let mount = stat(dir.as_fd(), b"")?.mount;
         for name in names(dir.as_fd())? {
-            let Some(meta) = stat_if_there(dir.as_fd(), &name)? else { return Ok(Quiet::No) };
-            if changed(&meta) {
+            let (meta, lease) = match look(leases, dir.as_fd(), &name, &|| ())? {
+                Look::At(meta, lease) => (meta, lease),
+                Look::Written => return Ok(Quiet::Written),
+                Look::Gone => return Ok(Quiet::No),
+            };
+            // A mount, also one of a single file, is of another process.
+            if meta.mount != mount || changed(&meta) {
                 return Ok(Quiet::No);
             }
-            match meta.kind {
-                EntryType::Directory => stack.push(join(&path, &name)),
-                EntryType::File if matches!(writers(leases, dir.as_fd(), &name), Writers::Some) => {
-                    return Ok(Quiet::Written);
-                }
-                _ => {}
+            drop(lease);
+            if meta.kind == EntryType::Directory {
+                stack.push(join(&path, &name));
             }
         }
     }
@@ -175,7 +213,7 @@ impl Displaced<'_> {
     fn end(&self, rooms: &Rooms<'_>, run: &str, faults: &Faults) -> Result<Option<KeptBack>, IoFailure> {
         let Self { tree, at, path, .. } = self;
         faults.action();
-        let quiet = self.remove(rooms.base.leases())?;
+        let quiet = self.remove(rooms.base.leases(), faults)?;
         let beside = match quiet {
             Quiet::Gone => found_beside(rooms.base, &path.0, run).doing("look at", &path.0)?,
             Quiet::Yes => None,
@@ -199,7 +237,7 @@ impl Displaced<'_> {
         set_aside(layers, run, Spot { dir: dir.as_fd(), name }, &last, faults)
     }
 
-    fn remove(&self, leases: Option<LeaseCall>) -> Result<Quiet, IoFailure> {
+    fn remove(&self, leases: Option<LeaseCall>, faults: &Faults) -> Result<Quiet, IoFailure> {
         let Self { tree, at, path, old, new, is_late } = self;
         let (parent, name) = split(at);
         let dir = match tree.dir_by_force(parent) {
@@ -215,7 +253,7 @@ impl Displaced<'_> {
         }
         if old.kind == EntryType::Directory {
             let quiet = quiet_inside(tree, at, leases, is_late).doing("look through", &path.0)?;
-            return if quiet == Quiet::Yes { self.remove_seen(leases) } else { Ok(quiet) };
+            return if quiet == Quiet::Yes { self.remove_seen(leases, faults) } else { Ok(quiet) };
         }
         let lease = if old.kind == EntryType::File { Some(writers(leases, dir.as_fd(), name)) } else { None };
         if matches!(lease, Some(Writers::Some)) {
@@ -230,7 +268,7 @@ impl Displaced<'_> {
     }
 
     /// Removes a displaced directory entry by entry, and stops at the first one that came late.
-    fn remove_seen(&self, leases: Option<LeaseCall>) -> Result<Quiet, IoFailure> {
+    fn remove_seen(&self, leases: Option<LeaseCall>, faults: &Faults) -> Result<Quiet, IoFailure> {
         let tree = self.tree;
         // The path that a person knows.
         let shown = |path: &[u8]| [&self.path.0, &path[self.at.len()..]].concat();
@@ -250,22 +288,64 @@ impl Displaced<'_> {
             stack.push((path.clone(), true));
             for name in names(dir.as_fd()).doing("list", &shown(&path))? {
                 let entry = join(&path, &name);
-                let found = stat_if_there(dir.as_fd(), &name).doing("look at", &shown(&entry))?;
-                let Some(meta) = found else { continue };
-                if meta.kind == EntryType::Directory {
-                    stack.push((entry, false));
-                    continue;
+                match self.remove_file(dir.as_fd(), &name, leases, faults).doing("remove", &shown(&entry))? {
+                    Left::Directory => stack.push((entry, false)),
+                    Left::Nothing => {}
+                    Left::Entry(quiet) => return Ok(quiet),
                 }
-                if (self.is_late)(&meta) {
-                    return Ok(Quiet::No);
-                }
-                let lease = if meta.kind == EntryType::File { Some(writers(leases, dir.as_fd(), &name)) } else { None };
-                if matches!(lease, Some(Writers::Some)) {
-                    return Ok(Quiet::Written);
-                }
-                rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty()).doing("remove", &shown(&entry))?;
             }
         }
         Ok(Quiet::Yes)
     }
+
+    /// Removes an entry of a displaced directory that is no directory itself.
+    ///
+    /// It leaves its name first, and is looked at again: another process with the directory open may save a new version
+    /// under the name at any moment, and without a lease write to the file.
+    fn remove_file(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        leases: Option<LeaseCall>,
+        faults: &Faults,
+    ) -> io::Result<Left> {
+        let (meta, _lease) = match look(leases, dir, name, &|| faults.action())? {
+            Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
+            Look::At(meta, _) if (self.is_late)(&meta) => return Ok(Left::Entry(Quiet::No)),
+            Look::At(meta, lease) => (meta, lease),
+            Look::Written => return Ok(Left::Entry(Quiet::Written)),
+            Look::Gone => return Ok(Left::Nothing),
+        };
+        let from = Spot { dir, name };
+        let mut number = 0;
+        let leaving = loop {
+            let leaving = format!("{LEAVING}{number}").into_bytes();
+            match move_out(from, Spot { dir, name: &leaving }, faults) {
+                Ok(Moved::Yes) => break leaving,
+                Ok(Moved::Occupied) if number < TRIES => number += 1,
+                Ok(Moved::Occupied) => return Err(io::Error::other("no name is free")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::Nothing),
+                Err(error) => return Err(error),
+            }
+        };
+        let leaving = Spot { dir, name: &leaving };
+        let out = stat(dir, leaving.name)?;
+        if (out.id, out.size, out.mtime, out.kind) == (meta.id, meta.size, meta.mtime, meta.kind) {
+            rustix::fs::unlinkat(dir, leaving.name, AtFlags::empty())?;
+            return Ok(Left::Nothing);
+        }
+        // A newer version goes back to its name. Where an even newer one has that, both stay in the directory.
+        move_to_free(leaving, from, faults)?;
+        Ok(Left::Entry(Quiet::No))
+    }
+}
+
+/// The result of [`Displaced::remove_file`].
+enum Left {
+    /// The entry is a directory, and stays for now.
+    Directory,
+    /// The entry stays, and with it its directory.
+    Entry(Quiet),
+    /// The entry is gone.
+    Nothing,
 }

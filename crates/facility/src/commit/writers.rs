@@ -6,7 +6,7 @@
 use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::ops::Op;
-use crate::meta::EntryType;
+use crate::meta::{EntryType, Meta, stat};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -18,6 +18,13 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 pub(crate) struct Lease {
     file: OwnedFd,
     call: LeaseCall,
+}
+
+impl Lease {
+    /// The attributes of the file itself, whatever its name means by now.
+    pub(crate) fn meta(&self) -> io::Result<Meta> {
+        stat(self.file.as_fd(), b"")
+    }
 }
 
 impl Drop for Lease {
@@ -32,7 +39,7 @@ impl Drop for Lease {
 #[derive(Debug)]
 pub(crate) enum Writers {
     /// None, and none can come while the lease is held.
-    None(#[allow(dead_code, reason = "held, not read")] Lease),
+    None(Lease),
     /// A process has the file open for writing.
     Some,
     /// Nobody can tell: no lease is to be had here.
