@@ -10,6 +10,7 @@
 //! ```
 
 use crate::beneath::{IoFailure, is_beneath, join};
+use crate::commit::inside::Inside;
 use crate::commit::journal::Parent;
 use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
 use crate::commit::seen::Seen;
@@ -51,6 +52,8 @@ struct Emitter<'a, 's> {
     made: HashMap<usize, Slot>,
     /// Member of a group of unchanged content → slot of the further name that it becomes.
     held: HashMap<usize, Slot>,
+    /// Directory that moves as a whole → what is in it.
+    inside: HashMap<usize, Inside>,
     slots: Slot,
     sink: &'s mut dyn Sink,
 }
@@ -58,7 +61,8 @@ struct Emitter<'a, 's> {
 impl<'a, 's> Emitter<'a, 's> {
     fn new(tree: &'a LayerTree, rules: &'a Rules, states: &'a [State], sink: &'s mut dyn Sink) -> Self {
         let (taken, copied, made, held) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Self { tree, rules, states, taken, copied, made, held, slots: 0, sink }
+        let inside = HashMap::new();
+        Self { tree, rules, states, taken, copied, made, held, inside, slots: 0, sink }
     }
 
     fn slot(&mut self) -> Slot {
@@ -78,6 +82,7 @@ impl<'a, 's> Emitter<'a, 's> {
         self.take_renamed()?;
         let whole = self.whole();
         self.strip_inside(&whole)?;
+        self.record_inside(&whole);
         for at in self.commits() {
             self.entry(at, &whole)?;
         }
@@ -181,6 +186,16 @@ impl<'a, 's> Emitter<'a, 's> {
         node.marks.all.names(self.tree.mode).map(ByteText).collect()
     }
 
+    /// Records what is in each directory that moves as a whole.
+    fn record_inside(&mut self, whole: &[bool]) {
+        let nodes = &self.tree.nodes;
+        let mut tops: Vec<usize> = (0..nodes.len()).collect();
+        for (at, node) in nodes.iter().enumerate().skip(1).filter(|(_, node)| whole[node.parent]) {
+            tops[at] = tops[node.parent];
+            self.inside.entry(tops[at]).or_default().add(&node.meta, !node.marks.all.is_empty());
+        }
+    }
+
     /// What stands at the place of an entry and has to go.
     fn old(node: &Node) -> Option<Seen> {
         node.covers.as_ref().filter(|_| !node.claimed).map(|found| Seen::from(&found.meta))
@@ -257,6 +272,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 strip: self.marks(node),
                 mode: Some(node.meta.mode),
                 whole: true,
+                inside: Some(self.inside.remove(&at).unwrap_or_default()),
                 ..put(Origin::Layer)
             },
             Lower::None | Lower::Missing => {
@@ -379,7 +395,8 @@ impl<'a, 's> Emitter<'a, 's> {
 
 /// A step that brings something to a free name.
 fn put(path: ByteText, from: Origin) -> Put {
-    Put { path, from, new: None, old: None, strip: Vec::new(), mode: None, whole: false, only_staged: false }
+    let (new, old, mode, inside) = (None, None, None, None);
+    Put { path, from, new, old, strip: Vec::new(), mode, whole: false, inside, only_staged: false }
 }
 
 /// The directories of the workspace in which the steps of a plan act.

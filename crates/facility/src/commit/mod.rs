@@ -6,7 +6,7 @@
 //!            │         │         └─ an error that stays: roll_back, or left for recover
 //!            └─────────┴─ any error: nothing was touched
 //! ```
-//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), `emit` (decision → steps).
+//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`inside`] (what a directory held), `emit` (decision → steps).
 //! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,
 //!   [`roll_back`], [`recover`].
 
@@ -17,6 +17,7 @@ pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod emit;
 pub(crate) mod finish;
+pub mod inside;
 pub mod journal;
 pub mod leftover;
 pub mod ops;

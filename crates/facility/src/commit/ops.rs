@@ -5,6 +5,7 @@
 //! None of them destroys anything: what a commit displaces lies in the layer's directory or in a slot until the
 //! journal is marked done.
 
+use crate::commit::inside::Inside;
 use crate::commit::seen::Seen;
 use crate::meta::{FileId, FsTime};
 use crate::tree::Source;
@@ -87,6 +88,9 @@ pub struct Put {
     /// A directory with everything in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// What is in such a directory; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
     /// The layer has no entry at `path` (another name of a file with several): the staged version is the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_staged: bool,

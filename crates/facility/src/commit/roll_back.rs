@@ -9,6 +9,7 @@ use crate::commit::apply::{apply_dir_state, make_movable, side_name};
 use crate::commit::beside::put_beside;
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::displaced::{Quiet, quiet_inside};
+use crate::commit::inside::Inside;
 use crate::commit::journal::{DONE, JOURNAL, Journal, OURS, sync_directory, write};
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
@@ -16,11 +17,12 @@ use crate::commit::seen::Seen;
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
-use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
 use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -125,18 +127,20 @@ impl Back<'_> {
                     None => Ok(()),
                 }
             }
-            Op::Hold { slot, old, .. } => self.release(*slot, old.id),
+            Op::Hold { at, slot, old } => self.release(at, *slot, old.id),
             Op::Strip { .. } => Ok(()),
         }
     }
 
     /// Removes the further name of a file that is still at its own.
-    fn release(&self, slot: Slot, id: crate::meta::FileId) -> io::Result<()> {
+    fn release(&mut self, at: &ByteText, slot: Slot, id: FileId) -> io::Result<()> {
         let Some(slots) = self.slots else { return Ok(()) };
         let name = slot.to_string().into_bytes();
         match stat_if_there(slots.fd(), &name)? {
             Some(meta) if meta.id == id && meta.links > 1 => crate::beneath::unlink_if_there(slots.fd(), &name),
-            _ => Ok(()),
+            // It is its only name by now.
+            Some(meta) => self.bring(Spot { dir: slots.fd(), name: &name }, at, meta.mode),
+            None => Ok(()),
         }
     }
 
@@ -307,10 +311,7 @@ impl Back<'_> {
                     Err(error) => return Err(error.into()),
                 };
                 if put.whole {
-                    // Everything in it was written before it was put, which set its own ctime; an entry that came later
-                    // changed the time of the directory that it is in.
-                    let mark = if now.mtime == new.mtime { now.ctime } else { return Ok(false) };
-                    return Ok(quiet_inside(&tree, b"", self.base.leases(), &|meta| meta.ctime > mark)? == Quiet::Yes);
+                    return self.is_whole(put, &tree, now.mtime == new.mtime);
                 }
                 if matches!(put.from, Origin::Slot(_))
                     && put.old.is_none_or(|old| old.id != new.id)
@@ -323,6 +324,19 @@ impl Back<'_> {
             }
             _ => Ok(true),
         }
+    }
+
+    /// Whether a directory holds exactly what the layer had in it, and no process writes to a file of it. A journal of an
+    /// older version does not say, so that the directory stays.
+    fn is_whole(&self, put: &Put, tree: &Workspace, same_names: bool) -> io::Result<bool> {
+        let Some(inside) = put.inside.as_ref().filter(|_| same_names) else { return Ok(false) };
+        let found = RefCell::new(Inside::default());
+        let changed = |meta: &Meta| {
+            found.borrow_mut().count(meta);
+            inside.is_late(meta)
+        };
+        let quiet = quiet_inside(tree, b"", self.base.leases(), &changed)?;
+        Ok(quiet == Quiet::Yes && inside.is_same(&found.borrow()))
     }
 
     /// Whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.

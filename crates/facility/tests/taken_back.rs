@@ -1,0 +1,157 @@
+//! A half-applied commit that is taken back: what a person did to what had arrived stays, and is named.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, run_operations_of_parent};
+use nexus_facility::{Conflict, Faults, Layer, LayerMode, Outside, Rules, Workspace, roll_back};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn write(path: &str, text: &str) -> Op {
+    Op::Write(b(path), text.into())
+}
+
+fn leased(scene: &Scene) -> Workspace {
+    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
+}
+
+/// Lets a commit die before its first call for which `when` holds.
+fn killed(scene: &Scene, mut layer: Layer, flags: bool, when: impl Fn() -> bool + Send + Sync + 'static) {
+    let once = Mutex::new(Some(()));
+    let mut faults = Faults::default().between(Arc::new(move |_| {
+        if when() && once.lock().unwrap().take().is_some() {
+            std::panic::panic_any("crash");
+        }
+    }));
+    if !flags {
+        faults = faults.without_rename_flags();
+    }
+    layer.set_faults(faults);
+    let workspace = leased(scene);
+    assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
+}
+
+/// A commit that died when the directory `src` had arrived, in the place of a file or at a free name.
+fn with_a_directory(mode: LayerMode, over_file: bool, flags: bool) -> Scene {
+    let mut base = vec![write("z", "old z"), write("low", "low")];
+    let mut run = vec![write("z", "run z")];
+    if over_file {
+        base.push(write("src", "it was a file"));
+        run.push(Op::Remove(b("src")));
+    }
+    run.extend([Op::Mkdir(b("src")), write("src/main.c", "generated\n"), Op::Mkdir(b("src/in"))]);
+    // A file of the workspace carries a mark of overlay, which the commit takes off.
+    run.extend([write("src/in/a", "a\n"), Op::Link(b("src/in/a"), b("src/b")), Op::Rename(b("low"), b("src/low"))]);
+    let scene = Scene::new(mode, &base);
+    let layer = scene.layer(&run);
+    let (arrived, journal) = (scene.ws().join("src/main.c"), scene.path("layers/run/journal"));
+    killed(&scene, layer, flags, move || journal.exists() && arrived.exists());
+    scene
+}
+
+fn taken_back(scene: &Scene) -> Vec<Conflict> {
+    roll_back(&scene.path("layers"), "run", &leased(scene)).unwrap()
+}
+
+fn shell(scene: &Scene, script: &str) {
+    assert!(Command::new("sh").args(["-ec", script]).current_dir(scene.ws()).status().unwrap().success(), "{script}");
+}
+
+/// What a person does in the directory, and the file that then has their work.
+const EDITS: [(&str, &str); 9] = [
+    ("echo mine >> src/main.c", "src/main.c"),
+    ("echo mine >> src/low", "src/low"),
+    ("echo mine >> src/b", "src/in/a"),
+    ("echo mine > src/in/new", "src/in/new"),
+    ("echo mine > t; mv t src/in/a", "src/in/a"),
+    ("echo mine >> src/main.c; touch -r src/in/a src/main.c", "src/main.c"),
+    ("echo mine > t; touch -d @1000000 t src/in/a; mv t src/main.c; touch -r src/in src", "src/main.c"),
+    ("printf 'mine\\nxxxx\\n' > t; touch -r src/main.c t; cat t > src/main.c; touch -r t src/main.c", "src/main.c"),
+    ("mkdir src/in/deep; echo mine > src/in/deep/f", "src/in/deep/f"),
+];
+
+/// What happens to the directory afterwards and sets its time of change.
+const LATER: [&str; 4] = ["true", "chmod 750 src", "mv src away; mv away src", "chmod -R g+w src"];
+
+#[test]
+fn edits_in_a_new_directory_stay_whatever_happens_to_it() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (at, (edit, file)) in EDITS.iter().enumerate() {
+            for (over_file, flags) in [(false, true), (true, true), (false, false), (true, false)] {
+                let scene = with_a_directory(mode, over_file, flags);
+                shell(&scene, edit);
+                shell(&scene, LATER[at % LATER.len()]);
+                shell(&scene, LATER[1]);
+                let conflicts = taken_back(&scene);
+                let case = format!("{mode:?} {edit:?} over {over_file}, flags {flags}: {conflicts:?}");
+                let found = fs::read_to_string(scene.ws().join(file)).unwrap_or_default();
+                assert!(found.contains("mine"), "{case}");
+                let named: Vec<_> = conflicts.iter().map(|one| (one.path.as_path().to_owned(), one.outside)).collect();
+                assert!(named.contains(&(PathBuf::from("src"), Outside::Changed)), "{case}");
+                let beside = conflicts.iter().find_map(|one| one.beside.as_ref());
+                assert_eq!(beside.is_some(), over_file, "{case}");
+                if let Some(beside) = beside {
+                    let old = fs::read_to_string(scene.ws().join(beside.as_path())).unwrap();
+                    assert_eq!(old, "it was a file", "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_directory_that_nobody_edited_goes_with_its_commit() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for later in ["true", "chmod 750 src", "mv src away; mv away src", "cat src/*.c src/in/*"] {
+            for (over_file, flags) in [(false, true), (true, true), (false, false)] {
+                let scene = with_a_directory(mode, over_file, flags);
+                shell(&scene, later);
+                assert_eq!(taken_back(&scene), [], "{mode:?} {later:?}");
+                assert!(!scene.ws().join("src").is_dir(), "{mode:?} {later:?}");
+                assert_eq!(fs::read_to_string(scene.ws().join("low")).unwrap(), "low");
+            }
+        }
+    }
+}
+
+/// A journal that does not say what was in the directory.
+#[test]
+fn a_directory_of_an_unknown_state_stays_when_its_commit_goes() {
+    let scene = with_a_directory(LayerMode::Root, false, true);
+    let journal = scene.path("layers/run/journal");
+    let text = fs::read_to_string(&journal).unwrap();
+    let lines: Vec<String> = text.lines().map(|line| line.replace("\"inside\":", "\"outside\":")).collect();
+    assert_ne!(text.trim_end(), lines.join("\n"));
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let conflicts = taken_back(&scene);
+    assert!(conflicts.iter().any(|one| one.path.as_path() == Path::new("src")), "{conflicts:?}");
+    assert!(scene.ws().join("src/main.c").exists());
+}
+
+/// A new name of an unchanged file is the very file, and may be its only name by now.
+#[test]
+fn a_file_that_lost_its_old_name_since_is_not_removed() {
+    let scene = Scene::new(LayerMode::Root, &[write("f", "old"), write("z", "old z")]);
+    let layer = scene.layer(&[Op::Link(b("f"), b("g")), write("z", "run z")]);
+    let (g, journal) = (scene.ws().join("g"), scene.path("layers/run/journal"));
+    killed(&scene, layer, true, move || journal.exists() && g.exists());
+    fs::remove_file(scene.ws().join("f")).unwrap();
+    let conflicts = taken_back(&scene);
+    let found = fs::read_dir(scene.ws()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    assert!(found.into_iter().any(|text| text == "old"), "{conflicts:?}");
+}
