@@ -359,6 +359,9 @@ pub enum ChangesAction {
         /// Which run [default: the only one that waits for this directory]
         #[arg(long, value_name = "ID")]
         run: Option<nexus_model::RunId>,
+        /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
+        #[arg(long, conflicts_with = "paths")]
+        set_aside: bool,
         /// Only these paths and what is beneath them
         paths: Vec<PathBuf>,
     },

@@ -163,9 +163,13 @@ fn the_rest_of_a_commit_whose_directory_is_gone_stays_until_a_reject() {
             assert!(bench.state.join("runs").join(&run).exists(), "{arguments:?}");
         }
         assert!(stderr(&nexus(&["changes", "recover"])).contains("it is not there any more"));
+        // Only the layer has the old versions of what had arrived.
         let output = nexus(&["changes", "reject", "--run", &run]);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stdout(&output));
+        assert!(bench.state.join("layers").join(&run).join("journal").exists());
+        let output = nexus(&["changes", "reject", "--set-aside", "--run", &run]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
-        assert!(stdout(&output).contains("some of its files may be those of the run"), "{}", stdout(&output));
+        assert!(bench.state.join("kept").join(&run).exists(), "{}", stdout(&output));
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }
@@ -280,21 +284,31 @@ fn a_commit_that_was_given_up_is_never_finished() {
         let away = bench.base.path().join("away");
         let (run, mixed) = half_applied(&bench);
         fs::rename(&bench.workspace, &away).unwrap();
-        let mut kills = 0;
-        for nth in 1..100 {
-            let killed = killed_at_removal(&bench, nth, &["changes", "reject", "--run", &run]);
-            fs::rename(&away, &bench.workspace).unwrap();
-            let output = bench.run(["run", "--", "true"]);
-            assert_eq!(output.status.code(), Some(0), "{}: kill {nth}: {}", bench.who(), stderr(&output));
-            assert_eq!(version(&bench.workspace), mixed, "{}: kill {nth}", bench.who());
-            fs::rename(&bench.workspace, &away).unwrap();
-            kills += usize::from(killed.is_some());
-            // The first kill leaves something to be removed; what that run removed is not there any more.
-            if !bench.state.join("layers").join(&run).exists() {
-                break;
-            }
-        }
-        assert!(kills > 0, "{}: no kill", bench.who());
+        let output =
+            bench.nexus(["changes", "reject", "--set-aside", "--run", &run]).current_dir("/").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        fs::rename(&away, &bench.workspace).unwrap();
+        let output = bench.run(["run", "--", "true"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(version(&bench.workspace), mixed, "{}", bench.who());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+/// A reject of an older version said that a layer goes before the commit was taken back, and could be killed in between.
+#[test]
+fn a_layer_that_goes_with_its_journal_is_set_aside() {
+    for bench in benches() {
+        let (run, mixed) = half_applied(&bench);
+        let layer = bench.state.join("layers").join(&run);
+        let upper = version(&layer.join("upper"));
+        fs::rename(layer.join("run.json"), layer.join("run.gone")).unwrap();
+        let output = bench.run(["run", "--", "true"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        let kept = bench.state.join("kept").join(&run);
+        assert!(stderr(&output).contains(kept.to_str().unwrap()), "{}", stderr(&output));
+        assert_eq!(version(&bench.workspace), mixed, "{}", bench.who());
+        assert_eq!(version(&kept.join("upper")), upper, "{}", bench.who());
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }

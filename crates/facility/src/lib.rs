@@ -70,8 +70,9 @@ mod xattr;
 
 pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
+pub use commit::abandon::{Abandoned, Aside, abandon, clear_staging, set_aside};
 pub use commit::leftover::Leftover;
-pub use commit::recover::{Finished, RecoverError, Recovered, Stage, abandon, clear_staging, recover, stage};
+pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, stage};
 pub use commit::roll_back::roll_back;
 pub use commit::writers::open_for_reading;
 pub use faults::{Faults, Step};

@@ -252,7 +252,7 @@ fn a_layer_that_was_never_decided_is_kept() {
     for _ in 0..2 {
         assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Undecided);
     }
-    nexus_facility::abandon(&scene.path("layers"), "run").unwrap();
+    nexus_facility::abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
     assert_eq!(recover(&scene.path("layers"), "run", &workspace).unwrap(), Recovered::Nothing);
     assert_eq!(snapshot(&scene.ws(), true), old);
 }

@@ -183,7 +183,7 @@ fn a_damaged_parked_layer_is_named_and_stays() {
     }
     assert!(refused > 60, "only {refused} were noticed");
     put(&scene, &file, "directory");
-    abandon(&scene.path("layers"), "run").unwrap();
+    abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
     assert!(!scene.path("layers/run").exists());
 }
 

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent};
-use nexus_facility::{CommitState, Faults, Layer, LayerMode, Leftover, Recovered, Rules, Workspace, abandon, recover};
+use nexus_facility::{
+    Abandoned, CommitState, Faults, Layer, LayerMode, Leftover, Recovered, Rules, Workspace, abandon, recover,
+};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -209,7 +211,10 @@ fn a_rejected_layer_that_cannot_be_removed_blocks_nothing() {
         chattr("+i", &layer.upper().join("f"));
         let left = if by_name {
             drop(layer);
-            abandon(&scene.path("layers"), "run").unwrap()
+            match abandon(&scene.path("layers"), "run", || Ok(())).unwrap() {
+                Abandoned::Removed(left) => left,
+                Abandoned::Nothing => panic!("there was a layer"),
+            }
         } else {
             layer.discard().unwrap()
         };

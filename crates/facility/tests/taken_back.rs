@@ -5,8 +5,13 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent};
-use nexus_facility::{Conflict, Faults, Layer, LayerMode, Outside, Rules, Workspace, roll_back};
+use nexus_facility::{
+    Abandoned, Conflict, Faults, Layer, LayerMode, Outside, RecoverError, Rules, Stage, Workspace, abandon,
+    clear_staging, roll_back, set_aside, stage,
+};
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -154,4 +159,70 @@ fn a_file_that_lost_its_old_name_since_is_not_removed() {
     let conflicts = taken_back(&scene);
     let found = fs::read_dir(scene.ws()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     assert!(found.into_iter().any(|text| text == "old"), "{conflicts:?}");
+}
+
+/// What lies beneath a directory, by path.
+fn all(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
+    let mut found = BTreeMap::new();
+    let mut stack = vec![root.to_owned()];
+    while let Some(path) = stack.pop() {
+        if path.is_dir() {
+            stack.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read_to_string(&path).ok());
+    }
+    found
+}
+
+/// What a caller knew of a layer when it decided to remove it may be over.
+#[test]
+fn a_layer_with_a_decided_commit_is_never_removed() {
+    let scene = with_a_directory(LayerMode::Root, true, true);
+    let (layers, layer) = (scene.path("layers"), scene.path("layers/run"));
+    for journal in ["journal", "journal.done"] {
+        let before = all(&layer);
+        let error = abandon(&layers, "run", || panic!("it was marked as gone")).unwrap_err();
+        assert!(matches!(error, RecoverError::Decided { .. }), "{error:?}");
+        assert_eq!(all(&layer), before, "{journal}");
+        if journal == "journal" {
+            fs::rename(layer.join(journal), layer.join("journal.done")).unwrap();
+        }
+    }
+    fs::remove_file(layer.join("journal.done")).unwrap();
+    let mut marked = false;
+    let mark = || {
+        marked = true;
+        // Nobody else decides meanwhile.
+        assert!(matches!(stage(&layers, "run"), Err(RecoverError::Busy { .. })));
+        Ok(())
+    };
+    assert_eq!(abandon(&layers, "run", mark).unwrap(), Abandoned::Removed(None));
+    assert!(marked && !layer.exists());
+    assert_eq!(abandon(&layers, "run", || panic!("there is nothing")).unwrap(), Abandoned::Nothing);
+}
+
+#[test]
+fn a_layer_that_is_set_aside_has_everything_and_is_nobodys() {
+    let scene = with_a_directory(LayerMode::Root, true, true);
+    let (layers, layer, kept) = (scene.path("layers"), scene.path("layers/run"), scene.path("kept"));
+    let staging = scene.ws().join(".nexus-tmp-run");
+    fs::create_dir(&staging).unwrap();
+    fs::write(staging.join("1"), "displaced").unwrap();
+    let before = all(&layer);
+    let aside = set_aside(&layers, "run", &kept, Some(&leased(&scene))).unwrap().unwrap();
+    assert_eq!((aside.layer.as_path(), all(&aside.layer)), (kept.join("run").as_path(), before));
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o7777, 0o700);
+    let staging = aside.staging.unwrap();
+    assert!(staging.starts_with(scene.ws()) && !staging.ends_with(".nexus-tmp-run"), "{}", staging.display());
+    assert_eq!(fs::read_to_string(staging.join("1")).unwrap(), "displaced");
+    assert_eq!(stage(&layers, "run").unwrap(), Stage::Gone);
+    clear_staging(&layers, "run", &leased(&scene)).unwrap();
+    assert!(staging.exists());
+    assert_eq!(set_aside(&layers, "run", &kept, None).unwrap(), None);
+    // A second one of the same name takes no other's place.
+    fs::create_dir(&layer).unwrap();
+    assert_eq!(set_aside(&layers, "run", &kept, None).unwrap(), None, "nothing was decided");
+    fs::write(layer.join("journal"), "").unwrap();
+    let second = set_aside(&layers, "run", &kept, None).unwrap().unwrap();
+    assert_eq!(second.layer, kept.join("run-2"));
 }

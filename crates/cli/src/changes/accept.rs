@@ -144,7 +144,9 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
     let message = if accepted.is_empty() {
         format!("nothing was accepted: since the run {names}")
     } else {
-        format!("not everything was accepted: {names}\n{}", accepted.trim_end())
+        // The answer is a failure, which is one line; what was accepted all the same is told before it.
+        accepted.lines().for_each(run::tell);
+        format!("not everything was accepted: {names}")
     };
     Err(Failure::refused("conflict", message, hint))
 }

@@ -16,6 +16,7 @@ mod recover;
 mod reject;
 mod rejected;
 mod show;
+mod take_back;
 mod waiting;
 
 use crate::args::{ChangesAction, ChangesArgs};
@@ -40,7 +41,9 @@ pub fn command(args: &ChangesArgs) -> u8 {
         ChangesAction::Show { run, json } => show::command(*run, *json).map(String::into_bytes),
         ChangesAction::Diff(args) => diff::command(args),
         ChangesAction::Accept(args) => accept::command(args).map(String::into_bytes),
-        ChangesAction::Reject { run, paths } => reject::command(*run, paths).map(String::into_bytes),
+        ChangesAction::Reject { run, set_aside, paths } => {
+            reject::command(*run, *set_aside, paths).map(String::into_bytes)
+        }
         ChangesAction::Recover { run } => recover::command(*run).map(String::into_bytes),
     };
     match result {

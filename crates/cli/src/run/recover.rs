@@ -19,12 +19,16 @@ use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::{Driver, Namespace};
 use nexus_facility::{
-    Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage, Workspace,
+    Abandoned, Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage,
+    Workspace,
 };
 use nexus_model::RunId;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// The directory of layers that were set aside, in the state directory.
+pub const KEPT: &str = "kept";
 
 /// How long a dying sandbox may hold on to its layer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -217,9 +221,22 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
 
 /// Removes what is left of a layer, and names what cannot be removed.
 fn abandon(places: &Places, run: &str) -> Result<(), String> {
-    let abandon = || nexus_facility::abandon(&places.layers, run);
-    let left = patiently(abandon, is_busy).map_err(|error| chain(&error))?;
-    tell_leftovers(left.iter());
+    let abandon = || nexus_facility::abandon(&places.layers, run, || Ok(()));
+    match patiently(abandon, is_busy) {
+        Ok(Abandoned::Removed(left)) => tell_leftovers(left.iter()),
+        Ok(Abandoned::Nothing) => {}
+        // A reject by an older version was interrupted before it had taken the commit back.
+        Err(RecoverError::Decided { .. }) => {
+            let set_aside = || nexus_facility::set_aside(&places.layers, run, &places.state.join(KEPT), None);
+            if let Some(aside) = patiently(set_aside, is_busy).map_err(|error| chain(&error))? {
+                tell(&format!(
+                    "What the interrupted commit of the run {run} displaced is in {}.",
+                    aside.layer.display()
+                ));
+            }
+        }
+        Err(error) => return Err(chain(&error)),
+    }
     Ok(())
 }
 
@@ -235,12 +252,13 @@ fn place_of(content: &Content) -> (PathBuf, FolderId) {
     (content.workspace.as_path().to_owned(), content.folder)
 }
 
-fn is_busy(error: &RecoverError) -> bool {
+/// Whether another process works with the layer.
+pub fn is_busy(error: &RecoverError) -> bool {
     matches!(error, RecoverError::Busy { .. })
 }
 
 /// Repeats what a sandbox that is just being killed may still hold up.
-fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>, is_busy: impl Fn(&E) -> bool) -> Result<T, E> {
+pub fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>, is_busy: impl Fn(&E) -> bool) -> Result<T, E> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match act() {

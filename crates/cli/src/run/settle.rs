@@ -21,7 +21,7 @@ use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_facility::layer::CommitError;
 use nexus_facility::{
-    Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, Leftover,
+    Abandoned, Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, Leftover,
     OpenLayerError, Recovered, Rules, Spares,
 };
 use nexus_model::plan::Writes;
@@ -153,8 +153,14 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     let made = Layer::create_with(Some(spares), layers, &run, &order.directory, mode, faults());
     let mut layer = made.map_err(|error| {
         // On a full disk some of its folders may be there.
-        let gone = nexus_facility::abandon(layers, &run).map_err(|error| chain(&error));
-        let gone = gone.map(|left| tell_leftovers(left.iter()));
+        let gone = match nexus_facility::abandon(layers, &run, || Ok(())) {
+            Ok(Abandoned::Removed(left)) => {
+                tell_leftovers(left.iter());
+                Ok(())
+            }
+            Ok(Abandoned::Nothing) => Ok(()),
+            Err(error) => Err(chain(&error)),
+        };
         let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
         cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;

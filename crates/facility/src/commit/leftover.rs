@@ -88,7 +88,7 @@ pub(crate) fn set_aside_in_workspace(base: &Workspace, run: &str, name: &str, fa
     Ok(base.path().join(free))
 }
 
-fn move_to_a_free_name(from: Spot<'_>, to: &Workspace, name: &str, faults: &Faults) -> io::Result<String> {
+pub(crate) fn move_to_a_free_name(from: Spot<'_>, to: &Workspace, name: &str, faults: &Faults) -> io::Result<String> {
     let name: String = name.chars().take(40).collect();
     make_movable(from.dir, from.name, &stat(from.dir, from.name)?)?;
     for attempt in 1..=TRIES {

@@ -8,8 +8,9 @@
 //! ```
 //! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`inside`] (what a directory held), `emit` (decision → steps).
 //! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,
-//!   [`roll_back`], [`recover`].
+//!   [`roll_back`], [`recover`], [`abandon`].
 
+pub mod abandon;
 pub(crate) mod apply;
 pub(crate) mod beside;
 pub(crate) mod calls;

@@ -12,15 +12,15 @@ use crate::commit::apply::{Apply, Rooms};
 use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
 use crate::commit::journal::{
     DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
-    slots_in_workspace, sync_directory, write,
+    sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, found_aside};
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
+use crate::meta::stat;
 use crate::origin::is_bare;
-use crate::remove::remove_name;
 use std::path::Path;
 
 /// The result of a commit that was finished.
@@ -88,6 +88,12 @@ pub enum RecoverError {
         run: String,
         /// The version found.
         version: u32,
+    },
+    /// A commit was decided and neither finished nor taken back.
+    #[error("a commit of {run} was decided and not finished")]
+    Decided {
+        /// Its run.
+        run: String,
     },
     /// The journal belongs to another run or another workspace.
     #[error("the journal of {run} is for {found}")]
@@ -193,39 +199,21 @@ pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let has = |name: &str| Ok(root.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_some());
     Ok(match () {
-        () if has(JOURNAL)? || has(DONE)? => Stage::Decided(home_of(&root).unwrap_or_default()),
+        () if is_decided(&root).map_err(io)? => Stage::Decided(home_of(&root).unwrap_or_default()),
         () if has(PARKED)? => Stage::Parked,
         () if has(GONE)? => Stage::Gone,
         () => Stage::Undecided,
     })
 }
 
-/// Removes the copies that an undecided commit of `run` left in the workspace.
-pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<(), RecoverError> {
-    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    if matches!(stage(layers_dir, run)?, Stage::Decided(_)) {
-        return Ok(());
-    }
-    let gone = workspace.stat(slots_in_workspace(run).as_bytes()).doing("look at", b"").map_err(io)?.is_none();
-    if gone {
-        return Ok(());
-    }
-    // The layer may be gone already: its directory is named here for its type only.
-    let faults = Faults::default();
-    remove_slots(workspace, workspace, run, SlotPlace::Workspace, &faults).map_err(io)
-}
-
-/// Removes the layer `<layers_dir>/<run>` and does nothing else, whatever was decided about it. Returns what could not be
-/// removed.
-pub fn abandon(layers_dir: &Path, run: &str) -> Result<Option<Leftover>, RecoverError> {
-    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(None) };
-    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    // The decision goes first: a half-removed layer must not be rolled forward.
+/// Whether a commit of the layer was decided and not finished.
+pub(crate) fn is_decided(root: &Workspace) -> Result<bool, IoFailure> {
     for name in [JOURNAL, DONE] {
-        remove_name(&root, name).doing("remove", name.as_bytes()).map_err(io)?;
+        if root.stat(name.as_bytes()).doing("look at", name.as_bytes())?.is_some() {
+            return Ok(true);
+        }
     }
-    sync_directory(&root, &Faults::default()).map_err(io)?;
-    remove_layer(&layers, &root, run, &Faults::default()).map_err(io)
+    Ok(false)
 }
 
 /// The directory of all layers and, if it is there, the layer's, which no other process works with.
@@ -240,7 +228,14 @@ pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<
     }
     let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
     match Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? {
-        Some(root) => Ok((layers, Some(root))),
+        // Whoever had the lock before may have removed the layer or moved it away.
+        Some(root) => match layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)? {
+            Some(there) if there.id == stat(root.fd(), b"").doing("look at", run.as_bytes()).map_err(io)?.id => {
+                Ok((layers, Some(root)))
+            }
+            Some(_) => Err(RecoverError::Busy { run: run.to_owned() }),
+            None => Ok((layers, None)),
+        },
         None => Err(RecoverError::Busy { run: run.to_owned() }),
     }
 }

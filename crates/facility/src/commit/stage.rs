@@ -18,11 +18,17 @@ use crate::xattr;
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 
 /// Files that are synced one by one; with more of them the whole file system is.
 pub(crate) const SYNCED_ONE_BY_ONE: usize = 1000;
+
+/// Tells git to pass the staging directory by, and a person what it is.
+const IGNORE: &[u8] =
+    b"# Nexus keeps files of a commit here, also the old versions of files that it replaces or deletes.\n\
+# It removes this directory with everything in it when the commit is done: do not work in it.\n\
+# After a crash, nexus changes recover finishes the commit, and nexus changes reject takes it back.\n*\n";
 
 /// The trees that staging reads from and writes to.
 pub(crate) struct Stage<'a> {
@@ -98,7 +104,7 @@ impl<'a> Stage<'a> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = rustix::fs::openat(slots.fd(), ".gitignore", flags, Mode::from_raw_mode(0o600));
             let file = file.doing("make", b".gitignore")?;
-            rustix::io::write(&file, b"*\n").doing("write", b".gitignore")?;
+            std::fs::File::from(file).write_all(IGNORE).doing("write", b".gitignore")?;
         }
         Ok(Staging { stage: self, tree, slots, count, opened: Vec::new() })
     }
@@ -175,7 +181,6 @@ impl<'a> Stage<'a> {
     }
 
     fn write(&self, slots: &Workspace, name: &[u8], content: &[u8], like: &ByteText) -> io::Result<()> {
-        use std::io::Write as _;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(slots.fd(), name, flags, Mode::from_raw_mode(0o600))?;
         let mut file = std::fs::File::from(file);

@@ -1,0 +1,121 @@
+//! Ends a layer without its changes: removes it, or moves it out of the way with everything that is in it.
+//!
+//! ```text
+//!  no journal ─▶ abandon: mark, then remove        journal, journal.done ─▶ abandon refuses
+//!                                                                          set_aside: one rename, nothing is removed
+//! ```
+//! Whether a commit was decided is looked at under the layer's lock, since what a caller saw before may be over. A layer with a
+//! journal may hold the only copy of what the commit displaced.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::commit::calls::Spot;
+use crate::commit::finish::remove_layer;
+use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory};
+use crate::commit::leftover::{Leftover, move_to_a_free_name, set_aside_in_workspace};
+use crate::commit::recover::{RecoverError, is_decided, locked};
+use crate::commit::stage::remove_slots;
+use crate::faults::Faults;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// What [`abandon`] found and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Abandoned {
+    /// There was no such layer (any more).
+    Nothing,
+    /// The layer is gone, but for what could not be removed.
+    Removed(Option<Leftover>),
+}
+
+/// Removes the layer `<layers_dir>/<run>` unread, unless a commit of it was decided. `mark` is called first, under the layer's
+/// lock: whoever meets a layer that was removed in part must not take it for one that waits.
+pub fn abandon(layers_dir: &Path, run: &str, mark: impl FnOnce() -> io::Result<()>) -> Result<Abandoned, RecoverError> {
+    abandon_with(layers_dir, run, mark, &Faults::default())
+}
+
+/// [`abandon`] with faults, for tests.
+pub fn abandon_with(
+    layers_dir: &Path,
+    run: &str,
+    mark: impl FnOnce() -> io::Result<()>,
+    faults: &Faults,
+) -> Result<Abandoned, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Abandoned::Nothing) };
+    if is_decided(&root).map_err(io)? {
+        return Err(RecoverError::Decided { run: run.to_owned() });
+    }
+    mark().doing("mark as gone", run.as_bytes()).map_err(io)?;
+    sync_directory(&root, faults).map_err(io)?;
+    remove_layer(&layers, &root, run, faults).map_err(io).map(Abandoned::Removed)
+}
+
+/// A layer that was moved out of the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aside {
+    /// Its directory now.
+    pub layer: PathBuf,
+    /// The staging directory that the commit had in the workspace, under its name now.
+    pub staging: Option<PathBuf>,
+}
+
+/// Moves the layer `<layers_dir>/<run>`, of which a commit was decided, to a new directory in `kept`, out of the way of all
+/// commands and with what the commit displaced. A staging directory in `workspace` gets a name that no later command touches.
+/// `None` when there is no such layer (any more).
+pub fn set_aside(
+    layers_dir: &Path,
+    run: &str,
+    kept: &Path,
+    workspace: Option<&Workspace>,
+) -> Result<Option<Aside>, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let faults = Faults::default();
+    // The lock is held to the end.
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(None) };
+    if !is_decided(&root).map_err(io)? {
+        return Ok(None);
+    }
+    let layer = move_to(&layers, run, kept, &faults).doing("set aside", run.as_bytes()).map_err(io)?;
+    let name = slots_in_workspace(run);
+    let staging = match workspace {
+        Some(base) if base.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_some() => {
+            // What cannot be renamed stays under its own name.
+            Some(set_aside_in_workspace(base, run, &name, &faults).unwrap_or_else(|_| base.path().join(&name)))
+        }
+        _ => None,
+    };
+    Ok(Some(Aside { layer, staging }))
+}
+
+fn move_to(layers: &Workspace, run: &str, kept: &Path, faults: &Faults) -> io::Result<PathBuf> {
+    match DirBuilder::new().mode(0o700).create(kept) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let all = Workspace::open(kept).map_err(|failure| failure.source)?;
+    let name = move_to_a_free_name(Spot { dir: layers.fd(), name: run.as_bytes() }, &all, run, faults)?;
+    for tree in [&all, layers] {
+        sync_directory(tree, faults).map_err(|failure| failure.source)?;
+    }
+    Ok(kept.join(name))
+}
+
+/// Removes the copies that an undecided commit of `run` left in the workspace.
+pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<(), RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let name = slots_in_workspace(run);
+    if workspace.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_none() {
+        return Ok(());
+    }
+    // Held until they are gone: another commit of this layer makes its own.
+    let (_, root) = locked(layers_dir, run)?;
+    if let Some(root) = &root
+        && is_decided(root).map_err(io)?
+    {
+        return Ok(());
+    }
+    // The layer may be gone already: its directory is named here for its type only.
+    remove_slots(workspace, workspace, run, SlotPlace::Workspace, &Faults::default()).map_err(io)
+}
