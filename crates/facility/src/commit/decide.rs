@@ -80,6 +80,8 @@ struct Record<'a, 'b> {
     staging: &'b mut Option<Staging<'a>>,
     writing: &'b mut Writing,
     last: Option<(Slot, Seen)>,
+    /// Overlay's marks of the last one.
+    marks: Vec<ByteText>,
     directories: HashMap<Slot, FileId>,
 }
 
@@ -90,6 +92,7 @@ impl Sink for Record<'_, '_> {
         };
         let made = staging.make(slot, &staged)?;
         self.last = Some((slot, made));
+        self.marks = staging.marks(slot, &staged)?;
         if staged == Staged::Directory {
             self.directories.insert(slot, made.id);
         }
@@ -101,6 +104,7 @@ impl Sink for Record<'_, '_> {
             Op::Put(put) if put.new.is_none() => {
                 let last = self.last.filter(|(slot, _)| put.from == Origin::Slot(*slot));
                 put.new = last.map(|(_, made)| made);
+                put.strip.append(&mut self.marks);
             }
             Op::SetDir(set) if set.id.is_none() => {
                 set.id = set.slot.and_then(|slot| self.directories.get(&slot)).copied();
@@ -157,8 +161,13 @@ impl Layer {
         let parked = plan.parked.written(&tree, rules);
         let header = header.with_lists(parked, plan.committed.written(&tree, rules));
         let mut writing = Writing::begin(&self.root, &header)?;
-        let mut record =
-            Record { staging: &mut staging, writing: &mut writing, last: None, directories: HashMap::new() };
+        let mut record = Record {
+            staging: &mut staging,
+            writing: &mut writing,
+            last: None,
+            marks: Vec::new(),
+            directories: HashMap::new(),
+        };
         let recorded = emit(&tree, rules, &plan, &mut record);
         let closed = staging.as_mut().map_or(Ok(()), Staging::close);
         recorded.and(closed)?;

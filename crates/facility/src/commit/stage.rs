@@ -4,7 +4,6 @@
 //! A failure here changes nothing: the workspace is untouched, and the layer is as before.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split};
-use crate::commit::apply::strip_marks;
 use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
 use crate::commit::ops::{Slot, Staged};
 use crate::commit::seen::Seen;
@@ -140,11 +139,6 @@ impl<'a> Stage<'a> {
             Staged::Name(source) => {
                 let (dir, from) = self.source(source)?;
                 rustix::fs::linkat(dir.as_fd(), &*from, slots.fd(), name, AtFlags::empty())?;
-                if matches!(source, Source::Index(_)) {
-                    let all = xattr::list(slots.fd(), name)?.into_iter().map(ByteText);
-                    let marks: Vec<_> = all.filter(|one| attr(self.mode, &one.0) == Attr::Mark).collect();
-                    strip_marks(slots.fd(), name, &marks)?;
-                }
                 return Ok(());
             }
             Staged::Twin(first) => {
@@ -212,6 +206,17 @@ impl Staging<'_> {
         }
         stage.one(&self.slots, &name, staged, self.count).doing("stage", &name)?;
         Ok(Seen::from(&stat(self.slots.fd(), &name).doing("look at", &name)?))
+    }
+
+    /// Lists overlay's marks of a slot that is a name of a file in the index. They go only after the decision: without them
+    /// the file would not be known as the new version of one in the workspace.
+    pub(crate) fn marks(&self, slot: Slot, staged: &Staged) -> Result<Vec<ByteText>, IoFailure> {
+        if !matches!(staged, Staged::Name(Source::Index(_))) {
+            return Ok(Vec::new());
+        }
+        let name = slot.to_string().into_bytes();
+        let all = xattr::list(self.slots.fd(), &name).doing("list the attributes of", &name)?;
+        Ok(all.into_iter().filter(|one| attr(self.stage.mode, one) == Attr::Mark).map(ByteText).collect())
     }
 
     /// Gives the directories that were opened up their modes again.
