@@ -102,6 +102,7 @@ impl Driver for Fake {
         Ok(Sandbox {
             channel: Channel::new(ours),
             upper: None,
+            watch: None,
             proof: ProofPlan { marker: plan.marker.clone(), ..ProofPlan::default() },
             keeper: Box::new(FakeKeeper { channel: Channel::new(twin), guest: Mutex::new(Some(guest)) }),
         })

@@ -31,6 +31,7 @@ pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
 pub use nexus_jail::disposition::is_ignored;
 pub use nexus_jail::lease::{read_lease, write_lease};
+pub use nexus_jail::watch::overlay_is_gone;
 pub use nexus_jail::{
     DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, hand_on_nothing, landlock_abi, mark,
 };
@@ -65,6 +66,8 @@ pub struct Sandbox {
     pub channel: Channel,
     /// The upper folder of a layer in memory, when the launcher made it.
     pub upper: Option<OwnedFd>,
+    /// Tells when the workspace's overlay is gone for good; for [`overlay_is_gone`]. `None`: nothing tells.
+    pub watch: Option<OwnedFd>,
     /// What the guest must find before a command starts.
     pub proof: ProofPlan,
     /// Kills and waits.

@@ -30,7 +30,8 @@ fn session_of(terminal: bool, plan: &Plan) -> (Session, Channel) {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     let fake = Fake::new(Script::Obey);
     let keeper = fake.start(plan, &fake.prepare(plan).unwrap()).unwrap().keeper;
-    let sandbox = Sandbox { channel: Channel::new(ours), upper: None, proof: ProofPlan::default(), keeper };
+    let sandbox =
+        Sandbox { channel: Channel::new(ours), upper: None, watch: None, proof: ProofPlan::default(), keeper };
     let null = File::open("/dev/null").unwrap();
     let stdio = if terminal { Stdio::Terminal(SIZE) } else { Stdio::Pipes([null.as_fd(); 3]) };
     let mut session = Session::start(&sandbox, plan, stdio).unwrap();

@@ -39,6 +39,7 @@ use serde::Serialize;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerError, ParkError, ReadLayerError};
 pub use crate::marks::LayerMode;
@@ -101,6 +102,8 @@ pub struct Layer {
     pub(crate) recorded: Recorded,
     pub(crate) home: Option<Home>,
     pub(crate) upper_fd: Option<OwnedFd>,
+    /// Nobody outside can reach the entries; see `part`.
+    pub(crate) unreached: AtomicBool,
     pub(crate) spares: Option<Spares>,
     pub(crate) faults: Faults,
 }
@@ -207,6 +210,7 @@ impl Layer {
             recorded: Recorded::default(),
             home: None,
             upper_fd: None,
+            unreached: AtomicBool::new(false),
             spares,
             faults,
         })
@@ -238,7 +242,7 @@ impl Layer {
         if !(1..=VERSION).contains(&parked.version) {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
-        let Parked { mode, started, clock, top, ours, changes, .. } = parked;
+        let Parked { mode, started, clock, top, ours, changes, unreached, .. } = parked;
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes);
         let (home, upper_fd, spares) = (None, None, None);
         Ok(Self {
@@ -254,6 +258,7 @@ impl Layer {
             recorded,
             home,
             upper_fd,
+            unreached: AtomicBool::new(unreached),
             spares,
             faults,
         })
@@ -335,9 +340,7 @@ impl Layer {
     /// parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        if let Some(upper) = &self.upper_fd {
-            self.materialise(upper).map_err(prepare)?;
-        }
+        self.make_own().map_err(prepare)?;
         // First, because it may take seconds: what changes in the workspace meanwhile is seen by the reading.
         self.sync_upper().map_err(prepare)?;
         let Some(tree) = self.read_folder(workspace, rules)? else {
@@ -414,9 +417,7 @@ impl Layer {
     /// Keeps the layer for a review and says what is in it.
     pub fn park(&self, workspace: &Workspace, rules: &Rules) -> Result<ChangeSet, ParkError> {
         let io = |source| ParkError::Io { run: self.run.clone(), source };
-        if let Some(upper) = &self.upper_fd {
-            self.materialise(upper).map_err(io)?;
-        }
+        self.make_own().map_err(io)?;
         // Copies of an earlier try to commit.
         remove_slots(&self.root, workspace, &self.run, SlotPlace::Workspace, &self.faults).map_err(io)?;
         self.sync_upper().map_err(io)?;
@@ -469,6 +470,7 @@ impl Layer {
             top: self.top.clone(),
             ours: self.ours.clone(),
             changes: ParkedChanges { changes },
+            unreached: true,
         };
         write(&self.root, PARKED, &parked, &self.faults)?;
         sync_directory(&self.root, &self.faults)?;
@@ -476,9 +478,12 @@ impl Layer {
         sync_directory(&self.layers, &self.faults)
     }
 
-    fn materialise(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
-        self.faults.check(Step::Materialise).doing("copy", b"upper")?;
-        self.copy_from_memory(upper)
+    /// Brings the layer to its directory, where nobody else can reach it.
+    fn make_own(&self) -> Result<(), IoFailure> {
+        match &self.upper_fd {
+            None => self.part_folder(),
+            Some(upper) => self.copy_from_memory(upper),
+        }
     }
 
     pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {

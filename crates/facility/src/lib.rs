@@ -50,6 +50,7 @@ mod names;
 mod names_list;
 pub mod origin;
 mod outside;
+mod part;
 pub mod plan;
 pub mod protected;
 mod recorded;

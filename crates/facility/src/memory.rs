@@ -3,6 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::recover::open_index;
 use crate::copy::{Attrs, copy_tree, copy_trees};
+use crate::faults::Step;
 use crate::layer::Layer;
 use crate::marks::LayerMode;
 use crate::meta::stat;
@@ -33,6 +34,7 @@ impl Layer {
     /// Copies a layer in memory to the layer's own directory. Names that share a file there share one here, also those in
     /// the index.
     pub(crate) fn copy_from_memory(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
+        self.faults.check(Step::Materialise).doing("copy", b"upper")?;
         // A first try may have been interrupted by an error.
         for path in [&b"upper"[..], b"work/index"] {
             crate::remove::remove_tree(&self.root, path).doing("remove", path)?;

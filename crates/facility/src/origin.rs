@@ -13,6 +13,7 @@ use crate::tree::Own;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Describes how a layer was made: all that is needed to read it when its run can tell nothing any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +85,7 @@ impl Layer {
             recorded: crate::recorded::Recorded::default(),
             home: None,
             upper_fd: None,
+            unreached: AtomicBool::new(false),
             spares: None,
             faults: Faults::default(),
         })

@@ -105,7 +105,7 @@ fn line(tree: &LayerTree, rules: &Rules, row: Row) -> Option<Change> {
         Row::Node(at) => of(at),
         Row::Accepted(at) => Change { protected: None, ..of(at) },
         Row::Stripped(at) => {
-            let class = rules.class(&tree.nodes[at].path.0);
+            let class = rules.class(&tree.nodes[at as usize].path.0);
             Change { protected: Some(stripped(&class).to_owned()), ..of(at) }
         }
         Row::Group(number) => group(&tree.groups[number as usize])?,

@@ -34,7 +34,9 @@ fn scene() -> Scene {
 }
 
 fn layer(scene: &Scene) -> Layer {
-    Layer::create(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root).unwrap()
+    let mut layer = Layer::create(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root).unwrap();
+    layer.set_unreached();
+    layer
 }
 
 struct StopAtEnd<'a>(&'a AtomicBool);

@@ -15,7 +15,7 @@ use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
 use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::{creds, idmap, kept, memory, net, order, overlay, system, walls};
+use crate::{creds, idmap, kept, memory, net, order, overlay, system, walls, watch};
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 
 /// Sets the sandbox up and becomes its guest. Returns the code to end with.
 pub fn run(request: &Request<'_>, start: Start) -> i32 {
-    let Start { here, channel, prepared } = start;
-    let done = set_up(request, &here, prepared, &channel);
+    let Start { here, channel, prepared, watch } = start;
+    let done = set_up(request, &here, prepared, watch, &channel);
     become_guest(&request.setup, channel, done)
 }
 
@@ -69,7 +69,13 @@ pub struct Here {
     pub parent_acts: bool,
 }
 
-fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+fn set_up(
+    request: &Request<'_>,
+    here: &Here,
+    prepared: Prepared,
+    watch: Option<OwnedFd>,
+    channel: &OwnedFd,
+) -> Result<OwnedFd, StepError> {
     let setup = &request.setup;
     let faults = setup.faults;
     let plan = request.plan;
@@ -84,7 +90,7 @@ fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &Owne
     connect_to_egress(request, here, channel)?;
 
     let root = if here.on_template {
-        let workspace = open_workspace(request, prepared.workspace)?;
+        let workspace = open_workspace(request, prepared.workspace, watch)?;
         let binds = open_binds(request, prepared.binds)?;
         let root = Root::on_template(faults, plan.limits.scratch_bytes)?;
         root.dress(faults)?;
@@ -94,7 +100,7 @@ fn set_up(request: &Request<'_>, here: &Here, prepared: Prepared, channel: &Owne
         let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
         let system = system::open(faults)?;
-        let workspace = open_workspace(request, prepared.workspace)?;
+        let workspace = open_workspace(request, prepared.workspace, watch)?;
         let binds = open_binds(request, prepared.binds)?;
         let root = Root::fresh(faults, &system, plan.limits.scratch_bytes)?;
         // Attached by now. What follows closes every number without asking who owns it.
@@ -128,7 +134,7 @@ fn set_up_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: &Ow
         return Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"));
     }
     let mut mounts = mounts.into_iter();
-    let workspace = open_workspace(&request, mounts.next())?;
+    let workspace = open_workspace(&request, mounts.next(), None)?;
     let binds = open_binds(&request, Some(mounts.collect()))?;
     let root = furnish(&request, root, workspace, binds, channel)?;
     seal(&request, root, mask, channel)
@@ -273,11 +279,15 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
 enum Workspace {
     /// Ready to be attached.
     Mount(OwnedFd),
-    /// The folders of a user's overlay; `None` for a layer that is still to be made in memory.
-    Lower(OwnedFd, Option<(OwnedFd, OwnedFd)>),
+    /// The folders of a user's overlay, and by what it is watched.
+    Lower { lower: OwnedFd, layer: Option<(OwnedFd, OwnedFd)>, watch: Option<OwnedFd> },
 }
 
-fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Workspace, StepError> {
+fn open_workspace(
+    request: &Request<'_>,
+    ready: Option<OwnedFd>,
+    watch: Option<OwnedFd>,
+) -> Result<Workspace, StepError> {
     request.setup.faults.check(Step::OpenWorkspace)?;
     if let Some(mount) = ready {
         return Ok(Workspace::Mount(mount));
@@ -287,12 +297,16 @@ fn open_workspace(request: &Request<'_>, ready: Option<OwnedFd>) -> Result<Works
     let at = |error: io::Error| StepError::os(Step::OpenWorkspace, error, show(source));
     match &workspace.writes {
         Writes::Direct { .. } => places::open_source(source, NOSUID | NODEV).map(Workspace::Mount).map_err(at),
-        Writes::MemoryLayer { .. } => Ok(Workspace::Lower(mounts::open_canonical(source).map_err(at)?, None)),
+        Writes::MemoryLayer { .. } => {
+            // The layer is still to be made.
+            Ok(Workspace::Lower { lower: mounts::open_canonical(source).map_err(at)?, layer: None, watch })
+        }
         Writes::Layer { root } => {
             let lower = mounts::open_canonical(source).map_err(at)?;
             let layer = mounts::open_canonical(root.as_path()).map_err(at)?;
             let open = |name: &str| mounts::place(&layer, Path::new(name));
-            Ok(Workspace::Lower(lower, Some((open("upper").map_err(at)?, open("work").map_err(at)?))))
+            let layer = Some((open("upper").map_err(at)?, open("work").map_err(at)?));
+            Ok(Workspace::Lower { lower, layer, watch })
         }
     }
 }
@@ -332,7 +346,7 @@ fn attach_workspace(
     let mut memory = None;
     let mount = match workspace {
         Workspace::Mount(mount) => mount,
-        Workspace::Lower(lower, layer) => {
+        Workspace::Lower { lower, layer, watch } => {
             let (upper, work) = match layer {
                 Some(folders) => folders,
                 None => memory.insert(MemoryLayer::make(request, root.own(), &lower)?).folders()?,
@@ -340,6 +354,7 @@ fn attach_workspace(
             let parts = overlay::Parts { lower: &lower, upper: &upper, work: &work };
             faults.check(Step::MountWorkspace)?;
             let mount = overlay::in_user_namespace(&parts).at(Step::MountWorkspace, "the overlay of the workspace")?;
+            watch::watch(watch.as_ref(), &mount);
             if memory.is_some() {
                 faults.check(Step::SendLayer)?;
                 let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -16,8 +16,10 @@ use crate::netpool::Network;
 use crate::prepare::{self, Prepared};
 use crate::seccomp;
 use crate::steps::{AtStep, Faults, Step, StepError};
+use crate::watch;
 use nexus_model::Plan;
 use nexus_model::frames::GuestFrame;
+use nexus_model::plan::Writes;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
@@ -62,6 +64,8 @@ pub struct Launched {
     pub upper: Option<OwnedFd>,
     /// The pooled network that it has; for [`Kept::give_back`] once its first process was waited for.
     pub network: Option<Network>,
+    /// Tells when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`].
+    pub watch: Option<OwnedFd>,
     /// To be closed when nobody waits: mounts of which the kernel waits for all processors then.
     pub spent: Vec<OwnedFd>,
 }
@@ -75,7 +79,10 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     let faults = setup.faults;
     check_single_thread(faults)?;
     join_keyring(faults, kept)?;
-    let mut prepared = prepare::prepare(request, kept)?;
+    let watch = (!matches!(request.plan.workspace.writes, Writes::Direct { .. })).then(watch::instance).flatten();
+    let mut prepared = prepare::prepare(request, kept, watch.as_ref())?;
+    // The child has the same instance by the clone, and watches what it mounts itself.
+    let watch_inside = watch.as_ref().and_then(|watch| watch.try_clone().ok());
     let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
     let mut target = None;
     if let Some(group) = request.group {
@@ -90,7 +97,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         match begun.order(request.plan, &prepared) {
             Ok(()) => {
                 let Begun { child, channel, network, .. } = begun;
-                return Ok(Launched { child, channel, upper, network, spent });
+                return Ok(Launched { child, channel, upper, network, watch, spent });
             }
             // It has just died. Nothing was lost: the mounts are still here.
             Err(_) => begun.end().at(Step::Clone, "ending a sandbox that took no order")?,
@@ -104,7 +111,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         let Inside { on_template, network } = inside;
         let own_network = network.is_none();
         let here = Here { on_template, own_network, strings, parent_acts };
-        let start = Start { here, prepared, channel: theirs };
+        let start = Start { here, prepared, watch: watch_inside, channel: theirs };
         let run = move || child::run(request, start);
         clone_inside(own_network, &ours, target.as_ref(), run).map(|child| (child, network))
     });
@@ -120,7 +127,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         child.wait().at(Step::Clone, "ending a child that could not be finished")?;
         return Err(error);
     }
-    Ok(Launched { child, channel: ours, upper, network, spent })
+    Ok(Launched { child, channel: ours, upper, network, watch, spent })
 }
 
 /// The socket between host and guest: the host's end, the guest's.
@@ -136,6 +143,8 @@ pub(crate) struct Start {
     pub here: Here,
     /// What of the host is open already.
     pub prepared: Prepared,
+    /// By which an overlay that it mounts is watched.
+    pub watch: Option<OwnedFd>,
     /// The guest's end.
     pub channel: OwnedFd,
 }

@@ -31,6 +31,7 @@ pub mod steps;
 mod system;
 mod template;
 mod walls;
+pub mod watch;
 
 pub use descriptors::hand_on_nothing;
 pub use identity::{DEFAULT_UID_BASE, Identity};

@@ -12,6 +12,7 @@ use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::overlay;
 use crate::places::{open_source, show};
 use crate::steps::{AtStep, Step, StepError};
+use crate::watch;
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -30,7 +31,7 @@ pub struct Prepared {
 }
 
 /// Opens what this launcher opens.
-pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepError> {
+pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) -> Result<Prepared, StepError> {
     if !request.setup.identity.by_root && !kept.serves(request.plan) {
         return Ok(Prepared::default());
     }
@@ -56,6 +57,9 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept) -> Result<Prepared, StepE
             (overlaid(request, &lower, &layer, Path::new("/dev"))?, Some(upper), vec![lower, layer])
         }
     };
+    if !matches!(workspace.writes, Writes::Direct { .. }) {
+        watch::watch(watch, &mount);
+    }
     let mut binds = Vec::with_capacity(request.plan.binds.len());
     for bind in &request.plan.binds {
         let attributes = child::bind_attributes(bind.access);

@@ -136,6 +136,10 @@ impl Pending {
         let id = workspace.identity().map_err(|error| refused(&error))?;
         layer.set_faults(run::faults());
         layer.set_home(one.workspace.as_path().into(), id);
+        // What is shown is what an accept finds: a layer that its run could not park may still be written.
+        layer
+            .part()
+            .map_err(|error| Failure::refused("layer", run::chain(&error), "make room in the state directory"))?;
         let rules = run::protect_rules(&one.note.protect, &layer, &workspace, &one.workspace)?;
         let rules = Rules { except: rejected::read(layer.root())?, ..rules };
         Ok(Self { places, one, layer, workspace, rules })

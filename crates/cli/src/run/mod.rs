@@ -348,6 +348,7 @@ impl Run<'_> {
             outcome.reason = nexus_model::ExitReason::Exit;
         }
         let in_memory = outcome.layer.take().or(sandbox.upper);
+        let watch = sandbox.watch;
         if let (Some(disk), Some(upper)) = (self.order.plan.limits.disk_bytes, &in_memory)
             && disk::is_full(upper, disk)
             && outcome.ended.is_some_and(|ended| ended.status != nexus_model::ExitStatus::Code(0))
@@ -362,7 +363,7 @@ impl Run<'_> {
             reason: outcome.reason,
             cut_short: outcome.hurried || broken.is_some(),
         };
-        let settled = settle::settle(self.layer.take(), in_memory, &over);
+        let settled = settle::settle(self.layer.take(), in_memory, watch.as_ref(), &over);
         // The command ran, whatever became of its changes: it gets its receipt.
         let failure = match (&settled, broken) {
             (Ok(_), None) => None,

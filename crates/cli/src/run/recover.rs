@@ -282,7 +282,7 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
         None => LayerOrigin::guessed(LayerMode::User, FsTime::default()),
     };
     let adopt = || Layer::adopt(&places.layers, run, &origin);
-    let layer =
+    let mut layer =
         patiently(adopt, |error| matches!(error, OpenLayerError::Busy { .. })).map_err(|error| chain(&error))?;
     if layer.is_bare().map_err(|error| chain(&error))? {
         if note.is_some_and(|note| note.in_memory) {
@@ -300,6 +300,10 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
         return Ok(());
     };
     let why = if note.in_memory { CutShort::Partial } else { note.cut_by_kill() };
+    if why == CutShort::Rebooted {
+        // No process of that time is left.
+        layer.set_unreached();
+    }
     note.cut_short = Some(why);
     note.write(&path).and_then(|()| note::sync(&path)).map_err(io)?;
     // A review reads the layer again: not being able to do so now is no reason to refuse anything.

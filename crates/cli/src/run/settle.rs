@@ -30,6 +30,7 @@ use rustix::fd::OwnedFd;
 use serde::Serialize;
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 /// `changes.state` of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
@@ -171,8 +172,17 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     }
 }
 
-/// Settles the changes of a run that has ended.
-pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>) -> Result<Settled, Failure> {
+/// How long the kernel has to take an overlay apart after the last process of its sandbox is dead. Longer means that another
+/// process has something of it.
+const GONE_WITHIN: Duration = Duration::from_millis(100);
+
+/// Settles the changes of a run that has ended. `watch` tells whether another process has something of its overlay.
+pub fn settle(
+    layer: Option<Layer>,
+    in_memory: Option<OwnedFd>,
+    watch: Option<&OwnedFd>,
+    over: &Over<'_>,
+) -> Result<Settled, Failure> {
     let Some(mut layer) = layer else { return Ok(Settled::default()) };
     let Over { order, args, signals, reason, .. } = over;
     debug_assert!(!args.direct, "a direct run has no layer");
@@ -191,6 +201,19 @@ pub fn settle(layer: Option<Layer>, in_memory: Option<OwnedFd>, over: &Over<'_>)
     let no_room = if commit { disk::no_room(&layer.root().join("upper"), in_memory.as_ref(), source) } else { None };
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
+    }
+    let is_gone = || watch.is_some_and(|watch| nexus_driver::overlay_is_gone(watch, GONE_WITHIN));
+    let parted = match () {
+        () if !commit => Ok(()),
+        () if is_gone() => {
+            layer.set_unreached();
+            Ok(())
+        }
+        () => layer.part(),
+    };
+    if let Err(error) = parted {
+        let rules = Rules::default();
+        return Parking { order, layer, from_memory, rules: &rules }.instead(&chain(&error));
     }
     let rules = match super::protect::rules(&order.protect, &layer, &order.directory, source) {
         Ok(rules) => rules,

@@ -231,7 +231,9 @@ impl Launcher {
                     return Err(failed("the launcher sent no descriptors".to_owned()));
                 };
                 let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone(), Vec::new());
-                Ok(Sandbox { channel: Channel::new(channel), upper: descriptors.next(), proof, keeper })
+                // It keeps mounts of dead sandboxes for a while: that an overlay is still there would tell nothing.
+                let channel = Channel::new(channel);
+                Ok(Sandbox { channel, upper: descriptors.next(), watch: None, proof, keeper })
             }
         }
     }

@@ -162,6 +162,7 @@ impl Driver for Namespace {
         Ok(Sandbox {
             channel: Channel::new(launched.channel),
             upper: launched.upper,
+            watch: launched.watch,
             proof,
             keeper: local_keeper(launched.child, handle.group.clone(), launched.spent),
         })

@@ -98,7 +98,9 @@ pub(crate) fn finish(
     let changes = ChangeSet { changes };
     let (mode, started, clock) = (header.mode, header.started, header.clock.clone());
     let top = top_after(journal, outcome, rooms.upper)?;
-    let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes };
+    // A commit begins with that.
+    let unreached = true;
+    let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes, unreached };
     faults.action();
     write(folders.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;

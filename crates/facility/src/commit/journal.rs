@@ -202,6 +202,9 @@ pub struct Parked<C = ChangeSet> {
     pub ours: Vec<Own>,
     /// What is in it.
     pub changes: C,
+    /// Whether nobody outside can reach the layer's entries; older versions did not look.
+    #[serde(default)]
+    pub unreached: bool,
 }
 
 /// A [`ChangeSet`] whose list is written one by one.

@@ -113,6 +113,7 @@ impl Layer {
         if self.upper_fd.is_some() {
             return Err(whole("its layer was not parked yet"));
         }
+        self.part_folder().map_err(|source| AcceptError::Io { source })?;
         let only = Rules { only: Some(vec![path.clone()]), ..rules.clone() };
         let file = self.reviewed(workspace, &only, choice)?;
         if let Some(why) = file.protected.clone().filter(|_| !rules.accepts_protected(&path.0)) {

@@ -192,12 +192,13 @@ impl Scene {
 
     /// Makes a layer "run" and lets the operations run in its overlay and on the plain copy.
     pub fn layer(&self, ops: &[Op]) -> Layer {
-        let layer = Layer::create(&self.path("layers"), "run", &self.workspace(), self.mode).unwrap();
+        let mut layer = Layer::create(&self.path("layers"), "run", &self.workspace(), self.mode).unwrap();
         if self.mode == LayerMode::User {
             give(&self.path("layers"));
         }
         let order = Order { mode: self.mode, scene: self.dir.path().to_owned(), ops: ops.to_vec() };
         self.child("child_runs_operations", &serde_json::to_string(&order).unwrap(), &[], true).unwrap();
+        layer.set_unreached();
         layer
     }
 

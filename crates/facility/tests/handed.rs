@@ -1,0 +1,201 @@
+//! Files of a layer that a process outside still holds: the commit and the review use copies of them.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, give, run_operations_of_parent};
+use nexus_facility::{CommitState, Faults, Layer, LayerMode, LayerOrigin, Rules, Workspace, recover};
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::PathBuf;
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+/// Commits the layer of a run that can tell nothing any more.
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_adopts_and_commits() {
+    let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let workspace = Workspace::open(&scene.join("ws")).unwrap();
+    let origin: LayerOrigin = serde_json::from_slice(&std::fs::read(scene.join("origin")).unwrap()).unwrap();
+    let mut layer = Layer::adopt(&scene.join("layers"), "run", &origin).unwrap();
+    layer.set_faults(Faults::from_env());
+    let result = layer.commit(&workspace, &Rules::default()).unwrap();
+    assert_eq!((result.conflicts, result.parked), (Vec::new(), Vec::new()));
+}
+
+fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn layer(scene: &Scene) -> Layer {
+    Layer::create(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root).unwrap()
+}
+
+fn scene() -> Scene {
+    let base = [Op::Mkdir(b(".git")), Op::Write(b(".git/config"), "[core]\n".into()), Op::Write(b("f"), "old".into())];
+    Scene::new(LayerMode::Root, &base)
+}
+
+/// What the run wrote, and the descriptors that stay open.
+fn written(layer: &Layer) -> Vec<File> {
+    let upper = layer.upper();
+    std::fs::create_dir_all(upper.join("new/deep")).unwrap();
+    std::fs::create_dir(upper.join(".git")).unwrap();
+    let files = [("f", "new"), ("new/deep/f", "new"), (".git/config", "[user]\n\tname = x\n")];
+    let write = |(name, text): &(&str, &str)| {
+        std::fs::write(upper.join(name), text).unwrap();
+        File::options().write(true).open(upper.join(name)).unwrap()
+    };
+    files.iter().map(write).collect()
+}
+
+fn read(scene: &Scene) -> Vec<String> {
+    ["f", "new/deep/f", ".git/config"].map(|name| std::fs::read_to_string(scene.ws().join(name)).unwrap()).to_vec()
+}
+
+const WANTED: [&str; 3] = ["new", "new", "[user]\n\tname = x\n"];
+const EVIL: &[u8] = b"[core]\n\tfsmonitor = evil\n";
+
+#[test]
+fn a_held_file_is_not_written_after_the_commit() {
+    let scene = scene();
+    let layer = layer(&scene);
+    let held = written(&layer);
+    let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!((result.state, result.parked.len()), (CommitState::Committed, 0), "{result:?}");
+    for file in &held {
+        file.write_all_at(EVIL, 0).unwrap();
+    }
+    assert_eq!(read(&scene), WANTED);
+    assert!(!scene.path("layers/run").exists());
+}
+
+#[test]
+fn a_held_file_is_not_written_after_it_was_parked() {
+    let scene = scene();
+    let mut layer = layer(&scene);
+    let held = written(&layer);
+    layer.part().unwrap();
+    for file in &held {
+        file.write_all_at(EVIL, 0).unwrap();
+    }
+    layer.park(&scene.workspace(), &Rules::default()).unwrap();
+    for file in &held {
+        file.set_len(0).unwrap();
+    }
+    drop(layer);
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!((result.state, result.parked.len()), (CommitState::Committed, 0), "{result:?}");
+    assert_eq!(read(&scene), WANTED);
+}
+
+/// Without anybody outside nothing is copied.
+#[test]
+fn an_unreached_layer_commits_its_own_inodes() {
+    let scene = scene();
+    let mut layer = layer(&scene);
+    drop(written(&layer));
+    layer.set_unreached();
+    let inode = std::fs::metadata(layer.upper().join("new/deep/f")).unwrap().ino();
+    layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(std::fs::metadata(scene.ws().join("new/deep/f")).unwrap().ino(), inode);
+}
+
+fn base() -> Vec<Op> {
+    let mut ops: Vec<Op> = ["a", "a/deep", "gone", "old", "perm"].iter().map(|name| Op::Mkdir(b(name))).collect();
+    for name in ["a/f", "a/deep/g", "gone/x", "old/z", "old/keep", "plain", "link1", "twin1"] {
+        ops.push(Op::Write(b(name), format!("old {name}")));
+    }
+    ops.extend([Op::Link(b("link1"), b("link2")), Op::Link(b("link1"), b("link3")), Op::Link(b("twin1"), b("twin2"))]);
+    ops
+}
+
+/// Everything that a layer can hold: marks, links within it and beyond, modes, attributes, holes.
+fn operations() -> Vec<Op> {
+    vec![
+        Op::Rename(b("a"), b("moved")),
+        Op::RemoveTree(b("gone")),
+        Op::RemoveTree(b("old")),
+        Op::Mkdir(b("old")),
+        Op::Write(b("old/z"), "new".into()),
+        Op::Mkdir(b("new")),
+        Op::Write(b("new/one"), "1".into()),
+        Op::Link(b("new/one"), b("new/two")),
+        Op::Symlink(b("one"), b("new/link")),
+        Op::Fifo(b("new/fifo")),
+        Op::Sparse(b("new/sparse")),
+        Op::Append(b("link1"), " more".into()),
+        Op::Append(b("twin1"), " more".into()),
+        Op::Remove(b("twin1")),
+        Op::SetXattr(b("plain"), "value".into()),
+        Op::Touch(b("plain")),
+        Op::Write(b("secret"), "s".into()),
+        Op::Chmod(b("secret"), 0),
+        Op::Chmod(b("perm"), 0o500),
+    ]
+}
+
+/// A layer after its run, which nobody can be asked about.
+fn left_behind(mode: LayerMode) -> Scene {
+    let scene = Scene::new(mode, &base());
+    // An ordinary user's overlay parts the names of a file that is written.
+    let parts = |op: &Op| matches!(op, Op::Append(name, _) if mode == LayerMode::User && name != b"plain");
+    let operations: Vec<_> = operations().into_iter().filter(|op| !parts(op)).collect();
+    let layer = scene.layer(&operations);
+    std::fs::write(scene.path("origin"), serde_json::to_vec(&layer.origin()).unwrap()).unwrap();
+    drop(layer);
+    if mode == LayerMode::User {
+        give(&scene.path("layers"));
+    }
+    scene
+}
+
+/// Paths that are not as they would be without a sandbox.
+fn wrong(scene: &Scene) -> Vec<String> {
+    let (found, wanted) = (scene.found(), scene.wanted());
+    let paths: std::collections::BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
+    let differs = paths.into_iter().filter(|path| found.get(*path) != wanted.get(*path));
+    differs.map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+}
+
+#[test]
+fn copies_commit_the_same_as_the_layers_own_entries() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let scene = left_behind(mode);
+        let order = scene.dir.path().to_str().unwrap();
+        scene.child("child_adopts_and_commits", order, &[], false).unwrap_or_else(|output| panic!("{output}"));
+        assert_eq!(wrong(&scene), Vec::<String>::new(), "{mode:?}");
+        assert!(!scene.path("layers/run").exists());
+    }
+}
+
+#[test]
+fn a_copy_killed_at_any_action_loses_nothing() {
+    let mut before = 0;
+    for kill_at in 1_u32..400 {
+        let scene = left_behind(LayerMode::Root);
+        let old = scene.found();
+        let order = scene.dir.path().to_str().unwrap();
+        let at = kill_at.to_string();
+        let survived = scene.child("child_adopts_and_commits", order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false);
+        if survived.is_err() && scene.found() == old && !scene.path("layers/run/journal").exists() {
+            before += 1;
+            scene.child("child_adopts_and_commits", order, &[], false).unwrap_or_else(|output| panic!("{output}"));
+            assert_eq!(wrong(&scene), Vec::<String>::new(), "killed at {kill_at}");
+            continue;
+        }
+        // The commit was decided: `crash` holds the rest.
+        recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
+        assert_eq!(wrong(&scene), Vec::<String>::new(), "killed at {kill_at}");
+        assert!(before > 10, "only {before} places before the decision");
+        return;
+    }
+    panic!("the commit was never decided");
+}
