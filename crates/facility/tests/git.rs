@@ -217,3 +217,43 @@ fn packed_refs_come_without_replaced_objects() {
     accept(&scene, &named(&[".git/packed-refs"]));
     assert_ne!(git(&scene.ws(), &["log", "--format=%H"]), log);
 }
+
+/// Version control acts on these by itself, or shows another history by them.
+#[test]
+fn configuration_of_other_version_control_waits() {
+    let names = [
+        ".hg/hgrc",
+        ".hg/hgrc-not-shared",
+        "sub/.hg/hgrc",
+        ".jj/repo/config.toml",
+        ".sl/config",
+        "ansible.cfg",
+        ".git/refs/replace/0123456789012345678901234567890123456789",
+        ".git/rr-cache/0123456789012345678901234567890123456789/postimage",
+        ".git/info/grafts",
+    ];
+    let beside = [
+        ".hg/store/data",
+        "hgrc",
+        ".jj/working_copy/type",
+        ".sl/store/x",
+        "ansible.cfg.md",
+        "rr-cache/x",
+        "refs/replace/x",
+    ];
+    let (scene, layer) = git_scene(&[]);
+    for name in names.iter().chain(&beside) {
+        let path = layer.upper().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+    }
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(result.conflicts, []);
+    for name in names {
+        assert!(!scene.ws().join(name).exists(), "{name} came unasked");
+        assert!(parked(&result).iter().any(|path| name.starts_with(path.as_str())), "{name} does not wait");
+    }
+    for name in beside {
+        assert!(scene.ws().join(name).exists(), "{name} waits");
+    }
+}

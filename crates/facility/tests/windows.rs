@@ -293,6 +293,38 @@ fn a_file_that_a_process_writes_to_is_not_replaced() {
     }
 }
 
+/// What a process wrote to a replaced file meanwhile is put beside it when the commit is done.
+#[test]
+fn a_version_put_beside_before_a_crash_is_named_later() {
+    let (scene, mut layer) = three(LayerMode::Root);
+    let (done, replaced) = (scene.path("layers/run/journal.done"), layer.upper().join("b"));
+    let ws = scene.ws();
+    let beside = move || {
+        let mut names = fs::read_dir(&ws).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.find(|name| name.starts_with("b.nexus-conflict-"))
+    };
+    let (is_beside, was_written) = (beside.clone(), AtomicU64::new(0));
+    layer.set_faults(Faults::default().between(Arc::new(move |_| {
+        if done.exists() && was_written.fetch_add(1, Ordering::SeqCst) == 0 {
+            fs::write(&replaced, "late").unwrap();
+        }
+        if is_beside().is_some() {
+            std::panic::resume_unwind(Box::new("crash"));
+        }
+    })));
+    let workspace = leased(&scene);
+    assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
+    drop(layer);
+    let name = beside().unwrap();
+    let Recovered::RolledForward(finished) = recover(&scene.path("layers"), "run", &workspace).unwrap() else {
+        panic!("not finished")
+    };
+    let [conflict] = &finished.conflicts[..] else { panic!("{finished:?}") };
+    assert_eq!((conflict.path.as_path(), conflict.beside.clone()), (Path::new("b"), Some(name.as_str().into())));
+    assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, &name)], ["run a", "run b", "late"]);
+    assert!(!scene.path("layers/run").exists());
+}
+
 /// Whoever has to read an entry that is closed to its owner opens it up first, and may be killed before it is closed.
 #[test]
 fn a_mode_that_was_opened_up_never_arrives() {

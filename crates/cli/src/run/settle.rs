@@ -8,15 +8,11 @@
 //! The note about a layer's run is written together with the layer: later the disk may be full, and a layer without
 //! one would be in no list.
 
-use super::ask;
-use super::disk;
 use super::note::{self, CutShort, RunNote};
-use super::open_files;
 use super::order::Order;
 use super::record::Record;
-use super::recover;
 use super::signals::Signals;
-use super::tell;
+use super::{ask, disk, open_files, recover, tell};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_facility::layer::CommitError;
