@@ -18,10 +18,15 @@ pub(crate) const BUDGET: u64 = 2 << 30;
 /// The attributes of a directory of the workspace that a commit would set.
 pub(crate) fn base_attrs(base: &Workspace, path: &[u8]) -> Result<Attrs, IoFailure> {
     let dir = base.dir(path).doing("open", path)?;
+    attrs_of(dir.as_fd()).doing("read the attributes of", path)
+}
+
+/// The attributes of an open directory of the workspace that a commit would set.
+pub(crate) fn attrs_of(dir: BorrowedFd<'_>) -> io::Result<Attrs> {
     let mut attrs = Attrs::new();
-    for one in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
+    for one in xattr::list(dir, b"")? {
         if content_attr(&one) {
-            let value = xattr::get(dir.as_fd(), b"", &one).doing("read an attribute of", path)?;
+            let value = xattr::get(dir, b"", &one)?;
             attrs.push((one, value));
         }
     }

@@ -344,6 +344,11 @@ impl Walk<'_> {
                 }
                 continue;
             }
+            if let Lower::Moved(found) = &nodes[at].rare.lower
+                && let Ok(attrs) = base_attrs(self.base, &found.at.0)
+            {
+                nodes[at].rare.base_attrs = attrs;
+            }
             let Some(parent) = lower_path(&nodes[nodes[at].parent]).map(<[u8]>::to_vec) else { continue };
             let name = split(&nodes[at].path.0).1.to_vec();
             let place = join(&parent, &name);

@@ -13,7 +13,7 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes, `stop` has
-//! the reasons.
+//! the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod give_back;
@@ -22,6 +22,7 @@ mod put;
 mod side;
 mod stop;
 mod take;
+mod trace;
 
 pub(crate) use attrs::{apply_dir_state, make_movable, strip_marks};
 pub(crate) use side::side_name;
@@ -29,10 +30,10 @@ pub(crate) use side::side_name;
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
-use crate::commit::ops::{Op, Slot};
+use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
 use crate::faults::Faults;
-use crate::meta::{EntryType, FileId, FsTime, Meta};
+use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::tree::Own;
 use crate::verdict::shown;
 use give_back::Returned;
@@ -41,6 +42,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use stop::{Done, Keeping, Stop};
+use trace::Traces;
 
 /// Directories that are synced one by one; with more of them the whole file system is.
 const SYNCED_ONE_BY_ONE: usize = 256;
@@ -64,6 +66,8 @@ pub(crate) struct Apply<'a> {
     shared: HashSet<FileId>,
     /// Directories in which steps act.
     worked: HashSet<FileId>,
+    /// The times of the directories in which steps act.
+    traces: Traces,
     /// What was put, as it was right after the call; of the paths that a later accept must know.
     written: HashMap<&'a [u8], Option<Meta>>,
     dead_slots: HashSet<Slot>,
@@ -127,6 +131,7 @@ impl<'a> Apply<'a> {
             own: HashMap::new(),
             shared: shared.collect(),
             worked: header.parents.iter().map(|one| one.id).collect(),
+            traces: Traces::default(),
             written: header.rewritten.iter().map(|path| (path.0.as_slice(), None)).collect(),
             dead_slots: HashSet::new(),
             renamed: HashMap::new(),
@@ -148,7 +153,7 @@ impl<'a> Apply<'a> {
             self.faults.action();
             self.renamed.extend(renamed(op));
             let below = op.path().is_some_and(|path| self.is_kept(&path.0));
-            let done = if below { Ok(()) } else { self.one(op) };
+            let done = if below { Ok(()) } else { self.traced(op) };
             match done {
                 Ok(()) if below => {
                     let returned = self.bring_home(op)?;
@@ -287,6 +292,28 @@ impl<'a> Apply<'a> {
         if self.touched.len() <= SYNCED_ONE_BY_ONE && !self.touched.contains(dir) {
             self.touched.insert(dir.to_vec());
         }
+    }
+
+    /// Carries out a step and notes how it changed the time of its directory.
+    fn traced(&mut self, op: &Op) -> Done {
+        let path = match op {
+            Op::Take { at, .. } => at,
+            Op::Put(put) => &put.path,
+            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => return self.one(op),
+        };
+        let parent = split(&path.0).0;
+        let look = |apply: &mut Self| apply.parents.get(parent).ok().and_then(|dir| stat(dir, b"").ok());
+        if let Some(dir) = look(self) {
+            self.traces.before(dir.id, dir.mtime);
+        }
+        let done = self.one(op);
+        if let Some(dir) = look(self) {
+            self.traces.after(dir.id, dir.mtime);
+        }
+        if let Op::Put(Put { from: Origin::Slot(_), new: Some(new), .. }) = op {
+            self.traces.before(new.id, new.mtime);
+        }
+        done
     }
 
     fn one(&mut self, op: &Op) -> Done {

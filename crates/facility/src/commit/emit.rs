@@ -368,7 +368,8 @@ impl<'a, 's> Emitter<'a, 's> {
                 let mtime = is_tidied.then_some(node.meta.mtime);
                 let (mode, uid, gid) = (old.meta.mode, old.meta.uid, old.meta.gid);
                 let (path, id) = (node.path.text(), Some(old.meta.id));
-                let set = SetDir { path, id, slot: None, mode, uid, gid, mtime, attrs: None, was: None };
+                let mtime_was = Some(old.meta.mtime);
+                let set = SetDir { path, id, slot: None, mode, uid, gid, mtime, mtime_was, attrs: None, was: None };
                 self.sink.step(Op::SetDir(set))?;
             }
         }
@@ -389,7 +390,7 @@ impl<'a, 's> Emitter<'a, 's> {
         });
         let id = old.map(|old| old.meta.id);
         let (path, slot) = (node.path.text(), self.made.get(&at).copied());
-        SetDir { path, id, slot, mode, uid, gid, mtime, attrs: Some(list(&node.rare.attrs)), was }
+        SetDir { path, id, slot, mode, uid, gid, mtime, mtime_was: None, attrs: Some(list(&node.rare.attrs)), was }
     }
 }
 

@@ -113,6 +113,9 @@ pub struct SetDir {
     pub gid: u32,
     /// Last change, unless it stays as it is.
     pub mtime: Option<FsTime>,
+    /// Its last change as the plan saw it, for a directory of the workspace that only other steps change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtime_was: Option<FsTime>,
     /// All its attributes, unless they stay as they are.
     pub attrs: Option<AttrList>,
     /// The attributes that it had, when this is a change that somebody decided and not the tidying after other steps.

@@ -2,16 +2,20 @@
 
 use super::Apply;
 use super::stop::{Done, Stop};
-use crate::beneath::{chmod, is_gone, is_other_mount, pin, split};
+use crate::beneath::{chmod, is_gone, is_other_mount, pin, split, widen};
 use crate::changes::Outside;
-use crate::commit::ops::SetDir;
+use crate::commit::ops::{AttrList, SetDir};
+use crate::compare::attrs_of;
 use crate::copy::times;
-use crate::meta::{EntryType, Meta, stat};
+use crate::meta::{EntryType, FsTime, Meta, stat};
 use crate::xattr;
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Gid, Uid};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// The attribute that has a POSIX access list.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 impl Apply<'_> {
     pub(super) fn strip(&mut self, path: &[u8], names: &[ByteText]) -> io::Result<()> {
@@ -26,7 +30,8 @@ impl Apply<'_> {
 
     pub(super) fn set_dir(&mut self, set: &SetDir) -> Done {
         let path = &set.path.0;
-        let dir = match self.base.dir_by_force(path) {
+        // The directory itself is not opened up: its mode tells whether another process changed it.
+        let dir = match self.base.dir_by_force(split(path).0).and_then(|_| self.base.dir(path)) {
             Ok(dir) => dir,
             // Other steps named the directory that another process removed or mounted over.
             Err(error) if (is_gone(&error) || is_other_mount(&error)) && set.was.is_none() => return Ok(()),
@@ -36,22 +41,78 @@ impl Apply<'_> {
         if set.id != Some(now.id) {
             return if set.was.is_some() { Err(Stop::keep(Outside::Replaced)) } else { Ok(()) };
         }
-        if let Some(was) = &set.was {
-            // Opened up by us on the way, at most.
-            let modes = [was.mode, was.mode | 0o700, set.mode, set.mode | 0o700];
-            let mode = modes.contains(&now.mode);
-            let owner = [(was.uid, was.gid), (set.uid, set.gid)].contains(&(now.uid, now.gid));
-            if !mode || !owner {
-                return Err(Stop::keep(Outside::Changed));
+        let planned = set.was.as_ref().map(|was| was.mtime).or(set.mtime_was);
+        let is_ours = Some(now.mtime) == set.mtime || self.traces.is_ours(now.id, now.mtime, planned);
+        let mtime = set.mtime.filter(|_| is_ours);
+        self.faults.action();
+        match found(dir.as_fd(), set, &now, self.again)? {
+            AttrState::Foreign if set.was.is_some() => return Err(Stop::keep(Outside::Changed)),
+            AttrState::Foreign => {}
+            AttrState::Opened => chmod(dir.as_fd(), set.mode).map_err(Stop::blocked)?,
+            AttrState::Known => {
+                widen(dir.as_fd()).map_err(Stop::blocked)?;
+                apply_dir_state(dir.as_fd(), &SetDir { mtime: None, ..set.clone() }, &now).map_err(Stop::blocked)?;
             }
         }
-        self.faults.action();
-        apply_dir_state(dir.as_fd(), set, &now).map_err(Stop::blocked)?;
+        if let Some(mtime) = mtime {
+            set_mtime(dir.as_fd(), mtime, &now).map_err(Stop::blocked)?;
+        }
         // The cached descriptor stays valid, but the directory may be closed to us now.
         self.parents.last = None;
         self.touch(path);
         Ok(())
     }
+}
+
+/// The state of a directory before its attributes are set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttrState {
+    /// As the plan saw it, as the step leaves it, or in between.
+    Known,
+    /// A directory whose attributes stay; the commit opened it up for its owner.
+    Opened,
+    /// Another process changed it, or there is nothing to set.
+    Foreign,
+}
+
+/// Compares an open directory with what a step means to change. `again`: an interrupted pass may have changed it.
+pub(crate) fn found(dir: BorrowedFd<'_>, set: &SetDir, now: &Meta, again: bool) -> io::Result<AttrState> {
+    let owner = (now.uid, now.gid);
+    let (wanted, opened) = ((set.uid, set.gid), |mode: u32| now.mode == mode | 0o700);
+    if set.was.is_none() && set.slot.is_none() {
+        let is_opened = opened(set.mode) && now.mode != set.mode && owner == wanted;
+        return Ok(if is_opened && !rustix::process::geteuid().is_root() {
+            AttrState::Opened
+        } else {
+            AttrState::Foreign
+        });
+    }
+    let (mode, before, attrs) = match &set.was {
+        Some(was) => (was.mode, (was.uid, was.gid), was.attrs.as_slice()),
+        None if !again => return Ok(AttrState::Known),
+        // It was made for the commit.
+        None => (0o700, (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()), [].as_slice()),
+    };
+    let is_mode = [mode, set.mode].iter().any(|mode| now.mode == *mode || opened(*mode));
+    if !is_mode || ![before, wanted].contains(&owner) {
+        return Ok(AttrState::Foreign);
+    }
+    // An access list has the owner's bits in it.
+    let was_opened = ![mode, set.mode].contains(&now.mode);
+    let is_known = |(name, value): &(Vec<u8>, Vec<u8>)| {
+        let of = |list: &AttrList| list.iter().any(|one| one.0.0 == *name && one.1.0 == *value);
+        (was_opened && name == ACCESS_LIST)
+            || attrs.iter().any(|one| one.0.0 == *name && one.1.0 == *value)
+            || set.attrs.as_ref().is_some_and(of)
+    };
+    let now_attrs = attrs_of(dir)?;
+    // Another process removed an attribute that the directory had before and is to keep.
+    let is_missing = |(name, _): &(ByteText, ByteText)| {
+        let of = |list: &AttrList| list.iter().any(|one| one.0 == *name);
+        set.attrs.as_ref().is_some_and(of) && !now_attrs.iter().any(|one| one.0 == name.0)
+    };
+    let is_same = now_attrs.iter().all(is_known) && !attrs.iter().any(is_missing);
+    Ok(if is_same { AttrState::Known } else { AttrState::Foreign })
 }
 
 /// Sets the attributes of an open directory.
@@ -73,11 +134,12 @@ pub(crate) fn apply_dir_state(dir: BorrowedFd<'_>, set: &SetDir, now: &Meta) -> 
         rustix::fs::chownat(dir, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
     }
     chmod(dir, set.mode)?;
-    if let Some(mtime) = set.mtime {
-        let stamps = times(&Meta { mtime, ..now.clone() });
-        rustix::fs::utimensat(rustix::fs::CWD, crate::beneath::proc_path(dir), &stamps, AtFlags::empty())?;
-    }
-    Ok(())
+    set.mtime.map_or(Ok(()), |mtime| set_mtime(dir, mtime, now))
+}
+
+fn set_mtime(dir: BorrowedFd<'_>, mtime: FsTime, now: &Meta) -> io::Result<()> {
+    let stamps = times(&Meta { mtime, ..now.clone() });
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, crate::beneath::proc_path(dir), &stamps, AtFlags::empty())?)
 }
 
 /// A directory that changes its parent has its `..` rewritten, for which its owner needs the write bit.
