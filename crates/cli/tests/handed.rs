@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Output, Stdio};
+use std::time::{Duration, SystemTime};
 use support::{Bench, benches, report, stderr, stdout};
 
 /// Takes descriptors from a socket in the shared directory and answers. When its standard input ends it writes to each in
@@ -168,6 +169,34 @@ fn what_is_held_of_a_layer_in_memory_is_not_written_either() {
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
         is_harmless(&bench.workspace);
     }
+}
+
+/// Whoever can write the state directory is the user, or root; a mistake of theirs is found all the same.
+#[test]
+fn what_changed_since_the_review_is_shown_again_first() {
+    for bench in benches() {
+        let output = bench.run(["run", "--changes", "review", "--shell", "echo seen > f"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        let layer = fs::read_dir(bench.state.join("layers")).unwrap().map(|entry| entry.unwrap().path());
+        let file = layer.map(|layer| layer.join("upper/f")).find(|file| file.exists()).unwrap();
+        let later = || {
+            fs::write(&file, "evil\n").is_ok()
+                && modified(&file) > modified(&file.ancestors().nth(2).unwrap().join("parked.json"))
+        };
+        support::wait_until("a later time stamp", Duration::from_secs(5), later);
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains("nexus changes show"), "{}", stderr(&output));
+        assert!(!bench.workspace.join("f").exists());
+        assert_eq!(bench.run(["changes", "show"]).status.code(), Some(0));
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join("f")).unwrap(), "evil\n");
+    }
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
 }
 
 /// The look at the overlay is what makes copies rare: without anything held the layer's own inodes arrive.

@@ -95,6 +95,14 @@ pub enum CommitError {
         /// The file.
         path: ByteText,
     },
+    /// An entry of the layer was changed after it was parked or shown. Nothing was changed.
+    #[error("{path:?} was changed after the changes of {run} were parked, or shown for the last time")]
+    Altered {
+        /// The run.
+        run: String,
+        /// The entry.
+        path: ByteText,
+    },
     /// Before anything was decided: the workspace is unchanged, the layer too.
     #[error("cannot prepare the commit of {run}")]
     Prepare {

@@ -336,7 +336,7 @@ impl Layer {
 
     /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
     ///
-    /// After [`CommitError::Read`], [`CommitError::Damaged`] and [`CommitError::Prepare`] the layer is as before and may be
+    /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the layer is as before and may be
     /// parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
@@ -365,7 +365,7 @@ impl Layer {
                 return Err(CommitError::Damaged { run: self.run.clone(), path: node.path.text() });
             }
         }
-        Ok(())
+        self.check_unaltered(tree)
     }
 
     /// Commits what was planned.

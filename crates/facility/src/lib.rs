@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod altered;
 mod bare;
 mod beneath;
 pub mod changes;

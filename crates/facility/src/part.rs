@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 /// The directory of the copies, and later of what they replaced.
 const APART: &str = "apart";
 /// Says that the copies are whole and on the disk.
-const COPIED: &str = "apart.json";
+pub(crate) const COPIED: &str = "apart.json";
 /// Where overlay keeps the files with several names.
 const INDEX: &str = "work/index";
 

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Op, Scene, give, run_operations_of_parent};
-use nexus_facility::{CommitState, Faults, Layer, LayerMode, LayerOrigin, Rules, Workspace, recover};
+use common::{Op, Scene, give, run_operations_of_parent, wait_for_tick};
+use nexus_facility::{CommitError, CommitState, Faults, Layer, LayerMode, LayerOrigin, Rules, Workspace, recover};
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
@@ -106,6 +106,30 @@ fn an_unreached_layer_commits_its_own_inodes() {
     let inode = std::fs::metadata(layer.upper().join("new/deep/f")).unwrap().ino();
     layer.commit(&scene.workspace(), &Rules::default()).unwrap();
     assert_eq!(std::fs::metadata(scene.ws().join("new/deep/f")).unwrap().ino(), inode);
+}
+
+/// A change of a parked layer by its own user, also one that keeps the size and sets the time back.
+#[test]
+fn what_changed_since_the_park_is_not_accepted_unseen() {
+    let scene = scene();
+    let layer = layer(&scene);
+    drop(written(&layer));
+    layer.park(&scene.workspace(), &Rules::default()).unwrap();
+    drop(layer);
+    wait_for_tick(scene.dir.path());
+    let changed = scene.path("layers/run/upper/new/deep/f");
+    let before = std::fs::metadata(&changed).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(&changed).unwrap();
+    file.write_all_at(b"NEW", 0).unwrap();
+    file.set_modified(before).unwrap();
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let error = layer.commit(&scene.workspace(), &Rules::default()).unwrap_err();
+    assert!(matches!(&error, CommitError::Altered { path, .. } if *path == "new/deep/f".into()), "{error:?}");
+    assert_eq!(std::fs::read_to_string(scene.ws().join("f")).unwrap(), "old");
+    wait_for_tick(scene.dir.path());
+    layer.note_shown().unwrap();
+    layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(std::fs::read_to_string(scene.ws().join("new/deep/f")).unwrap(), "NEW");
 }
 
 fn base() -> Vec<Op> {

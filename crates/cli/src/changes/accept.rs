@@ -62,6 +62,10 @@ fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText])
 pub fn failed(error: &CommitError, run: &str) -> Failure {
     match error {
         CommitError::Interrupted { .. } => Failure::refused(run::INTERRUPTED, run::chain(error), run::go_on(run)),
+        CommitError::Altered { .. } => {
+            let hint = format!("nothing was changed. Look at the changes again: nexus changes show --run {run}");
+            Failure::refused("commit", run::chain(error), hint)
+        }
         CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
             Failure::refused("commit", run::chain(error), "nothing was changed")
         }

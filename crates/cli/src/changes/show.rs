@@ -21,6 +21,8 @@ struct Document<'a> {
 /// Lists the changes of a run.
 pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     let pending = Pending::to_look_at(run)?;
+    let noted = pending.layer.note_shown();
+    noted.map_err(|error| Failure::refused("layer", crate::run::chain(&error), ""))?;
     let changes = pending.changes()?;
     if json {
         let Waiting { run, command, note, .. } = &pending.one;
