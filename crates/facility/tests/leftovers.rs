@@ -224,3 +224,34 @@ fn a_rejected_layer_that_cannot_be_removed_blocks_nothing() {
         commits_again(&scene);
     }
 }
+
+#[test]
+fn a_staging_directory_in_the_workspace_is_ignored_by_git() {
+    let scene = Scene::new(LayerMode::Root, &base());
+    let other = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut layer = Layer::create(other.path(), "run", &scene.workspace(), LayerMode::Root).unwrap();
+    fs::write(layer.upper().join("f"), "run f").unwrap();
+    let git = |words: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(scene.ws()).args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    let (journal, staging) = (other.path().join("run/journal"), scene.ws().join(".nexus-tmp-run"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (note, ws) = (seen.clone(), scene.ws());
+    layer.set_faults(Faults::default().between(Arc::new(move |_| {
+        if journal.exists() && staging.exists() && note.lock().unwrap().is_empty() {
+            let status = Command::new("git").arg("-C").arg(&ws).args(["status", "--short", "-uall"]).output().unwrap();
+            let status = String::from_utf8(status.stdout).unwrap();
+            note.lock().unwrap().push((fs::read_to_string(staging.join(".gitignore")).unwrap(), status));
+        }
+    })));
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    assert_eq!((result.conflicts, result.left), (vec![], vec![]));
+    let (ignored, status) = seen.lock().unwrap().pop().unwrap();
+    assert_eq!(ignored, "*\n");
+    assert!(status.contains("?? f") && !status.contains(".nexus"), "{status}");
+    assert!(!scene.ws().join(".nexus-tmp-run").exists());
+    assert!(!git(&["status", "--short"]).contains(".nexus"));
+}

@@ -25,10 +25,11 @@ mod take;
 mod trace;
 
 pub(crate) use attrs::{apply_dir_state, make_movable, strip_marks};
-pub(crate) use side::side_name;
+pub(crate) use side::{SIDE, Side};
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::changes::{Conflict, Outside};
+use crate::commit::beside::Beside;
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
@@ -49,10 +50,14 @@ const SYNCED_ONE_BY_ONE: usize = 256;
 
 /// Brings the steps of a journal to the workspace.
 pub(crate) struct Apply<'a> {
+    root: &'a Workspace,
     base: &'a Workspace,
     upper: &'a Workspace,
     slots: Option<&'a Workspace>,
     started: FsTime,
+    beside: Beside<'a>,
+    /// The number of the step.
+    at: usize,
     journal: &'a Journal,
     faults: &'a Faults,
     /// An earlier pass was interrupted.
@@ -101,6 +106,8 @@ impl Parents<'_> {
 /// The places that a commit works with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rooms<'a> {
+    /// The layer's directory.
+    pub(crate) root: &'a Workspace,
     /// The workspace.
     pub(crate) base: &'a Workspace,
     /// The layer's upper directory.
@@ -111,17 +118,26 @@ pub(crate) struct Rooms<'a> {
     pub(crate) started: FsTime,
 }
 
+impl<'a> Rooms<'a> {
+    pub(crate) fn beside(&self, run: &'a str, faults: &'a Faults) -> Beside<'a> {
+        Beside { base: self.base, root: self.root, run, faults }
+    }
+}
+
 impl<'a> Apply<'a> {
     pub(crate) fn new(rooms: Rooms<'a>, journal: &'a Journal, faults: &'a Faults, again: bool) -> Self {
-        let Rooms { base, upper, slots, started } = rooms;
+        let Rooms { root, base, upper, slots, started } = rooms;
         let several = journal.steps.several().iter().map(|one| one.old);
         let shared = several.filter(|old| old.kind != EntryType::Directory).map(|old| old.id);
         let header = &journal.header;
         Self {
+            root,
             base,
             upper,
             slots,
             started,
+            beside: rooms.beside(&journal.header.run, faults),
+            at: 0,
             journal,
             faults,
             again,
@@ -148,7 +164,8 @@ impl<'a> Apply<'a> {
     /// Does everything.
     pub(crate) fn run(&mut self) -> Result<(), IoFailure> {
         let journal = self.journal;
-        for op in journal.steps.each() {
+        for (at, op) in journal.steps.each().enumerate() {
+            self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;
             self.faults.action();
             self.renamed.extend(renamed(op));

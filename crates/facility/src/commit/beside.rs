@@ -1,10 +1,14 @@
 //! Names beside a path for a version that cannot stay in its place: nothing is thrown away and nothing overwritten.
 
-use crate::beneath::{Workspace, join, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, open_file, split};
+use crate::changes::{Conflict, Outside};
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::faults::Faults;
+use crate::meta::{FileId, stat, stat_if_there};
 use nexus_model::ByteText;
-use std::io;
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead as _, Write as _};
 use std::os::fd::AsFd as _;
 
 /// Longest name of a directory entry on Linux.
@@ -34,47 +38,120 @@ fn cut(name: &[u8], max: usize) -> usize {
     (max.saturating_sub(3)..=max).rev().find(begins).unwrap_or(max)
 }
 
-/// Moves the entry at `from` to a free name beside `path`, or to the top of the workspace when the directory of `path` is
-/// not to be entered any more. Returns the new path.
-pub(crate) fn put_beside(
-    from: Spot<'_>,
-    base: &Workspace,
-    path: &[u8],
-    run: &str,
-    faults: &Faults,
-) -> io::Result<ByteText> {
-    let (parent, name) = split(path);
-    let mut last = io::Error::other("no name is free");
-    for parent in [parent, b""] {
-        let Ok(dir) = base.dir_by_force(parent) else { continue };
-        for attempt in 1..=TRIES {
-            let free = name_for(name, run, attempt);
-            match move_to_free(from, Spot { dir: dir.as_fd(), name: &free }, faults) {
-                Ok(Moved::Yes) => return Ok(ByteText(join(parent, &free))),
-                Ok(Moved::Occupied) => {}
-                Err(error) => {
-                    last = error;
-                    break;
+/// The file of the layer's directory that says where versions were put beside their paths.
+pub(crate) const BESIDE: &str = "beside";
+
+/// Puts versions beside their paths. Each is written down before it is moved, so that a recovery can name it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    /// The workspace.
+    pub(crate) base: &'a Workspace,
+    /// The layer's directory.
+    pub(crate) root: &'a Workspace,
+    /// The run, whose id is a part of the names.
+    pub(crate) run: &'a str,
+    /// Faults, for tests.
+    pub(crate) faults: &'a Faults,
+}
+
+/// A version that was put beside its path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aside {
+    /// Its path.
+    pub path: ByteText,
+    /// Where it is.
+    pub at: ByteText,
+}
+
+/// A line of the file [`BESIDE`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    #[serde(flatten)]
+    aside: Aside,
+    id: FileId,
+    done: bool,
+}
+
+impl Beside<'_> {
+    /// Moves the entry at `from` to a free name beside `path`, or to the top of the workspace when the directory of `path`
+    /// is not to be entered any more. Returns the new path.
+    pub(crate) fn put(&self, from: Spot<'_>, path: &[u8]) -> io::Result<ByteText> {
+        let (parent, name) = split(path);
+        let id = stat(from.dir, from.name)?.id;
+        let mut last = io::Error::other("no name is free");
+        for parent in [parent, b""] {
+            let Ok(dir) = self.base.dir_by_force(parent) else { continue };
+            for attempt in 1..=TRIES {
+                let free = name_for(name, self.run, attempt);
+                if stat_if_there(dir.as_fd(), &free)?.is_some_and(|other| other.id != id) {
+                    continue;
+                }
+                let at = ByteText(join(parent, &free));
+                let mut line = Line { aside: Aside { path: ByteText(path.to_vec()), at }, id, done: false };
+                self.note(&line);
+                match move_to_free(from, Spot { dir: dir.as_fd(), name: &free }, self.faults) {
+                    Ok(Moved::Yes) => {
+                        line.done = true;
+                        self.note(&line);
+                        return Ok(line.aside.at);
+                    }
+                    Ok(Moved::Occupied) => {}
+                    Err(error) => {
+                        last = error;
+                        break;
+                    }
                 }
             }
         }
+        Err(last)
     }
-    Err(last)
+
+    /// Writes a line. Where the disk is full, the version is moved all the same: this process names it.
+    fn note(&self, line: &Line) {
+        let write = || -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(self.root.fd(), BESIDE, flags, Mode::from_raw_mode(0o600))?;
+            let mut file = std::fs::File::from(file);
+            let mut text = serde_json::to_vec(line)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
+            if line.done { Ok(()) } else { self.faults.sync(|| file.sync_all()) }
+        };
+        write().ok();
+    }
+
+    /// Lists the versions that were put beside their paths, also by a process that was killed.
+    pub(crate) fn noted(&self) -> Result<Vec<Aside>, IoFailure> {
+        let file = match open_file(self.root.fd(), BESIDE.as_bytes(), OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => std::fs::File::from(other.doing("open", BESIDE.as_bytes())?),
+        };
+        let mut found: Vec<Aside> = Vec::new();
+        for line in io::BufReader::new(file).split(b'\n') {
+            // A line that a power cut left incomplete was not followed by a move.
+            let Ok(line) = serde_json::from_slice::<Line>(&line.doing("read", BESIDE.as_bytes())?) else { continue };
+            let was_moved =
+                line.done || self.base.stat(&line.aside.at.0).ok().flatten().is_some_and(|m| m.id == line.id);
+            if was_moved && !found.contains(&line.aside) {
+                found.push(line.aside);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The latest version that was put beside `path` and is still there.
+    pub(crate) fn found(&self, path: &[u8]) -> Result<Option<ByteText>, IoFailure> {
+        let noted = self.noted()?.into_iter().rev().filter(|one| one.path.0 == path);
+        Ok(noted.map(|one| one.at).find(|at| self.base.stat(&at.0).ok().flatten().is_some()))
+    }
 }
 
-/// A version that an interrupted commit of the same run put beside `path`.
-pub(crate) fn found_beside(base: &Workspace, path: &[u8], run: &str) -> io::Result<Option<ByteText>> {
-    let (parent, name) = split(path);
-    for parent in [parent, b""] {
-        let at = join(parent, &name_for(name, run, 1));
-        if base.stat(&at)?.is_some() {
-            return Ok(Some(ByteText(at)));
-        }
-        if parent.is_empty() {
-            break;
-        }
-    }
-    Ok(None)
+/// Names the versions that no conflict names: an interrupted pass put them beside their paths.
+pub(crate) fn unnamed(noted: &[Aside], conflicts: &[Conflict]) -> Vec<Conflict> {
+    let is_named = |one: &Aside| conflicts.iter().any(|conflict| conflict.beside.as_ref() == Some(&one.at));
+    let conflict =
+        |one: &Aside| Conflict { beside: Some(one.at.clone()), ..Conflict::new(one.path.clone(), Outside::Changed) };
+    noted.iter().filter(|one| !is_named(one)).map(conflict).collect()
 }
 
 #[cfg(test)]

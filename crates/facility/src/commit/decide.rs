@@ -1,8 +1,9 @@
 //! From a plan to its journal: one pass over the steps looks what they need, a second one stages it and writes them.
 //! Neither has all steps in memory.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::changes::Conflict;
+use crate::commit::beside::BESIDE;
 use crate::commit::emit::{Sink, emit, parents};
 use crate::commit::journal::{Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, Written};
 use crate::commit::ops::{Op, Origin, Slot, Staged};
@@ -174,6 +175,8 @@ impl Layer {
         if let Some(staging) = &staging {
             staging.sync()?;
         }
+        // Of an earlier commit of a part of this layer.
+        unlink_if_there(self.root.fd(), BESIDE.as_bytes()).doing("remove", BESIDE.as_bytes())?;
         self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
         let written: Written = writing.publish(&self.root, &self.faults)?;
         // Small lists are at hand; large ones are read again when the tree is gone.

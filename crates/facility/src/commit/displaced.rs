@@ -6,7 +6,6 @@
 use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, is_gone, join, names, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::Rooms;
-use crate::commit::beside::{found_beside, put_beside};
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::leftover::{Leftover, set_aside};
@@ -215,13 +214,13 @@ impl Displaced<'_> {
         faults.action();
         let quiet = self.remove(rooms.base.leases(), faults)?;
         let beside = match quiet {
-            Quiet::Gone => found_beside(rooms.base, &path.0, run).doing("look at", &path.0)?,
+            Quiet::Gone => rooms.beside(run, faults).found(&path.0)?,
             Quiet::Yes => None,
             Quiet::No | Quiet::Written => {
                 let (parent, name) = split(at);
                 let dir = tree.dir_by_force(parent).doing("open", parent)?;
                 let spot = Spot { dir: dir.as_fd(), name };
-                Some(put_beside(spot, rooms.base, &path.0, run, faults).doing("put beside", &path.0)?)
+                Some(rooms.beside(run, faults).put(spot, &path.0).doing("put beside", &path.0)?)
             }
         };
         let Some(beside) = beside else { return Ok(None) };

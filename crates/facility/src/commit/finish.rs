@@ -4,6 +4,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, names, split, unlink_if_there};
 use crate::changes::{Change, ChangeSet};
 use crate::commit::apply::Rooms;
+use crate::commit::beside::BESIDE;
 use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
@@ -13,6 +14,7 @@ use crate::commit::journal::{
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::stage::{remove_slots, slots_at};
+use crate::commit::sweep::sweep;
 use crate::copy::make_whiteout;
 use crate::faults::{Faults, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
@@ -49,10 +51,13 @@ pub(crate) fn finish(
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     faults.check(Step::Finish).doing("finish", b"")?;
-    let removal = remove_displaced(folders.layers, rooms, journal, outcome, faults)?;
-    if !removal.rescued.is_empty() || !removal.left.is_empty() {
+    let mut removal = remove_displaced(folders.layers, rooms, journal, outcome, faults)?;
+    sweep(rooms, journal, &mut removal.stuck, faults)?;
+    let beside = rooms.beside(folders.run, faults).noted()?;
+    if !removal.rescued.is_empty() || !removal.left.is_empty() || beside.len() > outcome.beside.len() {
         outcome.kept.extend(removal.rescued);
         outcome.left.extend(removal.left);
+        outcome.beside = beside;
         write(folders.root, OUTCOME, outcome, faults)?;
         sync_directory(folders.root, faults)?;
     }
@@ -105,7 +110,7 @@ pub(crate) fn finish(
     write(folders.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;
     faults.action();
-    for name in [DONE, OUTCOME] {
+    for name in [DONE, OUTCOME, BESIDE] {
         unlink_if_there(folders.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
     sync_directory(folders.root, faults)

@@ -9,6 +9,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_there};
 use crate::changes::{Change, ChangeSet, Conflict};
+use crate::commit::beside::Aside;
 use crate::commit::leftover::Leftover;
 use crate::commit::ops::Op;
 use crate::commit::steps::{At, Steps};
@@ -178,6 +179,9 @@ pub struct Outcome {
     /// What the commit displaced and could not remove.
     #[serde(default)]
     pub left: Vec<Leftover>,
+    /// Versions that were put beside their paths.
+    #[serde(default)]
+    pub beside: Vec<Aside>,
     /// What waited was set aside together with what could not be removed, and is not to be reviewed any more.
     #[serde(default)]
     pub waits_aside: bool,

@@ -12,7 +12,7 @@
 
 pub mod abandon;
 pub(crate) mod apply;
-pub(crate) mod beside;
+pub mod beside;
 pub(crate) mod calls;
 pub(crate) mod decide;
 pub(crate) mod displaced;
@@ -27,4 +27,5 @@ pub mod roll_back;
 pub mod seen;
 pub(crate) mod stage;
 pub(crate) mod steps;
+pub(crate) mod sweep;
 pub(crate) mod writers;

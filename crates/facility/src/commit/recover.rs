@@ -9,6 +9,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Change, Conflict};
 use crate::commit::apply::{Apply, Rooms};
+use crate::commit::beside::unnamed;
 use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
 use crate::commit::journal::{
     DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
@@ -41,13 +42,9 @@ pub struct Finished {
 impl Finished {
     pub(crate) fn new(journal: Journal, outcome: Outcome) -> Self {
         let Split { arrived, left } = split_changes(journal.header.parked, journal.header.committed, &outcome);
-        Self {
-            committed: arrived,
-            parked: left,
-            conflicts: outcome.kept.into_iter().filter_map(|one| one.conflict).collect(),
-            unwatched: outcome.unwatched,
-            left: outcome.left,
-        }
+        let mut conflicts: Vec<_> = outcome.kept.into_iter().filter_map(|one| one.conflict).collect();
+        conflicts.extend(unnamed(&outcome.beside, &conflicts));
+        Self { committed: arrived, parked: left, conflicts, unwatched: outcome.unwatched, left: outcome.left }
     }
 }
 
@@ -249,13 +246,15 @@ pub(crate) fn roll_forward(
 ) -> Result<Outcome, IoFailure> {
     let upper = Workspace::from_fd(folders.root.readable_dir(b"upper").doing("open", b"upper")?);
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
-    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
+    let started = journal.start()?;
+    let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
     faults.check(Step::Apply).doing("apply", b"")?;
     let mut apply = Apply::new(rooms, journal, faults, again);
     apply.run()?;
     faults.check(Step::SyncWorkspace).doing("sync", b"")?;
     apply.sync()?;
     let mut outcome = apply.outcome();
+    outcome.beside = rooms.beside(folders.run, faults).noted()?;
     faults.check(Step::MarkDone).doing("mark done", b"")?;
     write(folders.root, OUTCOME, &outcome, faults)?;
     faults.action();
@@ -304,7 +303,8 @@ fn finish_done(
         Err(error) => return Err(error).doing("open", b"upper"),
     };
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
-    let rooms = Rooms { base: folders.base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
+    let started = journal.start()?;
+    let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
     // What the interrupted try had set aside and not yet written down.
     for place in found_aside(folders.layers, folders.run).doing("list", b".kept")? {
         let known = |one: &Leftover| one.at.as_path().starts_with(&place);

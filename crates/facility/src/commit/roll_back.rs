@@ -5,8 +5,8 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::{apply_dir_state, make_movable, side_name};
-use crate::commit::beside::put_beside;
+use crate::commit::apply::{Rooms, Side, apply_dir_state, make_movable};
+use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::inside::Inside;
@@ -15,6 +15,7 @@ use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
 use crate::commit::seen::Seen;
 use crate::commit::stage::{open_slots, remove_slots};
+use crate::commit::sweep::sweep;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
@@ -59,59 +60,121 @@ pub(crate) fn reverse(
 ) -> Result<Vec<Conflict>, IoFailure> {
     let upper = Workspace::from_fd(root.readable_dir(b"upper").doing("open", b"upper")?);
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
+    let rooms = Rooms { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
+    let beside = rooms.beside(&journal.header.run, faults);
     let steps = journal.steps.all().doing("read", JOURNAL.as_bytes())?;
     let taken = steps.iter().filter_map(|op| match op {
         Op::Take { slot, .. } => Some(*slot),
         _ => None,
     });
-    let taken = taken.collect();
-    let mut back = Back { base, upper: &upper, slots: slots.as_ref(), journal, taken, faults, conflicts: Vec::new() };
-    for op in steps.iter().rev() {
-        faults.action();
-        let path = op.path().map_or(&b""[..], |path| &path.0);
-        back.one(op).doing("put back", path)?;
+    let mut back = Back {
+        root,
+        base,
+        upper: &upper,
+        slots: slots.as_ref(),
+        steps: &steps,
+        taken: taken.collect(),
+        faults,
+        beside,
+        at: 0,
+        conflicts: Vec::new(),
+    };
+    let done = back.all();
+    let mut ours = stamps(base, &journal.header.ours, &steps);
+    // Also after an error: what was opened up is closed again.
+    let closed = back.close(&mut ours);
+    done?;
+    closed?;
+    let mut conflicts = back.conflicts;
+    let mut stuck = Vec::new();
+    sweep(&rooms, journal, &mut stuck, faults)?;
+    if let Some((path, why, _)) = stuck.into_iter().next() {
+        return Err(io::Error::other(why)).doing("put beside", &path.0);
     }
-    let conflicts = back.conflicts;
-    write(root, OURS, &stamps(base, journal)?, faults)?;
+    conflicts.extend(unnamed(&beside.noted()?, &conflicts));
+    write(root, OURS, &ours, faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
+    crate::beneath::unlink_if_there(root.fd(), BESIDE.as_bytes()).doing("remove", BESIDE.as_bytes())?;
     remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     Ok(conflicts)
 }
 
 /// The time stamps of the entries that are as they were: moving them away and back has set their ctime.
-fn stamps(base: &Workspace, journal: &Journal) -> Result<Vec<Own>, IoFailure> {
-    let mut ours = journal.header.ours.clone();
-    for op in journal.steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        let (path, old) = match &op {
+fn stamps(base: &Workspace, earlier: &[Own], steps: &[Op]) -> Vec<Own> {
+    let mut ours = earlier.to_vec();
+    for op in steps {
+        let (path, old) = match op {
             Op::Take { at, old, .. } | Op::Hold { at, old, .. } => (at, old),
             Op::Put(Put { path, old: Some(old), .. }) => (path, old),
             _ => continue,
         };
-        let Some(now) = base.stat(&path.0).doing("look at", &path.0)?.filter(|now| old.is_same_version(now)) else {
-            continue;
-        };
+        // Without its stamp an entry is a conflict at the next accept.
+        let Some(now) = base.stat(&path.0).ok().flatten().filter(|now| old.is_same_version(now)) else { continue };
         let size = (now.kind != EntryType::Directory).then_some(now.size);
         ours.retain(|other| other.path != *path);
         ours.push(Own { path: path.clone(), ctime: now.ctime, id: Some(now.id), size });
     }
-    Ok(ours)
+    ours
 }
 
 struct Back<'a> {
+    root: &'a Workspace,
     base: &'a Workspace,
     upper: &'a Workspace,
     slots: Option<&'a Workspace>,
-    journal: &'a Journal,
+    steps: &'a [Op],
     /// The slots of what left the workspace.
     taken: HashSet<Slot>,
     faults: &'a Faults,
+    beside: Beside<'a>,
+    /// The number of the step.
+    at: usize,
     conflicts: Vec<Conflict>,
 }
 
-impl Back<'_> {
+impl<'a> Back<'a> {
+    fn side(&self, put: &Put) -> io::Result<Side<'a>> {
+        Side::of(&put.from, self.at, self.root, self.slots).ok_or_else(|| io::Error::other("no staging directory"))
+    }
+
+    fn all(&mut self) -> Result<(), IoFailure> {
+        for (at, op) in self.steps.iter().enumerate().rev() {
+            self.at = at;
+            self.faults.action();
+            let path = op.path().map_or(&b""[..], |path| &path.0);
+            self.one(op).doing("put back", path)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps that
+    /// they got.
+    fn close(&self, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
+        for op in self.steps {
+            let Op::SetDir(set) = op else { continue };
+            let path = &set.path;
+            // Otherwise another process removed, closed or mounted over it.
+            let Ok(dir) = self.base.dir(&path.0) else { continue };
+            let now = stat(dir.as_fd(), b"").doing("look at", &path.0)?;
+            let mode = set.was.as_ref().map_or(set.mode, |was| was.mode);
+            if set.id != Some(now.id) {
+                continue;
+            }
+            if now.mode != mode && now.mode == mode | 0o700 {
+                self.faults.action();
+                crate::beneath::chmod(dir.as_fd(), mode).doing("set the mode of", &path.0)?;
+            }
+            let now = stat(dir.as_fd(), b"").doing("look at", &path.0)?;
+            if now.mode == mode {
+                ours.retain(|other| other.path != *path);
+                ours.push(Own { path: path.clone(), ctime: now.ctime, id: Some(now.id), size: None });
+            }
+        }
+        Ok(())
+    }
+
     fn one(&mut self, op: &Op) -> io::Result<()> {
         match op {
             Op::SetDir(set) => self.set_dir(set),
@@ -162,7 +225,7 @@ impl Back<'_> {
             Err(error) => return Err(error),
         };
         if moved == Moved::Occupied {
-            let beside = put_beside(from, self.base, &path.0, &self.journal.header.run, self.faults)?;
+            let beside = self.beside.put(from, &path.0)?;
             let conflict = Conflict { beside: Some(beside), ..Conflict::new(path.clone(), Outside::Changed) };
             self.conflicts.push(conflict);
         }
@@ -193,14 +256,31 @@ impl Back<'_> {
             }
         };
         let source = Spot { dir: source_dir.as_fd(), name: source_name };
-        let side = side_name(source.name);
-        let side = Spot { dir: source.dir, name: &side };
-        let on_side = match &put.old {
-            Some(old) => stat_if_there(side.dir, side.name)?.filter(|meta| meta.id == old.id),
-            None => None,
-        };
+        let side = self.side(put)?;
+        let side = side.spot();
         let found = stat_if_there(source.dir, source.name)?;
         let at_source = found.as_ref().is_some_and(|meta| meta.id == new.id);
+        let on_side = match stat_if_there(side.dir, side.name)? {
+            // A withdrawal over the side was interrupted: the old version goes to its place, then ours to its own.
+            Some(left) if left.id == new.id => {
+                if let Some(found) = found {
+                    self.bring(source, &put.path, found.mode)?;
+                }
+                return match move_out(side, source, self.faults)? {
+                    Moved::Yes => Ok(()),
+                    Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
+                };
+            }
+            // What another process had put there in that moment goes back first.
+            Some(left) if put.old.is_none_or(|old| old.id != left.id) => {
+                self.bring(side, &put.path, left.mode)?;
+                None
+            }
+            other => other,
+        };
+        if at_source && new.kind != EntryType::Directory {
+            self.unlink(put, &new)?;
+        }
         if at_source && on_side.is_none() {
             return Ok(());
         }
@@ -216,6 +296,29 @@ impl Back<'_> {
         match stat_if_there(source.dir, source.name)? {
             Some(left) if left.id != new.id => self.bring(source, &put.path, left.mode),
             _ => Ok(()),
+        }
+    }
+
+    /// Without the flags of renameat2(2) a put may have stopped between its link and its unlink: our version is still at
+    /// its source, and what has its name in the workspace is moved out and looked at.
+    fn unlink(&mut self, put: &Put, new: &Seen) -> io::Result<()> {
+        let (parent, name) = split(&put.path.0);
+        let dir = match self.base.dir_by_force(parent) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let target = Spot { dir: dir.as_fd(), name };
+        let side = self.side(put)?.second();
+        let side = side.spot();
+        let is_ours = |meta: Option<Meta>| meta.is_some_and(|meta| meta.id == new.id);
+        if is_ours(stat_if_there(target.dir, target.name)?) && move_out(target, side, self.faults)? == Moved::Occupied {
+            return Err(io::Error::other("a side name is taken"));
+        }
+        match stat_if_there(side.dir, side.name)? {
+            Some(left) if left.id == new.id => crate::beneath::unlink_if_there(side.dir, side.name),
+            Some(left) => self.bring(side, &put.path, left.mode),
+            None => Ok(()),
         }
     }
 
@@ -257,8 +360,8 @@ impl Back<'_> {
             }
             Exchanged::Gone => Ok(()),
             Exchanged::Unsupported => {
-                let name = side_name(source.name);
-                let side = Spot { dir: source.dir, name: &name };
+                let side = self.side(put)?;
+                let side = side.spot();
                 if move_out(target, side, self.faults)? == Moved::Occupied {
                     return Err(io::Error::other("a side name is taken"));
                 }
@@ -284,7 +387,7 @@ impl Back<'_> {
         }
         let beside = match move_to_free(source, target, self.faults)? {
             Moved::Yes => None,
-            Moved::Occupied => Some(put_beside(source, self.base, &put.path.0, &self.journal.header.run, self.faults)?),
+            Moved::Occupied => Some(self.beside.put(source, &put.path.0)?),
         };
         self.conflicts.push(Conflict { beside, ..Conflict::new(put.path.clone(), Outside::Changed) });
         Ok(())

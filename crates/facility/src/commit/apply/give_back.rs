@@ -5,7 +5,6 @@ use super::stop::{Keeping, Stop};
 use super::{Apply, make_movable, mark_of, strip_marks};
 use crate::beneath::{chmod, pin, split};
 use crate::changes::Outside;
-use crate::commit::beside::put_beside;
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::displaced::Quiet;
 use crate::commit::ops::{Origin, Put};
@@ -32,7 +31,7 @@ pub(super) enum Returned {
 
 impl Apply<'_> {
     pub(super) fn put_beside(&self, put: &Put, from: Spot<'_>) -> io::Result<ByteText> {
-        put_beside(from, self.base, &put.path.0, &self.journal.header.run, self.faults)
+        self.beside.put(from, &put.path.0)
     }
 
     /// Another process changed what was displaced: its version goes back, and ours stays in the layer.
@@ -75,7 +74,7 @@ impl Apply<'_> {
             return Ok(Stop::Keep(keeping));
         }
         strip_marks(source.dir, source.name, &put.strip)?;
-        let beside = put_beside(source, self.base, &put.path.0, &self.journal.header.run, self.faults)?;
+        let beside = self.put_beside(put, source)?;
         Ok(Stop::Keep(Keeping { beside: Some(beside), in_layer: false, ..keeping }))
     }
 

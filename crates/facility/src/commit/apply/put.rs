@@ -1,10 +1,9 @@
 //! Brings entries to their places in the workspace.
 
 use super::stop::{Done, Keeping, Stop};
-use super::{Apply, make_movable, own_fd, side_name, strip_marks};
+use super::{Apply, make_movable, own_fd, strip_marks};
 use crate::beneath::{chmod, is_gone, pin, split};
 use crate::changes::Outside;
-use crate::commit::beside::found_beside;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::displaced::Quiet;
 use crate::commit::ops::{Origin, Put};
@@ -60,51 +59,41 @@ impl Apply<'_> {
         let found = stat_if_there(source.dir, source.name)?;
         let now = stat_if_there(target.dir, target.name)?;
         let is_new = |meta: &Option<Meta>| meta.as_ref().is_some_and(|meta| meta.id == new.id);
-        let side = match &put.old {
-            Some(old) => stat_if_there(source.dir, &side_name(source.name))?.filter(|meta| meta.id == old.id),
-            None => None,
-        };
-        let side_spot = side_name(source.name);
-        let side_spot = Spot { dir: source.dir, name: &side_spot };
-        if stat_if_there(side_spot.dir, side_spot.name)?.is_some_and(|meta| meta.id == new.id) {
-            // A taking back by side names was interrupted: it goes on.
-            if found.is_some() && move_to_free(source, target, self.faults)? == Moved::Occupied {
-                self.put_beside(put, source)?;
-            }
-            if move_out(side_spot, source, self.faults)? == Moved::Occupied {
-                return Err(io::Error::other("the place of the new version is taken").into());
-            }
-            return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?);
-        }
+        let side = self.side(put)?;
+        let side = side.spot();
+        let on_side = if self.again { stat_if_there(side.dir, side.name)? } else { None };
+        let is_old = |meta: &Meta| put.old.is_some_and(|old| old.id == meta.id);
         let mut lease = None;
-        if let (Some(old), Some(_)) = (&put.old, &side) {
-            // An exchange by side names was interrupted.
+        if let Some(left) = on_side.as_ref().filter(|meta| !is_old(meta)) {
+            return Err(self.resume_taking_back(put, (side, left), (source, found.as_ref()), target)?);
+        }
+        if let (Some(old), Some(_)) = (&put.old, &on_side) {
+            // An exchange by the side was interrupted.
             if is_new(&found) {
                 self.swap_by_side(put, source, target, old)?;
-            } else {
-                let name = side_name(source.name);
-                if move_out(Spot { dir: source.dir, name: &name }, source, self.faults)? == Moved::Occupied {
-                    return Err(io::Error::other("the place of the new version is taken").into());
-                }
+            } else if move_out(side, source, self.faults)? == Moved::Occupied {
+                return Err(io::Error::other("the place of the new version is taken").into());
             }
         } else if !is_new(&found) {
             if !is_new(&now) {
                 // Put before the interruption, and replaced or removed by another process since.
-                let beside = found_beside(self.base, path, &self.journal.header.run)?;
+                let beside = self.beside.found(path).map_err(|failure| failure.source)?;
                 return match beside {
-                    Some(_) => {
+                    // What the source has is compared when it is removed.
+                    Some(_) if found.is_none() => {
                         Err(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: false }))
                     }
-                    None if found.is_none() && !self.again => {
+                    _ if found.is_none() && !self.again => {
                         Err(io::Error::new(io::ErrorKind::NotFound, "an entry of the layer is gone").into())
                     }
                     // A renamed directory that another process moved elsewhere before or after.
-                    None if new.kind == EntryType::Directory => Err(Stop::keep(Outside::Vanished)),
-                    None => Ok(()),
+                    _ if new.kind == EntryType::Directory => Err(Stop::keep(Outside::Vanished)),
+                    _ => Ok(()),
                 };
             }
         } else if put.old.is_none() {
-            if now.is_some() {
+            // Where both are one file, a link was not yet followed by its unlink.
+            if now.is_some() && !is_new(&now) {
                 return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?);
             }
             Self::ready(put, source, found.as_ref())?;
@@ -154,6 +143,37 @@ impl Apply<'_> {
         Ok(())
     }
 
+    /// Goes on where a taking back over the side was interrupted. The side has our version, or one that another process
+    /// had put in its place in that moment; the path is kept back.
+    fn resume_taking_back(
+        &mut self,
+        put: &Put,
+        (side, left): (Spot<'_>, &Meta),
+        (source, found): (Spot<'_>, Option<&Meta>),
+        target: Spot<'_>,
+    ) -> Result<Stop, Stop> {
+        let is_ours = |meta: &Meta| put.new.is_some_and(|new| new.id == meta.id);
+        let mut beside = None;
+        let first = if is_ours(left) { source } else { side };
+        if (!is_ours(left) || found.is_some()) && move_to_free(first, target, self.faults)? == Moved::Occupied {
+            beside = Some(self.put_beside(put, first)?);
+        }
+        let mut in_layer = true;
+        if is_ours(left) {
+            if move_out(side, source, self.faults)? == Moved::Occupied {
+                return Err(io::Error::other("the place of the new version is taken").into());
+            }
+        } else if !found.is_some_and(is_ours) {
+            // Our version was replaced or removed. What it had displaced goes beside the newer one.
+            in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
+            if found.is_some() {
+                beside = Some(self.put_beside(put, source)?);
+            }
+        }
+        let stop = Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer });
+        Ok(if in_layer { self.keep_staged(put, source, stop)? } else { stop })
+    }
+
     /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which is
     /// then no version of ours.
     fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
@@ -172,6 +192,22 @@ impl Apply<'_> {
             }
         };
         let source = Spot { dir: dir.as_fd(), name };
+        let side = self.side(put)?;
+        let side = side.spot();
+        match stat_if_there(side.dir, side.name)? {
+            Some(left) if left.id == new.id => {
+                if stat_if_there(source.dir, source.name)?.is_some() {
+                    self.put_beside(put, source)?;
+                }
+                if move_out(side, source, self.faults)? == Moved::Occupied {
+                    return Err(io::Error::other("the place of the new version is taken").into());
+                }
+            }
+            Some(_) => {
+                self.put_beside(put, side)?;
+            }
+            None => {}
+        }
         let in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
         match stat_if_there(source.dir, source.name)? {
             Some(found) if found.id == new.id => Ok(self.keep_staged(put, source, Stop::Keep(keeping))?),

@@ -2,12 +2,14 @@
 
 use super::Apply;
 use super::stop::{Done, Keeping, Stop};
+use crate::beneath::Workspace;
 use crate::changes::Outside;
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::ops::Put;
+use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
 use crate::meta::{stat, stat_if_there};
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// The result of [`Apply::take_back`].
 pub(super) enum Taken {
@@ -17,13 +19,43 @@ pub(super) enum Taken {
     Again,
 }
 
-/// The name that holds an old version while an exchange is made of three renames.
-pub(crate) fn side_name(name: &[u8]) -> Vec<u8> {
-    const PREFIX: &[u8] = b".nexus-side-";
-    [PREFIX, &name[..name.len().min(255 - PREFIX.len())]].concat()
+/// The place of an entry while an exchange is made of three renames. It lies in the layer's directory or in the staging
+/// directory, where neither the run nor the user has a name.
+#[derive(Debug)]
+pub(crate) struct Side<'a> {
+    dir: BorrowedFd<'a>,
+    name: Vec<u8>,
 }
 
-impl Apply<'_> {
+/// The first part of the name of a [`Side`].
+pub(crate) const SIDE: &str = "side-";
+
+impl<'a> Side<'a> {
+    /// The place for the step number `at`, which brings its entry from `from`.
+    pub(crate) fn of(from: &Origin, at: usize, root: &'a Workspace, slots: Option<&'a Workspace>) -> Option<Self> {
+        let (tree, number) = match from {
+            Origin::Layer => (root, at),
+            Origin::Slot(slot) => (slots?, *slot),
+        };
+        Some(Self { dir: tree.fd(), name: format!("{SIDE}{number}").into_bytes() })
+    }
+
+    /// A further place for the same step.
+    pub(crate) fn second(mut self) -> Self {
+        self.name.extend_from_slice(b"-2");
+        self
+    }
+
+    pub(crate) fn spot(&self) -> Spot<'_> {
+        Spot { dir: self.dir, name: &self.name }
+    }
+}
+
+impl<'a> Apply<'a> {
+    pub(super) fn side(&self, put: &Put) -> io::Result<Side<'a>> {
+        Side::of(&put.from, self.at, self.root, self.slots).ok_or_else(|| io::Error::other("no staging directory"))
+    }
+
     pub(super) fn swap(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, old: &Seen) -> Done {
         match exchange(source, target, self.faults).map_err(Stop::blocked)? {
             Exchanged::Yes => Ok(()),
@@ -35,8 +67,8 @@ impl Apply<'_> {
     /// An exchange in three renames: the old version goes to a side name, ours comes, the old one takes our place. Goes
     /// on where an earlier pass was interrupted.
     pub(super) fn swap_by_side(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, old: &Seen) -> Done {
-        let name = side_name(source.name);
-        let side = Spot { dir: source.dir, name: &name };
+        let side = self.side(put)?;
+        let side = side.spot();
         if stat_if_there(side.dir, side.name)?.is_none_or(|meta| meta.id != old.id) {
             match move_out(target, side, self.faults).map_err(Stop::blocked)? {
                 Moved::Yes => {}
@@ -77,8 +109,8 @@ impl Apply<'_> {
             }
             Exchanged::Unsupported => {}
         }
-        let name = side_name(source.name);
-        let side = Spot { dir: source.dir, name: &name };
+        let side = self.side(put)?;
+        let side = side.spot();
         if move_out(target, side, self.faults)? == Moved::Occupied {
             return Err(io::Error::other("a side name is taken"));
         }

@@ -4,7 +4,6 @@ use super::stop::{Done, Keeping, Stop};
 use super::{Apply, make_movable};
 use crate::beneath::split;
 use crate::changes::Outside;
-use crate::commit::beside::put_beside;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::displaced::Quiet;
 use crate::commit::ops::Slot;
@@ -17,8 +16,14 @@ impl Apply<'_> {
     pub(super) fn hold(&mut self, at: &[u8], old: &Seen, slot: Slot) -> Done {
         let name = slot.to_string().into_bytes();
         let slots = self.slots()?;
-        if stat_if_there(slots.fd(), &name)?.is_some_and(|meta| meta.id == old.id) {
-            return Ok(());
+        match stat_if_there(slots.fd(), &name)? {
+            Some(meta) if meta.id == old.id => return Ok(()),
+            // An interrupted pass linked another process's file: it goes back, or its further name goes.
+            Some(meta) if meta.links == 1 => {
+                return Err(self.return_foreign(Spot { dir: slots.fd(), name: &name }, at, &meta)?);
+            }
+            Some(_) => crate::beneath::unlink_if_there(slots.fd(), &name)?,
+            None => {}
         }
         let (parent, file) = split(at);
         let dir = self.parents.get(parent).map_err(Stop::blocked)?;
@@ -46,7 +51,7 @@ impl Apply<'_> {
         let slots = self.slots()?;
         let there = Spot { dir: slots.fd(), name: &slot_name };
         let found = stat_if_there(there.dir, there.name)?;
-        let taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
+        let mut taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
         if let Some(found) = found.filter(|_| !taken) {
             // An interrupted pass took out what another process had put there in that moment.
             return Err(self.return_foreign(there, at, &found)?);
@@ -61,6 +66,14 @@ impl Apply<'_> {
             // Its directory is gone, and it with it.
             Err(Stop::Keep(Keeping { outside: Outside::Vanished, .. })) if !renamed => return Ok(()),
             Err(stop) => return Err(stop),
+        }
+        if taken
+            && old.kind != EntryType::Directory
+            && stat_if_there(self.parents.get(parent)?, name)?.is_some_and(|meta| meta.id == old.id)
+        {
+            // Without the flags of renameat2(2): a taking back stopped between its link and its unlink.
+            crate::beneath::unlink_if_there(there.dir, there.name)?;
+            taken = false;
         }
         let mut lease = None;
         if !taken {
@@ -109,7 +122,7 @@ impl Apply<'_> {
         let back = Spot { dir: self.parents.get(parent).map_err(Stop::Io)?, name };
         let beside = match move_to_free(there, back, self.faults)? {
             Moved::Yes => None,
-            Moved::Occupied => Some(put_beside(there, self.base, at, &self.journal.header.run, self.faults)?),
+            Moved::Occupied => Some(self.beside.put(there, at)?),
         };
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
         Err(Stop::Keep(Keeping { outside, beside, detail: None, in_layer: true }))
@@ -127,7 +140,7 @@ impl Apply<'_> {
         }
         let beside = match moved {
             Moved::Yes => None,
-            Moved::Occupied => Some(put_beside(there, self.base, at, &self.journal.header.run, self.faults)?),
+            Moved::Occupied => Some(self.beside.put(there, at)?),
         };
         self.touch(parent);
         Ok(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: true }))
