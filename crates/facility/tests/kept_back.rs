@@ -152,7 +152,7 @@ fn a_taking_back_that_is_killed_anywhere_can_be_repeated() {
     for flags in [true, false] {
         let with = |faults: Faults| if flags { faults } else { faults.without_rename_flags() };
         'commit: for nth in 1.. {
-            for second in (1..).step_by(7).map(|at| at + nth % 7) {
+            for second in (1..).step_by(13).map(|at| at + nth % 13) {
                 let scene = mixed();
                 let mut layer = scene.layer(&mixed_run());
                 let old = snapshot(&scene.ws(), true);
