@@ -414,6 +414,9 @@ fn leased(scene: &Scene) -> Workspace {
     Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
+/// A way to end a commit that a crash interrupted. Returns the conflicts that it names.
+type Way<'a> = &'a dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>;
+
 /// Plays one schedule. Returns the numbers of the calls before which the process acted, and how many calls there were.
 fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -480,7 +483,7 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
                 other => other,
             };
             // Forward or back, and after a second crash forward or back.
-            let ways: [&dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>; 2] = [&forward, &back];
+            let ways: [Way<'_>; 2] = [&forward, &back];
             let way = |number: u64| {
                 let way = if seed < WIDER { ways[0] } else { ways[(number % 2) as usize] };
                 // What the hostile process refuses may stop it until that process allows it again.
