@@ -42,7 +42,7 @@ pub enum EntryType {
 /// Which file it is, also after a rename. An inode number alone is not enough: it is used again as soon as its file is
 /// gone, and an action that runs twice (recovery) must not take the new file for the old one. The device number is
 /// left out because it may be another one after a reboot; a tree is on one mount (`beneath`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId {
     /// Inode number.
     pub ino: u64,

@@ -5,7 +5,7 @@
 
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// The entries beneath a directory, in a few numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +18,8 @@ pub struct Inside {
     /// The latest time of change among them.
     pub latest: FsTime,
     /// Entries whose time of change the commit itself sets, because it takes overlay's attributes off them.
-    #[serde(default, skip_serializing_if = "HashSet::is_empty")]
-    pub stripped: HashSet<FileId>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub stripped: BTreeSet<FileId>,
 }
 
 impl Inside {
