@@ -151,11 +151,14 @@ fn a_directory_of_an_unknown_state_stays_when_its_commit_goes() {
 /// A new name of an unchanged file is the very file, and may be its only name by now.
 #[test]
 fn a_file_that_lost_its_old_name_since_is_not_removed() {
-    let scene = Scene::new(LayerMode::Root, &[write("f", "old"), write("z", "old z")]);
+    let scene = Scene::new(LayerMode::Root, &[write("f", "old"), Op::Link(b("f"), b("f2")), write("z", "old z")]);
     let layer = scene.layer(&[Op::Link(b("f"), b("g")), write("z", "run z")]);
     let (g, journal) = (scene.ws().join("g"), scene.path("layers/run/journal"));
     killed(&scene, layer, true, move || journal.exists() && g.exists());
-    fs::remove_file(scene.ws().join("f")).unwrap();
+    assert!(fs::read_to_string(scene.path("layers/run/journal")).unwrap().contains("\n{\"hold\":"));
+    for name in ["f", "f2"] {
+        fs::remove_file(scene.ws().join(name)).unwrap();
+    }
     let conflicts = taken_back(&scene);
     let found = fs::read_dir(scene.ws()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     assert!(found.into_iter().any(|text| text == "old"), "{conflicts:?}");
