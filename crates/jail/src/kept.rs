@@ -78,6 +78,11 @@ impl Kept {
         Ok(Self { workshop: Some(workshop), ..Self::default() })
     }
 
+    /// Whether this process does nothing but launch.
+    pub(crate) fn is_workshop(&self) -> bool {
+        self.workshop.is_some()
+    }
+
     /// Takes back the network of a sandbox whose first process was waited for.
     pub fn give_back(&mut self, network: Network) -> io::Result<()> {
         match self.workshop.as_mut().and_then(|workshop| workshop.networks.as_mut()) {

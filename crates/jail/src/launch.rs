@@ -64,7 +64,8 @@ pub struct Launched {
     pub upper: Option<OwnedFd>,
     /// The pooled network that it has; for [`Kept::give_back`] once its first process was waited for.
     pub network: Option<Network>,
-    /// Tells when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`].
+    /// Tells when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. None from a workshop, which
+    /// keeps mounts of dead sandboxes for a while.
     pub watch: Option<OwnedFd>,
     /// To be closed when nobody waits: mounts of which the kernel waits for all processors then.
     pub spent: Vec<OwnedFd>,
@@ -79,7 +80,8 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     let faults = setup.faults;
     check_single_thread(faults)?;
     join_keyring(faults, kept)?;
-    let watch = (!matches!(request.plan.workspace.writes, Writes::Direct { .. })).then(watch::instance).flatten();
+    let is_layered = !matches!(request.plan.workspace.writes, Writes::Direct { .. });
+    let watch = (is_layered && !kept.is_workshop()).then(watch::instance).flatten();
     let mut prepared = prepare::prepare(request, kept, watch.as_ref())?;
     // The child has the same instance by the clone, and watches what it mounts itself.
     let watch_inside = watch.as_ref().and_then(|watch| watch.try_clone().ok());
