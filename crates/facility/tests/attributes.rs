@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent};
-use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, Workspace, recover};
+use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, Workspace, recover, roll_back};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -180,6 +180,24 @@ fn an_attribute_that_a_user_sets_during_a_commit_is_a_conflict() {
         assert_eq!(conflicts, [("d".to_owned(), Outside::Changed)], "crash {crash}");
         assert_eq!(value(&scene.ws().join("d")).unwrap(), b"of a person", "crash {crash}");
         has_arrived(&scene);
+    }
+}
+
+#[test]
+fn a_mode_that_a_user_sets_stays_when_a_commit_is_taken_back() {
+    for (chmods, mode) in [(false, 0o700), (false, 0o777), (true, 0o711)] {
+        let scene = Scene::new(LayerMode::Root, &base());
+        let run = if chmods { [edits(), vec![Op::Chmod(b("d"), 0o750)]].concat() } else { edits() };
+        let mut layer = scene.layer(&run);
+        layer.set_faults(once(half_way(&scene), || std::panic::panic_any("crash")));
+        let workspace = leased(&scene);
+        assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
+        drop(layer);
+        chmod(&scene.ws().join("d"), mode);
+        let conflicts = roll_back(&scene.path("layers"), "run", &workspace).unwrap();
+        assert_eq!(conflicts.len(), usize::from(chmods), "{conflicts:?}");
+        assert_eq!(fs::metadata(scene.ws().join("d")).unwrap().mode() & 0o7777, mode);
+        assert_eq!(["f", "g"].map(|file| fs::read(scene.ws().join("d").join(file)).unwrap()), [b"old", b"old"]);
     }
 }
 

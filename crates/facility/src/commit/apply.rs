@@ -24,7 +24,7 @@ mod stop;
 mod take;
 mod trace;
 
-pub(crate) use attrs::{apply_dir_state, make_movable, strip_marks};
+pub(crate) use attrs::{AttrState, apply_dir_state, found, make_movable, strip_marks};
 pub(crate) use side::{SIDE, Side};
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};

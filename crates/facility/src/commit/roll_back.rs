@@ -3,9 +3,9 @@
 //! Nothing that a commit displaced is gone before its journal is marked done, so the old version is whole. A path that
 //! another process changed since keeps that process's version; what stood there before goes beside it.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, split, widen};
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::{Rooms, Side, apply_dir_state, make_movable};
+use crate::commit::apply::{AttrState, Rooms, Side, apply_dir_state, found, make_movable};
 use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::displaced::{Quiet, quiet_inside};
@@ -448,8 +448,9 @@ impl<'a> Back<'a> {
         !self.taken.contains(slot)
     }
 
-    fn set_dir(&self, set: &SetDir) -> io::Result<()> {
-        let dir = match self.base.dir_by_force(&set.path.0) {
+    fn set_dir(&mut self, set: &SetDir) -> io::Result<()> {
+        // The directory itself is not opened up: its mode tells whether another process changed it.
+        let dir = match self.base.dir_by_force(split(&set.path.0).0).and_then(|_| self.base.dir(&set.path.0)) {
             Ok(dir) => dir,
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(error),
@@ -458,9 +459,21 @@ impl<'a> Back<'a> {
         if set.id != Some(now.id) {
             return Ok(());
         }
-        let Some(was) = &set.was else { return apply_dir_state(dir.as_fd(), set, &now) };
-        let (mode, uid, gid) = (was.mode, was.uid, was.gid);
-        let before = SetDir { mode, uid, gid, mtime: Some(was.mtime), attrs: Some(was.attrs.clone()), ..set.clone() };
-        apply_dir_state(dir.as_fd(), &before, &now)
+        match (found(dir.as_fd(), set, &now, true)?, &set.was) {
+            (AttrState::Opened, _) => chmod(dir.as_fd(), set.mode),
+            (AttrState::Known, Some(was)) => {
+                let mtime = (Some(now.mtime) == set.mtime).then_some(was.mtime);
+                let (mode, uid, gid) = (was.mode, was.uid, was.gid);
+                widen(dir.as_fd())?;
+                let before = SetDir { mode, uid, gid, mtime, attrs: Some(was.attrs.clone()), ..set.clone() };
+                apply_dir_state(dir.as_fd(), &before, &now)
+            }
+            (AttrState::Foreign, Some(_)) => {
+                self.conflicts.push(Conflict::new(set.path.clone(), Outside::Changed));
+                Ok(())
+            }
+            // A directory that the commit made goes with its own step.
+            (AttrState::Known | AttrState::Foreign, None) => Ok(()),
+        }
     }
 }
