@@ -45,6 +45,25 @@ pub(crate) fn remove_name(root: &Workspace, name: &str) -> io::Result<()> {
     }
 }
 
+/// Removes the directory `path` with the entries of it that `known` names, of which a directory must be empty. Anything
+/// else stays, and is an error.
+pub(crate) fn remove_known(root: &Workspace, path: &[u8], known: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
+    let dir = match readable_by_force(root, path) {
+        Ok(dir) => dir,
+        Err(error) if is_gone(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for name in names(dir.as_fd())?.iter().filter(|name| known(name)) {
+        if matches!(unlink(dir.as_fd(), name)?, Gone::NotEmpty) {
+            return Err(Errno::NOTEMPTY.into());
+        }
+    }
+    match remove_one(root, path)? {
+        Gone::Yes => Ok(()),
+        Gone::NotEmpty => Err(Errno::NOTEMPTY.into()),
+    }
+}
+
 #[derive(PartialEq, Eq)]
 enum State {
     /// Not looked at.
@@ -127,6 +146,26 @@ mod tests {
         remove_tree(&Workspace::open(inside.path()).unwrap(), b"t").unwrap();
         assert!(outside.path().join("canary").exists());
         assert!(std::fs::symlink_metadata(inside.path().join("t")).is_err());
+    }
+
+    #[test]
+    fn only_known_entries_go_with_their_directory() {
+        let inside = tempfile::tempdir().unwrap();
+        let root = Workspace::open(inside.path()).unwrap();
+        let at = |path: &str| inside.path().join(path);
+        let known = |name: &[u8]| name == b"1" || name == b"2";
+        for foreign in ["t/3", "t/2/f"] {
+            std::fs::create_dir_all(at("t/2")).unwrap();
+            std::fs::write(at("t/1"), "made for a commit").unwrap();
+            std::fs::write(at(foreign), "of another process").unwrap();
+            let error = remove_known(&root, b"t", &known).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::NOTEMPTY.raw_os_error()));
+            assert_eq!(std::fs::read(at(foreign)).unwrap(), b"of another process");
+            std::fs::remove_file(at(foreign)).unwrap();
+        }
+        remove_known(&root, b"t", &known).unwrap();
+        assert!(!at("t").exists());
+        remove_known(&root, b"t", &known).unwrap();
     }
 
     #[test]

@@ -13,13 +13,13 @@ use crate::commit::journal::{
 };
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::ops::{Op, Origin};
-use crate::commit::stage::{remove_slots, slots_at};
-use crate::commit::sweep::sweep;
+use crate::commit::stage::slots_at;
+use crate::commit::sweep::{is_known_name, sweep};
 use crate::copy::make_whiteout;
 use crate::faults::{Faults, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
 use crate::plan::Keep;
-use crate::remove::{readable_by_force, remove_name, remove_tree};
+use crate::remove::{readable_by_force, remove_known, remove_name, remove_tree};
 use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
 use crate::xattr;
@@ -150,12 +150,15 @@ enum Cleared {
     },
 }
 
-/// Removes the staging directory, or sets it aside when an entry of it has to stay.
+/// Removes the staging directory, or sets it aside when an entry of it has to stay. What came into it since the sweep
+/// stays as well: no directory in it is removed with what is in it.
 fn clear_slots(folders: &Folders<'_>, place: SlotPlace, may_go: bool, faults: &Faults) -> Cleared {
     let Folders { layers, root, base, run } = folders;
     let mut why = None;
     if may_go {
-        let remove = || remove_slots(root, base, run, place, faults);
+        let (tree, name) = slots_at(root, base, run, place);
+        let remove = || remove_known(tree, name.as_bytes(), &is_known_name).doing("remove", name.as_bytes());
+        faults.action();
         match remove().or_else(|_| remove()) {
             Ok(()) => return Cleared::Removed,
             Err(failure) => why = Some(because(&failure)),

@@ -116,6 +116,12 @@ fn known(all: &[Left<'_>], journal: &Journal) -> Result<(ByNumber, ByNumber), Io
     Ok((by_slot, by_step))
 }
 
+/// Whether an entry of a staging directory has a name that a commit gives. Pure.
+pub(crate) fn is_known_name(name: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(name);
+    name == b".gitignore" || number(text.strip_prefix(SIDE).unwrap_or(&text)).is_some()
+}
+
 /// The number at the beginning of a name.
 fn number(name: &str) -> Option<usize> {
     name.split('-').next()?.parse().ok()
