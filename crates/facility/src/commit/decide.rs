@@ -9,7 +9,7 @@ use crate::commit::journal::{Header, JOURNAL, Journal, SlotPlace, VERSION, Writi
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::recover::open_index;
 use crate::commit::seen::Seen;
-use crate::commit::stage::{Stage, Staging};
+use crate::commit::stage::{Stage, Staging, remove_slots};
 use crate::commit::steps::IN_MEMORY;
 use crate::commit::writers::OpenElsewhere;
 use crate::faults::Step;
@@ -139,7 +139,13 @@ impl Layer {
             mode: self.mode,
             faults: &self.faults,
         };
-        let mut staging = if needs.slots { Some(stage.begin(slots, needs.staged)?) } else { None };
+        let mut staging = if needs.slots {
+            Some(stage.begin(slots, needs.staged)?)
+        } else {
+            // What an earlier try left behind is nothing that this commit displaces.
+            remove_slots(&self.root, workspace, &self.run, slots, &self.faults)?;
+            None
+        };
         let id = workspace.identity().doing("look at", b"")?;
         let path = self.home.as_ref().map_or_else(|| workspace.path().into(), |home| home.path.clone());
         let parents = parents(&tree, &plan);
