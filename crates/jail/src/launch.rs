@@ -84,7 +84,8 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     let watch = (is_layered && !kept.is_workshop()).then(watch::instance).flatten();
     let mut prepared = prepare::prepare(request, kept, watch.as_ref())?;
     // The child has the same instance by the clone, and watches what it mounts itself.
-    let watch_inside = watch.as_ref().and_then(|watch| watch.try_clone().ok());
+    let mounts_inside = prepared.workspace.is_none();
+    let watch_inside = watch.as_ref().filter(|_| mounts_inside).and_then(|watch| watch.try_clone().ok());
     let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
     let mut target = None;
     if let Some(group) = request.group {
