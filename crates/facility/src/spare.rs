@@ -119,7 +119,13 @@ impl Spares {
         }
         for old in OLD {
             match rustix::fs::renameat_with(layers.fd(), run, self.root.fd(), old, RenameFlags::NOREPLACE) {
-                Ok(()) => return remove_files(layer).map(|()| true),
+                Ok(()) => {
+                    return match remove_files(layer) {
+                        // Another process that tidies up has removed it with everything in it.
+                        Err(error) if is_gone(&error) => Ok(true),
+                        other => other.map(|()| true),
+                    };
+                }
                 Err(Errno::EXIST) => {}
                 // Another file system, or one that cannot do this.
                 Err(_) => return Ok(false),
