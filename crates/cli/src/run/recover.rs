@@ -243,8 +243,11 @@ fn abandon(places: &Places, run: &str) -> Result<(), String> {
 /// Removes what a killed accept had copied into the workspace, where that is there.
 pub fn clear_staging(places: &Places, run: &str, path: &Path, folder: FolderId) {
     let Ok(directory) = folder.open_at(path) else { return };
-    if let Err(error) = nexus_facility::clear_staging(&places.layers, run, &directory) {
-        tell(&format!("Copies of the run {run} could not be removed from {}: {}.", path.display(), chain(&error)));
+    match nexus_facility::clear_staging(&places.layers, run, &directory) {
+        Ok(kept) => tell_leftovers(kept.iter()),
+        Err(error) => {
+            tell(&format!("Copies of the run {run} could not be removed from {}: {}.", path.display(), chain(&error)));
+        }
     }
 }
 

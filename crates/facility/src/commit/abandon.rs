@@ -102,19 +102,20 @@ fn move_to(layers: &Workspace, run: &str, kept: &Path, faults: &Faults) -> io::R
     Ok(kept.join(name))
 }
 
-/// Removes the copies that an undecided commit of `run` left in the workspace.
-pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<(), RecoverError> {
+/// Removes the copies that an undecided commit of `run` left in the workspace. Returns where they are kept, if a process
+/// may have written to them.
+pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Option<Leftover>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let name = slots_in_workspace(run);
     if workspace.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     // Held until they are gone: another commit of this layer makes its own.
     let (_, root) = locked(layers_dir, run)?;
     if let Some(root) = &root
         && is_decided(root).map_err(io)?
     {
-        return Ok(());
+        return Ok(None);
     }
     // The layer may be gone already: its directory is named here for its type only.
     remove_slots(workspace, workspace, run, SlotPlace::Workspace, &Faults::default()).map_err(io)

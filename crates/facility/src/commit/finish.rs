@@ -15,6 +15,7 @@ use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::stage::slots_at;
 use crate::commit::sweep::{is_known_name, sweep};
+use crate::commit::withdrawn::{WHY, is_marked};
 use crate::copy::make_whiteout;
 use crate::faults::{Faults, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
@@ -280,7 +281,7 @@ fn is_kept_back(kept: &HashMap<&[u8], &KeptBack>, path: &[u8]) -> bool {
 }
 
 /// Removes a layer. The note that it is parked goes first: what is left after a crash must not look like a review. What
-/// cannot be removed is set aside and returned.
+/// cannot be removed is set aside and returned, and so is a layer to which a process may still write.
 pub(crate) fn remove_layer(
     layers: &Workspace,
     root: &Workspace,
@@ -288,6 +289,11 @@ pub(crate) fn remove_layer(
     faults: &Faults,
 ) -> Result<Option<Leftover>, IoFailure> {
     faults.check(Step::Discard).doing("remove", b"")?;
+    if is_marked(root)? {
+        faults.action();
+        let place = set_layer_aside(layers, root, run, faults)?;
+        return Ok(Some(Leftover::new(&place, None, WHY.to_owned())));
+    }
     let Err(failure) = remove_all(layers, root, run, faults).or_else(|_| remove_all(layers, root, run, faults)) else {
         return Ok(None);
     };

@@ -28,4 +28,5 @@ pub mod seen;
 pub(crate) mod stage;
 pub(crate) mod steps;
 pub(crate) mod sweep;
+pub(crate) mod withdrawn;
 pub(crate) mod writers;

@@ -11,11 +11,13 @@ use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_f
 use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::inside::Inside;
 use crate::commit::journal::{DONE, JOURNAL, Journal, OURS, sync_directory, write};
+use crate::commit::leftover::Leftover;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
 use crate::commit::seen::Seen;
-use crate::commit::stage::{open_slots, remove_slots};
+use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::sweep::sweep;
+use crate::commit::withdrawn::{doubt, mark};
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
@@ -27,6 +29,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Takes the half-applied commit of `<layers_dir>/<run>` back and returns what could not be put where it was. The layer
@@ -94,11 +97,41 @@ pub(crate) fn reverse(
     conflicts.extend(unnamed(&beside.noted()?, &conflicts));
     write(root, OURS, &ours, faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
+    conflicts.extend(keep_reachable(&rooms, journal, &steps, faults)?);
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     crate::beneath::unlink_if_there(root.fd(), BESIDE.as_bytes()).doing("remove", BESIDE.as_bytes())?;
-    remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
+    let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
+    conflicts.extend(kept.map(|kept| named(base, &kept)));
     Ok(conflicts)
+}
+
+/// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in the
+/// workspace.
+fn keep_reachable(
+    rooms: &Rooms<'_>,
+    journal: &Journal,
+    steps: &[Op],
+    faults: &Faults,
+) -> Result<Option<Conflict>, IoFailure> {
+    let Rooms { root, base, .. } = *rooms;
+    let doubt = doubt(rooms, steps)?;
+    if doubt.upper {
+        mark(root, faults)?;
+    }
+    if !doubt.slots {
+        return Ok(None);
+    }
+    let kept = keep_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
+    Ok(kept.map(|kept| named(base, &kept)))
+}
+
+/// A staging directory that stays in the workspace.
+fn named(base: &Workspace, kept: &Leftover) -> Conflict {
+    let at = kept.at.as_path();
+    let path = at.strip_prefix(base.path()).unwrap_or(at);
+    let path = ByteText(path.as_os_str().as_bytes().to_vec());
+    Conflict { detail: Some(kept.why.clone()), ..Conflict::new(path, Outside::Blocked) }
 }
 
 /// The time stamps of the entries that are as they were: moving them away and back has set their ctime.

@@ -5,13 +5,16 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split};
 use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
+use crate::commit::leftover::{Leftover, set_aside_in_workspace};
 use crate::commit::ops::{Slot, Staged};
 use crate::commit::seen::Seen;
+use crate::commit::sweep::is_known_name;
+use crate::commit::withdrawn;
 use crate::copy::{Attrs, adorn, copy_entry};
 use crate::faults::Faults;
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, stat};
-use crate::remove::remove_tree;
+use crate::remove::{remove_known, remove_tree};
 use crate::tree::Source;
 use crate::xattr;
 use nexus_model::ByteText;
@@ -68,17 +71,48 @@ pub(crate) fn slots_at<'a>(
     }
 }
 
-/// Removes the staging directory with what is left in it.
+/// Removes the staging directory with what a commit has left in it. A directory in it goes only while it is empty, and
+/// what has another name is not the commit's: where that is found, the staging directory is kept.
 pub(crate) fn remove_slots(
     root: &Workspace,
     base: &Workspace,
     run: &str,
     place: SlotPlace,
     faults: &Faults,
-) -> Result<(), IoFailure> {
+) -> Result<Option<Leftover>, IoFailure> {
     faults.action();
     let (tree, name) = slots_at(root, base, run, place);
-    remove_tree(tree, name.as_bytes()).doing("remove", name.as_bytes())
+    let found = tree.stat(name.as_bytes()).doing("look at", name.as_bytes())?;
+    if found.is_some_and(|meta| meta.kind != EntryType::Directory) {
+        return remove_tree(tree, name.as_bytes()).doing("remove", name.as_bytes()).map(|()| None);
+    }
+    match remove_known(tree, name.as_bytes(), &is_known_name) {
+        Ok(()) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::NOTEMPTY.raw_os_error()) => {
+            keep_slots(root, base, run, place, faults)
+        }
+        Err(error) => Err(error).doing("remove", name.as_bytes()),
+    }
+}
+
+/// Renames the staging directory, so that no later command removes it. What is in the workspace is returned, to be named;
+/// the rest stays with the layer, which is marked.
+pub(crate) fn keep_slots(
+    root: &Workspace,
+    base: &Workspace,
+    run: &str,
+    place: SlotPlace,
+    faults: &Faults,
+) -> Result<Option<Leftover>, IoFailure> {
+    let (_, name) = slots_at(root, base, run, place);
+    match place {
+        SlotPlace::Layer => withdrawn::keep_slots(root, faults).map(|()| None),
+        SlotPlace::Workspace => {
+            faults.action();
+            let at = set_aside_in_workspace(base, run, &name, faults).doing("set aside", name.as_bytes())?;
+            Ok(Some(Leftover::new(&at, None, withdrawn::WHY.to_owned())))
+        }
+    }
 }
 
 impl<'a> Stage<'a> {

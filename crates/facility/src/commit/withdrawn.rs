@@ -1,0 +1,114 @@
+//! Remembers that a commit was taken back and that a process may still write to what left the workspace with it.
+//!
+//! A process whose working directory is a directory that the commit brought goes on to save there after the directory was
+//! moved back to the layer, and no look at the directory can tell. So the layer gets a mark before its journal goes, and
+//! a layer with the mark is never removed: it is moved aside as it is.
+//!
+//! ```text
+//!  put back ─▶ mark the layer, rename the staging directory ─▶ sync ─▶ journal gone ─▶ removal: one rename to .kept/RUN
+//! ```
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
+use crate::commit::apply::Rooms;
+use crate::commit::calls::Spot;
+use crate::commit::journal::{SLOTS, sync_directory, write};
+use crate::commit::leftover::move_to_a_free_name;
+use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::seen::Seen;
+use crate::commit::writers::{Writers, writers};
+use crate::faults::Faults;
+use crate::meta::{EntryType, stat_if_there};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// The mark in the layer's directory.
+pub(crate) const WITHDRAWN: &str = "withdrawn";
+
+/// The name of a staging directory that stays in a layer with the mark.
+const KEPT_SLOTS: &str = "slots.kept";
+
+/// Why the files stay.
+pub(crate) const WHY: &str =
+    "a program may still have been writing to them when the commit was taken back; remove them when nothing does";
+
+/// Where a process may still write.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// In the upper directory.
+    pub(crate) upper: bool,
+    /// In the staging directory.
+    pub(crate) slots: bool,
+}
+
+/// Looks for entries that the commit may have brought to the workspace, that are out of it again, and that a process may
+/// still reach. All that the journal names count: which of them had arrived is not known after a kill.
+pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &[Op]) -> Result<Doubt, IoFailure> {
+    let mut found = Doubt::default();
+    for op in steps {
+        let Op::Put(put) = op else { continue };
+        let Some(new) = &put.new else { continue };
+        let known = match put.from {
+            Origin::Layer => found.upper,
+            Origin::Slot(_) => found.slots,
+        };
+        if known || !is_reachable(rooms, put, new).doing("look at", &put.path.0)? {
+            continue;
+        }
+        match put.from {
+            Origin::Layer => found.upper = true,
+            Origin::Slot(_) => found.slots = true,
+        }
+    }
+    Ok(found)
+}
+
+fn is_reachable(rooms: &Rooms<'_>, put: &Put, new: &Seen) -> io::Result<bool> {
+    match &put.from {
+        Origin::Layer => {
+            let (parent, name) = split(&put.path.0);
+            match rooms.upper.dir_by_force(parent) {
+                Ok(dir) => is_written(rooms, new, dir.as_fd(), name, true),
+                Err(error) if is_gone(&error) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        Origin::Slot(slot) => match rooms.slots {
+            // A directory was made empty there, and is removed only as long as it is empty.
+            Some(slots) => is_written(rooms, new, slots.fd(), slot.to_string().as_bytes(), false),
+            None => Ok(false),
+        },
+    }
+}
+
+/// Whether the entry is there, and a process may write to it. `directories` tells whether every directory counts.
+fn is_written(rooms: &Rooms<'_>, new: &Seen, dir: BorrowedFd<'_>, name: &[u8], directories: bool) -> io::Result<bool> {
+    let Some(now) = stat_if_there(dir, name)?.filter(|now| now.id == new.id) else { return Ok(false) };
+    Ok(match now.kind {
+        EntryType::Directory => directories,
+        EntryType::File => !matches!(writers(rooms.base.leases(), dir, name), Writers::None(_)),
+        _ => false,
+    })
+}
+
+/// Leaves the mark, on the disk. Whatever else has its name is a mark, too.
+pub(crate) fn mark(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
+    if !is_marked(root)? {
+        faults.action();
+        write(root, WITHDRAWN, &WHY, faults)?;
+    }
+    sync_directory(root, faults)
+}
+
+/// Whether a layer has the mark.
+pub(crate) fn is_marked(root: &Workspace) -> Result<bool, IoFailure> {
+    Ok(root.stat(WITHDRAWN.as_bytes()).doing("look at", WITHDRAWN.as_bytes())?.is_some())
+}
+
+/// Keeps the staging directory of a layer under a name that no later commit of the layer needs.
+pub(crate) fn keep_slots(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
+    mark(root, faults)?;
+    faults.action();
+    let from = Spot { dir: root.fd(), name: SLOTS.as_bytes() };
+    move_to_a_free_name(from, root, KEPT_SLOTS, faults).doing("set aside", SLOTS.as_bytes())?;
+    sync_directory(root, faults)
+}
