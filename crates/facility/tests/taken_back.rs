@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent};
+use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{
     Abandoned, Conflict, Faults, Layer, LayerMode, Outside, RecoverError, Rules, Stage, Workspace, abandon,
     clear_staging, roll_back, set_aside, stage,
@@ -228,4 +229,99 @@ fn a_layer_that_is_set_aside_has_everything_and_is_nobodys() {
     fs::write(layer.join("journal"), "").unwrap();
     let second = set_aside(&layers, "run", &kept, None).unwrap().unwrap();
     assert_eq!(second.layer, kept.join("run-2"));
+}
+
+/// Whether a file beneath a directory has this text.
+fn has(root: &Path, text: &str) -> bool {
+    all(root).values().flatten().any(|found| found.contains(text))
+}
+
+/// The files that a person edits while a commit is taken back: replaced, new, and in a new directory.
+const ARRIVED: [&str; 3] = ["z", "added", "n/f"];
+
+/// The edit comes before any call of a reject, which dies before its next call; a second one ends it.
+#[test]
+fn an_edit_before_a_reject_that_dies_stays_at_the_next() {
+    for (mode, flags) in [(LayerMode::Root, true), (LayerMode::Root, false), (LayerMode::User, true)] {
+        for file in ARRIVED {
+            let mut edits = 0;
+            for nth in 1.. {
+                let scene = Scene::new(mode, &[write("z", "old z")]);
+                let layer =
+                    scene.layer(&[write("z", "run"), write("added", "run"), Op::Mkdir(b("n")), write("n/f", "run")]);
+                let (ws, journal) = (scene.ws(), scene.path("layers/run/journal"));
+                let arrived = move |file: &str| fs::read_to_string(ws.join(file)).is_ok_and(|text| text == "run");
+                let all_arrived = arrived.clone();
+                killed(&scene, layer, flags, move || journal.exists() && ARRIVED.iter().all(|file| all_arrived(file)));
+                let (path, (edited, calls)) = (scene.ws().join(file), (Arc::new(Mutex::new(false)), Mutex::new(0)));
+                let done = Arc::clone(&edited);
+                let mut faults = Faults::default().between(Arc::new(move |_| {
+                    let mut calls = calls.lock().unwrap();
+                    *calls += 1;
+                    if *calls == nth && arrived(file) {
+                        use std::io::Write as _;
+                        fs::File::options().append(true).open(&path).unwrap().write_all(b" mine").unwrap();
+                        *done.lock().unwrap() = true;
+                    }
+                    if *calls == nth + 1 {
+                        drop(calls);
+                        std::panic::panic_any("crash");
+                    }
+                }));
+                if !flags {
+                    faults = faults.without_rename_flags();
+                }
+                let workspace = leased(&scene);
+                let layers = scene.path("layers");
+                let first = catch_unwind(AssertUnwindSafe(|| roll_back_with(&layers, "run", &workspace, &faults)));
+                if first.is_ok() {
+                    break;
+                }
+                let faults = if flags { Faults::default() } else { Faults::default().without_rename_flags() };
+                let conflicts = roll_back_with(&layers, "run", &workspace, &faults).unwrap();
+                let case = format!("{mode:?} {file} {nth}, flags {flags}: {conflicts:?}");
+                assert!(has(&scene.ws(), "old z"), "{case}");
+                if *edited.lock().unwrap() {
+                    edits += 1;
+                    assert!(has(&scene.ws(), "mine"), "{case}");
+                    let top = Path::new(file).components().next().unwrap().as_os_str();
+                    assert!(conflicts.iter().any(|one| one.path.as_path() == Path::new(top)), "{case}");
+                } else {
+                    assert_eq!(conflicts, [], "{case}");
+                    assert!(!scene.ws().join("added").exists() && !scene.ws().join("n").exists(), "{case}");
+                }
+            }
+            assert!(edits > 0, "{mode:?} {file}");
+        }
+    }
+}
+
+/// What came out edited finds its place free or taken.
+#[test]
+fn an_edited_version_stays_when_its_place_is_free_again() {
+    let scene = Scene::new(LayerMode::Root, &[write("z", "old z")]);
+    let layer = scene.layer(&[write("z", "run")]);
+    let (z, journal) = (scene.ws().join("z"), scene.path("layers/run/journal"));
+    let arrived = |z: &Path| fs::read_to_string(z).is_ok_and(|text| text.starts_with("run"));
+    let now = z.clone();
+    killed(&scene, layer, true, move || journal.exists() && arrived(&now));
+    let stage = Mutex::new(0);
+    // The first call is the step itself, the second the exchange, and the fourth the exchange back.
+    let faults = Faults::default().between(Arc::new(move |_| {
+        let mut stage = stage.lock().unwrap();
+        if *stage < 2 && arrived(&z) {
+            *stage += 1;
+            if *stage == 2 {
+                fs::write(&z, "run and mine").unwrap();
+            }
+        } else if *stage == 2 && !arrived(&z) {
+            *stage += 1;
+        } else if *stage == 3 {
+            *stage += 1;
+            fs::remove_file(&z).unwrap();
+        }
+    }));
+    let conflicts = roll_back_with(&scene.path("layers"), "run", &leased(&scene), &faults).unwrap();
+    assert!(has(&scene.ws(), "run and mine"), "{conflicts:?}");
+    assert!(conflicts.iter().any(|one| one.path.as_path() == Path::new("z")), "{conflicts:?}");
 }

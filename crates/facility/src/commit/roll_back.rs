@@ -70,6 +70,10 @@ pub(crate) fn reverse(
         Op::Take { slot, .. } => Some(*slot),
         _ => None,
     });
+    let held = steps.iter().filter_map(|op| match op {
+        Op::Hold { old, .. } => Some(old.id),
+        _ => None,
+    });
     let mut back = Back {
         root,
         base,
@@ -77,6 +81,7 @@ pub(crate) fn reverse(
         slots: slots.as_ref(),
         steps: &steps,
         taken: taken.collect(),
+        held: held.collect(),
         faults,
         beside,
         at: 0,
@@ -160,6 +165,8 @@ struct Back<'a> {
     steps: &'a [Op],
     /// The slots of what left the workspace.
     taken: HashSet<Slot>,
+    /// Files of the workspace that have further names in slots.
+    held: HashSet<FileId>,
     faults: &'a Faults,
     beside: Beside<'a>,
     /// The number of the step.
@@ -299,6 +306,9 @@ impl<'a> Back<'a> {
                 if let Some(found) = found {
                     self.bring(source, &put.path, found.mode)?;
                 }
+                if !self.is_as_put(put, &new, &left, side)? {
+                    return self.hand_back(put, side);
+                }
                 return match move_out(side, source, self.faults)? {
                     Moved::Yes => Ok(()),
                     Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
@@ -314,7 +324,9 @@ impl<'a> Back<'a> {
         if at_source && new.kind != EntryType::Directory {
             self.unlink(put, &new)?;
         }
-        if at_source && on_side.is_none() {
+        let withdrawn = found.as_ref().filter(|_| at_source);
+        let is_edited = withdrawn.map_or(Ok(false), |found| self.was_edited(put, &new, found, source))?;
+        if at_source && on_side.is_none() && !is_edited {
             return Ok(());
         }
         if !at_source {
@@ -324,7 +336,11 @@ impl<'a> Back<'a> {
         if let Some(old) = &put.old
             && on_side.is_some()
         {
-            return self.bring(side, &put.path, old.mode);
+            self.bring(side, &put.path, old.mode)?;
+            return if is_edited { self.hand_back(put, source) } else { Ok(()) };
+        }
+        if is_edited {
+            return self.hand_back(put, source);
         }
         match stat_if_there(source.dir, source.name)? {
             Some(left) if left.id != new.id => self.bring(source, &put.path, left.mode),
@@ -376,7 +392,7 @@ impl<'a> Back<'a> {
         make_movable(target.dir, target.name, &now)?;
         if is_free {
             return match move_out(target, source, self.faults)? {
-                Moved::Yes => self.check_withdrawn(put, new, source, target),
+                Moved::Yes => self.check_withdrawn(put, new, source),
                 Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
             };
         }
@@ -388,8 +404,11 @@ impl<'a> Back<'a> {
                     return Ok(());
                 }
                 // Another version came out instead of ours: it goes back, and the old one beside it.
-                exchange(source, target, self.faults)?;
-                Ok(())
+                match exchange(source, target, self.faults) {
+                    Ok(Exchanged::Yes) => Ok(()),
+                    // Its place is free by now, or cannot be reached.
+                    Ok(Exchanged::Gone | Exchanged::Unsupported) | Err(_) => self.hand_back(put, source),
+                }
             }
             Exchanged::Gone => Ok(()),
             Exchanged::Unsupported => {
@@ -412,18 +431,39 @@ impl<'a> Back<'a> {
     }
 
     /// Looks at what was taken out of a place that is free now.
-    fn check_withdrawn(&mut self, put: &Put, new: &Seen, source: Spot<'_>, target: Spot<'_>) -> io::Result<()> {
+    fn check_withdrawn(&mut self, put: &Put, new: &Seen, source: Spot<'_>) -> io::Result<()> {
         self.faults.action();
         let out = stat(source.dir, source.name)?;
         if out.id == new.id && self.is_as_put(put, new, &out, source)? {
             return Ok(());
         }
-        let beside = match move_to_free(source, target, self.faults)? {
+        self.hand_back(put, source)
+    }
+
+    /// Brings a version that another process made to its path, or beside it, and names it.
+    fn hand_back(&mut self, put: &Put, from: Spot<'_>) -> io::Result<()> {
+        let (parent, name) = split(&put.path.0);
+        let moved = match self.base.dir_by_force(parent) {
+            Ok(dir) => move_to_free(from, Spot { dir: dir.as_fd(), name }, self.faults).unwrap_or(Moved::Occupied),
+            Err(_) => Moved::Occupied,
+        };
+        let beside = match moved {
             Moved::Yes => None,
-            Moved::Occupied => Some(self.beside.put(source, &put.path.0)?),
+            Moved::Occupied => Some(self.beside.put(from, &put.path.0)?),
         };
         self.conflicts.push(Conflict { beside, ..Conflict::new(put.path.clone(), Outside::Changed) });
         Ok(())
+    }
+
+    /// Whether another process changed an entry that lies at its source: an interrupted pass may have withdrawn it and not
+    /// looked at it. What was never put is as the journal says.
+    fn was_edited(&self, put: &Put, new: &Seen, found: &Meta, source: Spot<'_>) -> io::Result<bool> {
+        // A file that has its own name in the workspace may change there. A directory of which the journal does not say what
+        // was in it is never withdrawn.
+        if self.held.contains(&new.id) || (put.whole && put.inside.is_none()) {
+            return Ok(false);
+        }
+        Ok(!self.is_as_put(put, new, found, source)?)
     }
 
     /// Whether an entry that we put is unchanged, and no process writes to it.
