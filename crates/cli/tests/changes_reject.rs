@@ -7,6 +7,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -123,6 +124,44 @@ fn a_reject_keeps_edits_in_a_directory_that_arrived() {
             assert_eq!(fs::read_to_string(bench.workspace.join("z")).unwrap(), "old z\n");
             is_said_well(&bench, &output, &run);
             assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
+    }
+}
+
+/// A program has a directory that arrived as its working directory, and saves in it at each moment of a reject.
+#[test]
+fn a_reject_removes_no_directory_that_a_program_works_in() {
+    for bench in benches() {
+        for is_killed in [false, true] {
+            fs::remove_dir_all(bench.workspace.join("src")).ok();
+            bench.write("z", "old z\n");
+            let run = parked(&bench, "mkdir src; echo '// generated' >src/main.c; echo new >z");
+            assert!(killed_at(&bench, "renameat2", 2, &["changes", "accept", "--run", &run]));
+            let src = fs::File::open(bench.workspace.join("src")).unwrap();
+            let save = |name: &str| fs::write(format!("/proc/self/fd/{}/{name}", src.as_raw_fd()), name).unwrap();
+            let reject = ["changes", "reject", "--run", &run];
+            if is_killed {
+                // After the directory has left the workspace.
+                assert!(killed_at(&bench, "syncfs", 1, &reject));
+                assert!(!bench.workspace.join("src").exists() && layer(&bench, &run).join("journal").exists());
+                save("after the kill");
+            }
+            let output = nexus(&bench, &reject);
+            let told = stdout(&output) + &stderr(&output);
+            assert_eq!(output.status.code(), Some(0), "{}: {told}", bench.who());
+            save("after the reject");
+            let kept = bench.state.join("layers/.kept").join(&run).join("layer");
+            assert!(told.contains(&format!("Files of the run stay in {}", kept.display())), "{told}");
+            assert!(told.contains("a program may still have been writing to them"), "{told}");
+            assert!(!bench.workspace.join("src").exists() && !layer(&bench, &run).exists());
+            // No later command removes it.
+            for arguments in [&["changes", "list"][..], &["changes", "recover"], &reject] {
+                nexus(&bench, arguments);
+            }
+            parked(&bench, "true");
+            let found = files_of(&kept.join("upper/src"));
+            assert!(found.contains_key(Path::new("main.c")) && found.contains_key(Path::new("after the reject")));
+            assert_eq!(found.contains_key(Path::new("after the kill")), is_killed, "{}", bench.who());
         }
     }
 }
