@@ -429,3 +429,84 @@ fn a_parked_file_that_lost_its_content_is_not_accepted() {
     assert!(matches!(&error, CommitError::Damaged { path, .. } if path.as_path() == Path::new("b")), "{error:?}");
     assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, "c")], ["old a", "old b", "old c"]);
 }
+
+/// What a person does after an interrupted commit of [`crossing`] to the file in the deleted directory.
+const CROSSING_EDITS: [fn(&Path); 3] = [
+    |file| fs::write(file, "mine, and longer").unwrap(),
+    |file| {
+        let before = fs::metadata(file).unwrap().modified().unwrap();
+        fs::write(file, "mine").unwrap();
+        fs::File::options().write(true).open(file).unwrap().set_modified(before).unwrap();
+    },
+    |file| {
+        fs::write(file.with_extension("new"), "mine").unwrap();
+        fs::rename(file.with_extension("new"), file).unwrap();
+    },
+];
+
+/// A file has a name in a deleted directory and one that the run replaces.
+fn crossing(mode: LayerMode) -> (Scene, Layer) {
+    let base = [Op::Mkdir(b("d")), write("d/a", "base"), Op::Link(b("d/a"), b("b"))];
+    let scene = Scene::new(mode, &base);
+    let layer = scene.layer(&[Op::RemoveTree(b("d")), Op::Remove(b("b")), write("b", "run")]);
+    (scene, layer)
+}
+
+/// Lets a commit die at its call number `nth` after the decision; returns whether there was one.
+fn dies(scene: &Scene, mut layer: Layer, nth: u64) -> bool {
+    let (is_decided, calls) = (decided(scene), AtomicU64::new(0));
+    let here = move || is_decided() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth;
+    layer.set_faults(once(here, || std::panic::panic_any("crash")));
+    let workspace = leased(scene);
+    catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err()
+}
+
+#[test]
+fn an_edit_of_a_hard_link_in_a_deleted_directory_stays() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (at, edit) in CROSSING_EDITS.into_iter().enumerate() {
+            for saves_other in [false, true] {
+                let mut edits = 0;
+                for nth in 1.. {
+                    let (scene, layer) = crossing(mode);
+                    if !dies(&scene, layer, nth) {
+                        break;
+                    }
+                    let file = scene.ws().join("d/a");
+                    // A size and a time that are set back are told apart only before a move of the other name.
+                    if !file.exists() || (at == 1 && is_new(&scene.ws(), "b")) {
+                        continue;
+                    }
+                    edits += 1;
+                    edit(&file);
+                    if saves_other {
+                        fs::write(scene.ws().join("b.new"), "saved").unwrap();
+                        fs::rename(scene.ws().join("b.new"), scene.ws().join("b")).unwrap();
+                    }
+                    let recovered = recover(&scene.path("layers"), "run", &leased(&scene)).unwrap();
+                    let all = snapshot(&scene.ws(), true);
+                    let is_there = all.values().any(|entry| entry.2.starts_with(b"mine"));
+                    assert!(is_there, "{mode:?} {nth}: {recovered:?} {all:?}");
+                }
+                assert!(edits > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn hard_links_out_of_a_deleted_directory_are_no_conflict() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for nth in 1.. {
+            let (scene, layer) = crossing(mode);
+            if !dies(&scene, layer, nth) {
+                break;
+            }
+            match recover(&scene.path("layers"), "run", &leased(&scene)).unwrap() {
+                Recovered::RolledForward(result) => assert_eq!(result.conflicts, [], "{mode:?} {nth}"),
+                other => panic!("{mode:?} {nth}: {other:?}"),
+            }
+            assert_eq!((read(&scene, "b"), scene.ws().join("d").exists()), ("run".into(), false), "{mode:?} {nth}");
+        }
+    }
+}

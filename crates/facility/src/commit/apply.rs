@@ -67,8 +67,10 @@ pub(crate) struct Apply<'a> {
     parent_ids: HashMap<&'a [u8], FileId>,
     /// The ctime that the commit last gave to an inode that has further names.
     own: HashMap<FileId, FsTime>,
-    /// Inodes with several names that the steps displace.
-    shared: HashSet<FileId>,
+    /// Files with several names that the steps hold or displace.
+    shared: HashMap<FileId, Seen>,
+    /// Those of them that an interrupted pass moved or linked, which set their ctime.
+    moved: HashSet<FileId>,
     /// Directories in which steps act.
     worked: HashSet<FileId>,
     /// The times of the directories in which steps act.
@@ -128,7 +130,7 @@ impl<'a> Apply<'a> {
     pub(crate) fn new(rooms: Rooms<'a>, journal: &'a Journal, faults: &'a Faults, again: bool) -> Self {
         let Rooms { root, base, upper, slots, started } = rooms;
         let several = journal.steps.several().iter().map(|one| one.old);
-        let shared = several.filter(|old| old.kind != EntryType::Directory).map(|old| old.id);
+        let shared = several.filter(|old| old.kind != EntryType::Directory).map(|old| (old.id, old));
         let header = &journal.header;
         Self {
             root,
@@ -146,6 +148,7 @@ impl<'a> Apply<'a> {
             parent_ids: header.parents.iter().map(|one| (one.path.0.as_slice(), one.id)).collect(),
             own: HashMap::new(),
             shared: shared.collect(),
+            moved: HashSet::new(),
             worked: header.parents.iter().map(|one| one.id).collect(),
             traces: Traces::default(),
             written: header.rewritten.iter().map(|path| (path.0.as_slice(), None)).collect(),
@@ -164,6 +167,9 @@ impl<'a> Apply<'a> {
     /// Does everything.
     pub(crate) fn run(&mut self) -> Result<(), IoFailure> {
         let journal = self.journal;
+        if self.again && !self.shared.is_empty() {
+            self.find_moved().doing("read", JOURNAL.as_bytes())?;
+        }
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;

@@ -148,7 +148,7 @@ pub(crate) fn remove_displaced(
 ) -> Result<Removal, IoFailure> {
     let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
     let several = journal.steps.several().iter().filter(|one| one.is_displaced);
-    let shared: HashSet<FileId> = several.map(|one| one.old.id).collect();
+    let shared: HashMap<FileId, Seen> = several.map(|one| (one.old.id, one.old)).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
     for op in journal.steps.each() {
@@ -173,7 +173,9 @@ pub(crate) fn remove_displaced(
         };
         // A process with the directory open may still add to it, so that everything younger than the move is its own.
         let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
-        let is_late = |meta: &Meta| meta.ctime >= since && (!shared.contains(&meta.id) || meta.mtime >= since);
+        // The move of another name sets the time of change of a file with several, and nothing else.
+        let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
+        let is_late = |meta: &Meta| meta.ctime >= since && (meta.mtime >= since || !is_moved(meta));
         let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late };
         let run = &journal.header.run;
         // Most errors do not come twice.

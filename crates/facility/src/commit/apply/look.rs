@@ -1,13 +1,14 @@
 //! Compares entries of the workspace with what the plan recorded, before a call and after it.
 
-use super::Apply;
 use super::stop::{Done, Stop};
+use super::{Apply, Side};
 use crate::beneath::{Workspace, is_gone, split};
 use crate::changes::Outside;
 use crate::commit::displaced::{Quiet, quiet_inside};
+use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
-use crate::meta::{EntryType, Meta, stat};
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -16,15 +17,15 @@ impl Apply<'_> {
     /// Whether an entry is still as it was planned for.
     pub(super) fn is_untouched(&self, old: &Seen, now: &Meta) -> bool {
         let own = self.own.get(&now.id).copied();
-        if own.is_none() && self.again && self.shared.contains(&old.id) {
-            // The interrupted pass may have changed the number of its names, and with it the ctime.
+        if own.is_none() && self.moved.contains(&old.id) {
+            // The interrupted pass changed the number of its names, or moved one, and set its ctime.
             return old.is_same_version(now);
         }
         old.is_untouched(now, own)
     }
 
     pub(super) fn remember(&mut self, meta: &Meta) {
-        if meta.links > 1 || self.shared.contains(&meta.id) {
+        if meta.links > 1 || self.shared.contains_key(&meta.id) {
             self.own.insert(meta.id, meta.ctime);
         }
     }
@@ -65,6 +66,55 @@ impl Apply<'_> {
         }
     }
 
+    /// Whether a file with several names has the content that the plan saw, and an interrupted pass moved one of the names.
+    fn is_moved_only(&self, meta: &Meta) -> bool {
+        self.moved.contains(&meta.id)
+            && self.shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta) && old.mode == meta.mode)
+    }
+
+    /// Finds the files with several names that an interrupted pass moved or linked. One that cannot be found counts as
+    /// unmoved: it is kept back if its ctime changed.
+    pub(super) fn find_moved(&mut self) -> io::Result<()> {
+        for (at, op) in self.journal.steps.each().enumerate() {
+            let moved = match op? {
+                Op::Hold { old, slot, .. } | Op::Take { old, slot, .. } => {
+                    self.is_in_slot(slot, &old).then_some(old.id)
+                }
+                Op::Put(put) => {
+                    let old =
+                        put.old.filter(|old| self.shared.contains_key(&old.id) && self.is_displaced(at, &put, old));
+                    // What was held has its new name.
+                    let new = put.new.filter(|new| {
+                        let now = || self.base.stat(&put.path.0).ok().flatten();
+                        self.shared.contains_key(&new.id) && now().is_some_and(|now| now.id == new.id)
+                    });
+                    self.moved.extend(new.map(|new| new.id));
+                    old.map(|old| old.id)
+                }
+                Op::Strip { .. } | Op::SetDir(_) => None,
+            };
+            self.moved.extend(moved);
+        }
+        Ok(())
+    }
+
+    fn is_in_slot(&self, slot: Slot, old: &Seen) -> bool {
+        let found = self.slots.and_then(|slots| stat_if_there(slots.fd(), slot.to_string().as_bytes()).ok().flatten());
+        found.is_some_and(|meta| meta.id == old.id)
+    }
+
+    /// Whether the old version of a step lies at its source, or on the side.
+    fn is_displaced(&self, at: usize, put: &Put, old: &Seen) -> bool {
+        let is_old = |meta: Option<Meta>| meta.is_some_and(|meta| meta.id == old.id);
+        let on_side = Side::of(&put.from, at, self.root, self.slots)
+            .and_then(|side| stat_if_there(side.spot().dir, side.spot().name).ok().flatten());
+        let at_source = match &put.from {
+            Origin::Slot(slot) => self.is_in_slot(*slot, old),
+            Origin::Layer => is_old(self.upper.stat(&put.path.0).ok().flatten()),
+        };
+        at_source || is_old(on_side)
+    }
+
     /// Looks at what came out of the workspace.
     pub(super) fn is_quiet(
         &self,
@@ -82,7 +132,7 @@ impl Apply<'_> {
                 let known = |meta: &Meta| {
                     self.worked.contains(&meta.id)
                         || self.own.get(&meta.id) == Some(&meta.ctime)
-                        || (self.again && self.shared.contains(&meta.id))
+                        || self.is_moved_only(meta)
                         || meta.id == old.id
                 };
                 quiet_inside(tree, path, self.base.leases(), &|meta| meta.ctime > self.started && !known(meta))
