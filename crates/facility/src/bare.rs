@@ -43,7 +43,10 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         };
         let Some(repository) = inside[at] else { continue };
         if let Some(verdict) = verdict(walk, tree, &tree.nodes[at], &tree.nodes[repository].path.0)? {
-            tree.nodes[at].rare.verdict = Some(verdict);
+            // What is held back for another reason stays so.
+            if !matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_))) {
+                tree.nodes[at].rare.verdict = Some(verdict);
+            }
         }
     }
     for node in tree.nodes.iter_mut().skip(1) {
@@ -63,7 +66,8 @@ type Telling = HashMap<Vec<u8>, bool>;
 
 /// Directories in which the layer has an entry that git would look for, with these entries.
 fn candidates(tree: &LayerTree) -> HashMap<usize, Telling> {
-    let in_git = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| fold(name).as_ref() == b".git");
+    // `.git` is judged by its name; a repository inside of it, as in `.git/refs`, by its entries like any other.
+    let is_git = |path: &[u8]| fold(split(path).1).as_ref() == b".git";
     let mut found: HashMap<usize, Telling> = HashMap::new();
     for node in tree.nodes.iter().skip(1) {
         let name = fold(split(&node.path.0).1);
@@ -73,7 +77,7 @@ fn candidates(tree: &LayerTree) -> HashMap<usize, Telling> {
             found.entry(node.parent).or_default().insert(name.into_owned(), node.role == Role::Entry);
         }
     }
-    found.retain(|at, _| !in_git(&tree.nodes[*at].path.0));
+    found.retain(|at, _| !is_git(&tree.nodes[*at].path.0));
     found
 }
 

@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn a_configuration_commits_only_when_all_that_changes_is_inert() {
         let plain = bytes("[core]\nbare = false\n");
-        let remote = bytes("[core]\nbare = false\n[remote \"o\"]\nurl = x\n");
+        let remote = bytes("[core]\nbare = false\n[remote \"o\"]\nurl = h:x\n");
         let evil = bytes("[core]\nfsmonitor = ./x\n");
-        let evil_and_remote = bytes("[core]\nfsmonitor = ./x\n[remote \"o\"]\nurl = x\n");
+        let evil_and_remote = bytes("[core]\nfsmonitor = ./x\n[remote \"o\"]\nurl = h:x\n");
         let other = bytes("[core]\nfsmonitor = ./y\n");
         assert_eq!(config(&remote, &plain, false), Verdict::Commit);
         assert_eq!(config(&evil, &plain, false), Verdict::Park("git configuration: core.fsmonitor".to_owned()));

@@ -21,6 +21,10 @@ fn is_config(name: &[u8]) -> bool {
     matches!(name, b"config" | b"config.worktree")
 }
 
+/// Directories of a git directory that hold git's own data under any name. Every other directory may be a repository of its
+/// own.
+const OWN: &[&[u8]] = &[b"refs", b"logs", b"objects", b"lfs", b"rr-cache"];
+
 /// Judges a path inside a git directory by its folded names.
 pub(crate) fn git_class(inside: &[Cow<'_, [u8]>]) -> Class {
     let names: Vec<&[u8]> = inside.iter().map(Cow::as_ref).collect();
@@ -35,6 +39,7 @@ pub(crate) fn git_class(inside: &[Cow<'_, [u8]>]) -> Class {
         [b"hooks", ..] => Class::GitHook,
         // The name of a submodule may have slashes in it, so the depth of its git directory is unknown.
         [b"modules" | b"worktrees", rest @ ..] => nested_class(rest),
+        [first, _, ..] if !OWN.contains(first) => nested_class(names.as_slice()),
         names => state(names).map_or(Class::NoLink, Class::GitState),
     }
 }
@@ -44,7 +49,9 @@ fn nested_class(names: &[&[u8]]) -> Class {
     if middle.contains(&&b"hooks"[..]) {
         return Class::GitHook;
     }
-    if let Some(what) = (0..names.len()).find_map(|start| state(&names[start..])) {
+    // `refs/remotes/origin` is a ref of a submodule.
+    let is_ref = |start: usize| start > 1 && names[start - 1] == b"refs" && names[start] == b"remotes";
+    if let Some(what) = (0..names.len()).filter(|start| !is_ref(*start)).find_map(|start| state(&names[start..])) {
         return Class::GitState(what);
     }
     match *last {
@@ -98,6 +105,14 @@ mod tests {
             ("modules/a/b/hooks/x", Class::GitHook),
             ("modules/a/b/config", Class::GitConfig),
             ("modules/a", Class::NoLink),
+            ("modules/a/refs/remotes/origin/main", Class::NoLink),
+            ("srv", Class::NoLink),
+            ("srv/HEAD", Class::NoLink),
+            ("srv/hooks", Class::MustBeDirectory),
+            ("srv/hooks/pre-receive", Class::GitHook),
+            ("srv/config", Class::GitConfig),
+            ("deep/er/srv/hooks/update", Class::GitHook),
+            ("deep/er/commondir", Class::GitCommonDir),
             ("worktrees/w/config.worktree", Class::GitConfig),
             ("commondir", Class::GitCommonDir),
             ("worktrees/w/commondir", Class::GitCommonDir),
@@ -135,6 +150,7 @@ mod tests {
             "modules/a/b/rebase-merge/git-rebase-todo",
             "worktrees/w/sequencer/todo",
             "modules/a/objects/info/alternates",
+            "srv/objects/info/alternates",
         ] {
             assert!(matches!(class(path), Class::GitState(_)), "{path}: {:?}", class(path));
         }

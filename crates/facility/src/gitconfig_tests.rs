@@ -68,12 +68,16 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[remote \"o\"]\npromisor = true", "[remote \"o\"]\nurl = git@h:x"),
         ("[remote \"o\"]\nurl = ext::sh -c x", "[remote \"o\"]\nurl = ssh://git@x/y"),
         ("[remote \"o\"]\nurl = helper://x", "[remote \"o\"]\nurl = file:///x"),
-        ("[remote \"o\"]\nurl = --upload-pack=x", "[remote \"o\"]\nurl = x"),
+        ("[remote \"o\"]\nurl = --upload-pack=x", "[remote \"o\"]\nurl = h:x"),
         ("[remote \"o\"]\nurl = ssh://-oProxyCommand=x/y", "[remote \"o\"]\nurl = git://x/y"),
         ("[remote \"o\"]\nurl = git@-oProxyCommand=x:y", "[remote \"o\"]\nurl = h:y"),
+        ("[remote \"o\"]\nurl = .git/srv", "[remote \"o\"]\nurl = /srv/x"),
+        ("[remote \"o\"]\nurl = ./tool", "[remote \"o\"]\nurl = ../../x"),
+        ("[remote \"o\"]\nurl = a/b:c", "[remote \"o\"]\nurl = https://e.org/tool"),
+        ("[remote \"o\"]\nurl = file:///ws/.GIT/srv", "[remote \"o\"]\nurl = file:///ws/srv"),
         ("[remote \"o\"]\npushurl = https://x", "[remote \"o\"]\nfetch = +refs/heads/*:refs/remotes/o/*"),
         ("[remote \"o\"]\nfetch = +refs/*:refs/*", "[remote \"o\"]\nfetch = refs/heads/m:refs/remotes/o/m"),
-        ("[remote \"https://x/y\"]\nurl = z", "[remote \"x.y\"]\nurl = z"),
+        ("[remote \"https://x/y\"]\nurl = h:z", "[remote \"x.y\"]\nurl = h:z"),
         ("[remote]\npushDefault = x", "[push]\ndefault = current"),
         ("[branch \"x\"]\npushRemote = y", "[branch \"x\"]\nrebase = true"),
         ("[branch \"x\"]\nremote = https://e.org/x", "[branch \"x\"]\nremote = ."),
@@ -115,23 +119,23 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
 
 #[test]
 fn an_existing_remote_and_its_branches_stay_where_they_lead() {
-    let base = "[remote \"origin\"]\nurl = a\nfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\nremote = \
+    let base = "[remote \"origin\"]\nurl = h:a\nfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\nremote = \
                 origin\nmerge = refs/heads/main\n";
     for (added, wanted) in [
-        ("[remote \"origin\"]\nurl = b\n", "remote.origin.url"),
-        ("[remote \"origin\"]\npushurl = b\n", "remote.origin.pushurl"),
+        ("[remote \"origin\"]\nurl = h:b\n", "remote.origin.url"),
+        ("[remote \"origin\"]\npushurl = h:b\n", "remote.origin.pushurl"),
         ("[remote \"origin\"]\nfetch = +refs/heads/x:refs/remotes/origin/x\n", "remote.origin.fetch"),
-        ("[remote.origin]\nurl = b\n", "remote.origin.url"),
-        ("[branch \"main\"]\nremote = other\n[remote \"other\"]\nurl = b\n", "branch.main.remote"),
-        ("[branch \"new\"]\nremote = other\n[remote \"other\"]\nurl = b\n", "branch.new.remote"),
+        ("[remote.origin]\nurl = h:b\n", "remote.origin.url"),
+        ("[branch \"main\"]\nremote = other\n[remote \"other\"]\nurl = h:b\n", "branch.main.remote"),
+        ("[branch \"new\"]\nremote = other\n[remote \"other\"]\nurl = h:b\n", "branch.new.remote"),
     ] {
         assert_eq!(diff(base, &format!("{base}{added}")), [wanted], "{added}");
     }
-    assert_eq!(diff(base, &base.replace("url = a", "url = b")), ["remote.origin.url"]);
+    assert_eq!(diff(base, &base.replace("url = h:a", "url = h:b")), ["remote.origin.url"]);
     assert_eq!(diff(base, "[branch \"main\"]\nremote = origin\n").len(), 2, "a removed remote");
     assert_eq!(diff(base, &base.replace("remote = origin", "")), ["branch.main.remote"]);
     for added in [
-        "[remote \"other\"]\nurl = b\nfetch = +refs/heads/*:refs/remotes/other/*\n",
+        "[remote \"other\"]\nurl = h:b\nfetch = +refs/heads/*:refs/remotes/other/*\n",
         "[branch \"new\"]\nremote = origin\nmerge = refs/heads/new\n",
         "[branch \"main\"]\nrebase = true\n",
         "[branch \"main\"]\nmerge = refs/heads/other\n",
@@ -142,7 +146,7 @@ fn an_existing_remote_and_its_branches_stay_where_they_lead() {
     assert_eq!(diff(base, base.split("[branch").next().unwrap()), [""; 0]);
     // The default remote is `origin`: a run must not bring one to a repository that has another.
     let other = base.replace("origin", "upstream");
-    assert_eq!(diff(&other, &format!("{other}[remote \"origin\"]\nurl = b\n")), ["remote.origin.url"]);
+    assert_eq!(diff(&other, &format!("{other}[remote \"origin\"]\nurl = h:b\n")), ["remote.origin.url"]);
     let both = format!("[core]\nbare = false\n{base}");
     assert_eq!(diff("[core]\nbare = false\n", &both), [""; 0], "the first remote");
 }
@@ -166,7 +170,7 @@ fn only_a_new_repository_may_say_how_it_is_stored() {
 /// A megabyte of settings is judged in a moment: no step looks at all of them for each.
 #[test]
 fn a_large_configuration_is_judged_quickly() {
-    let one = |number| format!("[remote \"r{number}\"]\nurl = x\n[x{number}]\ny = z\n");
+    let one = |number| format!("[remote \"r{number}\"]\nurl = h:x\n[x{number}]\ny = z\n");
     let text: String = (0..20_000).map(one).collect::<Vec<_>>().concat();
     let started = std::time::Instant::now();
     assert_eq!(diff("", &text).len(), 20_000);

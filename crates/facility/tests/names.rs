@@ -297,6 +297,42 @@ fn a_bare_repository_is_judged_like_a_git_directory() {
     assert_eq!(parked(&run(&scene, &ops)), [""; 0]);
 }
 
+#[test]
+fn a_repository_inside_git_s_own_directory_is_judged() {
+    for place in [".git/srv", ".git/a/b", ".git/refs/heads/srv", ".git/objects/srv", ".git/logs/srv", ".git/lfs/srv"] {
+        let at = |inner: &str| format!("{place}/{inner}");
+        let mut frame: Vec<Op> = Vec::new();
+        for (end, _) in place.match_indices('/').filter(|(end, _)| *end > 4) {
+            frame.push(dir(&place[..end]));
+        }
+        let known = repository();
+        frame.retain(|op| !known.iter().any(|one| format!("{one:?}") == format!("{op:?}")));
+        frame.extend([dir(place), file(&at("HEAD"), "ref: refs/heads/main\n"), dir(&at("objects")), dir(&at("refs"))]);
+        let plant = [file(&at("config"), EVIL), dir(&at("hooks")), file(&at("hooks/pre-receive"), "evil")];
+        let scene = Scene::new(LayerMode::Root, &repository());
+        let remote = append(".git/config", &format!("[remote \"origin\"]\n\turl = {place}\n"));
+        let result = run(&scene, &[frame, plant.to_vec(), vec![remote]].concat());
+        let mut wanted = vec![".git/config".to_owned(), at("config"), at("hooks/pre-receive")];
+        wanted.sort();
+        let mut found = parked(&result);
+        found.sort();
+        assert_eq!(found, wanted, "{place}");
+        assert!(!scene.ws().join(at("hooks/pre-receive")).exists());
+        assert_eq!(read(&scene, ".git/config").as_deref(), Some(CONFIG));
+    }
+}
+
+#[test]
+fn a_repository_with_hooks_does_not_leave_git_s_directory_unasked() {
+    let mut base = repository();
+    base.extend([".git/srv", ".git/srv/objects", ".git/srv/refs", ".git/srv/hooks"].map(dir));
+    base.extend([file(".git/srv/HEAD", "ref: x"), file(".git/srv/hooks/pre-receive", "evil")]);
+    let scene = Scene::new(LayerMode::Root, &base);
+    let result = run(&scene, &[rename(".git/srv", "tool")]);
+    assert!(result.parked.iter().any(|one| one.protected.is_some()), "{result:?}");
+    assert!(!scene.ws().join("tool").exists() && scene.ws().join(".git/srv").exists());
+}
+
 /// What makes a repository of a directory may go away in the layer and stay in the workspace.
 #[test]
 fn a_repository_that_the_layer_takes_apart_is_still_one() {

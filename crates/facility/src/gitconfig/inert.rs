@@ -11,7 +11,7 @@
 //! | `core.*` as listed | describe the file system and the format, as `git init` writes them |
 //! | `init.defaultBranch`, `push.default`, `pull.*`, `rebase.*`, `merge.*`, `fetch.*` as listed | choose between built-in ways; each is a truth value or a known word |
 //! | `color`, `column`, `advice`, `diff.*`, `log.*`, `status.*` as listed | how output looks |
-//! | a new remote with a plain URL | used only when somebody names it; not `origin` beside other remotes, which git takes by default |
+//! | a new remote with a plain URL, which is no path into the workspace or a git directory | used only when somebody names it; not `origin` beside other remotes, which git takes by default |
 //! | a branch's first `remote`, when the remote was known; `merge`, `rebase`, `description` | what `git checkout --track` and `git push -u` write |
 //! | a new submodule's `url` and `active` | what `git submodule init` writes |
 //! | an alias for one built-in command without options | does what the command does |
@@ -279,12 +279,38 @@ impl Context<'_> {
             return false;
         }
         match name {
-            "url" => value.is_some_and(is_plain_url),
+            "url" => value.is_some_and(|url| is_plain_url(url) && !self.leads_inside(url)),
             "fetch" => value.is_some_and(is_plain_refspec),
             "tagopt" => matches!(value, Some(b"--tags" | b"--no-tags")),
             "prune" | "prunetags" => Bool.fits(value),
             _ => false,
         }
+    }
+
+    /// Whether a URL is a path into the workspace, as far as its text says so, or into a git directory: a push would run the
+    /// hooks there.
+    fn leads_inside(&self, url: &[u8]) -> bool {
+        let is_colon_first = url.iter().find(|byte| b":/".contains(byte)) == Some(&b':');
+        let path = url.strip_prefix(b"file://").unwrap_or(url);
+        if path.len() == url.len() && is_colon_first {
+            return false;
+        }
+        let names = || path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        if names().any(|name| crate::fold::fold(name).as_ref() == b".git") {
+            return true;
+        }
+        // From the top of the working tree, which the git directory lies in.
+        let (git_dir, is_git) = (self.git_dir, crate::fold::fold(crate::beneath::split(self.git_dir).1));
+        let mut depth = git_dir.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
+        depth -= usize::from(depth > 0 && is_git.as_ref() == b".git");
+        let mut depth = Some(depth);
+        for name in names() {
+            depth = match (name, depth) {
+                (b"..", Some(depth)) => depth.checked_sub(1),
+                (_, depth) => depth.map(|depth| depth + usize::from(name != b"..")),
+            };
+        }
+        !path.starts_with(b"/") && depth.is_some()
     }
 
     /// Another remote for a branch that had one, or a URL in its place, would take the next push along.

@@ -93,7 +93,17 @@ fn pointer(file: &Path, word: &[u8]) -> Result<Option<PathBuf>, IoFailure> {
 }
 
 /// Reads a small regular file of the host; `None` when there is none that this user can read.
-pub(super) fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
+fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
+    let Some(text) = beginning(file, MAX_BYTES + 1)? else { return Ok(None) };
+    if text.len() as u64 > MAX_BYTES {
+        let error = io::Error::other("it is larger than a configuration of git can be here");
+        return Err(error).doing("read", file.as_os_str().as_bytes());
+    }
+    Ok(Some(text))
+}
+
+/// Reads the first `most` bytes of a regular file of the host; `None` when there is none that this user can read.
+pub(super) fn beginning(file: &Path, most: u64) -> Result<Option<Vec<u8>>, IoFailure> {
     use std::io::Read as _;
     let shown = file.as_os_str().as_bytes();
     // A FIFO would stop us.
@@ -110,10 +120,7 @@ pub(super) fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
         return Ok(None);
     }
     let mut text = Vec::new();
-    std::fs::File::from(opened).take(MAX_BYTES + 1).read_to_end(&mut text).doing("read", shown)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other("it is larger than a configuration of git can be here")).doing("read", shown);
-    }
+    std::fs::File::from(opened).take(most).read_to_end(&mut text).doing("read", shown)?;
     Ok(Some(text))
 }
 

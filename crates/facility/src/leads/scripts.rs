@@ -5,7 +5,7 @@
 //! of a variable. What a helper starts in turn is not followed, and packages in `node_modules` are passed by: they are
 //! replaced as a whole by every installation.
 
-use super::git::{Repository, content};
+use super::git::{Repository, beginning};
 use super::resolve::leads_nowhere;
 use super::settings::segments;
 use super::{Leads, join, links};
@@ -15,9 +15,10 @@ use rustix::fs::{Mode, OFlags};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Scripts that are read in one directory, and their size.
+/// Scripts that are read in one directory, and their size: a larger file or one with a zero byte is a program, which names
+/// nothing.
 const SCRIPTS: usize = 64;
-const MAX_BYTES: usize = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// Directories of a working tree whose scripts git runs.
 const OF_HOOKS: &[&str] = &[".husky", ".githooks", ".git-hooks"];
@@ -87,7 +88,8 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
 }
 
 fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFailure> {
-    let Some(text) = content(path)?.filter(|text| text.len() <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
+    let text = beginning(path, MAX_BYTES + 1)?;
+    let Some(text) = text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
     let shown = path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string();
     for (word, is_value) in named(&text) {
         if word.windows(12).any(|part| part == b"node_modules") {
@@ -176,6 +178,21 @@ mod tests {
             }
             assert!(!found.iter().any(|name| name == "package.json" || name == "src/x" || name == "a/b"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_hook_that_is_a_large_program_names_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = std::fs::canonicalize(directory.path()).unwrap();
+        std::fs::create_dir_all(at.join(".git/hooks")).unwrap();
+        let program = [b"\x7fELF\0\n./tools/x\n".to_vec(), vec![b'x'; 3 << 20]].concat();
+        std::fs::write(at.join(".git/hooks/pre-commit"), &program).unwrap();
+        std::fs::write(at.join("program"), &program).unwrap();
+        std::os::unix::fs::symlink("../../program", at.join(".git/hooks/pre-push")).unwrap();
+        let workspace = Workspace::open(&at).unwrap();
+        let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &[]).unwrap();
+        assert_eq!(rules.class(b"tools/x"), Class::Plain);
+        assert!(matches!(rules.class(b"program"), Class::Listed(_)));
     }
 
     #[test]
