@@ -140,6 +140,13 @@ impl Names {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
+    /// Chains of names without a star, as they were written, that count anywhere.
+    pub(crate) fn literal(&self) -> impl Iterator<Item = &str> {
+        let written = |one: &&Pattern| Pattern::parse(&one.text).is_ok_and(|again| again.names == one.names);
+        let literal = self.patterns.iter().filter(|one| !one.anchored && !one.text.contains('*')).filter(written);
+        literal.map(|one| one.text.as_str())
+    }
+
     /// Judges paths together with the names of the directory that they begin in.
     pub(crate) fn stand_at(&mut self, place: Vec<Vec<u8>>) {
         self.place = place;

@@ -1,6 +1,7 @@
 //! Links at protected names: `.vscode -> conf/editor`, `.git/hooks/pre-commit -> ../../scripts/pre-commit.sh`.
 //!
 //! The search lists the directories of the workspace by their depth, up to a bound. On its way it finds the repositories.
+//! What must be found wherever the bound ends is in `fixed`.
 
 use super::git::{self, Repository};
 use super::resolve::leads_nowhere;
@@ -24,6 +25,8 @@ const OF_GIT: &[&[u8]] = &[b"objects", b"refs", b"logs", b"lfs", b"rr-cache"];
 
 /// Directories of a home directory that hold protected names.
 const OF_HOME: &[&str] = &["", ".config", ".config/git", ".claude", ".codex", ".cursor", ".local", ".ssh"];
+/// Entries that are listed outside of the search.
+const OUTSIDE: usize = 1 << 17;
 /// Directories of a repository that hold protected names.
 const OF_REPOSITORY: &[&str] = &["", ".git", ".git/hooks", ".github", ".config", ".vscode", ".claude"];
 
@@ -37,7 +40,7 @@ pub(super) struct Entry {
 pub(super) struct Searched {
     /// The repositories with a working tree in the workspace.
     pub repositories: Vec<Repository>,
-    /// The directories that were listed.
+    /// The directories that were listed to their end.
     pub listed: HashSet<Vec<u8>>,
 }
 
@@ -59,14 +62,17 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         };
         let entries = list(&dir, left.entries).doing("list", &at)?;
         left.entries -= entries.len();
-        listed.insert(at.clone());
+        if left.entries > 0 {
+            listed.insert(at.clone());
+        }
         for Entry { name, kind } in entries {
             let path = join_names(&at, &name);
             // Most names of files need no second look.
             let is_odd = kind != EntryType::File || matches!(name.first(), Some(b'.' | b'g' | b'G' | 0x80..));
             let folded = if is_odd { fold(&name) } else { Cow::Borrowed(name.as_slice()) };
             let is_git = folded.as_ref() == b".git";
-            if is_git {
+            // That of the workspace is known.
+            if is_git && !at.is_empty() {
                 repositories.extend(git::at(&join(leads.top.path, &at))?);
             }
             match kind {
@@ -98,10 +104,12 @@ pub(super) fn from_outside(
     let standard = standard();
     let homes = leads.host.homes.iter().flat_map(|home| OF_HOME.iter().map(move |place| (home.as_path(), *place)));
     let tops = repositories.iter().flat_map(|one| &one.tops);
-    let around = tops.filter(|top| leads.top.inside(top).is_none_or(|path| !listed.contains(path)));
-    let around = around.flat_map(|top| OF_REPOSITORY.iter().map(move |place| (top.as_path(), *place)));
+    let around = tops.flat_map(|top| OF_REPOSITORY.iter().map(move |place| (top.as_path(), *place)));
+    let around = around.filter(|(top, place)| {
+        leads.top.inside(top).is_none_or(|path| !listed.contains(&join_names(path, place.as_bytes())))
+    });
     let places: Vec<_> = homes.chain(around).map(|(at, place)| (at.to_owned(), place)).collect();
-    let mut entries_left = Reach::COMMIT.entries;
+    let mut entries_left = OUTSIDE;
     for (at, place) in places {
         let directory = at.join(place);
         // What is reached through a link is a place of its own.
@@ -127,7 +135,7 @@ pub(super) fn from_outside(
 }
 
 /// Protects what one link leads to.
-fn follow(leads: &mut Leads<'_>, link: &Path, shown: &[u8]) -> Result<(), IoFailure> {
+pub(super) fn follow(leads: &mut Leads<'_>, link: &Path, shown: &[u8]) -> Result<(), IoFailure> {
     let way = leads.follow(link)?;
     let why = format!("{} leads here", String::from_utf8_lossy(shown));
     leads.protect(&way, &why, true)

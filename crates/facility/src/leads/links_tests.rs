@@ -120,6 +120,29 @@ fn the_search_ends_at_its_bound_and_begins_at_the_top() {
 }
 
 #[test]
+fn many_new_directories_do_not_free_what_a_hook_leads_to() {
+    let place = Place::new(&["ws/.git/hooks", "ws/scripts", "ws/conf", "ws/h", "ws/zz/.git/hooks"]);
+    place.link("../../scripts/hook", "ws/.git/hooks/pre-commit");
+    place.link("../conf/git", "ws/.git/config");
+    place.link("conf/agents", "ws/AGENTS.md");
+    place.link("h", "ws/hooks-of-git");
+    place.link("../../../scripts/other", "ws/zz/.git/hooks/post-merge");
+    std::fs::write(place.base.join("ws/conf/git"), "[core]\nhooksPath = hooks-of-git\n").unwrap();
+    for number in 0..9000 {
+        std::fs::create_dir(place.base.join(format!("ws/{number}"))).unwrap();
+    }
+    let rules = place.touched("ws", Reach { directories: 1, entries: 10 }, &["", "zz"]);
+    let default = place.touched("ws", Reach::COMMIT, &["", "zz"]);
+    let paths =
+        ["scripts/hook", "scripts/other", "conf/git", "conf/agents", "hooks-of-git", "h/pre-push", "zz/.git/hooks/x"];
+    for path in paths {
+        for rules in [&rules, &default] {
+            assert!(!matches!(rules.class(path.as_bytes()), Class::Plain | Class::NoLink), "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_repository_in_which_something_changes_is_found_beyond_the_bound() {
     let place = Place::new(&["ws/a/b/sub/.git/hooks", "ws/a/b/sub/tools"]);
     std::fs::write(place.base.join("ws/a/b/sub/.git/config"), "[core]\nfsmonitor = tools/watch\n").unwrap();

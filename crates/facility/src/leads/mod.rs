@@ -1,7 +1,7 @@
 //! What trusted things of the host lead to in a workspace: paths that are protected although their names say nothing.
 //!
 //! * `place`: the workspace's own path, since `hooks/pre-commit` in the workspace `.git` is a hook.
-//! * `links`: links at protected names.
+//! * `links`: links at protected names. `fixed` looks those up that are known by name, without a bound.
 //! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and of
 //!   the user and the system. `settings` knows which those are, `resolve` where a path leads.
 //! * `scripts`: what existing hooks and `.envrc` files start or read by its path.
@@ -9,6 +9,7 @@
 //! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is no part of it.
 //! The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
 
+mod fixed;
 mod git;
 mod links;
 mod place;
@@ -45,7 +46,7 @@ pub struct Reach {
 
 impl Reach {
     /// For a commit.
-    pub const COMMIT: Self = Self { directories: 8192, entries: 1 << 17 };
+    pub const COMMIT: Self = Self { directories: 400, entries: 20_000 };
     /// For a run without a layer, whose protected names are those of the top directory.
     pub const TOP: Self = Self { directories: 64, entries: 4096 };
 }
@@ -75,11 +76,13 @@ impl Rules {
             everything: None,
         };
         let mut repositories = git::around(at)?;
+        repositories.extend(git::at(at)?);
         let searched = links::search(&mut leads, &self, reach)?;
         repositories.extend(searched.repositories);
         for path in touched.iter().filter(|path| !searched.listed.contains(*path)) {
             repositories.extend(git::at(&join(at, path))?);
         }
+        fixed::follow_all(&mut leads, &self, &repositories)?;
         links::from_outside(&mut leads, &self, &repositories, &searched.listed)?;
         git::read(&mut leads, &repositories)?;
         scripts::read(&mut leads, &repositories)?;
