@@ -2,7 +2,7 @@
 //! files keeps them from being found.
 
 use super::git::Repository;
-use super::links::{follow, list};
+use super::links::{Searched, follow, list};
 use super::resolve::leads_nowhere;
 use super::{Leads, join, standard};
 use crate::beneath::{Doing as _, IoFailure};
@@ -33,13 +33,19 @@ const OF_GIT_DIRECTORY: &[&str] = &[
 const WHOLE: &[&str] =
     &[".vscode", ".claude", ".husky", ".githooks", ".git-hooks", ".github/workflows", ".github/hooks"];
 
-/// Protects what links lead to at the fixed places of the workspace's top and of each repository.
-pub(super) fn follow_all(leads: &mut Leads<'_>, rules: &Rules, repositories: &[Repository]) -> Result<(), IoFailure> {
+/// Protects what links lead to at the fixed places of the workspace's top and of each repository, as far as the search has not
+/// seen them.
+pub(super) fn follow_all(
+    leads: &mut Leads<'_>,
+    rules: &Rules,
+    repositories: &[Repository],
+    searched: &Searched,
+) -> Result<(), IoFailure> {
     let names = names(rules);
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let tops = repositories.iter().flat_map(|one| &one.tops).cloned();
     for top in std::iter::once(leads.top.path.to_owned()).chain(tops) {
-        if !seen.insert(top.clone()) {
+        if searched.has_seen(leads.top, &top) || !seen.insert(top.clone()) {
             continue;
         }
         for name in &names {
@@ -51,7 +57,7 @@ pub(super) fn follow_all(leads: &mut Leads<'_>, rules: &Rules, repositories: &[R
         }
     }
     for directory in repositories.iter().flat_map(|one| &one.directories) {
-        if !seen.insert(directory.clone()) {
+        if searched.has_seen(leads.top, directory) || !seen.insert(directory.clone()) {
             continue;
         }
         for name in OF_GIT_DIRECTORY {

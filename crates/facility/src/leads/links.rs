@@ -4,7 +4,7 @@
 //! What must be found wherever the bound ends is in `fixed`.
 
 use super::git::{self, Repository};
-use super::resolve::leads_nowhere;
+use super::resolve::{Top, leads_nowhere};
 use super::{Leads, Reach, is_listed, join, standard};
 use crate::beneath::{Doing as _, IoFailure, join as join_names};
 use crate::fold::fold;
@@ -25,7 +25,7 @@ const OF_GIT: &[&[u8]] = &[b"objects", b"refs", b"logs", b"lfs", b"rr-cache"];
 
 /// Directories of a home directory that hold protected names.
 const OF_HOME: &[&str] = &["", ".config", ".config/git", ".claude", ".codex", ".cursor", ".local", ".ssh"];
-/// Entries that are listed outside of the search.
+/// Entries of homes that are listed.
 const OUTSIDE: usize = 1 << 17;
 /// Directories of a repository that hold protected names.
 const OF_REPOSITORY: &[&str] = &["", ".git", ".git/hooks", ".github", ".config", ".vscode", ".claude"];
@@ -42,6 +42,15 @@ pub(super) struct Searched {
     pub repositories: Vec<Repository>,
     /// The directories that were listed to their end.
     pub listed: HashSet<Vec<u8>>,
+    /// The search ended before its bound.
+    pub is_whole: bool,
+}
+
+impl Searched {
+    /// Whether a directory was searched with all that is below it.
+    pub fn has_seen(&self, top: Top<'_>, directory: &Path) -> bool {
+        self.is_whole && top.inside(directory).is_some_and(|path| self.listed.contains(path))
+    }
 }
 
 /// Protects what links in the workspace lead to, and returns the repositories that it holds.
@@ -49,8 +58,10 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
     let (mut repositories, mut listed) = (Vec::new(), HashSet::new());
     let mut directories = VecDeque::from([(Vec::new(), false)]);
     let mut left = reach;
+    let mut is_whole = true;
     while let Some((at, in_git)) = directories.pop_front() {
         if left.directories == 0 || left.entries == 0 {
+            is_whole = false;
             break;
         }
         left.directories -= 1;
@@ -64,6 +75,8 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         left.entries -= entries.len();
         if left.entries > 0 {
             listed.insert(at.clone());
+        } else {
+            is_whole = false;
         }
         for Entry { name, kind } in entries {
             let path = join_names(&at, &name);
@@ -86,7 +99,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             }
         }
     }
-    Ok(Searched { repositories, listed })
+    Ok(Searched { repositories, listed, is_whole })
 }
 
 fn is_passed_by(name: &[u8], in_git: bool) -> bool {
@@ -99,18 +112,22 @@ pub(super) fn from_outside(
     leads: &mut Leads<'_>,
     rules: &Rules,
     repositories: &[Repository],
-    listed: &HashSet<Vec<u8>>,
+    searched: &Searched,
+    reach: Reach,
 ) -> Result<(), IoFailure> {
     let standard = standard();
     let homes = leads.host.homes.iter().flat_map(|home| OF_HOME.iter().map(move |place| (home.as_path(), *place)));
     let tops = repositories.iter().flat_map(|one| &one.tops);
-    let around = tops.flat_map(|top| OF_REPOSITORY.iter().map(move |place| (top.as_path(), *place)));
+    let around = tops.filter(|top| !searched.has_seen(leads.top, top));
+    let around = around.flat_map(|top| OF_REPOSITORY.iter().map(move |place| (top.as_path(), *place)));
     let around = around.filter(|(top, place)| {
-        leads.top.inside(top).is_none_or(|path| !listed.contains(&join_names(path, place.as_bytes())))
+        leads.top.inside(top).is_none_or(|path| !searched.listed.contains(&join_names(path, place.as_bytes())))
     });
     let places: Vec<_> = homes.chain(around).map(|(at, place)| (at.to_owned(), place)).collect();
-    let mut entries_left = OUTSIDE;
-    for (at, place) in places {
+    let of_homes = leads.host.homes.len() * OF_HOME.len();
+    let (mut in_homes, mut in_repositories) = (OUTSIDE, reach.entries);
+    for (number, (at, place)) in places.into_iter().enumerate() {
+        let left = if number < of_homes { &mut in_homes } else { &mut in_repositories };
         let directory = at.join(place);
         // What is reached through a link is a place of its own.
         let flags = rustix::fs::OFlags::RDONLY
@@ -122,8 +139,8 @@ pub(super) fn from_outside(
             Err(error) if leads_nowhere(&error.into()) => continue,
             Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
         };
-        let entries = list(&dir, entries_left).doing("list", directory.as_os_str().as_bytes())?;
-        entries_left -= entries.len();
+        let entries = list(&dir, *left).doing("list", directory.as_os_str().as_bytes())?;
+        *left -= entries.len();
         for entry in entries.into_iter().filter(|entry| entry.kind == EntryType::Symlink) {
             let name = join_names(place.as_bytes(), &entry.name);
             if is_listed(&standard, &name) || is_listed(rules, &name) {

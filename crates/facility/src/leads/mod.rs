@@ -78,12 +78,12 @@ impl Rules {
         let mut repositories = git::around(at)?;
         repositories.extend(git::at(at)?);
         let searched = links::search(&mut leads, &self, reach)?;
-        repositories.extend(searched.repositories);
+        repositories.extend(searched.repositories.iter().cloned());
         for path in touched.iter().filter(|path| !searched.listed.contains(*path)) {
             repositories.extend(git::at(&join(at, path))?);
         }
-        fixed::follow_all(&mut leads, &self, &repositories)?;
-        links::from_outside(&mut leads, &self, &repositories, &searched.listed)?;
+        fixed::follow_all(&mut leads, &self, &repositories, &searched)?;
+        links::from_outside(&mut leads, &self, &repositories, &searched, reach)?;
         git::read(&mut leads, &repositories)?;
         scripts::read(&mut leads, &repositories)?;
         let Leads { found, everywhere, everything, .. } = leads;
