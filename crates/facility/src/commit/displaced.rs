@@ -15,7 +15,7 @@ use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -24,6 +24,9 @@ use std::path::PathBuf;
 
 /// The name, but for a number, that an entry of a displaced directory has for the moment before it is removed.
 const LEAVING: &str = ".nexus-leaving-";
+
+/// The longest name that Linux takes (path_resolution(7)).
+const NAME_MAX: usize = 255;
 
 /// The number of names that are tried.
 const TRIES: u32 = 99;
@@ -115,7 +118,8 @@ fn look_inside(
                 Look::Gone => return Ok(Quiet::No),
             };
             // A mount, also one of a single file, is of another process.
-            if meta.mount != mount || changed(&meta) {
+            let was_left = |dir| meta.kind == EntryType::Directory && is_left_from(dir, &name, &meta).unwrap_or(false);
+            if meta.mount != mount || (changed(&as_before_leaving(&name, meta.clone())) && !was_left(dir.as_fd())) {
                 return Ok(Quiet::No);
             }
             drop(lease);
@@ -125,6 +129,60 @@ fn look_inside(
         }
     }
     Ok(Quiet::Yes)
+}
+
+/// The name by which an entry leaves; it holds the own name, so that a kill does not lose that, where both fit.
+fn leaving_name(number: u32, name: &[u8]) -> Vec<u8> {
+    let short = format!("{LEAVING}{number}").into_bytes();
+    let long = [&short, &b"-"[..], name].concat();
+    if long.len() <= NAME_MAX { long } else { short }
+}
+
+/// The own name of an entry that was leaving.
+fn own_name(leaving: &[u8]) -> Option<&[u8]> {
+    let rest = leaving.strip_prefix(LEAVING.as_bytes())?;
+    let dash = rest.iter().position(|byte| *byte == b'-')?;
+    Some(&rest[dash + 1..]).filter(|name| !name.is_empty())
+}
+
+/// Gives entries that were leaving when an earlier pass was killed their names back, where those are free.
+fn restore_names(tree: &Workspace, top: &[u8], faults: &Faults) -> io::Result<()> {
+    let mut stack = vec![top.to_vec()];
+    while let Some(path) = stack.pop() {
+        let dir = crate::remove::readable_by_force(tree, &path)?;
+        for name in names(dir.as_fd())? {
+            let dir = dir.as_fd();
+            match own_name(&name) {
+                Some(own) => {
+                    move_to_free(Spot { dir, name: &name }, Spot { dir, name: own }, faults)?;
+                }
+                None if stat_if_there(dir, &name)?.is_some_and(|meta| meta.kind == EntryType::Directory) => {
+                    stack.push(join(&path, &name));
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the last change of a directory was that an entry of it began to leave: the rename sets both times of change.
+/// What came into it since has a later one of its own.
+fn is_left_from(parent: BorrowedFd<'_>, name: &[u8], meta: &Meta) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for name in names(dir.as_fd())?.iter().filter(|name| name.starts_with(LEAVING.as_bytes())) {
+        if stat_if_there(dir.as_fd(), name)?.is_some_and(|leaving| leaving.ctime >= meta.ctime) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// An entry at a name that only a removal gives was on its way out when an earlier pass was killed: that rename set its
+/// ctime, and what another process wrote shows by its mtime.
+fn as_before_leaving(name: &[u8], meta: Meta) -> Meta {
+    if name.starts_with(LEAVING.as_bytes()) { Meta { ctime: meta.mtime, ..meta } } else { meta }
 }
 
 /// The result of [`remove_displaced`].
@@ -222,6 +280,12 @@ impl Displaced<'_> {
                 let (parent, name) = split(at);
                 let dir = tree.dir_by_force(parent).doing("open", parent)?;
                 let spot = Spot { dir: dir.as_fd(), name };
+                // Whatever is kept has the names that a person knows.
+                if self.old.kind == EntryType::Directory
+                    && stat_if_there(spot.dir, name).doing("look at", at)?.is_some_and(|now| now.id == self.old.id)
+                {
+                    restore_names(tree, at, faults).doing("give names back in", &path.0)?;
+                }
                 Some(rooms.beside(run, faults).put(spot, &path.0).doing("put beside", &path.0)?)
             }
         };
@@ -312,7 +376,9 @@ impl Displaced<'_> {
     ) -> io::Result<Left> {
         let (meta, _lease) = match look(leases, dir, name, &|| faults.action())? {
             Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
-            Look::At(meta, _) if (self.is_late)(&meta) => return Ok(Left::Entry(Quiet::No)),
+            Look::At(meta, _) if (self.is_late)(&as_before_leaving(name, meta.clone())) => {
+                return Ok(Left::Entry(Quiet::No));
+            }
             Look::At(meta, lease) => (meta, lease),
             Look::Written => return Ok(Left::Entry(Quiet::Written)),
             Look::Gone => return Ok(Left::Nothing),
@@ -320,7 +386,7 @@ impl Displaced<'_> {
         let from = Spot { dir, name };
         let mut number = 0;
         let leaving = loop {
-            let leaving = format!("{LEAVING}{number}").into_bytes();
+            let leaving = leaving_name(number, name);
             match move_out(from, Spot { dir, name: &leaving }, faults) {
                 Ok(Moved::Yes) => break leaving,
                 Ok(Moved::Occupied) if number < TRIES => number += 1,
@@ -349,4 +415,18 @@ enum Left {
     Entry(Quiet),
     /// The entry is gone.
     Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaving_entry_keeps_its_own_name_where_both_fit() {
+        assert_eq!(own_name(&leaving_name(3, b"a-b")), Some(&b"a-b"[..]));
+        let long = [b'n'; NAME_MAX];
+        assert_eq!(own_name(&leaving_name(0, &long)), None);
+        assert!(leaving_name(0, &long).len() <= NAME_MAX);
+        assert_eq!(own_name(b"other"), None);
+    }
 }
