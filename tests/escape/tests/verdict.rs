@@ -37,7 +37,7 @@ fn a_sandbox_that_isolates_nothing_fails_and_one_that_starts_nothing_is_no_verdi
     assert!(!outcome.good());
     let failed =
         |kind| outcome.rows.iter().filter(move |row| row.case.kind == kind && matches!(row.verdict, Verdict::Fail(_)));
-    assert_eq!(failed(Kind::Malicious).count(), 2, "{:?}", outcome.rows);
+    assert_eq!(failed(Kind::Malicious).count(), 3, "{:?}", outcome.rows);
     assert_eq!(failed(Kind::Harmless).count(), 0, "{:?}", outcome.rows);
 
     let refuses = script(folder.path(), "echo 'no sandbox today' >&2; exit 125");
