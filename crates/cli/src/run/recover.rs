@@ -395,9 +395,9 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
     }
     let mut runs = nexus_facility::journals_of(&places.layers, id).map_err(|error| chain(&error))?;
     // A journal that cannot be read stops runs in the directory of its note, and in no other.
-    for entry in std::fs::read_dir(&places.layers).map_err(|error| error.to_string())?.flatten() {
-        let Ok(run) = entry.file_name().into_string() else { continue };
-        let path = entry.path();
+    for entry in std::fs::read_dir(&places.layers).map_err(|error| error.to_string())? {
+        let Ok(run) = entry.map_err(|error| error.to_string())?.file_name().into_string() else { continue };
+        let path = places.layers.join(&run);
         let is_decided = ["journal", "journal.done"].iter().any(|name| path.join(name).exists());
         if is_decided
             && !runs.contains(&run)
@@ -406,8 +406,14 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
             runs.push(run);
         }
     }
-    runs.retain(|run| !note::is_going(&places.layers.join(run)).unwrap_or(false));
-    Ok(runs)
+    let mut waiting = Vec::new();
+    for run in runs {
+        let layer = places.layers.join(&run);
+        if !note::is_going(&layer).map_err(|error| format!("{}: {error}", layer.display()))? {
+            waiting.push(run);
+        }
+    }
+    Ok(waiting)
 }
 
 fn roll_forward(places: &Places, run: &str, path: &Path, directory: &Workspace) -> Result<Vec<String>, String> {
