@@ -89,7 +89,7 @@ fn run() -> Vec<Op> {
 
 /// A parked layer, as it is before the commit, and what the workspace is to be.
 fn scene() -> Scene {
-    let scene = Scene::new(LayerMode::Root, &base());
+    let scene = Scene::one_of_many(LayerMode::Root, &base());
     let layer = scene.layer(&run());
     layer.park(&scene.workspace(), &Rules::default()).unwrap();
     std::fs::remove_dir_all(scene.path("plain/.vscode")).unwrap();
@@ -168,7 +168,7 @@ fn a_users_commit_killed_anywhere_opens_no_directory() {
     ];
     let mut ends = [0, 0];
     for kill_at in 1_u32..200 {
-        let scene = Scene::new(LayerMode::User, &base);
+        let scene = Scene::one_of_many(LayerMode::User, &base);
         let layer = scene.layer(&run);
         layer.park(&scene.workspace(), &Rules::default()).unwrap();
         drop(layer);
@@ -197,7 +197,7 @@ fn a_users_commit_killed_anywhere_opens_no_directory() {
 #[test]
 fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
     for step in Step::ALL {
-        let scene = Scene::new(LayerMode::Root, &base());
+        let scene = Scene::one_of_many(LayerMode::Root, &base());
         if *step == Step::CreateLayer {
             let faults = Faults::failing(*step);
             assert!(
@@ -240,7 +240,7 @@ fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
 
 #[test]
 fn a_layer_that_was_never_decided_is_kept() {
-    let scene = Scene::new(LayerMode::Root, &base());
+    let scene = Scene::one_of_many(LayerMode::Root, &base());
     let layer = scene.layer(&run());
     let workspace = scene.workspace();
     assert!(matches!(

@@ -116,7 +116,7 @@ fn run(base: &[Op], ops: &[Op]) -> (Scene, Diff) {
 }
 
 fn run_as(mode: LayerMode, base: &[Op], ops: &[Op]) -> (Scene, Diff) {
-    let scene = Scene::new(mode, base);
+    let scene = Scene::one_of_many(mode, base);
     let layer = scene.layer(ops);
     let diff = diff(&scene, &layer);
     check_with_git(&scene, &diff);

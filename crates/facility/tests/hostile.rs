@@ -94,7 +94,7 @@ fn a_workspace_directory_swapped_for_a_link_never_leads_a_commit_outside() {
             Op::Write(b("d/f0"), "old".into()),
             Op::Write(b("d/f1"), "old".into()),
         ];
-        let scene = Scene::new(LayerMode::Root, &base);
+        let scene = Scene::one_of_many(LayerMode::Root, &base);
         let mut ops = vec![Op::Remove(b("d/f1")), Op::RemoveTree(b("d/sub"))];
         ops.extend((0..60).map(|n| Op::Write(b(&format!("d/new{n}")), "x".into())));
         ops.push(Op::Append(b("d/f0"), "x".into()));
@@ -194,7 +194,7 @@ fn links_to_files_of_the_host_are_replaced_read_and_brought_as_links() {
         for (target, came_later) in [("f0", false), ("f0", true), ("none", false), ("none", true)] {
             let outside = canary();
             let link = outside.path().join(target);
-            let scene = Scene::new(LayerMode::Root, &[Op::Mkdir(b("d")), Op::Write(b("d/f"), lines(&[]))]);
+            let scene = Scene::one_of_many(LayerMode::Root, &[Op::Mkdir(b("d")), Op::Write(b("d/f"), lines(&[]))]);
             let to = link.to_str().unwrap();
             let put_link = || {
                 std::fs::remove_file(scene.ws().join("d/f")).unwrap();
@@ -298,7 +298,7 @@ fn a_layer_directory_swapped_for_a_link_never_leads_a_removal_outside() {
 #[test]
 fn a_fifo_where_a_file_is_expected_stops_nobody() {
     let base = [Op::Mkdir(b(".git")), Op::Write(b(".git/config"), "x".into()), Op::Write(b("f"), String::new())];
-    let scene = Scene::new(LayerMode::Root, &base);
+    let scene = Scene::one_of_many(LayerMode::Root, &base);
     let ops = [
         Op::Remove(b(".git/config")),
         Op::Fifo(b(".git/config")),

@@ -421,7 +421,7 @@ type Way<'a> = &'a dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>;
 fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mode = if seed.is_multiple_of(3) { LayerMode::User } else { LayerMode::Root };
-    let scene = Scene::new(mode, &base());
+    let scene = Scene::one_of_many(mode, &base());
     let (ops, mut wrote) = run(mode);
     wrote.extend(OF_THE_USER.map(|(_, text)| text.to_owned()));
     let _mutable = Mutable(scene.ws());

@@ -128,7 +128,7 @@ fn cases() -> u32 {
 }
 
 fn check(mode: LayerMode, base: &[Op], run: &[Op]) {
-    let scene = Scene::new(mode, base);
+    let scene = Scene::one_of_many(mode, base);
     let layer = scene.layer(run);
     if mode == LayerMode::User {
         layer.park(&scene.workspace(), &Rules::default()).unwrap();
@@ -151,7 +151,7 @@ fn chown_layer(scene: &Scene) {
 }
 
 fn check_discard(mode: LayerMode, base: &[Op], run: &[Op]) {
-    let scene = Scene::new(mode, base);
+    let scene = Scene::one_of_many(mode, base);
     let before = snapshot(&scene.ws(), true);
     scene.layer(run).park(&scene.workspace(), &Rules::default()).unwrap();
     decide(&scene, &Decision::Discard);
@@ -161,7 +161,7 @@ fn check_discard(mode: LayerMode, base: &[Op], run: &[Op]) {
 
 /// Accepts the changes whose bits are set, then the rest.
 fn check_accept_some(mode: LayerMode, base: &[Op], run: &[Op], bits: u64) {
-    let scene = Scene::new(mode, base);
+    let scene = Scene::one_of_many(mode, base);
     let before = snapshot(&scene.ws(), true);
     let reported = scene.layer(run).park(&scene.workspace(), &Rules::default()).unwrap().changes;
     let is_set = |at: usize| bits >> (at % 64) & 1 == 1;

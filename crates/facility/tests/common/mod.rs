@@ -143,6 +143,21 @@ pub fn snapshot(root: &Path, with_links: bool) -> BTreeMap<Vec<u8>, Entry> {
     all
 }
 
+/// A file system that syncs to something.
+const DISK: &str = "/var/tmp";
+
+/// A file system in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// Reports whether layers of all modes can lie in memory: tmpfs has attributes of users from Linux 6.6 on.
+fn memory_has_layers() -> bool {
+    static HAS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *HAS.get_or_init(|| {
+        let set = |dir: tempfile::TempDir| rustix::fs::setxattr(dir.path(), "user.nexus", b"1", XattrFlags::CREATE);
+        tempfile::tempdir_in(MEMORY).is_ok_and(|dir| set(dir).is_ok())
+    })
+}
+
 /// A scene: `ws`, `plain` (its copy), `layers`, `merged`.
 pub struct Scene {
     pub dir: tempfile::TempDir,
@@ -159,8 +174,23 @@ struct Order {
 impl Scene {
     /// Makes the workspace with `base` operations, which may fail.
     pub fn new(mode: LayerMode, base: &[Op]) -> Self {
-        let scene =
-            Self { dir: tempfile::Builder::new().prefix("nexus-facility").tempdir_in("/var/tmp").unwrap(), mode };
+        Self::new_in(Path::new(DISK), mode, base)
+    }
+
+    /// Makes one of many scenes of a test. The first and each fourth after it lie on the disk; the others lie in memory,
+    /// where a sync takes no time.
+    pub fn one_of_many(mode: LayerMode, base: &[Op]) -> Self {
+        thread_local!(static MADE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+        let number = MADE.replace(MADE.get() + 1);
+        Self::new_in(
+            if number.is_multiple_of(4) || !memory_has_layers() { Path::new(DISK) } else { Path::new(MEMORY) },
+            mode,
+            base,
+        )
+    }
+
+    fn new_in(place: &Path, mode: LayerMode, base: &[Op]) -> Self {
+        let scene = Self { dir: tempfile::Builder::new().prefix("nexus-facility").tempdir_in(place).unwrap(), mode };
         std::fs::set_permissions(scene.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["ws", "layers", "merged"] {
             std::fs::create_dir(scene.path(name)).unwrap();
