@@ -7,6 +7,7 @@
 use crate::beneath::{Workspace, chmod, join, names, open_file, pin, proc_path, split};
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, Meta, stat};
+use crate::opened::Opened;
 use crate::xattr;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
@@ -217,12 +218,18 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
 
 /// Copies the content of a directory into an empty one, see [`copy_trees`].
 pub(crate) fn copy_tree(from: &Workspace, to: &Workspace, attrs: Attrs) -> io::Result<()> {
-    copy_trees(from, to, &[b""], attrs)
+    copy_trees(from, to, &[b""], attrs, &mut Opened::forgotten())
 }
 
 /// Copies the content of the directories `tops` of one tree into empty ones of the same paths, with names that share a
-/// file. Sockets are left out.
-pub(crate) fn copy_trees(from: &Workspace, to: &Workspace, tops: &[&[u8]], attrs: Attrs) -> io::Result<()> {
+/// file. Sockets are left out. `opened` knows the modes of what an earlier try opened up.
+pub(crate) fn copy_trees(
+    from: &Workspace,
+    to: &Workspace,
+    tops: &[&[u8]],
+    attrs: Attrs,
+    opened: &mut Opened,
+) -> io::Result<()> {
     let mut links: HashMap<u64, Vec<u8>> = HashMap::new();
     let mut stack: Vec<Vec<u8>> = tops.iter().map(|top| top.to_vec()).collect();
     let mut dirs: Vec<(Vec<u8>, Meta)> = Vec::new();
@@ -230,8 +237,9 @@ pub(crate) fn copy_trees(from: &Workspace, to: &Workspace, tops: &[&[u8]], attrs
         let source = crate::remove::readable_by_force(from, &path)?;
         let target = to.dir(&path)?;
         for name in names(source.as_fd())? {
-            let meta = stat(source.as_fd(), &name)?;
+            let found = stat(source.as_fd(), &name)?;
             let entry = join(&path, &name);
+            let meta = Meta { mode: opened.mode(&entry, &found)?, ..found.clone() };
             match meta.kind {
                 EntryType::Directory => {
                     rustix::fs::mkdirat(target.as_fd(), &*name, Mode::from_raw_mode(0o700))?;
@@ -248,6 +256,9 @@ pub(crate) fn copy_trees(from: &Workspace, to: &Workspace, tops: &[&[u8]], attrs
                         rustix::fs::linkat(parent.as_fd(), first_name, target.as_fd(), &*name, AtFlags::empty())?;
                     } else {
                         copy_entry(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
+                        if meta.mode != found.mode {
+                            chmod(pin(target.as_fd(), &name)?.as_fd(), meta.mode)?;
+                        }
                         links.insert(meta.id.ino, entry);
                     }
                 }

@@ -49,6 +49,7 @@ mod memory;
 pub mod meta;
 mod names;
 mod names_list;
+mod opened;
 pub mod origin;
 mod outside;
 mod part;

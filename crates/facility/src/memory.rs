@@ -7,6 +7,7 @@ use crate::faults::Step;
 use crate::layer::Layer;
 use crate::marks::LayerMode;
 use crate::meta::stat;
+use crate::opened::Opened;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -48,7 +49,8 @@ impl Layer {
             && open_index(&holder)?.is_some()
         {
             make("work/index")?;
-            copy_trees(&holder, &self.root, &[b"upper", b"work/index"], attrs).doing("copy", b"upper")?;
+            copy_trees(&holder, &self.root, &[b"upper", b"work/index"], attrs, &mut Opened::forgotten())
+                .doing("copy", b"upper")?;
             return self.copy_top(upper);
         }
         let reopened = rustix::fs::openat(upper, ".", DIRECTORY, Mode::empty()).doing("open", b"upper")?;
@@ -60,6 +62,7 @@ impl Layer {
     /// The upper directory's own attributes, which a tree is copied without.
     fn copy_top(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
         let to = self.root.dir(b"upper").doing("open", b"upper")?;
-        crate::top::copy(self.mode, upper.as_fd(), to.as_fd()).doing("set the attributes of", b"upper")
+        let mode = stat(upper.as_fd(), b"").doing("look at", b"upper")?.mode;
+        crate::top::copy(self.mode, upper.as_fd(), to.as_fd(), mode).doing("set the attributes of", b"upper")
     }
 }

@@ -8,16 +8,18 @@
 //! judged would reach the workspace with the file, or change what was reviewed. It has no way to a copy, which lies in the
 //! layer's directory from the beginning and was never seen through the overlay.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::commit::journal::{read, sync_directory, write};
 use crate::commit::recover::open_index;
 use crate::copy::{Attrs, copy_trees};
 use crate::layer::Layer;
 use crate::meta::FileId;
+use crate::opened::{self, Opened};
 use crate::remove::remove_tree;
 use crate::sync::sync_tree;
 use rustix::fs::{Mode, RenameFlags};
 use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 
 /// The directory of the copies, and later of what they replaced.
@@ -61,7 +63,14 @@ impl Layer {
         }
         let copied = match read::<Copied>(&self.root, COPIED)? {
             Some(copied) => copied,
-            None => self.copy_apart()?,
+            None => match self.copy_apart() {
+                Ok(copied) => copied,
+                Err(error) => {
+                    // Half a copy is of no use and takes room. The next try removes what stays.
+                    remove_tree(&self.root, APART.as_bytes()).ok();
+                    return Err(error);
+                }
+            },
         };
         self.exchange("upper", copied.upper)?;
         if let Some(index) = copied.index {
@@ -71,6 +80,7 @@ impl Layer {
         self.unreached.store(true, Ordering::Relaxed);
         // Somebody may still work in it. What stays goes with the layer.
         remove_tree(&self.root, APART.as_bytes()).unwrap_or_default();
+        unlink_if_there(self.root.fd(), opened::FILE.as_bytes()).doing("remove", opened::FILE.as_bytes())?;
         Ok(())
     }
 
@@ -90,7 +100,16 @@ impl Layer {
             tops.push(INDEX.as_bytes());
         }
         let to = self.apart()?;
-        copy_trees(&self.root, &to, &tops, Attrs::Layer(self.mode)).doing("copy", b"upper")?;
+        let mut opened = Opened::of_layer(&self.root)?;
+        let top = self.root.stat(b"upper").doing("look at", b"upper")?;
+        let top = top.ok_or(rustix::io::Errno::NOENT).doing("find", b"upper")?;
+        let mode = opened.mode(b"upper", &top).doing("note the mode of", b"upper")?;
+        copy_trees(&self.root, &to, &tops, Attrs::Layer(self.mode), &mut opened).doing("copy", b"upper")?;
+        let copy_of_top = || {
+            let copy = to.dir(b"upper")?;
+            crate::top::copy(self.mode, self.root.dir(b"upper")?.as_fd(), copy.as_fd(), mode)
+        };
+        copy_of_top().doing("set the attributes of", b"upper")?;
         sync_tree(&to, &self.faults)?;
         let id = |path: &str| id_of(&to, path);
         let copied = Copied { upper: id("upper")?, index: has_index.then(|| id(INDEX)).transpose()? };

@@ -107,17 +107,20 @@ impl Top {
     }
 }
 
-/// Gives the copy of an upper directory its attributes.
-pub(crate) fn copy(mode: LayerMode, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> std::io::Result<()> {
+/// Gives the copy of an upper directory its attributes, and the permissions `permissions`.
+pub(crate) fn copy(mode: LayerMode, from: BorrowedFd<'_>, to: BorrowedFd<'_>, permissions: u32) -> std::io::Result<()> {
     let like = TopAttrs::read(mode, from)?;
-    if rustix::process::geteuid().is_root() {
-        let (uid, gid) = (Uid::from_raw(like.owner.0), Gid::from_raw(like.owner.1));
-        rustix::fs::chownat(to, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+    let is_root = rustix::process::geteuid().is_root();
+    let (uid, gid) = (Uid::from_raw(like.owner.0), Gid::from_raw(like.owner.1));
+    match rustix::fs::chownat(to, "", is_root.then_some(uid), Some(gid), AtFlags::EMPTY_PATH) {
+        // The caller is not in the group, which a commit of an ordinary user does not look at.
+        Err(Errno::PERM) if !is_root => {}
+        done => done?,
     }
     for (name, value) in &like.attrs {
         xattr::set(to, b"", &name.0, &value.0)?;
     }
-    chmod(to, like.mode & CARRIED)
+    chmod(to, permissions & CARRIED)
 }
 
 /// Gives a new upper directory the attributes of the workspace, and returns those of both.

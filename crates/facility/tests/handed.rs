@@ -29,6 +29,13 @@ fn child_adopts_and_commits() {
     assert_eq!((result.conflicts, result.parked), (Vec::new(), Vec::new()));
 }
 
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_recovers() {
+    let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    recover(&scene.join("layers"), "run", &Workspace::open(&scene.join("ws")).unwrap()).unwrap();
+}
+
 fn b(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
@@ -202,9 +209,16 @@ fn copies_commit_the_same_as_the_layers_own_entries() {
 
 #[test]
 fn a_copy_killed_at_any_action_loses_nothing() {
+    // Modes count: an ordinary user's copy opens up what the run closed to its owner.
+    for mode in [LayerMode::Root, LayerMode::User] {
+        kill_the_copy_anywhere(mode);
+    }
+}
+
+fn kill_the_copy_anywhere(mode: LayerMode) {
     let mut before = 0;
     for kill_at in 1_u32..400 {
-        let scene = left_behind(LayerMode::Root);
+        let scene = left_behind(mode);
         let old = scene.found();
         let order = scene.dir.path().to_str().unwrap();
         let at = kill_at.to_string();
@@ -212,14 +226,46 @@ fn a_copy_killed_at_any_action_loses_nothing() {
         if survived.is_err() && scene.found() == old && !scene.path("layers/run/journal").exists() {
             before += 1;
             scene.child("child_adopts_and_commits", order, &[], false).unwrap_or_else(|output| panic!("{output}"));
-            assert_eq!(wrong(&scene), Vec::<String>::new(), "killed at {kill_at}");
+            assert_eq!(wrong(&scene), Vec::<String>::new(), "{mode:?} killed at {kill_at}");
             continue;
         }
         // The commit was decided: `crash` holds the rest.
-        recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
-        assert_eq!(wrong(&scene), Vec::<String>::new(), "killed at {kill_at}");
-        assert!(before > 10, "only {before} places before the decision");
+        scene.child("child_recovers", order, &[], false).unwrap_or_else(|output| panic!("{output}"));
+        assert_eq!(wrong(&scene), Vec::<String>::new(), "{mode:?} killed at {kill_at}");
+        assert!(before > 5, "only {before} places before the decision");
         return;
     }
     panic!("the commit was never decided");
+}
+
+/// Mode, group, access lists and a user's attribute of the workspace's own directory.
+#[test]
+fn a_copy_keeps_the_attributes_of_the_directory_itself() {
+    let of = |scene: &Scene| {
+        let meta = std::fs::metadata(scene.ws()).unwrap();
+        let attr = |name| {
+            let mut value = [0; 100];
+            let length = rustix::fs::getxattr(scene.ws(), name, &mut value).unwrap();
+            value[..length].to_vec()
+        };
+        (meta.mode(), meta.gid(), attr("user.note"), attr("system.posix_acl_default"))
+    };
+    let scene = scene();
+    std::os::unix::fs::chown(scene.ws(), None, Some(888)).unwrap();
+    rustix::fs::chmod(scene.ws(), rustix::fs::Mode::from_raw_mode(0o2775)).unwrap();
+    rustix::fs::setxattr(scene.ws(), "user.note", b"1", rustix::fs::XattrFlags::CREATE).unwrap();
+    // Version 2; owner rwx, group r-x, others nothing (acl(5), as the kernel's posix_acl_xattr.h has it).
+    let entries = [(1_u16, 7_u16), (4, 5), (0x20, 0)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions) in entries {
+        list.extend(tag.to_le_bytes().into_iter().chain(permissions.to_le_bytes()).chain([0xff; 4]));
+    }
+    rustix::fs::setxattr(scene.ws(), "system.posix_acl_default", &list, rustix::fs::XattrFlags::CREATE).unwrap();
+    let before = of(&scene);
+    let layer = layer(&scene);
+    let _held = written(&layer);
+    let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!((result.state, result.parked.len()), (CommitState::Committed, 0), "{result:?}");
+    assert!(result.changes.changes.iter().all(|one| one.path.0 != b"."), "{:?}", result.changes);
+    assert_eq!(of(&scene), before);
 }
