@@ -61,6 +61,7 @@ mod report;
 mod rest;
 mod scan;
 mod shared;
+pub(crate) mod sources;
 pub mod spare;
 pub mod started;
 pub mod state_file;

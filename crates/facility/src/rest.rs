@@ -1,12 +1,12 @@
 //! What a partial commit owes to the rest of the layer, so that its own work is no change from outside when the rest is
 //! decided. Pure.
 
-use crate::beneath::is_beneath;
 use crate::commit::ops::Op;
 use crate::marks::{LayerMode, Origin};
 use crate::meta::EntryType;
 use crate::plan::{State, is_new_dir};
-use crate::tree::{LayerTree, Lower, Node, SharedPath, Verdict};
+use crate::sources::{Taken, goes};
+use crate::tree::{LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 
 /// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
@@ -73,6 +73,11 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
 /// simply new. `None` when that file has several names, which then part or not with the layer as a whole.
 pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     let mut ops = Vec::new();
+    let waits = |at: usize| states[at] == State::Park || matches!(tree.nodes[at].rare.verdict, Some(Verdict::Strip(_)));
+    if !(1..tree.nodes.len()).any(waits) {
+        return Some(ops);
+    }
+    let taken = Taken::new(tree, states);
     // An ordinary user's marks do not name the file. Once this commit has taken any file away, what was copied from it
     // could look like a copy of a file that vanished.
     let unnamed = tree.mode == LayerMode::User
@@ -85,9 +90,8 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
-        let stays = states[at] == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
-        let Some(from) = tree.origin_of(node).filter(|_| stays) else { continue };
-        if !tree.nodes.iter().zip(states).any(|(other, state)| *state == State::Commit && takes(other, &from.at)) {
+        let Some(from) = tree.origin_of(node).filter(|_| waits(at)) else { continue };
+        if taken.by(&from.at.0).is_none() {
             continue;
         }
         if from.meta.links > 1 {
@@ -97,15 +101,4 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         ops.push(Op::Strip { path: node.path.text(), names });
     }
     Some(ops)
-}
-
-/// Whether committing `node` removes or replaces an entry of the workspace.
-fn goes(node: &Node) -> bool {
-    node.covers.is_some() && !node.claimed && !matches!(node.rare.lower, Lower::Merged(_))
-}
-
-/// Whether committing `node` removes or replaces what is at `place`.
-fn takes(node: &Node, place: &SharedPath) -> bool {
-    let covered = node.covers.as_ref().filter(|_| !node.claimed && !matches!(node.rare.lower, Lower::Merged(_)));
-    covered.is_some_and(|found| is_beneath(&place.0, &found.at.0))
 }

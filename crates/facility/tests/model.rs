@@ -9,7 +9,7 @@ mod common;
 use common::{Op, Scene, run_operations_of_parent};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Conflict, Faults, LayerMode, RecoverError, Recovered, Rules, Workspace};
+use nexus_facility::{Conflict, Faults, LayerMode, RecoverError, Recovered, Rules, Workspace, abandon};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -319,8 +319,15 @@ fn base() -> Vec<Op> {
     ops
 }
 
-/// Files that nobody but the hostile process destroys: the run renames the directories that they are in.
-const OF_THE_USER: [(&str, &str); 3] = [("ren/kept", "T801;"), ("home/f", "T802;"), ("home/in/g", "T803;")];
+/// Files that nobody but the hostile process destroys: the run renames them, or the directories that they are in.
+const OF_THE_USER: [(&str, &str); 6] = [
+    ("ren/kept", "T801;"),
+    ("home/f", "T802;"),
+    ("home/in/g", "T803;"),
+    ("here", "T804;"),
+    ("there", "T805;"),
+    ("gone/out", "T806;"),
+];
 
 /// The run's changes. Each text is a token of its own.
 fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
@@ -333,6 +340,8 @@ fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
         text
     };
     let mut ops = vec![
+        Op::Rename(b("here"), b("d/in/here")),
+        Op::Rename(b("gone/out"), b("e/out")),
         Op::Write(b("d/a"), text()),
         Op::Remove(b("d/b")),
         Op::Write(b("d/in/c"), text()),
@@ -348,6 +357,8 @@ fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
         Op::Write(b("e/x/inside"), text()),
         Op::Mkdir(b("fresh")),
         Op::Write(b("fresh/f"), text()),
+        Op::Rename(b("there"), b("fresh/there")),
+        Op::Write(b("there"), text()),
         Op::Write(b("l1"), text()),
     ];
     if mode == LayerMode::Root {
@@ -357,7 +368,12 @@ fn run(mode: LayerMode) -> (Vec<Op>, BTreeSet<String>) {
     (ops, written)
 }
 
-const PLACES: [&str; 21] = [
+const PLACES: [&str; 26] = [
+    "here",
+    "d/in/here",
+    "there",
+    "fresh/there",
+    "e/out",
     "d/a",
     "d/b",
     "d/in/c",
@@ -425,7 +441,7 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     let (ops, mut wrote) = run(mode);
     wrote.extend(OF_THE_USER.map(|(_, text)| text.to_owned()));
     let _mutable = Mutable(scene.ws());
-    let mut layer = scene.layer(&ops);
+    let mut layer = Some(scene.layer(&ops));
     let hostile = Arc::new(Mutex::new(Hostile::start(&scene.ws())));
     let crash_at = if seed % 4 == 1 { 40 + random.below(160) } else { u64::MAX };
     let (crash_at, second_crash) = match seed {
@@ -462,17 +478,17 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     if seed % 5 == 2 || (seed >= WIDER && seed.is_multiple_of(2)) {
         faults = faults.without_rename_flags();
     }
-    layer.set_faults(faults.clone());
+    layer.as_mut().unwrap().set_faults(faults.clone());
     let workspace = leased(&scene);
     let mut conflicts: Vec<Conflict> = Vec::new();
-    let done = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default())));
+    let done = catch_unwind(AssertUnwindSafe(|| layer.as_ref().unwrap().commit(&workspace, &Rules::default())));
     match done {
         Ok(Ok(result)) => conflicts.extend(result.conflicts),
         Ok(Err(error)) if !hostile.lock().unwrap().refused => {
             panic!("seed {seed}: {error:?}\n{}", hostile.lock().unwrap().log.join("\n"))
         }
         Ok(Err(_)) | Err(_) => {
-            drop(layer);
+            layer.take();
             let layers = scene.path("layers");
             let forward = |faults: &Faults| {
                 let recovered = recover_with(&layers, "run", &workspace, faults)?;
@@ -517,6 +533,16 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
     };
     for text in hostile.written.iter().chain(&wrote).filter(|text| !hostile.destroyed.contains(*text)) {
         assert!(found.contains(text), "{text} is lost. {}", story());
+    }
+    drop(layer);
+    // What only the layer has of the run goes with a reject. What the user had stays.
+    abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
+    let mut found = Vec::new();
+    tokens(&scene.ws(), &mut found);
+    tokens(&scene.path("layers"), &mut found);
+    let of_others = hostile.written.iter().map(String::as_str).chain(OF_THE_USER.map(|(_, text)| text));
+    for text in of_others.filter(|text| !hostile.destroyed.contains(*text)) {
+        assert!(found.iter().any(|one| one == text), "{text} is lost at a reject. {}", story());
     }
     let mut beside = Vec::new();
     leftovers(&scene.ws(), &scene.ws(), &mut beside, &story);

@@ -12,14 +12,15 @@
 //! steps below it are kept back with it. An error that is about one path keeps this path back as well; any other error
 //! stops the commit, which then goes on or back as a whole.
 //!
-//! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes, `stop` has
-//! the reasons, `trace` follows the times of directories.
+//! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
+//! `sources` keeps back what holds a last copy, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod give_back;
 mod look;
 mod put;
 mod side;
+mod sources;
 mod stop;
 mod take;
 mod trace;
@@ -83,6 +84,8 @@ pub(crate) struct Apply<'a> {
     /// Renamed directories that are back at their old places.
     returned: Vec<Own>,
     kept_paths: HashSet<Vec<u8>>,
+    /// The steps that are not carried out either, since what they take away has its only copy in the layer.
+    awaited: HashSet<ByteText>,
     kept: Vec<KeptBack>,
     unwatched: u64,
     left_at: Vec<(ByteText, FsTime)>,
@@ -156,6 +159,7 @@ impl<'a> Apply<'a> {
             renamed: HashMap::new(),
             returned: Vec::new(),
             kept_paths: HashSet::new(),
+            awaited: HashSet::new(),
             kept: Vec::new(),
             unwatched: 0,
             left_at: Vec::new(),
@@ -175,12 +179,23 @@ impl<'a> Apply<'a> {
             let op = &op.doing("read", JOURNAL.as_bytes())?;
             self.faults.action();
             self.renamed.extend(renamed(op));
-            let below = op.path().is_some_and(|path| self.is_kept(&path.0));
+            let mut below = op.path().is_some_and(|path| self.is_kept(&path.0));
+            if !below && self.is_awaited(op) && !self.is_carried_out(op) {
+                self.kept_paths.extend(op.path().map(|path| path.0.clone()));
+                below = true;
+            }
             let done = if below { Ok(()) } else { self.traced(op) };
             match done {
                 Ok(()) if below => {
                     let returned = self.bring_home(op)?;
-                    self.hang(op, returned);
+                    match self
+                        .foreign(op)
+                        .map_err(into_io)
+                        .doing("put beside", op.path().map_or(b"", |path| &path.0))?
+                    {
+                        Some(keeping) => self.keep(op, keeping, returned),
+                        None => self.hang(op, returned),
+                    }
                 }
                 Ok(()) => {}
                 Err(Stop::Keep(keeping)) => {
@@ -190,13 +205,25 @@ impl<'a> Apply<'a> {
                 Err(Stop::Io(error)) => return Err(error).doing(verb(op), op.path().map_or(&b""[..], |path| &path.0)),
             }
         }
-        Ok(())
+        self.return_sources()
     }
 
     fn bring_home(&mut self, op: &Op) -> Result<Returned, IoFailure> {
         match op {
             Op::Put(put) => self.return_renamed(put).doing("put back", &put.path.0),
             _ => Ok(Returned::NotRenamed),
+        }
+    }
+
+    /// How a step that is not carried out has to be kept back, when an earlier pass left a version of another process at
+    /// its source.
+    fn foreign(&mut self, op: &Op) -> Result<Option<Keeping>, Stop> {
+        let Op::Put(put) = op else { return Ok(None) };
+        let Some(new) = put.new.filter(|_| self.again) else { return Ok(None) };
+        match self.without_target(put, &new, Stop::keep(Outside::Changed))? {
+            Stop::Keep(keeping) if keeping.beside.is_some() => Ok(Some(keeping)),
+            Stop::Keep(_) => Ok(None),
+            stop @ Stop::Io(_) => Err(stop),
         }
     }
 
@@ -269,6 +296,7 @@ impl<'a> Apply<'a> {
         };
         let subtree = is_directory(op);
         let in_layer = !matches!(op, Op::Put(put) if put.only_staged);
+        self.wait(op, in_layer);
         let conflict = match returned {
             Returned::Beside(at) => {
                 Some(Conflict { beside: Some(at), ..Conflict::new(path.clone(), Outside::Changed) })
@@ -308,6 +336,7 @@ impl<'a> Apply<'a> {
         let conflict = Some(Conflict { path: shown(&path.0), outside, beside, detail });
         // A renamed directory and a directory's attributes are no entries of the layer at this path.
         let in_layer = in_layer && !matches!(op, Op::Take { renamed: true, .. });
+        self.wait(op, in_layer);
         self.kept.push(KeptBack { path: path.clone(), conflict, in_layer, subtree, arrived: false });
     }
 
@@ -373,6 +402,14 @@ fn mark_of(path: ByteText) -> KeptBack {
 /// Whether a step brings a directory, which stays in the layer with all that is in it.
 fn is_directory(op: &Op) -> bool {
     matches!(op, Op::Put(put) if put.new.is_some_and(|new| new.kind == EntryType::Directory))
+}
+
+/// The error of a step that was not to be carried out.
+fn into_io(stop: Stop) -> io::Error {
+    match stop {
+        Stop::Io(error) => error,
+        Stop::Keep(_) => io::Error::other("the path is kept back"),
+    }
 }
 
 fn own_fd(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -18,6 +18,7 @@ use crate::hardlinks;
 use crate::meta::EntryType;
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
+use crate::sources::Sources;
 use crate::tree::{Found, LayerTree, Lower, Node, Role, Source, Verdict};
 use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap};
@@ -54,6 +55,10 @@ struct Emitter<'a, 's> {
     held: HashMap<usize, Slot>,
     /// Directory that moves as a whole → what is in it.
     inside: HashMap<usize, Inside>,
+    /// What takes away the files that entries were made from.
+    sources: Sources<'a>,
+    /// The same for all that is in a directory that moves as a whole.
+    sources_inside: HashMap<usize, Vec<ByteText>>,
     slots: Slot,
     sink: &'s mut dyn Sink,
 }
@@ -61,8 +66,9 @@ struct Emitter<'a, 's> {
 impl<'a, 's> Emitter<'a, 's> {
     fn new(tree: &'a LayerTree, rules: &'a Rules, states: &'a [State], sink: &'s mut dyn Sink) -> Self {
         let (taken, copied, made, held) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        let inside = HashMap::new();
-        Self { tree, rules, states, taken, copied, made, held, inside, slots: 0, sink }
+        let (inside, sources_inside) = (HashMap::new(), HashMap::new());
+        let sources = Sources::new(tree, states);
+        Self { tree, rules, states, taken, copied, made, held, inside, sources, sources_inside, slots: 0, sink }
     }
 
     fn slot(&mut self) -> Slot {
@@ -193,6 +199,11 @@ impl<'a, 's> Emitter<'a, 's> {
         for (at, node) in nodes.iter().enumerate().skip(1).filter(|(_, node)| whole[node.parent]) {
             tops[at] = tops[node.parent];
             self.inside.entry(tops[at]).or_default().add(&node.meta, !node.marks.all.is_empty());
+            let mut found = Vec::new();
+            self.sources.add(at, &mut found);
+            if !found.is_empty() {
+                self.sources.add(at, self.sources_inside.entry(tops[at]).or_default());
+            }
         }
     }
 
@@ -215,7 +226,9 @@ impl<'a, 's> Emitter<'a, 's> {
         if node.meta.kind == EntryType::Directory {
             return self.directory(at, whole);
         }
-        let put = |from| Put { old: Self::old(node), ..put(node.path.text(), from) };
+        let mut sources = Vec::new();
+        self.sources.add(at, &mut sources);
+        let put = |from| Put { old: Self::old(node), sources, ..put(node.path.text(), from) };
         if let Some(slot) = self.held.get(&at).copied() {
             let anchor = node.group().and_then(|number| self.tree.groups[number].anchor.as_ref());
             let new = anchor.map(|one| Seen::from(&one.meta));
@@ -273,6 +286,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 mode: Some(node.meta.mode),
                 whole: true,
                 inside: Some(self.inside.remove(&at).unwrap_or_default()),
+                sources: self.sources_inside.remove(&at).unwrap_or_default(),
                 ..put(Origin::Layer)
             },
             Lower::None | Lower::Missing => {
@@ -397,7 +411,7 @@ impl<'a, 's> Emitter<'a, 's> {
 /// A step that brings something to a free name.
 fn put(path: ByteText, from: Origin) -> Put {
     let (new, old, mode, inside) = (None, None, None, None);
-    Put { path, from, new, old, strip: Vec::new(), mode, whole: false, inside, only_staged: false }
+    Put { path, from, new, old, strip: Vec::new(), mode, whole: false, inside, only_staged: false, sources: Vec::new() }
 }
 
 /// The directories of the workspace in which the steps of a plan act.

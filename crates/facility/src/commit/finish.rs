@@ -12,6 +12,7 @@ use crate::commit::journal::{
     write,
 };
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
+use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin};
 use crate::commit::stage::slots_at;
 use crate::commit::sweep::{is_known_name, sweep};
@@ -94,6 +95,7 @@ pub(crate) fn finish(
         outcome.left.extend(name_all(&place.join("upper"), in_upper, why));
         return Ok(());
     }
+    only_copies::note(rooms, journal, outcome, faults)?;
     let mut ours: Vec<Own> = header.ours.clone();
     for stamp in &mut outcome.stamps {
         restamp(stamp, folders.base, journal);
@@ -289,10 +291,15 @@ pub(crate) fn remove_layer(
     faults: &Faults,
 ) -> Result<Option<Leftover>, IoFailure> {
     faults.check(Step::Discard).doing("remove", b"")?;
-    if is_marked(root)? {
+    let why = match () {
+        () if is_marked(root)? => Some(WHY),
+        () if only_copies::is_any_left(root)? => Some(only_copies::WHY),
+        () => None,
+    };
+    if let Some(why) = why {
         faults.action();
         let place = set_layer_aside(layers, root, run, faults)?;
-        return Ok(Some(Leftover::new(&place, None, WHY.to_owned())));
+        return Ok(Some(Leftover::new(&place, None, why.to_owned())));
     }
     let Err(failure) = remove_all(layers, root, run, faults).or_else(|_| remove_all(layers, root, run, faults)) else {
         return Ok(None);

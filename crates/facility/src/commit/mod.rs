@@ -21,6 +21,7 @@ pub(crate) mod finish;
 pub mod inside;
 pub mod journal;
 pub mod leftover;
+pub(crate) mod only_copies;
 pub mod ops;
 pub mod recover;
 pub mod roll_back;

@@ -94,7 +94,14 @@ pub struct Put {
     /// The layer has no entry at `path` (another name of a file with several): the staged version is the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_staged: bool,
+    /// The paths of the steps that take away what the entry was made from: a file that the run renamed. They are not
+    /// carried out when this step is not. [`EVERYTHING`]: each of them may be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<ByteText>,
 }
+
+/// Stands for all paths in [`Put::sources`].
+pub const EVERYTHING: &[u8] = b"";
 
 /// See [`Op::SetDir`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -98,13 +98,13 @@ impl Apply<'_> {
         Ok(())
     }
 
-    fn is_in_slot(&self, slot: Slot, old: &Seen) -> bool {
+    pub(super) fn is_in_slot(&self, slot: Slot, old: &Seen) -> bool {
         let found = self.slots.and_then(|slots| stat_if_there(slots.fd(), slot.to_string().as_bytes()).ok().flatten());
         found.is_some_and(|meta| meta.id == old.id)
     }
 
     /// Whether the old version of a step lies at its source, or on the side.
-    fn is_displaced(&self, at: usize, put: &Put, old: &Seen) -> bool {
+    pub(super) fn is_displaced(&self, at: usize, put: &Put, old: &Seen) -> bool {
         let is_old = |meta: Option<Meta>| meta.is_some_and(|meta| meta.id == old.id);
         let on_side = Side::of(&put.from, at, self.root, self.slots)
             .and_then(|side| stat_if_there(side.spot().dir, side.spot().name).ok().flatten());

@@ -176,7 +176,7 @@ impl Apply<'_> {
 
     /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which is
     /// then no version of ours.
-    fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
+    pub(super) fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
         let Stop::Keep(keeping) = stop else { return Err(stop) };
         let (parent, name) = split(&put.path.0);
         let slot_name;

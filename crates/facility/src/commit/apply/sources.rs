@@ -1,0 +1,121 @@
+//! Keeps the steps back that take away the last copy of a file in the workspace: the run renamed the file, and its new name
+//! was kept back.
+
+use super::{Apply, make_movable};
+use crate::beneath::{Doing as _, IoFailure, split};
+use crate::changes::{Conflict, Outside};
+use crate::commit::calls::{Moved, Spot, move_to_free};
+use crate::commit::journal::{JOURNAL, KeptBack};
+use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
+use crate::commit::seen::Seen;
+use crate::meta::{EntryType, stat, stat_if_there};
+use crate::tree::Own;
+use nexus_model::ByteText;
+use std::io;
+use std::os::fd::AsFd as _;
+
+impl Apply<'_> {
+    /// Notes the steps that wait for one that was kept back.
+    pub(super) fn wait(&mut self, op: &Op, in_layer: bool) {
+        if let Op::Put(put) = op
+            && in_layer
+        {
+            self.awaited.extend(put.sources.iter().cloned());
+        }
+    }
+
+    /// Whether a step takes away what one that was kept back was made from.
+    pub(super) fn is_awaited(&self, op: &Op) -> bool {
+        if self.awaited.is_empty() || op.displaces().is_none() {
+            return false;
+        }
+        let is_named = |path: &ByteText| self.awaited.contains(path);
+        op.path().is_some_and(is_named) || self.awaited.iter().any(|path| path.0 == EVERYTHING)
+    }
+
+    /// Whether an earlier pass carried out a step that takes something away.
+    pub(super) fn is_carried_out(&self, op: &Op) -> bool {
+        match op {
+            Op::Take { old, slot, .. } => self.is_in_slot(*slot, old),
+            Op::Put(put) => put.old.is_some_and(|old| self.is_displaced(self.at, put, &old)),
+            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => false,
+        }
+    }
+
+    /// Undoes the steps that were carried out before the one that they wait for was kept back.
+    pub(super) fn return_sources(&mut self) -> Result<(), IoFailure> {
+        if self.awaited.is_empty() {
+            return Ok(());
+        }
+        let journal = self.journal;
+        for (at, op) in journal.steps.each().enumerate() {
+            self.at = at;
+            let op = op.doing("read", JOURNAL.as_bytes())?;
+            let Some(path) = op.path().filter(|path| self.is_awaited(&op) && !self.is_kept(&path.0)) else { continue };
+            let kept = match &op {
+                Op::Take { at, old, slot, .. } => self.return_taken(at, old, *slot),
+                Op::Put(put) => self.keep_displaced(put),
+                Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => Ok(None),
+            };
+            if let Some(kept) = kept.doing("put back", &path.0)? {
+                self.kept_paths.insert(kept.path.0.clone());
+                self.kept.push(kept);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what was taken out back to its place, or beside it.
+    fn return_taken(&mut self, at: &ByteText, old: &Seen, slot: Slot) -> io::Result<Option<KeptBack>> {
+        let Some(slots) = self.slots.filter(|_| self.is_in_slot(slot, old)) else { return Ok(None) };
+        let slot_name = slot.to_string().into_bytes();
+        let there = Spot { dir: slots.fd(), name: &slot_name };
+        make_movable(there.dir, there.name, &stat(there.dir, there.name)?)?;
+        self.parents.last = None;
+        let (parent, name) = split(&at.0);
+        let moved = match self.enter(parent) {
+            // Where the old place cannot be reached, a place beside it may be.
+            Ok(()) => move_to_free(there, Spot { dir: self.parents.get(parent)?, name }, self.faults)
+                .unwrap_or(Moved::Occupied),
+            Err(_) => Moved::Occupied,
+        };
+        self.touch(parent);
+        let mut kept = KeptBack { path: at.clone(), conflict: None, in_layer: true, subtree: false, arrived: false };
+        if moved == Moved::Occupied {
+            Self::restore_mode(there, old)?;
+            let beside = Some(self.beside.put(there, &at.0)?);
+            kept.conflict = Some(Conflict { beside, ..Conflict::new(at.clone(), Outside::Changed) });
+            return Ok(Some(kept));
+        }
+        let back = Spot { dir: self.parents.get(parent)?, name };
+        Self::restore_mode(back, old)?;
+        if let Some(now) = stat_if_there(back.dir, back.name)?
+            && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
+        {
+            // The moves set its ctime, which is no change by another process for a later accept.
+            let size = (now.kind != EntryType::Directory).then_some(now.size);
+            self.returned.push(Own { path: at.clone(), ctime: now.ctime, id: Some(now.id), size });
+        }
+        Ok(Some(kept))
+    }
+
+    /// Puts what was displaced beside its place, where the run's version stays.
+    fn keep_displaced(&mut self, put: &Put) -> io::Result<Option<KeptBack>> {
+        let Some(old) = put.old.filter(|old| self.is_displaced(self.at, put, old)) else { return Ok(None) };
+        let (parent, name) = split(&put.path.0);
+        let slot_name;
+        let (dir, name) = match &put.from {
+            Origin::Layer => (super::own_fd(self.layer_parents.get(parent)?)?, name),
+            Origin::Slot(slot) => {
+                slot_name = slot.to_string().into_bytes();
+                (super::own_fd(self.slots()?.fd())?, slot_name.as_slice())
+            }
+        };
+        let from = Spot { dir: dir.as_fd(), name };
+        Self::restore_mode(from, &old)?;
+        let path = put.path.clone();
+        let beside = Some(self.put_beside(put, from)?);
+        let conflict = Some(Conflict { beside, ..Conflict::new(path.clone(), Outside::Changed) });
+        Ok(Some(KeptBack { path, conflict, in_layer: false, subtree: false, arrived: true }))
+    }
+}

@@ -1,0 +1,81 @@
+//! Remembers which entries of a layer may be the only copy of a file that a commit of a part of the layer took away.
+//!
+//! A run renames a file, and a person accepts that its old name goes but not that its new one comes. The layer then has the
+//! last copy, and a reject must not remove it: the layer is moved aside as it is. Entries that arrive later leave the layer,
+//! so that the note says nothing any more.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::commit::apply::Rooms;
+use crate::commit::journal::{JOURNAL, Journal, Outcome, read, write};
+use crate::commit::ops::{Op, Origin};
+use crate::faults::Faults;
+use crate::xattr;
+use nexus_model::ByteText;
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::AsFd as _;
+
+/// The paths, in the layer's directory.
+pub(crate) const ONLY_COPIES: &str = "only-copies.json";
+
+/// Why the files stay.
+pub(crate) const WHY: &str =
+    "they may be the only copy of files that an accept deleted; remove them when nobody needs them";
+
+/// Overlay's mark of a file that was copied up, without its prefix.
+const ORIGIN: &[u8] = b".overlay.origin";
+
+/// Notes the entries that stay in the layer without the mark that says which file they were made from. Runs before a layer
+/// is parked.
+pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faults: &Faults) -> Result<(), IoFailure> {
+    let kept: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
+    let mut found = Vec::new();
+    for op in journal.steps.each() {
+        let path = match op.doing("read", JOURNAL.as_bytes())? {
+            Op::Strip { path, names } if names.iter().any(|name| name.0.ends_with(ORIGIN)) => path,
+            Op::Put(put) if put.from == Origin::Layer && !put.sources.is_empty() && kept.contains(&put.path) => {
+                put.path
+            }
+            _ => continue,
+        };
+        if is_unmarked(rooms.upper, &path.0).doing("look at", &path.0)? {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    found.extend(read::<Vec<ByteText>>(rooms.root, ONLY_COPIES)?.into_iter().flatten());
+    found.sort();
+    found.dedup();
+    write(rooms.root, ONLY_COPIES, &found, faults)
+}
+
+/// Whether an entry is there and has no mark of a file that it was made from.
+fn is_unmarked(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
+    let (parent, name) = crate::beneath::split(path);
+    let dir = match upper.dir_by_force(parent) {
+        Err(error) if crate::beneath::is_gone(&error) => return Ok(false),
+        other => other?,
+    };
+    match xattr::list(dir.as_fd(), name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => Ok(!other?.iter().any(|one| one.ends_with(ORIGIN))),
+    }
+}
+
+/// Whether a layer still has one of the entries that were noted. A note that cannot be read counts as one.
+pub(crate) fn is_any_left(root: &Workspace) -> Result<bool, IoFailure> {
+    if root.stat(ONLY_COPIES.as_bytes()).doing("look at", ONLY_COPIES.as_bytes())?.is_none() {
+        return Ok(false);
+    }
+    let upper = match root.readable_dir(b"upper") {
+        // It is being removed already.
+        Err(error) if crate::beneath::is_gone(&error) => return Ok(false),
+        other => Workspace::from_fd(other.doing("open", b"upper")?),
+    };
+    let Ok(Some(paths)) = read::<Vec<ByteText>>(root, ONLY_COPIES) else { return Ok(true) };
+    Ok(paths
+        .iter()
+        .any(|path| upper.stat(&path.0).map_or_else(|error| !crate::beneath::is_gone(&error), |m| m.is_some())))
+}

@@ -1,0 +1,139 @@
+//! Finds which changes of a layer take away the file that another entry of the layer was made from. Pure.
+//!
+//! Overlay copies a file up when it is renamed or edited, and marks the copy with the file that it came from. Once a commit
+//! has taken that file away, the copy is the only one.
+
+use crate::beneath::split;
+use crate::commit::ops::EVERYTHING;
+use crate::marks::Origin;
+use crate::meta::{EntryType, FsTime, Meta};
+use crate::plan::State;
+use crate::tree::{LayerTree, Lower, Node, Role};
+use crate::walk::origin_inode;
+use nexus_model::ByteText;
+use std::collections::{HashMap, HashSet};
+
+/// The number of sources that one step names. With more of them it waits for every step that takes something away.
+const MANY: usize = 64;
+
+/// Finds the committed entries that take something away, by what they take.
+pub(crate) struct Sources<'a> {
+    tree: &'a LayerTree,
+    /// By the place in the workspace before the commit.
+    taken: Taken<'a>,
+    /// Files by size and time, for marks that name no file.
+    alike: HashMap<(u64, FsTime), Vec<usize>>,
+    /// Directories that go, with files in them that nobody listed.
+    directories: Vec<usize>,
+    /// All that may be the source of a mark that names no file.
+    going: Vec<usize>,
+}
+
+/// Committed entries that remove or replace something, by its place in the workspace.
+pub(crate) struct Taken<'a>(HashMap<&'a [u8], usize>);
+
+impl<'a> Taken<'a> {
+    pub(crate) fn new(tree: &'a LayerTree, states: &[State]) -> Self {
+        let committed = tree.nodes.iter().enumerate().filter(|(at, _)| states[*at] == State::Commit);
+        let going = committed.filter(|(_, node)| goes(node));
+        Self(going.filter_map(|(at, node)| node.covers.as_ref().map(|found| (&*found.at.0, at))).collect())
+    }
+
+    /// The entry that removes or replaces what is at `place`, or a directory above it.
+    pub(crate) fn by(&self, place: &[u8]) -> Option<usize> {
+        let mut place = place;
+        while !place.is_empty() {
+            if let Some(at) = self.0.get(place) {
+                return Some(*at);
+            }
+            place = split(place).0;
+        }
+        None
+    }
+}
+
+/// Whether committing `node` removes or replaces an entry of the workspace.
+pub(crate) fn goes(node: &Node) -> bool {
+    node.covers.is_some() && !node.claimed && !matches!(node.rare.lower, Lower::Merged(_))
+}
+
+/// Whether an entry is a copy of a file that its mark does not name, and is no edit of the file that it covers.
+fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
+    node.role == Role::Entry
+        && node.meta.kind == EntryType::File
+        && node.marks.origin == Some(Origin::Unknown)
+        // A file that was renamed over another one still has its old time.
+        && (node.covers.is_none() || node.meta.mtime <= tree.started)
+}
+
+fn key(meta: &Meta) -> (u64, FsTime) {
+    (meta.size, meta.mtime)
+}
+
+impl<'a> Sources<'a> {
+    pub(crate) fn new(tree: &'a LayerTree, states: &[State]) -> Self {
+        let committed = || (1..tree.nodes.len()).filter(|at| states[*at] == State::Commit);
+        let is_named = |at: usize| origin_inode(&tree.nodes[at]).is_some() && !tree.nodes[at].is_own_version();
+        // Most commits have no such entry, and then nothing is collected.
+        let taken = if committed().any(is_named) { Taken::new(tree, states) } else { Taken(HashMap::new()) };
+        let (mut alike, mut going, mut directories) = (HashMap::<_, Vec<usize>>::new(), Vec::new(), Vec::new());
+        let unnamed = committed().filter(|at| is_unnamed(tree, &tree.nodes[*at]));
+        let wanted: HashSet<(u64, FsTime)> = unnamed.map(|at| key(&tree.nodes[at].meta)).collect();
+        if !wanted.is_empty() {
+            for at in committed().filter(|at| goes(&tree.nodes[*at])) {
+                let node = &tree.nodes[at];
+                let Some(found) = &node.covers else { continue };
+                if found.meta.kind == EntryType::File && wanted.contains(&key(&found.meta)) {
+                    alike.entry(key(&found.meta)).or_default().push(at);
+                }
+                let stays_itself = node.role == Role::Entry
+                    && node.meta.kind == found.meta.kind
+                    && node.marks.origin.is_some()
+                    && !is_unnamed(tree, node);
+                if !stays_itself {
+                    going.push(at);
+                }
+                if found.meta.kind == EntryType::Directory {
+                    directories.push(at);
+                }
+            }
+        }
+        Self { tree, taken, alike, directories, going }
+    }
+
+    /// Adds the paths of the steps that take away what an entry was made from.
+    pub(crate) fn add(&self, at: usize, paths: &mut Vec<ByteText>) {
+        let node = &self.tree.nodes[at];
+        if let Some(found) = origin_inode(node).and_then(|_| self.tree.origin_of(node)) {
+            if self.tree.covered_id(at) != Some(found.meta.id) {
+                self.add_all(at, self.taken.by(&found.at.0).as_slice(), paths);
+            }
+        } else if is_unnamed(self.tree, node) {
+            match self.alike.get(&key(&node.meta)) {
+                Some(alike) => {
+                    self.add_all(at, alike, paths);
+                    self.add_all(at, &self.directories, paths);
+                }
+                None if node.covers.is_none() => self.add_all(at, &self.going, paths),
+                None => {}
+            }
+        }
+    }
+
+    fn add_all(&self, at: usize, sources: &[usize], paths: &mut Vec<ByteText>) {
+        for source in sources.iter().filter(|source| **source != at) {
+            if paths.first().is_some_and(|path| path.0 == EVERYTHING) {
+                return;
+            }
+            let path = self.tree.nodes[*source].path.text();
+            if paths.contains(&path) {
+                continue;
+            }
+            if paths.len() == MANY {
+                *paths = vec![ByteText(EVERYTHING.to_vec())];
+                return;
+            }
+            paths.push(path);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A file that the run renamed has its content once. Where its new name is kept back, its old name stays, and what is the
+//! only copy of what a commit deleted is never removed with a layer.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, run_operations_of_parent};
+use nexus_facility::{
+    Abandoned, CommitState, Faults, Finished, Layer, LayerMode, Recovered, Rules, Workspace, abandon, recover,
+};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn write(path: &str, text: &str) -> Op {
+    Op::Write(b(path), text.into())
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename(b(from), b(to))
+}
+
+fn leased(scene: &Scene) -> Workspace {
+    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
+}
+
+/// Calls `act` once, before the call with this number after the decision.
+fn at_call(scene: &Scene, nth: u64, act: impl FnOnce() + Send + 'static) -> Faults {
+    let (journal, calls, act) = (scene.path("layers/run/journal"), AtomicU64::new(0), Mutex::new(Some(act)));
+    Faults::default().between(Arc::new(move |_| {
+        if journal.exists()
+            && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth
+            && let Some(act) = act.lock().unwrap().take()
+        {
+            act();
+        }
+    }))
+}
+
+/// Whether a file below a directory has this text.
+fn has(at: &Path, text: &str) -> bool {
+    let Ok(meta) = fs::symlink_metadata(at) else { return false };
+    if meta.is_dir() {
+        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
+    }
+    meta.is_file() && fs::read_to_string(at).unwrap().contains(text)
+}
+
+/// What the run does with files of the user, and the directory that the user moves away meanwhile.
+fn stories() -> Vec<(&'static str, Vec<Op>, &'static str)> {
+    vec![
+        ("a rename", vec![rename("f", "d/f")], "d"),
+        ("a rename whose deletion comes first", vec![rename("f", "z/f")], "z"),
+        ("a rename and an edit", vec![rename("f", "d/f"), Op::Append(b("d/f"), "more".into())], "d"),
+        ("out of a deleted directory", vec![rename("a/g", "d/g"), Op::RemoveTree(b("a"))], "d"),
+        ("a new file at the old name", vec![rename("f", "d/f"), write("f", "new")], "d"),
+        ("a new file at the old name first", vec![rename("f", "z/f"), write("f", "new")], "z"),
+        ("a chain", vec![rename("f", "d/f"), rename("a/g", "f")], "d"),
+        ("into a new directory", vec![Op::Mkdir(b("d/n")), rename("f", "d/n/f")], "d"),
+        ("over another file", vec![rename("f", "d/x")], "d"),
+        ("a directory at the old name", vec![rename("f", "z/f"), Op::Mkdir(b("f")), write("f/y", "new")], "z"),
+    ]
+}
+
+const OF_THE_USER: [&str; 4] = ["text of f", "text of g", "text of x", "text of y"];
+
+fn scene(mode: LayerMode) -> Scene {
+    let dirs = ["a", "d", "z"].map(|dir| Op::Mkdir(b(dir)));
+    let files =
+        [write("f", "text of f"), write("a/g", "text of g"), write("d/x", "text of x"), write("z/y", "text of y")];
+    Scene::new(mode, &[&dirs[..], &files[..]].concat())
+}
+
+fn check(scene: &Scene, story: &str) {
+    let is_over = story.starts_with("over another file");
+    for text in OF_THE_USER {
+        // The run's own rename replaced this one.
+        let found = has(&scene.ws(), text) || has(&scene.path("layers"), text) || (is_over && text == "text of x");
+        assert!(found, "{story}: {text:?} is lost");
+    }
+}
+
+fn reject(scene: &Scene) {
+    abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
+}
+
+/// Plays each story on a thread of its own.
+fn each(play: impl Fn(LayerMode, &str, &[Op], &'static str) + Sync) {
+    std::thread::scope(|scope| {
+        for (story, ops, dir) in stories() {
+            let play = &play;
+            scope.spawn(move || [LayerMode::Root, LayerMode::User].map(|mode| play(mode, story, &ops, dir)));
+        }
+    });
+}
+
+/// Lets the user move the directory away in each place of a commit.
+fn moved_away_everywhere(mode: LayerMode, flags: bool, story: &str, ops: &[Op], dir: &'static str) {
+    for nth in 1.. {
+        let scene = scene(mode);
+        let mut layer = scene.layer(ops);
+        let (ws, reached) = (scene.ws(), Arc::new(AtomicU64::new(0)));
+        let seen = reached.clone();
+        let mut faults = at_call(&scene, nth, move || {
+            fs::rename(ws.join(dir), ws.join("moved")).unwrap();
+            seen.store(1, Ordering::SeqCst);
+        });
+        if !flags {
+            faults = faults.without_rename_flags();
+        }
+        layer.set_faults(faults);
+        layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        drop(layer);
+        reject(&scene);
+        check(&scene, &format!("{story} {mode:?} {nth}"));
+        if reached.load(Ordering::SeqCst) == 0 {
+            assert!(nth > 5);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_rename_that_is_kept_back_loses_nothing_at_a_reject() {
+    each(|mode, story, ops, dir| moved_away_everywhere(mode, true, story, ops, dir));
+}
+
+#[test]
+fn a_rename_kept_back_without_rename_flags_loses_nothing() {
+    each(|mode, story, ops, dir| {
+        if mode == LayerMode::Root {
+            moved_away_everywhere(mode, false, story, ops, dir);
+        }
+    });
+}
+
+fn killed(scene: &Scene, layer: Layer, nth: u64) -> bool {
+    let mut layer = layer;
+    layer.set_faults(at_call(scene, nth, || std::panic::panic_any("crash")));
+    catch_unwind(AssertUnwindSafe(|| layer.commit(&leased(scene), &Rules::default()).unwrap())).is_err()
+}
+
+fn recovered(scene: &Scene) -> Option<Finished> {
+    match recover(&scene.path("layers"), "run", &leased(scene)).unwrap() {
+        Recovered::RolledForward(done) => Some(*done),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_rename_kept_back_at_a_recovery_loses_nothing() {
+    each(|mode, story, ops, dir| {
+        for nth in 1.. {
+            let scene = scene(mode);
+            if !killed(&scene, scene.layer(ops), nth) {
+                assert!(nth > 5);
+                break;
+            }
+            fs::rename(scene.ws().join(dir), scene.ws().join("moved")).unwrap();
+            recovered(&scene);
+            reject(&scene);
+            check(&scene, &format!("{story} {mode:?} {nth}"));
+        }
+    });
+}
+
+#[test]
+fn the_old_name_of_a_kept_back_rename_stays_and_waits_with_it() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (to, dir) in [("d/f", "d"), ("z/f", "z")] {
+            let scene = scene(mode);
+            assert!(killed(&scene, scene.layer(&[rename("f", to)]), 1));
+            fs::rename(scene.ws().join(dir), scene.ws().join("moved")).unwrap();
+            let done = recovered(&scene).unwrap();
+            assert_eq!(fs::read_to_string(scene.ws().join("f")).unwrap(), "text of f", "{done:?}");
+            let waits: Vec<_> = done.parked.iter().map(|one| one.path.as_path().display().to_string()).collect();
+            let mut wanted = ["f", to];
+            wanted.sort_unstable();
+            assert_eq!((waits, done.conflicts.len()), (wanted.map(str::to_owned).to_vec(), 1));
+            // Both go once the directory is back.
+            fs::rename(scene.ws().join("moved"), scene.ws().join(dir)).unwrap();
+            if mode == LayerMode::Root {
+                let again = Layer::open(&scene.path("layers"), "run").unwrap();
+                let result = again.commit(&leased(&scene), &Rules::default()).unwrap();
+                assert_eq!(result.state, CommitState::Committed, "{result:?}");
+                assert_eq!(fs::read_to_string(scene.ws().join(to)).unwrap(), "text of f");
+                assert!(!scene.ws().join("f").exists());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reject_keeps_the_only_copy_of_a_file_accepted_as_deleted() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let scene = scene(mode);
+        let layer = scene.layer(&[rename("f", "d/f")]);
+        let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+        layer.commit(&leased(&scene), &chosen).unwrap();
+        drop(layer);
+        assert!(!scene.ws().join("f").exists());
+        let Abandoned::Removed(Some(left)) = abandon(&scene.path("layers"), "run", || Ok(())).unwrap() else {
+            panic!("{mode:?}: nothing is named")
+        };
+        assert!(has(left.at.as_path(), "text of f"), "{left:?}");
+        assert!(left.why.contains("only copy"), "{left:?}");
+    }
+}
+
+#[test]
+fn a_layer_whose_only_copies_arrived_later_is_removed() {
+    let scene = scene(LayerMode::Root);
+    let layer = scene.layer(&[rename("f", "d/f")]);
+    let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+    layer.commit(&leased(&scene), &chosen).unwrap();
+    drop(layer);
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    assert_eq!((result.state, result.left.len()), (CommitState::Committed, 0), "{result:?}");
+    assert!(!scene.path("layers/run").exists() && !scene.path("layers/.kept").exists());
+    assert_eq!(fs::read_to_string(scene.ws().join("d/f")).unwrap(), "text of f");
+}
