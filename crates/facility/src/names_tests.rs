@@ -122,6 +122,29 @@ fn names_that_used_to_arrive_unasked_are_protected() {
         ".bashrc.d/x",
         ".docker/config.json",
         ".bash_logout",
+        ".agent/rules/x.md",
+        ".kilocodemodes",
+        "CRUSH.md",
+        "hie.yaml",
+        ".vs/tasks.vs.json",
+        "devbox.json",
+        "devenv.nix",
+        "uv.toml",
+        "poetry.toml",
+        "pnpm-workspace.yaml",
+        "latexmkrc",
+        ".latexmkrc",
+        ".rspec",
+        ".proverc",
+        ".bash-git-rc",
+        "buildServer.json",
+        ".lsp/config.edn",
+        ".merlin",
+        "tools/bazel",
+        ".shadowenv.d/x.lisp",
+        "jupyter_notebook_config.py",
+        "sitecustomize.py",
+        "CVS/Root",
         ".zlogout",
         ".tmux.conf",
     ] {
@@ -145,9 +168,9 @@ fn what_leads_to_a_protected_name_is_known() {
 #[test]
 fn files_of_repositories_do_not_count_in_packages() {
     let names = Names::standard();
-    for path in [".gitattributes", ".github/workflows/x", ".travis.yml"] {
+    for path in [".gitattributes", ".github/workflows/x", ".travis.yml", "uv.toml", ".rspec"] {
         assert!(matches!(find(&names, &format!("a/{path}")), Match::Protected(_)), "{path}");
-        for packages in ["node_modules", "vendor"] {
+        for packages in ["node_modules", "vendor", ".venv", "lib/site-packages"] {
             assert_eq!(find(&names, &format!("a/{packages}/b/{path}")), Match::None, "{path}");
         }
     }

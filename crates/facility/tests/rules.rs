@@ -121,7 +121,7 @@ fn protected_names_park_and_their_harmless_neighbours_commit() {
     for (bad, good) in [
         (vec![file("nexus.yaml", "x")], vec![file("nexus.yml", "x")]),
         (vec![dir(".vscode"), file(".vscode/tasks.json", "x")], vec![dir("vscode"), file("vscode/tasks.json", "x")]),
-        (vec![dir(".VsCode")], vec![dir(".vs")]),
+        (vec![dir(".VsCode")], vec![dir(".vsx")]),
         (vec![Op::Symlink(b("x"), b(".claude"))], vec![Op::Symlink(b("claude"), b("x"))]),
         (vec![Op::Symlink(b("evil"), b(".config"))], vec![dir(".config"), file(".config/other", "x")]),
         (vec![Op::Append(b("sub/.envrc"), "x".into())], vec![Op::Append(b("sub/env"), "x".into())]),

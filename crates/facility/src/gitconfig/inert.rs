@@ -16,8 +16,10 @@
 //! | a new submodule's `url` and `active` | what `git submodule init` writes |
 //! | an alias for one built-in command without options | does what the command does |
 //!
+//! | `commit.gpgSign` and `tag.gpgSign` when they say no, `gc.auto` as a number | no program is started that was not before; what `gc` deletes and which hooks it runs is said elsewhere |
+//!
 //! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name of a
-//! program, also as `yes`), `gc.*` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
+//! program, also as `yes`), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
 //! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
 //! because no ordinary work writes them.
 
@@ -28,6 +30,8 @@ use std::collections::HashSet;
 enum Value {
     /// A truth value.
     Bool,
+    /// A truth value that says no.
+    No,
     /// A truth value or one of these words.
     Words(&'static [&'static str]),
     /// A number.
@@ -38,7 +42,7 @@ enum Value {
     Style,
 }
 
-use Value::{Bool, Number, Style, Text, Words};
+use Value::{Bool, No, Number, Style, Text, Words};
 
 /// Settings without a subsection that are inert with such a value. `*` stands for every name.
 const INERT: &[(&str, &str, Value)] = &[
@@ -98,6 +102,9 @@ const INERT: &[(&str, &str, Value)] = &[
     ("fetch", "parallel", Number),
     ("commit", "verbose", Number),
     ("commit", "status", Bool),
+    ("commit", "gpgsign", No),
+    ("tag", "gpgsign", No),
+    ("gc", "auto", Number),
     ("commit", "cleanup", Words(&["strip", "whitespace", "verbatim", "scissors", "default"])),
     ("branch", "autosetupmerge", Words(&["always", "inherit", "simple"])),
     ("branch", "autosetuprebase", Words(&["never", "local", "remote", "always"])),
@@ -155,6 +162,7 @@ impl Value {
         let is_bool = is(&["true", "false", "yes", "no", "on", "off", "0", "1", ""]);
         match self {
             Bool => is_bool,
+            No => is(&["false", "no", "off", "0"]),
             Words(words) => is_bool || is(words),
             Number => is_bool || (value.len() < 10 && value.iter().all(u8::is_ascii_digit)),
             Text => value.len() < 1024 && !value.iter().any(u8::is_ascii_control),
