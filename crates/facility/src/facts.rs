@@ -195,9 +195,9 @@ mod tests {
     fn a_configuration_commits_only_when_all_that_changes_is_inert() {
         let plain = bytes("[core]\nbare = false\n");
         let remote = bytes("[core]\nbare = false\n[remote \"o\"]\nurl = h:x\n");
-        let evil = bytes("[core]\nfsmonitor = ./x\n");
-        let evil_and_remote = bytes("[core]\nfsmonitor = ./x\n[remote \"o\"]\nurl = h:x\n");
-        let other = bytes("[core]\nfsmonitor = ./y\n");
+        let evil = bytes("[core]\nbare = false\nfsmonitor = ./x\n");
+        let evil_and_remote = bytes("[core]\nbare = false\nfsmonitor = ./x\n[remote \"o\"]\nurl = h:x\n");
+        let other = bytes("[core]\nbare = false\nfsmonitor = ./y\n");
         assert_eq!(config(&remote, &plain, false), Verdict::Commit);
         assert_eq!(config(&evil, &plain, false), Verdict::Park("git configuration: core.fsmonitor".to_owned()));
         assert!(matches!(config(&other, &evil, false), Verdict::Park(_)));

@@ -31,7 +31,7 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[CORE]\nFSMONITOR = ./x", "[core]\npreloadIndex = false"),
         ("[core]\nfsmonitor = true", "[core]\nuntrackedCache = true"),
         ("[core]\npager = yes", "[pager]\ndiff = true"),
-        ("[core] sshCommand = x", "[core] bare = true"),
+        ("[core] sshCommand = x", "[core] fileMode = true"),
         ("[core]\nsomethingNew = x", "[core]\nautocrlf = input"),
         ("[core]\nautocrlf = ./x", "[core]\neol = lf"),
         ("[core]\nprotectHFS = false", "[core]\nsymlinks = false"),
@@ -166,6 +166,26 @@ fn the_order_of_settings_that_are_not_inert_counts() {
 }
 
 #[test]
+fn an_existing_repository_keeps_its_working_tree() {
+    let base = "[core]\nfilemode = true\nhooksPath = hk\n";
+    for (section, name) in [("core", "bare"), ("core", "worktree")] {
+        for (old, new) in [("", "= true"), ("= false", "= true"), ("= ../../../sub", "= ../../../evil"), ("= x", "")] {
+            let text = |value: &str| {
+                if value.is_empty() { base.to_owned() } else { format!("{base}[{section}]\n{name} {value}\n") }
+            };
+            let names = changed(Some(text(new).as_bytes()), Some(text(old).as_bytes()), b".git/modules/sub").unwrap();
+            assert!(!names.is_empty(), "{name}: {old:?} to {new:?}");
+        }
+    }
+    let text = "[core]\nbare = false\nworktree = ../../../sub\n";
+    let git_dir = b".git/modules/sub";
+    assert_eq!(changed(Some(text.as_bytes()), None, git_dir).unwrap(), [""; 0], "a new submodule");
+    assert_eq!(changed(None, Some(text.as_bytes()), git_dir).unwrap(), [""; 0], "a submodule that goes");
+    let more = format!("{text}[user]\nname = x\n");
+    assert_eq!(changed(Some(more.as_bytes()), Some(text.as_bytes()), git_dir).unwrap(), [""; 0], "unchanged");
+}
+
+#[test]
 fn only_a_new_repository_may_say_how_it_is_stored() {
     let format = "[extensions]\nobjectFormat = sha256\nrefStorage = files\n";
     assert_eq!(changed(Some(format.as_bytes()), None, b".git").unwrap(), [""; 0]);
@@ -234,6 +254,8 @@ fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
     assert_eq!(judge("../../../.git", ".git/modules/lib"), 1);
     assert_eq!(judge("../../../.vscode", ".git/modules/lib"), 1);
     assert_eq!(judge("..", ".git"), 1);
+    assert_eq!(judge("..", "modules/d"), 1, "no submodule");
+    assert_eq!(judge("../x", "modules/d/.git"), 1, "no submodule");
 }
 
 /// git takes a carriage return for white space and drops it around a value: it reads an absolute path, or one level up.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `user`, `author`, `committer` | text in new commits |
 //! | `core.*` as listed | describe the file system and the format, as `git init` writes them |
+//! | `core.bare`, and the `core.worktree` of a submodule, in a new repository | there is no hook or program yet that git could look for at another place |
 //! | `init.defaultBranch`, `push.default`, `pull.*`, `rebase.*`, `merge.*`, `fetch.*` as listed | choose between built-in ways; each is a truth value or a known word |
 //! | `color`, `column`, `advice`, `diff.*`, `log.*`, `status.*` as listed | how output looks |
 //! | a new remote with a plain URL, which is no path into the workspace or a git directory | used only when somebody names it; not `origin` beside other remotes, which git takes by default |
@@ -54,7 +55,6 @@ const INERT: &[(&str, &str, Value)] = &[
     ("committer", "name", Text),
     ("committer", "email", Text),
     ("core", "repositoryformatversion", Words(&["0", "1"])),
-    ("core", "bare", Bool),
     ("core", "filemode", Bool),
     ("core", "ignorecase", Bool),
     ("core", "symlinks", Bool),
@@ -235,7 +235,12 @@ impl Context<'_> {
         let value = setting.value.as_deref();
         match (section, subsection) {
             ("alias", None) => self.is_plain_alias(name, value),
-            ("core", None) if name == "worktree" => value.is_some_and(|value| is_own_worktree(value, self.git_dir)),
+            // They say where the working tree of a new repository is, and whether it has one. In an existing repository
+            // they would move the place from which git takes relative hooks and programs.
+            ("core", None) if name == "worktree" => {
+                self.base.is_empty && value.is_some_and(|value| is_own_worktree(value, self.git_dir))
+            }
+            ("core", None) if name == "bare" => self.base.is_empty && Bool.fits(value),
             // They describe how a new repository is stored; another repository would become unreadable.
             ("extensions", None) => {
                 let known = match name {
@@ -355,7 +360,9 @@ fn is_plain_refspec(spec: &[u8]) -> bool {
 /// Every submodule has a `core.worktree`. It is inert when it stays inside the workspace and out of git's directories.
 fn is_own_worktree(value: &[u8], git_dir: &[u8]) -> bool {
     let mut place: Vec<&[u8]> = git_dir.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
-    if value.starts_with(b"/") || !place.iter().any(|name| name.eq_ignore_ascii_case(b"modules")) {
+    let is = |name: &[u8], wanted: &[u8]| crate::fold::fold(name).as_ref() == wanted;
+    let is_of_submodule = place.windows(2).any(|two| is(two[0], b".git") && is(two[1], b"modules"));
+    if value.starts_with(b"/") || !is_of_submodule {
         return false;
     }
     for name in value.split(|b| *b == b'/') {
