@@ -80,7 +80,7 @@ pub(super) fn at(top: &Path) -> Result<Option<Repository>, IoFailure> {
 }
 
 /// A git directory, and the one that it shares.
-fn with_common(directory: PathBuf) -> Result<Vec<PathBuf>, IoFailure> {
+pub(super) fn with_common(directory: PathBuf) -> Result<Vec<PathBuf>, IoFailure> {
     let common = pointer(&directory.join("commondir"), b"")?.map(|path| directory.join(path));
     Ok([Some(directory), common].into_iter().flatten().collect())
 }
@@ -195,6 +195,9 @@ fn file(
             let places = places(leads, named, path, &real, bases);
             for place in places {
                 one(leads, named, &place, &why)?;
+                if names.setting == "core.hookspath" && matches!(named.kind, Kind::Whole { .. }) {
+                    add_hooks(leads, &named.text, &place, bases);
+                }
                 if named.kind == Kind::Include {
                     file(leads, &place, bases, seen, depth + 1)?;
                 }
@@ -205,6 +208,20 @@ fn file(
         }
     }
     Ok(())
+}
+
+/// Directories of hooks that are read for one workspace.
+const HOOKS: usize = 256;
+
+/// Notes a directory of hooks, and where git starts them.
+fn add_hooks(leads: &mut Leads<'_>, text: &[u8], place: &Path, bases: &Bases<'_>) {
+    let is_relative = relative(text).is_some();
+    for base in bases.directories.iter().filter(|base| !is_relative || place.starts_with(base)) {
+        let one = (place.to_owned(), base.clone());
+        if leads.hooks.len() < HOOKS && !leads.hooks.contains(&one) {
+            leads.hooks.push(one);
+        }
+    }
 }
 
 /// A configuration as people know it.

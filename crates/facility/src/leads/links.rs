@@ -6,7 +6,7 @@
 use super::git::{self, Repository};
 use super::resolve::{Top, leads_nowhere};
 use super::{Leads, Reach, is_listed, join, standard};
-use crate::beneath::{Doing as _, IoFailure, join as join_names};
+use crate::beneath::{Doing as _, IoFailure, join as join_names, split};
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Rules;
@@ -38,7 +38,7 @@ pub(super) struct Entry {
 
 /// What a search found.
 pub(super) struct Searched {
-    /// The repositories with a working tree in the workspace.
+    /// The repositories in the workspace.
     pub repositories: Vec<Repository>,
     /// The directories that were listed to their end.
     pub listed: HashSet<Vec<u8>>,
@@ -77,6 +77,12 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             listed.insert(at.clone());
         } else {
             is_whole = false;
+        }
+        let has = |wanted: &[u8]| entries.iter().any(|one| fold(&one.name).as_ref() == wanted);
+        let is_git_directory = split(&at).1 == b".git" || at.is_empty();
+        if !is_git_directory && has(b"head") && (has(b"commondir") || (has(b"objects") && has(b"refs"))) {
+            let directories = git::with_common(join(leads.top.path, &at))?;
+            repositories.push(Repository { tops: Vec::new(), directories });
         }
         for Entry { name, kind } in entries {
             let path = join_names(&at, &name);

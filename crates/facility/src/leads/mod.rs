@@ -4,7 +4,7 @@
 //! * `links`: links at protected names. `fixed` looks those up that are known by name, without a bound.
 //! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and of
 //!   the user and the system. `settings` knows which those are, `resolve` where a path leads.
-//! * `scripts`: what existing hooks and `.envrc` files start or read by its path.
+//! * `scripts`: what existing hooks, `.envrc` files and configurations start or read by its path. `words` finds the paths.
 //!
 //! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is no part of it.
 //! The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
@@ -16,6 +16,7 @@ mod place;
 mod resolve;
 mod scripts;
 mod settings;
+mod words;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::meta::EntryType;
@@ -74,6 +75,7 @@ impl Rules {
             found: Vec::new(),
             everywhere: Vec::new(),
             everything: None,
+            hooks: Vec::new(),
         };
         let mut repositories = git::around(at)?;
         repositories.extend(git::at(at)?);
@@ -138,6 +140,8 @@ struct Leads<'a> {
     everywhere: Vec<Pattern>,
     /// Why all of the workspace is protected.
     everything: Option<String>,
+    /// Directories that `core.hooksPath` names, each with the directory in which git starts their hooks.
+    hooks: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Leads<'_> {

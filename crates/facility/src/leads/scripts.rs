@@ -1,14 +1,12 @@
 //! What scripts that programs of the host start unasked, the hooks of git and `.envrc`, start or read in the workspace: a
 //! changed helper would run as the script would.
 //!
-//! Only words at the place of a command count, those behind a word that reads or runs a file, and files that are the value
-//! of a variable. What a helper starts in turn is not followed, and packages in `node_modules` are passed by: they are
-//! replaced as a whole by every installation.
+//! `words` knows which words of a script count. What a helper starts in turn is not followed, and packages in `node_modules`
+//! are passed by: they are replaced as a whole by every installation.
 
 use super::git::{Repository, beginning};
 use super::resolve::leads_nowhere;
-use super::settings::segments;
-use super::{Leads, join, links};
+use super::{Leads, join, links, words};
 use crate::beneath::{Doing as _, IoFailure};
 use crate::meta::EntryType;
 use rustix::fs::{Mode, OFlags};
@@ -23,33 +21,30 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// Directories of a working tree whose scripts git runs.
 const OF_HOOKS: &[&str] = &[".husky", ".githooks", ".git-hooks"];
 
-/// Words whose next word is a file that is read as commands or run.
-const READERS: &[&[u8]] = &[
-    b".",
-    b"source",
-    b"source_env",
-    b"source_env_if_exists",
-    b"dotenv",
-    b"dotenv_if_exists",
-    b"sh",
-    b"bash",
-    b"dash",
-    b"zsh",
-    b"fish",
-    b"node",
-    b"perl",
-    b"php",
-    b"python",
-    b"python3",
-    b"ruby",
-    b"lua",
-    b"Rscript",
+/// Configurations of a working tree whose commands programs of the host start when it is opened, or when git commits. Files that
+/// they name are protected.
+const CONFIGURATIONS: &[&str] = &[
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/config.toml",
+    ".cursor/mcp.json",
+    ".devcontainer.json",
+    ".devcontainer/devcontainer.json",
+    ".gemini/settings.json",
+    ".lefthook.yml",
+    ".mcp.json",
+    ".mise.toml",
+    ".pre-commit-config.yaml",
+    ".simple-git-hooks.json",
+    ".vscode/mcp.json",
+    ".vscode/settings.json",
+    ".zed/settings.json",
+    "devbox.json",
+    "lefthook.yml",
+    "mise.toml",
 ];
-/// Words before a command.
-const BEFORE: &[&[u8]] = &[
-    b"!", b"{", b"command", b"do", b"elif", b"else", b"env", b"exec", b"if", b"nice", b"nohup", b"then", b"time",
-    b"while", b"until", b"[", b"[[", b"test", b"eval",
-];
+/// The same where the text has this word.
+const CONFIGURATIONS_WITH: &[(&str, &[u8])] = &[(".vscode/tasks.json", b"folderOpen")];
 
 /// Protects what the scripts name.
 pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<(), IoFailure> {
@@ -60,10 +55,18 @@ pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result
         for directory in &repository.directories {
             directory_of_hooks(leads, &directory.join("hooks"), &begin)?;
         }
+        let own = leads.top.path;
+        for top in repository.tops.iter().filter(|top| *top != own) {
+            configurations(leads, top)?;
+        }
         for (top, name) in repository.tops.iter().flat_map(|top| OF_HOOKS.iter().map(move |name| (top, name))) {
             directory_of_hooks(leads, &top.join(name), top)?;
         }
     }
+    for (directory, begin) in std::mem::take(&mut leads.hooks) {
+        directory_of_hooks(leads, &directory, &begin)?;
+    }
+    configurations(leads, leads.top.path)?;
     for top in tops {
         script(leads, &top.join(".envrc"), &top)?;
     }
@@ -90,14 +93,38 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
 fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFailure> {
     let text = beginning(path, MAX_BYTES + 1)?;
     let Some(text) = text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
+    protect(leads, path, begin, words::of_script(&text))
+}
+
+/// Protects what the configurations of a working tree name.
+fn configurations(leads: &mut Leads<'_>, top: &Path) -> Result<(), IoFailure> {
+    let any = CONFIGURATIONS.iter().map(|name| (*name, &b""[..]));
+    for (name, word) in any.chain(CONFIGURATIONS_WITH.iter().copied()) {
+        let path = top.join(name);
+        let Some(text) = beginning(&path, MAX_BYTES)? else { continue };
+        if word.is_empty() || text.windows(word.len()).any(|part| part == word) {
+            let found = words::of_configuration(&text);
+            // What a development container is built from lies beside its configuration.
+            if let Some(beside) = path.parent().filter(|beside| *beside != top) {
+                protect(leads, &path, beside, found.clone())?;
+            }
+            protect(leads, &path, top, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Protects the words that the file `path` names, relative to `begin`.
+fn protect(leads: &mut Leads<'_>, path: &Path, begin: &Path, found: Vec<words::Word>) -> Result<(), IoFailure> {
     let shown = path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string();
-    for (word, is_value) in named(&text) {
-        if word.windows(12).any(|part| part == b"node_modules") {
+    for word in found {
+        let text = word.text.as_slice();
+        if text.is_empty() || text.contains(&0) || text.windows(12).any(|part| part == b"node_modules") {
             continue;
         }
-        let place = if word.starts_with(b"/") { join(Path::new("/"), &word[1..]) } else { join(begin, &word) };
+        let place = if text.starts_with(b"/") { join(Path::new("/"), &text[1..]) } else { join(begin, text) };
         let way = leads.follow(&place)?;
-        if is_value && !is_file(leads, &way.end)? {
+        if word.only_files && !is_file(leads, &way.end)? {
             continue;
         }
         leads.protect(&way, &format!("named by {shown}"), false)?;
@@ -111,74 +138,11 @@ fn is_file(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
     Ok(super::git::kind(leads, path)?.is_some_and(|kind| kind != EntryType::Directory))
 }
 
-/// The paths that a shell script names where it starts or reads something, and whether they are values of variables.
-fn named(script: &[u8]) -> Vec<(Vec<u8>, bool)> {
-    let mut found = Vec::new();
-    let lines = script.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii_start().starts_with(b"#"));
-    for words in lines.flat_map(segments) {
-        for value in words.iter().filter_map(|word| value(word)) {
-            found.push((plain(value), true));
-        }
-        let mut rest = words.iter().skip_while(|word| BEFORE.contains(&word.as_slice()) || value(word).is_some());
-        let Some(first) = rest.next() else { continue };
-        if READERS.contains(&first.as_slice()) {
-            let next = rest.find(|word| !word.starts_with(b"-"));
-            let is_dotenv = first.starts_with(b"dotenv");
-            found
-                .extend(next.map(|word| plain(word)).or(is_dotenv.then(|| b".env".to_vec())).map(|word| (word, false)));
-        } else if first.contains(&b'/') {
-            found.push((plain(first), false));
-        }
-    }
-    found
-}
-
-/// The value of `NAME=VALUE`.
-fn value(word: &[u8]) -> Option<&[u8]> {
-    let at = word.iter().position(|byte| *byte == b'=')?;
-    let is_name = at > 0 && word[..at].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    is_name.then_some(&word[at + 1..])
-}
-
-/// A word without a variable at its beginning, which stands for the top of the working tree more often than not.
-fn plain(word: &[u8]) -> Vec<u8> {
-    let is_variable = word.starts_with(b"$");
-    let rest = word.iter().position(|byte| *byte == b'/').filter(|_| is_variable).map_or(word, |at| &word[at + 1..]);
-    rest.to_vec()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::beneath::Workspace;
     use crate::leads::{Host, Reach};
     use crate::protected::{Class, Rules};
-
-    #[test]
-    fn words_at_the_place_of_a_command_are_paths() {
-        let names = |text: &str| {
-            let found = named(text.as_bytes());
-            found.into_iter().map(|(word, _)| String::from_utf8_lossy(&word).into_owned()).collect::<Vec<_>>()
-        };
-        for (text, wanted) in [
-            ("#!/bin/sh\nexec ./tools/lint.sh \"$@\"\n", &["./tools/lint.sh"][..]),
-            ("if scripts/check; then exit 1; fi", &["scripts/check"]),
-            ("FOO=1 python3 -u ci/check.py x", &["ci/check.py"]),
-            (". \"$(dirname \"$0\")/_/husky.sh\"\nnpm test", &[]),
-            ("source \"$PWD/lib/env\"; PATH_add bin", &["lib/env"]),
-            ("INSTALL_PYTHON=/ws/.venv/bin/python\nexec \"$INSTALL_PYTHON\" -m x", &["/ws/.venv/bin/python"]),
-            ("dotenv\nuse flake", &[".env"]),
-            ("dotenv_if_exists .env.local", &[".env.local"]),
-            ("test -f package.json && npm run lint -- src/x", &[]),
-            ("# ./old\necho a/b", &[]),
-        ] {
-            let found = names(text);
-            for name in wanted {
-                assert!(found.contains(&(*name).to_owned()), "{text}: {found:?}");
-            }
-            assert!(!found.iter().any(|name| name == "package.json" || name == "src/x" || name == "a/b"), "{found:?}");
-        }
-    }
 
     #[test]
     fn a_hook_that_is_a_large_program_names_nothing() {
@@ -205,7 +169,23 @@ mod tests {
             ("src/x", ""),
             (".git/hooks/pre-push.sample", "other/x\n"),
             (".husky/commit-msg", "node ci/message.js $1\n"),
-            (".envrc", "dotenv\nsource_env lib/env\n"),
+            (".envrc", "dotenv\nsource_env lib/env\nPATH_add tools/path\nuse flake\n"),
+            (".mcp.json", "{\"command\": \"node\", \"args\": [\"srv/mcp.js\", \"src\", \"src/none\"]}"),
+            ("srv/mcp.js", ""),
+            (".pre-commit-config.yaml", "  - id: x\n    entry: ./ci/hook.sh\n"),
+            ("ci/hook.sh", ""),
+            (".devcontainer/devcontainer.json", "{\"build\": {\"dockerfile\": \"../Dockerfile\"}}"),
+            ("Dockerfile", ""),
+            (".vscode/tasks.json", "{\"command\": \"./build.sh\", \"runOn\": \"folderOpen\"}"),
+            ("build.sh", ""),
+            ("other/.vscode/tasks.json", "{\"command\": \"./plain.sh\"}"),
+            ("plain.sh", ""),
+            (".git/config", "[core]\nhooksPath = ghooks\n"),
+            ("ghooks/pre-commit", "cd scripts && ./by-path.sh\n"),
+            ("srv.git/HEAD", "x"),
+            ("srv.git/objects/x", ""),
+            ("srv.git/refs/x", ""),
+            ("srv.git/hooks/update", "exec ../deploy/helper.sh\n"),
             ("sub/.git/hooks/post-merge", "./after\n"),
         ] {
             std::fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
@@ -213,10 +193,28 @@ mod tests {
         }
         let workspace = Workspace::open(&at).unwrap();
         let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &[]).unwrap();
-        for path in ["tools/lint.sh", "ci/message.js", ".env", "lib/env", "sub/after", "v/python"] {
+        for path in [
+            "tools/lint.sh",
+            "ci/message.js",
+            ".env",
+            "lib/env",
+            "sub/after",
+            "v/python",
+            "tools/path/ls",
+            "flake.nix",
+            "srv/mcp.js",
+            "ci/hook.sh",
+            "Dockerfile",
+            "build.sh",
+            "ghooks/x",
+            "scripts/by-path.sh",
+            "deploy/helper.sh",
+        ] {
             assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
         }
-        for path in ["tools/x", "other/x", "after", "sub/.env", "src/y", "node_modules/x/y"] {
+        for path in
+            ["tools/x", "other/x", "after", "sub/.env", "src/y", "node_modules/x/y", "src/none", "plain.sh", "srv/x"]
+        {
             assert_eq!(rules.class(path.as_bytes()), Class::Plain, "{path}");
         }
     }
