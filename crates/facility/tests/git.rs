@@ -109,6 +109,53 @@ fn git_runs_no_alias_with_options_that_a_run_set() {
     });
 }
 
+/// git believes the names of the index: `git checkout .` would write them, a hook among them.
+#[test]
+fn git_writes_no_hook_from_an_index_that_a_run_left() {
+    for version in ["2", "4"] {
+        let (scene, layer) = git_scene(&[]);
+        let copy = scene.path("copy");
+        git(scene.dir.path(), &["clone", "-q", scene.ws().to_str().unwrap(), copy.to_str().unwrap()]);
+        git(&copy, &["config", "index.version", version]);
+        std::fs::create_dir_all(copy.join("Xgit/hooks")).unwrap();
+        std::fs::write(copy.join("Xgit/hooks/post-checkout"), "#!/bin/sh\ntouch PWNED\n").unwrap();
+        std::fs::write(copy.join("plain"), "x").unwrap();
+        git(&copy, &["add", "--chmod=+x", "Xgit/hooks/post-checkout"]);
+        git(&copy, &["add", "plain"]);
+        git(&copy, &["update-index", "--index-version", version]);
+        let mut index = std::fs::read(copy.join(".git/index")).unwrap();
+        let name = b"Xgit/hooks/post-checkout";
+        let at = index.windows(name.len()).position(|part| part == name).unwrap();
+        index[at] = b'.';
+        let upper = layer.upper().join(".git");
+        std::fs::write(upper.join("index"), &index).unwrap();
+        new_objects(&copy.join(".git/objects"), &scene.ws().join(".git/objects"), &upper.join("objects"));
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert_eq!(parked(&result), [".git/index"], "version {version}: {result:?}");
+        // `git checkout` would change the index, which the twin below replaces.
+        assert_eq!(git(&scene.ws(), &["ls-files"]), "f\n", "version {version}");
+        drop(layer);
+        // The twin: accepted, git does write it, so that the file would have acted.
+        let accepted = accept(&scene, &named(&[".git/index"]));
+        assert!(accepted.conflicts.is_empty(), "{accepted:?}");
+        let told = git(&scene.ws(), &["checkout", "."]);
+        assert!(scene.ws().join(".git/hooks/post-checkout").exists(), "version {version}: {told}");
+    }
+}
+
+/// Copies the objects that `old` does not have.
+fn new_objects(from: &Path, old: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, old, to) = (entry.path(), old.join(entry.file_name()), to.join(entry.file_name()));
+        if from.is_dir() {
+            new_objects(&from, &old, &to);
+        } else if !old.exists() {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
 #[test]
 fn git_resumes_no_rebase_that_a_run_left() {
     let scene = Scene::new(LayerMode::Root, &[]);

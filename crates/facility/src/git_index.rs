@@ -1,0 +1,293 @@
+//! Holds back an index of git that names what no working tree may have.
+//!
+//! git checks the names of trees (`verify_path`) and believes those of the index: `git checkout .` would write `.git/hooks`,
+//! `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says, without git's leniency: what
+//! it does not understand is held back.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
+use crate::fold::fold;
+use crate::gitconfig::{Setting, parse};
+use crate::meta::EntryType;
+use crate::tree::{LayerTree, Role, Verdict};
+use crate::walk::{LastDir, Walk};
+use rustix::fs::OFlags;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// Larger ones are held back: this is an index of more than a million files.
+const MAX: u64 = 256 << 20;
+/// Larger configurations say nothing about the format.
+const MAX_CONFIG: u64 = 1 << 20;
+const MAGIC: &[u8] = b"DIRC";
+/// Bytes of an object id by SHA-1 and by SHA-256.
+const SHORT: usize = 20;
+const LONG: usize = 32;
+
+/// Judges the index files of a layer, whatever directory they are in: it may become a git directory.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut dirs = LastDir::new(walk.upper);
+    for one in tree.nodes.iter_mut().skip(1) {
+        let (parent, name) = split(&one.path.0);
+        let folded = fold(name);
+        let is_index = folded.as_ref() == b"index" || folded.starts_with(b"sharedindex.");
+        if !is_index || one.role != Role::Entry || one.meta.kind != EntryType::File {
+            continue;
+        }
+        let dir = dirs.get(parent).doing("open", parent)?;
+        let why = match read(dir, name).doing("read", &one.path.0)? {
+            Content::Other => None,
+            Content::TooLarge => Some("a git index that is too large to be read"),
+            Content::Index(bytes) => {
+                let lengths = object_id_lengths(walk, parent)?;
+                lengths.into_iter().find_map(|length| problem(&bytes, length))
+            }
+        };
+        if let Some(why) = why.filter(|_| !matches!(one.rare.verdict, Some(Verdict::Park(_)))) {
+            one.rare.verdict = Some(Verdict::Park(why.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+enum Content {
+    /// No index, or a file that this user cannot read.
+    Other,
+    TooLarge,
+    Index(Vec<u8>),
+}
+
+fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Content> {
+    let file = match open_file(dir, name, OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
+            return Ok(Content::Other);
+        }
+        Err(error) => return Err(error),
+    };
+    let mut file = std::fs::File::from(file);
+    let mut bytes = Vec::new();
+    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
+    if bytes != MAGIC {
+        return Ok(Content::Other);
+    }
+    let size = file.metadata()?.len();
+    if size > MAX {
+        return Ok(Content::TooLarge);
+    }
+    bytes.reserve(usize::try_from(size).unwrap_or(0));
+    file.take(MAX).read_to_end(&mut bytes)?;
+    Ok(Content::Index(bytes))
+}
+
+/// Returns the bytes that an object id may have in the repository whose index lies in `directory`. Where configurations
+/// disagree, the index must be fine in each way.
+fn object_id_lengths(walk: &Walk<'_>, directory: &[u8]) -> Result<Vec<usize>, IoFailure> {
+    let mut places = vec![directory];
+    // The configuration of a further working tree is in the directory that the working trees share.
+    let parent = split(directory).0;
+    if fold(split(parent).1).as_ref() == b"worktrees" {
+        places.push(split(parent).0);
+    }
+    let mut found = Vec::new();
+    for (tree, place) in [walk.base, walk.upper].into_iter().flat_map(|tree| places.iter().map(move |at| (tree, *at))) {
+        let Some(text) = small(tree, &join(place, b"config"))? else { continue };
+        let settings = parse(&text).unwrap_or_default();
+        let is_format = |one: &&Setting| one.section == "extensions" && one.name == "objectformat";
+        let format = settings.iter().rev().find(is_format).and_then(|one| one.value.as_deref());
+        let length = if format == Some(b"sha256") { LONG } else { SHORT };
+        if !found.contains(&length) {
+            found.push(length);
+        }
+    }
+    if found.is_empty() {
+        found.push(SHORT);
+    }
+    Ok(found)
+}
+
+fn small(tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+    let (parent, name) = split(path);
+    let opened = tree.dir(parent).and_then(|dir| open_file(dir.as_fd(), name, OFlags::RDONLY));
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if is_gone(&error) || crate::beneath::is_other_mount(&error) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
+            return Ok(None);
+        }
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(None),
+        Err(error) => return Err(error).doing("open", path),
+    };
+    let mut text = Vec::new();
+    std::fs::File::from(file).take(MAX_CONFIG).read_to_end(&mut text).doing("read", path)?;
+    Ok(Some(text))
+}
+
+const UNKNOWN: &str = "a git index that cannot be understood";
+const NAMES: &str = "a git index with names that no working tree may have";
+
+/// Returns why an index may not come unasked. Pure.
+fn problem(bytes: &[u8], id: usize) -> Option<&'static str> {
+    match check(bytes, id) {
+        Some(true) => None,
+        Some(false) => Some(NAMES),
+        None => Some(UNKNOWN),
+    }
+}
+
+/// Reads from the front of a slice.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(count)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<usize> {
+        Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?) as usize)
+    }
+
+    fn short(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    /// As `decode_varint` of git.
+    fn varint(&mut self) -> Option<usize> {
+        let mut value: usize = 0;
+        for turn in 0..5 {
+            let byte = self.take(1)?[0];
+            value = if turn == 0 { 0 } else { value.checked_add(1)? }.checked_mul(128)? | usize::from(byte & 0x7f);
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// Bytes up to a zero byte, which is taken too.
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let rest = self.bytes.get(self.at..)?;
+        let length = rest.iter().position(|byte| *byte == 0)?;
+        self.at += length + 1;
+        Some(&rest[..length])
+    }
+}
+
+/// Bit of an entry that says that there are more bits.
+const EXTENDED: u16 = 0x4000;
+/// Length of a name, as far as the bits say it.
+const LENGTH: u16 = 0x0fff;
+/// A directory that a sparse index does not spell out.
+const SPARSE: u32 = 0o04_0000;
+
+/// Whether all names of an index are such as a tree can have; `None` for an index that git or this reader does not know.
+fn check(bytes: &[u8], id: usize) -> Option<bool> {
+    let end = bytes.len().checked_sub(id)?;
+    let mut reader = Reader { bytes: &bytes[..end], at: 0 };
+    if reader.take(4)? != MAGIC {
+        return None;
+    }
+    let (version, count) = (reader.number()?, reader.number()?);
+    if !(2..=4).contains(&version) {
+        return None;
+    }
+    // Where each entry begins, and whether its name is spelt out as a whole: git reads blocks of entries from there.
+    let mut begins: Vec<(usize, bool)> = Vec::new();
+    let (mut name, mut are_good, mut has_empty) = (Vec::new(), true, false);
+    for _ in 0..count {
+        let begin = reader.at;
+        reader.take(24)?;
+        let mode = u32::try_from(reader.number()?).ok()?;
+        reader.take(12 + id)?;
+        let flags = reader.short()?;
+        if flags & EXTENDED != 0 {
+            reader.take(2)?;
+        }
+        let is_whole = if version == 4 {
+            let stripped = reader.varint()?;
+            let stays = name.len().checked_sub(stripped)?;
+            name.truncate(stays);
+            name.extend_from_slice(reader.text()?);
+            stays == 0
+        } else {
+            let text = reader.text()?;
+            name.clear();
+            name.extend_from_slice(text);
+            // One to eight zero bytes fill up the entry.
+            let padded = (reader.at - 1 - begin + 8) & !7;
+            let rest = (begin + padded).checked_sub(reader.at)?;
+            if reader.take(rest)?.iter().any(|byte| *byte != 0) {
+                return None;
+            }
+            true
+        };
+        let said = usize::from(flags & LENGTH);
+        if said != name.len().min(usize::from(LENGTH)) {
+            return None;
+        }
+        has_empty |= name.is_empty();
+        are_good &= name.is_empty() || is_good(&name, mode);
+        begins.push((begin, is_whole));
+    }
+    let has_link = extensions(&bytes[..end], reader.at, &begins, id)?;
+    Some(are_good && (has_link || !has_empty))
+}
+
+/// Reads the extensions from `start` on; returns whether names may stand in another file.
+fn extensions(bytes: &[u8], start: usize, begins: &[(usize, bool)], id: usize) -> Option<bool> {
+    let mut reader = Reader { bytes, at: start };
+    let mut has_link = false;
+    while reader.at < bytes.len() {
+        let signature = reader.take(4)?;
+        let size = reader.number()?;
+        let mut inside = Reader { bytes: reader.take(size)?, at: 0 };
+        match signature {
+            b"link" => has_link = true,
+            b"sdir" => {}
+            // git reads the extensions, or blocks of entries, from the places that these name.
+            b"EOIE" if inside.number()? != start => return None,
+            b"IEOT" => blocks(&mut inside, begins)?,
+            [first, ..] if first.is_ascii_uppercase() => {}
+            _ => return None,
+        }
+    }
+    // git takes it from the end of the file on, wherever the extensions begin.
+    let mut last = Reader { bytes, at: bytes.len().checked_sub(12 + id).unwrap_or(bytes.len()) };
+    if last.take(4) == Some(b"EOIE") && last.number() == Some(4 + id) && last.number() != Some(start) {
+        return None;
+    }
+    Some(has_link)
+}
+
+/// Whether all blocks begin where an entry with a whole name does, and hold all entries.
+fn blocks(reader: &mut Reader<'_>, begins: &[(usize, bool)]) -> Option<()> {
+    if reader.number()? != 1 {
+        return None;
+    }
+    let mut entry = 0usize;
+    while reader.at < reader.bytes.len() {
+        let (offset, count) = (reader.number()?, reader.number()?);
+        let is_entry = begins.get(entry).is_some_and(|(at, is_whole)| *at == offset && *is_whole);
+        if !is_entry {
+            return None;
+        }
+        entry = entry.checked_add(count)?;
+    }
+    (entry == begins.len()).then_some(())
+}
+
+/// As `verify_path` of git: neither absolute, nor outside, nor in a git directory.
+fn is_good(name: &[u8], mode: u32) -> bool {
+    let name = if mode == SPARSE { name.strip_suffix(b"/").unwrap_or(name) } else { name };
+    let is_bad = |part: &[u8]| matches!(part, b"" | b"." | b"..") || fold(part).as_ref() == b".git";
+    !name.split(|byte| *byte == b'/').any(is_bad)
+}
+
+#[cfg(test)]
+#[path = "git_index_tests.rs"]
+mod tests;

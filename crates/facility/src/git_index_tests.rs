@@ -1,0 +1,134 @@
+use super::*;
+
+fn entry(name: &[u8], begin: usize, id: usize) -> Vec<u8> {
+    let mut one = vec![0; 24];
+    one.extend(0o10_0644_u32.to_be_bytes());
+    one.extend(vec![0; 12 + id]);
+    one.extend(u16::try_from(name.len().min(0xfff)).unwrap().to_be_bytes());
+    one.extend(name);
+    let padded = (one.len() + 8) & !7;
+    one.resize(padded, 0);
+    assert_eq!((begin + one.len()) % 4, 0);
+    one
+}
+
+fn index(names: &[&[u8]], id: usize) -> Vec<u8> {
+    let count = u32::try_from(names.len()).unwrap();
+    let mut bytes = [MAGIC, &2_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+    for name in names {
+        bytes.extend(entry(name, bytes.len(), id));
+    }
+    bytes
+}
+
+fn extension(name: &[u8], content: &[u8]) -> Vec<u8> {
+    [name, &u32::try_from(content.len()).unwrap().to_be_bytes(), content].concat()
+}
+
+/// With the checksum at its end.
+fn closed(mut bytes: Vec<u8>, id: usize) -> Vec<u8> {
+    bytes.extend(vec![0; id]);
+    bytes
+}
+
+/// Version 4: what stays of the name before, and what comes to it.
+fn compressed(names: &[(u8, &[u8])], lengths: &[u16]) -> Vec<u8> {
+    let count = u32::try_from(names.len()).unwrap();
+    let mut bytes = [MAGIC, &4_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+    for ((stripped, text), length) in names.iter().zip(lengths) {
+        bytes.extend(vec![0; 60]);
+        bytes.extend(length.to_be_bytes());
+        bytes.push(*stripped);
+        bytes.extend(*text);
+        bytes.push(0);
+    }
+    closed(bytes, 20)
+}
+
+#[test]
+fn names_of_an_index_are_those_of_a_tree_or_it_waits() {
+    for id in [20, 32] {
+        for name in ["f", "a/b", ".gitignore", "a/.github/x", "...", "a/..b", "x".repeat(5000).as_str()] {
+            assert_eq!(problem(&closed(index(&[b"a", name.as_bytes()], id), id), id), None, "{name}");
+        }
+        for name in [
+            ".git/hooks/post-checkout",
+            "a/.git/config",
+            ".GIT/config",
+            "git~1/config",
+            ".g\u{200c}it/config",
+            "../out",
+            "a/../../out",
+            "/etc/x",
+            "a//b",
+            "./a",
+            "a/",
+            "",
+        ] {
+            assert_eq!(problem(&closed(index(&[b"a", name.as_bytes()], id), id), id), Some(NAMES), "{name}");
+        }
+    }
+    assert_eq!(problem(&closed(index(&[], 20), 20), 20), None);
+}
+
+#[test]
+fn names_of_a_compressed_index_are_put_together() {
+    assert_eq!(problem(&compressed(&[(0, b"dir/a"), (1, b"b"), (5, b"x")], &[5, 5, 1]), 20), None);
+    let split = compressed(&[(0, b"dir/.g"), (0, b"it/config")], &[6, 15]);
+    assert_eq!(problem(&split, 20), Some(NAMES));
+    let split = compressed(&[(0, b"..x"), (1, b"/out")], &[3, 6]);
+    assert_eq!(problem(&split, 20), Some(NAMES));
+    assert_eq!(problem(&compressed(&[(0, b"a"), (2, b"b")], &[1, 1]), 20), Some(UNKNOWN), "more than there is");
+}
+
+#[test]
+fn an_index_that_hides_its_names_waits() {
+    let base = || index(&[b"a", b"b"], 20);
+    let start = u32::try_from(base().len()).unwrap().to_be_bytes();
+    let with = |more: &[u8]| closed([base(), more.to_vec()].concat(), 20);
+    let first = 12_u32.to_be_bytes();
+    let (one, two) = (1_u32.to_be_bytes(), 2_u32.to_be_bytes());
+    let end = |offset: [u8; 4]| extension(b"EOIE", &[&offset[..], &[0; 20]].concat());
+    for good in [
+        extension(b"TREE", b"x"),
+        extension(b"ZZZZ", b"x"),
+        extension(b"sdir", b""),
+        end(start),
+        extension(b"IEOT", &[one, first, two].concat()),
+    ] {
+        assert_eq!(problem(&with(&good), 20), None, "{good:?}");
+    }
+    for bad in [
+        extension(b"abcd", b""),
+        extension(b"TREE", b"x")[..8].to_vec(),
+        end(first),
+        extension(b"ZZZZ", &end(first)),
+        extension(b"IEOT", &[one, start, two].concat()),
+        extension(b"IEOT", &[one, first, one].concat()),
+        b"x".to_vec(),
+    ] {
+        assert_eq!(problem(&with(&bad), 20), Some(UNKNOWN), "{bad:?}");
+    }
+    // What another file says about its names is judged there.
+    let split = closed([index(&[b""], 20), extension(b"link", &[0; 20])].concat(), 20);
+    assert_eq!(problem(&split, 20), None);
+    for (at, byte) in [(7, 5), (11, 3), (73, 9)] {
+        let mut bytes = with(b"");
+        bytes[at] = byte;
+        assert_eq!(problem(&bytes, 20), Some(UNKNOWN), "byte {at}");
+    }
+}
+
+#[test]
+fn no_bytes_make_the_reader_of_an_index_panic() {
+    let whole = closed([index(&[b"a", b".git/b"], 20), extension(b"IEOT", &[0; 20])].concat(), 20);
+    for end in 0..whole.len() {
+        problem(&whole[..end], 20);
+        let mut bytes = whole.clone();
+        bytes[end] = 0xff;
+        assert!(problem(&bytes, 20).is_some(), "{end}");
+    }
+    for bytes in [vec![0xff; 100], compressed(&[(0x80, b"\xff")], &[0xffff])] {
+        problem(&bytes, 20);
+    }
+}
