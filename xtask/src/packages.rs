@@ -28,6 +28,7 @@ const NEEDED: &[(&str, Shown)] = &[
     ("nodejs", Shown::By("node")),
     ("sqlite3", Shown::By("sqlite3")),
     ("strace", Shown::By("strace")),
+    ("gdb", Shown::By("gdb")),
     ("bubblewrap", Shown::By("bwrap")),
     ("tar", Shown::By("tar")),
     ("util-linux", Shown::By("setpriv")),

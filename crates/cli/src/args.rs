@@ -144,6 +144,9 @@ pub struct RunArgs {
     /// Let a port of this machine's 127.0.0.1 lead to one inside; 0:PORT picks a free one; may repeat
     #[arg(long, value_name = "HOSTPORT:PORT")]
     pub publish: Vec<crate::run::Publish>,
+    /// Let processes inside trace each other, for debuggers, strace and LeakSanitizer
+    #[arg(long)]
+    pub allow_ptrace: bool,
     /// How strong the wall is
     #[arg(long, value_name = "PROFILE", default_value = "untrusted")]
     pub sandbox: Sandbox,

@@ -37,7 +37,7 @@ pub struct Begun {
 
 impl Begun {
     /// Begins one on the template of a workshop.
-    pub fn make(setup: &Setup<'_>, kept: &mut Kept, scratch_bytes: u64) -> Result<Self, StepError> {
+    pub fn make(setup: &Setup, kept: &mut Kept, scratch_bytes: u64) -> Result<Self, StepError> {
         launch::check_single_thread(setup.faults)?;
         let (channel, theirs) = launch::channel(setup.faults)?;
         let strings = kept.strings()?;

@@ -15,7 +15,8 @@ use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
 use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::{creds, idmap, kept, memory, net, order, overlay, system, walls, watch};
+use crate::{creds, idmap, kept, memory, net, order, overlay, seccomp, system, walls, watch};
+use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
@@ -33,12 +34,12 @@ pub fn run(request: &Request<'_>, start: Start) -> i32 {
 }
 
 /// The same for one that is begun in advance.
-pub fn run_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: OwnedFd) -> i32 {
+pub fn run_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: OwnedFd) -> i32 {
     let done = set_up_begun(setup, here, scratch_bytes, &channel);
     become_guest(setup, channel, done)
 }
 
-fn become_guest(setup: &Setup<'_>, channel: OwnedFd, done: Result<OwnedFd, StepError>) -> i32 {
+fn become_guest(setup: &Setup, channel: OwnedFd, done: Result<OwnedFd, StepError>) -> i32 {
     match done {
         Ok(channel_now) => {
             // The descriptor has moved to its place; the old number is closed already.
@@ -113,7 +114,7 @@ fn set_up(
     seal(request, root, mask, channel)
 }
 
-fn set_up_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
     let faults = setup.faults;
     let mask = rustix::process::umask(Mode::empty());
     let named = names_and_devices(setup, here);
@@ -142,7 +143,8 @@ fn set_up_begun(setup: &Setup<'_>, here: &Here, scratch_bytes: u64, channel: &Ow
 
 /// From here on nothing is added, and everything given up. The bounding set is empty already.
 fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
-    let Setup { faults, landlock_abi, filter, report, .. } = request.setup;
+    let Setup { faults, landlock_abi, report, .. } = request.setup;
+    let filter = seccomp::Program::builtin(permissions(request.plan));
     root.enter(faults)?;
     rustix::process::umask(mask);
 
@@ -153,7 +155,7 @@ fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Res
         creds::not_dumpable(faults)?;
         creds::die_with_parent(faults)?;
         walls::restrict_files(faults, landlock_abi, &writable_places(request))?;
-        walls::filter_calls(faults, filter)
+        walls::filter_calls(faults, &filter)
     };
     match finish() {
         Ok(()) => Ok(channel),
@@ -172,6 +174,11 @@ fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Res
     }
 }
 
+/// Returns what the system-call filter of this sandbox allows beyond the default.
+fn permissions(plan: &Plan) -> seccomp::Permissions {
+    seccomp::Permissions { debug: plan.allow_ptrace }
+}
+
 /// Everything of this sandbox alone, in a root that has the system.
 fn furnish(
     request: &Request<'_>,
@@ -187,7 +194,7 @@ fn furnish(
     Ok(root)
 }
 
-fn await_parent(setup: &Setup<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
+fn await_parent(setup: &Setup, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
     if !here.parent_acts {
         return Ok(());
     }
@@ -198,7 +205,7 @@ fn await_parent(setup: &Setup<'_>, here: &Here, channel: &OwnedFd) -> Result<(),
     if read == 1 { Ok(()) } else { Err(StepError::new(Step::AwaitParent, "the launcher is gone")) }
 }
 
-fn take_ids(setup: &Setup<'_>, here: &Here) -> Result<(), StepError> {
+fn take_ids(setup: &Setup, here: &Here) -> Result<(), StepError> {
     let faults = setup.faults;
     let identity = &setup.identity;
     if !identity.by_root && !here.on_template {
@@ -231,7 +238,7 @@ fn take_mark(request: &Request<'_>) -> Result<(), StepError> {
     rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")
 }
 
-fn names_and_devices(setup: &Setup<'_>, here: &Here) -> Result<(), StepError> {
+fn names_and_devices(setup: &Setup, here: &Here) -> Result<(), StepError> {
     let faults = setup.faults;
     faults.check(Step::NewSession)?;
     rustix::process::setsid().at(Step::NewSession, "setsid")?;

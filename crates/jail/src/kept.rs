@@ -98,7 +98,7 @@ impl Kept {
     }
 
     /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
-    pub fn work(&mut self, setup: &Setup<'_>) {
+    pub fn work(&mut self, setup: &Setup) {
         let Some(workshop) = &mut self.workshop else { return };
         let done = match &mut workshop.networks {
             Some(pool) if pool.wants_more() => pool.refill(setup.faults),
@@ -112,7 +112,7 @@ impl Kept {
     }
 
     /// Begins a sandbox, if the template is one that will still do when it is wanted.
-    fn begin(&mut self, setup: &Setup<'_>) -> Result<(), StepError> {
+    fn begin(&mut self, setup: &Setup) -> Result<(), StepError> {
         let Some(workshop) = self.workshop.as_mut().filter(|workshop| workshop.wants_begun()) else { return Ok(()) };
         let Some(scratch_bytes) = workshop.scratch_bytes.take() else { return Ok(()) };
         if workshop.is_lost || !workshop.has_current_template()? {

@@ -14,7 +14,6 @@ use crate::identity::Identity;
 use crate::kept::{Inside, Kept};
 use crate::netpool::Network;
 use crate::prepare::{self, Prepared};
-use crate::seccomp;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::watch;
 use nexus_model::Plan;
@@ -28,11 +27,9 @@ use std::path::Path;
 
 /// What all sandboxes of a launcher have in common.
 #[derive(Clone, Copy)]
-pub struct Setup<'a> {
+pub struct Setup {
     /// Their ids.
     pub identity: Identity,
-    /// Their filter.
-    pub filter: &'a seccomp::Program,
     /// The kernel's Landlock version.
     pub landlock_abi: i32,
     /// Which step a test wants to fail.
@@ -48,7 +45,7 @@ pub struct Request<'a> {
     /// What it is.
     pub plan: &'a Plan,
     /// What it shares with others.
-    pub setup: Setup<'a>,
+    pub setup: Setup,
     /// Its control group, if it needs one.
     pub group: Option<&'a Group>,
 }
@@ -174,7 +171,7 @@ pub(crate) fn clone_inside(
 
 /// The child waits for this: it is in its group, and has its ids.
 pub(crate) fn finish_as_parent(
-    setup: &Setup<'_>,
+    setup: &Setup,
     group: Option<&Group>,
     child: &Child,
     channel: &OwnedFd,

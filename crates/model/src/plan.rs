@@ -100,6 +100,8 @@ pub struct PlanDraft {
     pub limits: Limits,
     /// Guarantees without which the run must not start.
     pub required: BTreeSet<Guarantee>,
+    /// Whether processes inside may trace each other (`--allow-ptrace`).
+    pub allow_ptrace: bool,
     /// A host path that exists and that the sandbox must not see; the launch proves it.
     pub marker: ByteText,
 }
@@ -125,6 +127,7 @@ impl PlanDraft {
             network: Network::None,
             limits: Limits::defaults(1 << 20),
             required: BTreeSet::new(),
+            allow_ptrace: false,
             marker: marker.into(),
         }
     }
@@ -361,6 +364,7 @@ mod tests {
             network: Network::None,
             limits: Limits::defaults(1 << 30),
             required: BTreeSet::new(),
+            allow_ptrace: false,
             marker: "/var/lib/nexus/runs/x".into(),
         }
     }

@@ -17,6 +17,8 @@ fn good() -> Vec<serde_json::Value> {
         json!({"net": {"methods": "read_only"}}),
         json!({"limits": {"memory": "2G", "pids": 512, "disk": 1024, "timeout": "10m", "cpus": 1.5, "max_output": 0}}),
         json!({"limits": {"timeout": 30, "cpus": "2"}}),
+        json!({"debug": true}),
+        json!({"debug": false}),
         json!({"protect": ["Makefile", "*.code-workspace", "deploy/*.sh", ".a*b", "a b"]}),
         json!({"changes": "review", "toolchains": ["rust", "git"], "etc": ["apt", "java-17-openjdk"], "path": ["~/bin"]}),
     ]
@@ -48,6 +50,8 @@ fn bad() -> Vec<serde_json::Value> {
         json!({"limits": {"pids": 0}}),
         json!({"limits": {"swap": "1G"}}),
         json!({"changes": "keep"}),
+        json!({"debug": "true"}),
+        json!({"debug": 1}),
         json!({"etc": ["shadow"]}),
         json!({"etc": ["ssl/private"]}),
         json!({"etc": ["../home"]}),

@@ -107,6 +107,7 @@ impl Explained {
             let shown = if variable.passed { format!("{name} (yours)") } else { format!("{name}={value}") };
             out.row(&shown, &variable.from.to_string());
         }
+        out.text.push_str(&calls(grants));
         out.text.push_str(&network(grants));
         if let Some(network) = &self.resolution.network {
             for (what, from) in network.told(&self.resolution.settings.egress) {
@@ -213,6 +214,7 @@ pub fn grants_json(grants: &Grants) -> Value {
         },
         "limits": limits,
         "protect": grants.protect,
+        "debug": grants.debug,
         "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
     })
 }
@@ -250,6 +252,7 @@ pub fn grants_text(grants: &Grants) -> String {
     variables.extend(grants.env_drop.iter().map(|(name, from)| (format!("{name} (dropped)"), from.to_string())));
     variables.extend(grants.path.iter().map(|one| (format!("PATH {}", one.value), one.from.to_string())));
     section("environment", variables);
+    out.text.push_str(&calls(grants));
     out.text.push_str(&network(grants));
     out.text.push_str(&limits(grants));
     if let Some(changes) = &grants.changes {
@@ -259,6 +262,15 @@ pub fn grants_text(grants: &Grants) -> String {
     if !grants.protect.is_empty() {
         out.title("protected names");
         grants.protect.iter().for_each(|name| out.row(&name.value, &name.from.to_string()));
+    }
+    out.text
+}
+
+fn calls(grants: &Grants) -> String {
+    let mut out = Lines::default();
+    if let Some(debug) = grants.debug.as_ref().filter(|debug| debug.value) {
+        out.title("system calls");
+        out.row("trace processes of the sandbox", &debug.from.to_string());
     }
     out.text
 }

@@ -27,6 +27,9 @@ pub fn add(grants: &mut Grants, args: &RunArgs) {
     }
     grants.add_protected(args.protect.iter().map(|name| flagged(name.clone(), "--protect")));
     network(&mut grants.net, &args.net);
+    if args.allow_ptrace {
+        grants.debug = Some(flagged(true, "--allow-ptrace"));
+    }
     if args.direct {
         grants.changes = Some(flagged(ChangesMode::Commit, "--direct"));
     } else if let Some(changes) = args.changes {

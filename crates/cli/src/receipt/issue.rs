@@ -126,6 +126,7 @@ fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms:
         limits: plan.limits.clone(),
         timeout_ms: finished.timeout.map(|timeout| timeout.as_millis() as u64),
         required: plan.required.iter().map(|guarantee| guarantee.name().to_owned()).collect(),
+        allow_ptrace: plan.allow_ptrace,
     };
     let no_hash = || "its hashes could not be made".to_owned();
     let micros = |duration: Duration| duration.as_micros() as u64;

@@ -52,6 +52,9 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         ("plan", receipt.plan_hash.to_string()),
         ("chain", chain),
     ];
+    if request.allow_ptrace {
+        rows.push(("tracing", "processes inside could trace each other".to_owned()));
+    }
     for profile in &receipt.profiles {
         rows.push(("profile", format!("{} ({}), {}", profile.name, profile.source.as_path().display(), profile.hash)));
     }

@@ -22,6 +22,7 @@ mod nowait;
 mod open_files;
 mod order;
 mod output;
+mod perhaps;
 mod ports;
 mod protect;
 mod pump;

@@ -113,6 +113,7 @@ impl Order {
             network: network_kind(resolution.network.as_ref()),
             limits,
             required: args.require.iter().copied().collect(),
+            allow_ptrace: grants.allows_debug(),
             marker: marker.into(),
         };
         Ok(Self {

@@ -54,6 +54,8 @@ pub struct Report {
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
     egress: Option<Ended>,
+    /// Advice for a command that failed, from the words that it printed.
+    perhaps: Option<&'static str>,
 }
 
 /// What is known of a run beside its outcome.
@@ -82,6 +84,7 @@ impl Report {
     ) -> Self {
         let Facts { kept: (output, dropped), egress, prepared, clock, receipt_copy } = facts;
         let printed = outcome.output.output();
+        let perhaps = if order.plan.allow_ptrace { None } else { outcome.output.last_words().advice() };
         let status = outcome.ended.map(|ended| ended.status);
         let exit = match &outcome.not_started {
             Some(reason) => reason.exit_code().unwrap_or(REFUSED),
@@ -118,6 +121,7 @@ impl Report {
             note: None,
             receipt: None,
             egress,
+            perhaps: perhaps.filter(|_| exit != 0),
         };
         report.receipt = issuer.map(|issuer| report.issue(&issuer, order, printed, receipt_copy));
         if report.exit == 0 && matches!(report.receipt, Some(Err(_))) {
@@ -262,6 +266,9 @@ impl Report {
         }
         for line in self.egress.iter().flat_map(Ended::lines) {
             lines.add(&line);
+        }
+        if let Some(perhaps) = self.perhaps {
+            lines.add(perhaps);
         }
         if let Some(note) = &self.note {
             lines.add(note);

@@ -1,12 +1,14 @@
 //! The length and hash of what a command prints, taken as it passes by. The receipt names them.
 
 use super::output::Stream;
+use super::perhaps::LastWords;
 use nexus_policy::receipt::{Digest, Output, StreamDigest};
 
 /// Of both streams.
 #[derive(Debug, Default)]
 pub struct Tally {
     streams: [Count; 2],
+    last_words: LastWords,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +29,12 @@ impl Tally {
         let count = &mut self.streams[stream as usize];
         count.bytes += bytes.len() as u64;
         count.hasher.update(bytes);
+        self.last_words.take(stream, bytes);
+    }
+
+    /// The end of both streams.
+    pub fn last_words(&self) -> &LastWords {
+        &self.last_words
     }
 
     /// What it came to so far.

@@ -10,7 +10,6 @@ use crate::handle::HANDLE_VERSION;
 use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
 use nexus_jail::cgroup::{Group, Hierarchies, Wanted};
 use nexus_jail::clone::Child;
-use nexus_jail::seccomp::{Permissions, Program};
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Setup, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, ProofPlan};
@@ -28,7 +27,6 @@ pub struct Namespace {
     uid: u32,
     identity: Result<Identity, StepError>,
     landlock_abi: i32,
-    filter: Program,
     kept: RefCell<Kept>,
     host_namespaces: OnceCell<Vec<(String, u64)>>,
     /// Which step a test wants to fail.
@@ -44,7 +42,6 @@ impl Namespace {
             uid,
             identity: Identity::choose(uid, gid, uid_base, tenant),
             landlock_abi: nexus_jail::landlock_abi(),
-            filter: Program::builtin(Permissions { debug: false }),
             kept: RefCell::default(),
             host_namespaces: OnceCell::new(),
             faults: Faults::default(),
@@ -95,10 +92,9 @@ impl Namespace {
         Ok((launched, proof))
     }
 
-    fn setup(&self, identity: Identity) -> Setup<'_> {
+    fn setup(&self, identity: Identity) -> Setup {
         Setup {
             identity,
-            filter: &self.filter,
             landlock_abi: self.landlock_abi,
             faults: self.faults,
             guest: nexus_guest::run,

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::compile::Program;
 use super::generated::{DEBUG, DEFAULT};
-use super::oci::ProfileError;
+use super::oci::{self, ProfileError};
 use super::profile::SeccompProfile;
 
 const DEFAULT_JSON: &str = include_str!("../../profiles/default.json");
@@ -18,16 +18,16 @@ const DEBUG_JSON: &str = include_str!("../../profiles/debug.json");
 /// What a sandbox may do beyond the default profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// ptrace of processes in the same sandbox, for debuggers.
+    /// Tracing processes of the same sandbox, for debuggers and LeakSanitizer.
     pub debug: bool,
 }
 
 impl SeccompProfile {
     /// The profile of Nexus, read from its JSON files.
     pub fn builtin(permissions: Permissions) -> Result<Self, ProfileError> {
-        let profile = Self::from_json(DEFAULT_JSON)?;
+        let profile = oci::read(DEFAULT_JSON, 0)?;
         if permissions.debug {
-            return Ok(profile.replaced_by(Self::from_json(DEBUG_JSON)?));
+            return Ok(profile.replaced_by(oci::read(DEBUG_JSON, 0)?));
         }
         Ok(profile)
     }

@@ -167,7 +167,8 @@ enum OperatorForm {
     MaskedEq,
 }
 
-pub(super) fn read(json: &str) -> Result<SeccompProfile, ProfileError> {
+/// Reads a profile. `least_errno` is 0 where a rule may answer success for a call that is not made, and otherwise 1.
+pub(super) fn read(json: &str, least_errno: u16) -> Result<SeccompProfile, ProfileError> {
     let form: ProfileForm = serde_json::from_str(json).map_err(|source| ProfileError::Json { source })?;
     for name in &form.architectures {
         if !ARCHITECTURES.contains(&name.as_str()) {
@@ -178,13 +179,14 @@ pub(super) fn read(json: &str) -> Result<SeccompProfile, ProfileError> {
     if !form.architectures.is_empty() && !form.architectures.iter().any(|name| name == ARCHITECTURES[0]) {
         return Err(ProfileError::OtherArchitecture);
     }
-    let default_action = action_of(form.default_action, form.default_errno_ret, || "defaultErrnoRet".to_owned())?;
+    // Never for the default answer: a program would go on as if every unknown call had been made.
+    let default_action = action_of(form.default_action, form.default_errno_ret, 1, || "defaultErrnoRet".to_owned())?;
     let rules = form.syscalls.into_iter().enumerate();
-    let rules = rules.map(|(entry, form)| rule_of(entry, form)).collect::<Result<_, _>>()?;
+    let rules = rules.map(|(entry, form)| rule_of(entry, form, least_errno)).collect::<Result<_, _>>()?;
     Ok(SeccompProfile { default_action, architectures: form.architectures, rules })
 }
 
-fn rule_of(entry: usize, form: RuleForm) -> Result<Rule, ProfileError> {
+fn rule_of(entry: usize, form: RuleForm, least_errno: u16) -> Result<Rule, ProfileError> {
     if form.names.is_empty() {
         return Err(ProfileError::NoNames { entry });
     }
@@ -201,7 +203,7 @@ fn rule_of(entry: usize, form: RuleForm) -> Result<Rule, ProfileError> {
         }
         conditions.push(condition);
     }
-    let action = action_of(form.action, form.errno_ret, || format!("entry {entry}"))?;
+    let action = action_of(form.action, form.errno_ret, least_errno, || format!("entry {entry}"))?;
     Ok(Rule { names: form.names, action, conditions, comment: form.comment })
 }
 
@@ -232,14 +234,19 @@ fn condition_of(entry: usize, form: &ArgumentForm) -> Result<Condition, ProfileE
     Ok(Condition { argument: form.index, test })
 }
 
-fn action_of(form: ActionForm, errno: Option<u16>, place: impl Fn() -> String) -> Result<Action, ProfileError> {
+fn action_of(
+    form: ActionForm,
+    errno: Option<u16>,
+    least_errno: u16,
+    place: impl Fn() -> String,
+) -> Result<Action, ProfileError> {
     match (form, errno) {
         (ActionForm::Allow, None) => Ok(Action::Allow),
         (ActionForm::Log, None) => Ok(Action::Log),
         (ActionForm::KillProcess, None) => Ok(Action::KillProcess),
         // The specification's answer when no errno is given.
         (ActionForm::Errno, None) => Ok(Action::Errno(libc::EPERM as u16)),
-        (ActionForm::Errno, Some(errno)) if (1..=MAX_ERRNO).contains(&errno) => Ok(Action::Errno(errno)),
+        (ActionForm::Errno, Some(errno)) if (least_errno..=MAX_ERRNO).contains(&errno) => Ok(Action::Errno(errno)),
         (_, Some(errno)) => Err(ProfileError::BadErrno { place: place(), errno }),
     }
 }

@@ -22,7 +22,7 @@ pub enum Action {
     Allow,
     /// The call is executed and a line goes to the kernel's audit log.
     Log,
-    /// The call is not executed and fails with this errno (1 to 4095).
+    /// The call is not executed and fails with this errno (1 to 4095), or reports success (0, in built-in profiles alone).
     Errno(u16),
     /// The whole process dies with SIGSYS.
     KillProcess,
@@ -119,7 +119,7 @@ impl SeccompProfile {
     /// disagree on whether that means "and" or "or"), and an errno of 0, which
     /// would report success for a call that never ran.
     pub fn from_json(json: &str) -> Result<Self, ProfileError> {
-        oci::read(json)
+        oci::read(json, 1)
     }
 
     /// Writes the seccomp object of the OCI runtime specification, indented.

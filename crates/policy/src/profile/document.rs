@@ -32,6 +32,8 @@ pub struct Document {
     pub changes: Option<At<ChangesMode>>,
     /// Names whose changes wait for an accept, besides those that always do.
     pub protect: Vec<At<String>>,
+    /// Whether processes inside may trace each other.
+    pub debug: Option<At<bool>>,
 }
 
 /// `fs`.

@@ -6,7 +6,7 @@
 //! | `path` | goes in front of the earlier ones |
 //! | `env.set` | replaces the value of the same name |
 //! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
-//! | each of `limits`, `changes`, `net.mode` | replaces |
+//! | each of `limits`, `changes`, `net.mode`, `debug` | replaces |
 //! | `net.methods` | the stricter one holds |
 //!
 //! The same path in `ro` and `rw` counts as the later one said.
@@ -51,6 +51,8 @@ pub struct Grants {
     pub changes: Option<Sourced<ChangesMode>>,
     /// Names whose changes wait for an accept, besides those that always do. Nothing takes one away.
     pub protect: Vec<Sourced<String>>,
+    /// Whether processes inside may trace each other; nothing said means no.
+    pub debug: Option<Sourced<bool>>,
 }
 
 /// A document that counted.
@@ -164,6 +166,15 @@ impl Grants {
             self.changes = Some(Sourced::new(mode, loaded.origin(place)));
         }
         add_all(&mut self.protect, &document.protect, loaded);
+        if let Some((debug, place)) = document.debug {
+            self.debug = Some(Sourced::new(debug, loaded.origin(place)));
+        }
+    }
+
+    /// Reports whether processes inside may trace each other.
+    #[must_use]
+    pub fn allows_debug(&self) -> bool {
+        self.debug.as_ref().is_some_and(|debug| debug.value)
     }
 
     /// Adds names that the operator or a flag protects.

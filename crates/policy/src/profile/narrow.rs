@@ -78,6 +78,7 @@ impl Walk<'_> {
         self.network();
         self.limits();
         self.changes();
+        self.debug();
     }
 
     fn environment(&mut self) {
@@ -158,6 +159,19 @@ impl Walk<'_> {
                     self.out.limits.insert(*kind, Sourced::new(*value, self.file.origin(*place)));
                 }
             }
+        }
+    }
+
+    fn debug(&mut self) {
+        match self.file.document.debug {
+            Some((true, place)) if !self.base.allows_debug() => {
+                let by_flag = self.base.debug.as_ref().is_some_and(|debug| debug.from.is_flag());
+                if !by_flag {
+                    self.refuse(place, "let processes trace each other".to_owned());
+                }
+            }
+            Some((false, place)) => self.out.debug = Some(Sourced::new(false, self.file.origin(place))),
+            Some((true, _)) | None => {}
         }
     }
 

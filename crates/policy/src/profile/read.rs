@@ -11,8 +11,20 @@ use super::tree::{DocumentError, Node, Value, read};
 pub fn parse(text: &str) -> Result<Document, DocumentError> {
     let mut document = Document::default();
     let tree = read(text)?;
-    const KEYS: &[&str] =
-        &["description", "extends", "toolchains", "fs", "etc", "env", "path", "net", "limits", "changes", "protect"];
+    const KEYS: &[&str] = &[
+        "description",
+        "extends",
+        "toolchains",
+        "fs",
+        "etc",
+        "env",
+        "path",
+        "net",
+        "limits",
+        "changes",
+        "protect",
+        "debug",
+    ];
     for (place, key, node) in entries(tree, "a profile")? {
         match known(place, &key, KEYS, "")? {
             "description" => document.description = Some(text_of(node, "description")?),
@@ -24,6 +36,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
             "path" => document.path = list(node, "path", |node| checked(node, "a folder", host_path))?,
             "net" => document.net = net(node)?,
             "limits" => document.limits = limits(node)?,
+            "debug" => document.debug = Some(yes_or_no(&node, "debug")?),
             "protect" => document.protect = list(node, "protect", |node| checked(node, "a name", protected_name))?,
             _ => document.changes = Some(word(node)?),
         }
@@ -120,7 +133,9 @@ fn entries(node: Node, what: &str) -> Result<Vec<(Place, String, Node)>, Documen
     match node.value {
         Value::Map(entries) => Ok(entries),
         Value::Null => Ok(Vec::new()),
-        Value::Bool | Value::Number(_) | Value::Text(_) | Value::List(_) => Err(wrong(&node, what, "keys with values")),
+        Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
+            Err(wrong(&node, what, "keys with values"))
+        }
     }
 }
 
@@ -143,15 +158,24 @@ fn list<T>(
     match node.value {
         Value::List(nodes) => nodes.into_iter().map(item).collect(),
         Value::Null => Ok(Vec::new()),
-        Value::Bool | Value::Number(_) | Value::Text(_) | Value::Map(_) => Err(wrong(&node, what, "a list")),
+        Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => Err(wrong(&node, what, "a list")),
     }
 }
 
 fn text_of(node: Node, what: &str) -> Result<At<String>, DocumentError> {
     match node.value {
         Value::Text(text) => Ok((text, node.place)),
-        Value::Number(_) | Value::Bool => Err(wrong(&node, what, "text: put it in quotes")),
+        Value::Number(_) | Value::Bool(_) => Err(wrong(&node, what, "text: put it in quotes")),
         Value::Null | Value::List(_) | Value::Map(_) => Err(wrong(&node, what, "text")),
+    }
+}
+
+fn yes_or_no(node: &Node, what: &str) -> Result<At<bool>, DocumentError> {
+    match node.value {
+        Value::Bool(value) => Ok((value, node.place)),
+        Value::Null | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
+            Err(wrong(node, what, "true or false"))
+        }
     }
 }
 
@@ -265,6 +289,7 @@ net: {mode: allowlist, allow: ["github.com:443", "*.example.com:443"], groups: [
 limits: {memory: 2G, pids: 512, disk: 4G, timeout: 10m, cpus: 1.5}
 changes: review
 protect: [Makefile, "deploy/*.sh"]
+debug: true
 "#;
 
     #[test]
@@ -294,6 +319,7 @@ protect: [Makefile, "deploy/*.sh"]
         );
         assert_eq!(document.changes.unwrap().0, ChangesMode::Review);
         assert_eq!(text(&document.protect), ["Makefile", "deploy/*.sh"]);
+        assert!(document.debug.unwrap().0);
         assert_eq!(parse("").unwrap(), Document::default());
         assert_eq!(parse("net: none\n").unwrap().net.mode.unwrap().0, NetMode::None);
     }
@@ -319,6 +345,7 @@ protect: [Makefile, "deploy/*.sh"]
             ("protect: [\"*\"]\n", "1:11", "matches everything"),
             ("protect: [\"deploy/\"]\n", "1:11", "without / at either end"),
             ("protect: Makefile\n", "1:10", "must be a list"),
+            ("debug: \"yes\"\n", "1:8", "must be true or false"),
             ("toolchains: [perl]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),
             ("etc: [../home]\n", "1:7", "beneath /etc"),

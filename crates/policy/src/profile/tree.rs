@@ -42,7 +42,7 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) enum Value {
     Null,
-    Bool,
+    Bool(bool),
     Number(String),
     Text(String),
     List(Vec<Node>),
@@ -54,7 +54,7 @@ impl Value {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
-            Self::Bool => "true or false",
+            Self::Bool(_) => "true or false",
             Self::Number(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
@@ -130,8 +130,8 @@ impl<'de> Visitor<'de> for Build {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
-        Ok(Value::Bool)
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {

@@ -133,6 +133,9 @@ pub struct Request {
     pub timeout_ms: Option<u64>,
     /// Names of guarantees without which the run was not to start.
     pub required: Vec<String>,
+    /// Whether processes inside could trace each other. Left out when they could not, as in receipts of before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_ptrace: bool,
 }
 
 impl Request {

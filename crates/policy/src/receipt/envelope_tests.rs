@@ -36,6 +36,7 @@ fn receipt(pair: &Pair) -> Receipt {
             limits: Limits::defaults(1 << 20),
             timeout_ms: None,
             required: Vec::new(),
+            allow_ptrace: false,
         },
         spec_hash: Digest::of(b"spec"),
         plan_hash: Digest::of(b"plan"),

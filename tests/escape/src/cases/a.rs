@@ -1,7 +1,9 @@
 //! Rows of section A: processes, kernel surface, seccomp.
 
-use super::{Case, bad, good};
-use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s};
+use super::{Case, How, Kind, Stage, bad, good, row};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s, a_tracing as t};
 use crate::sys::{ask, socket};
 
 /// What a default-deny filter answers: EPERM for what exists, ENOSYS for what should look absent.
@@ -111,8 +113,8 @@ pub const CASES: &[Case] = &[
     bad("A16", "mqueue", a_ipc::mqueue, &["ENOENT", "EPERM", "ENOSYS"]),
     good("A16", "own_shm", a_ipc::shm_own),
     bad("A17", "limit", a_process::core_limits, &["1"]),
-    bad("A17", "raise", a_process::raise_core_limit, &["EINVAL"]),
-    bad("A17", "lower", a_process::lower_core_limit, &["EINVAL"]),
+    bad("A17", "raise", a_process::raise_core_limit, &["stays"]),
+    bad("A17", "lower", a_process::lower_core_limit, &["stays"]),
     good("A17", "lower_another", a_process::lower_limit),
 ];
 
@@ -163,4 +165,24 @@ pub const SYSCALLS: &[Case] = &[
     good("A08", "memfd_create", s::memfd_create),
     good("A08", "epoll_create", s::epoll_create),
     good("A08", "own_name", s::own_name),
+];
+
+const fn steered(name: &'static str, probe: fn(&Context) -> Answer, expect: &'static [&'static str]) -> Case {
+    row("A18", name, Kind::Malicious, How::Probe(Stage::Tracing, probe), expect)
+}
+
+const fn traced(name: &'static str, probe: fn(&Context) -> Answer) -> Case {
+    row("A18", name, Kind::Harmless, How::Probe(Stage::Tracing, probe), &["ok"])
+}
+
+/// Tracing in a sandbox that allows it.
+pub const TRACING: &[Case] = &[
+    steered("seize_init", t::seize_init, &["EPERM"]),
+    steered("init_memory", t::init_memory, &["EACCES", "EPERM"]),
+    steered("read_init", t::read_init, &["EPERM"]),
+    steered("compare_with_init", t::compare_with_init, &["EPERM"]),
+    steered("steered_calls", t::steered_calls, &["refused"]),
+    steered("suspend_filter", t::suspend_filter, &["EPERM"]),
+    traced("trace_child", t::trace_child),
+    traced("read_child", t::read_child),
 ];

@@ -38,6 +38,8 @@ pub enum Stage {
     Layered,
     /// `--direct`.
     Direct,
+    /// `--allow-ptrace`.
+    Tracing,
     /// `--pids 64`.
     Pids,
     /// `--memory 64M`.
@@ -53,13 +55,14 @@ pub enum Stage {
 impl Stage {
     /// Every stage, in the order they run.
     pub const ALL: &'static [Self] =
-        &[Self::Layered, Self::Direct, Self::Pids, Self::Memory, Self::Disk, Self::Inodes, Self::Cpu];
+        &[Self::Layered, Self::Direct, Self::Tracing, Self::Pids, Self::Memory, Self::Disk, Self::Inodes, Self::Cpu];
 
     /// What `nexus run` is given.
     pub fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Layered => &["--changes", "commit"],
             Self::Direct => &["--direct"],
+            Self::Tracing => &["--changes", "discard", "--allow-ptrace"],
             Self::Pids => &["--changes", "discard", "--json", "--pids", "64"],
             Self::Memory => &["--changes", "discard", "--json", "--memory", "64M"],
             Self::Disk => &["--changes", "discard", "--json", "--disk", "32M"],
@@ -73,13 +76,13 @@ impl Stage {
         match self {
             Self::Memory => Some(Limit::Memory),
             Self::Cpu => Some(Limit::Cpu),
-            Self::Layered | Self::Direct | Self::Pids | Self::Disk | Self::Inodes => None,
+            Self::Layered | Self::Direct | Self::Tracing | Self::Pids | Self::Disk | Self::Inodes => None,
         }
     }
 
     /// Whether each case needs a sandbox of its own, because a limit may end the whole run.
     pub fn alone(self) -> bool {
-        !matches!(self, Self::Layered | Self::Direct)
+        !matches!(self, Self::Layered | Self::Direct | Self::Tracing)
     }
 }
 
@@ -182,7 +185,14 @@ const fn scene_good(id: &'static str, name: &'static str, expect: &'static [&'st
 
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    a::CASES.iter().chain(a::SYSCALLS).chain(b::CASES).chain(b::MODES).chain(e::CASES).chain(host::CASES)
+    a::CASES
+        .iter()
+        .chain(a::SYSCALLS)
+        .chain(a::TRACING)
+        .chain(b::CASES)
+        .chain(b::MODES)
+        .chain(e::CASES)
+        .chain(host::CASES)
 }
 
 /// One numbered attack.
@@ -217,6 +227,7 @@ pub const VECTORS: &[Vector] = &[
     vector("A15", "inherited descriptors"),
     vector("A16", "IPC objects of the host"),
     vector("A17", "core files"),
+    vector("A18", "tracing where it is allowed"),
     vector("B01", "files of the host"),
     vector("B02", "writing to system folders"),
     vector("B03", "leaving by symbolic links"),

@@ -176,11 +176,15 @@ pub fn core_limits(_: &Context) -> Answer {
     Answer::choose((rlim_cur, rlim_max) == (1, 1), "1", "not-1").with(format!("{rlim_cur} {rlim_max}"))
 }
 
+/// Sets both limits and answers with what they are then.
 fn set_core_limit(both: libc::rlim_t) -> Answer {
     let wanted = libc::rlimit { rlim_cur: both, rlim_max: both };
     // SAFETY: wanted is a live structure.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const wanted) };
-    if result == 0 { Answer::of("ok") } else { Answer::of(errno_name(sys::errno())) }
+    let error = sys::errno();
+    let libc::rlimit { rlim_cur, rlim_max } = core_limit();
+    let said = if result == 0 { "ok".to_owned() } else { errno_name(error) };
+    Answer::choose((rlim_cur, rlim_max) == (1, 1), "stays", "changed").with(said)
 }
 
 /// Raises the limit.

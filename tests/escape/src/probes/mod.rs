@@ -4,6 +4,7 @@ pub mod a_ipc;
 pub mod a_kernel;
 pub mod a_process;
 pub mod a_syscalls;
+pub mod a_tracing;
 pub mod b_files;
 pub mod b_modes;
 pub mod b_view;

@@ -1,0 +1,90 @@
+//! Recognizes, in the last output of a command that failed, that it wanted something that is off unless asked for.
+//!
+//! The kernel tells nobody which call a filter refused. The words of well-known programs do, and so the advice begins with
+//! `perhaps`: a command may print these words for another reason.
+
+use super::output::Stream;
+
+/// The bytes of each stream that are looked at.
+const LOOKED_AT: usize = 16 << 10;
+
+/// What programs print when they may not trace another process: LeakSanitizer, gdb and strace.
+const TRACING: &[&str] = &[
+    "LeakSanitizer has encountered a fatal error",
+    "ptrace: Operation not permitted",
+    "PTRACE_TRACEME: Operation not permitted",
+    "PTRACE_TRACEME, ...): Operation not permitted",
+    "attach: ptrace(PTRACE_",
+];
+
+/// The last bytes of both streams.
+#[derive(Debug, Default)]
+pub struct LastWords {
+    streams: [Vec<u8>; 2],
+}
+
+impl LastWords {
+    /// Takes output.
+    pub fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let kept = &mut self.streams[stream as usize];
+        if let Some(last) = bytes.len().checked_sub(LOOKED_AT) {
+            kept.clear();
+            kept.extend_from_slice(&bytes[last..]);
+            return;
+        }
+        // Moved seldom: only when twice as much is there as is looked at.
+        if kept.len() + bytes.len() > 2 * LOOKED_AT {
+            kept.drain(..kept.len() - LOOKED_AT);
+        }
+        kept.extend_from_slice(bytes);
+    }
+
+    /// Returns the advice for a command that failed without the permission to trace.
+    pub fn advice(&self) -> Option<&'static str> {
+        let said = |words: &&str| {
+            self.streams.iter().any(|stream| {
+                let last = &stream[stream.len().saturating_sub(LOOKED_AT)..];
+                last.windows(words.len()).any(|window| window == words.as_bytes())
+            })
+        };
+        TRACING.iter().any(said).then_some(
+            "perhaps: tracing of processes is refused by default, and LeakSanitizer (a part of AddressSanitizer), debuggers \
+             and strace need it; allow it with --allow-ptrace",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advised(pieces: &[&[u8]]) -> bool {
+        let mut words = LastWords::default();
+        for piece in pieces {
+            words.take(Stream::Err, piece);
+        }
+        words.advice().is_some()
+    }
+
+    #[test]
+    fn the_words_are_found_also_in_pieces_and_only_at_the_end() {
+        let words = b"LeakSanitizer has encountered a fatal error";
+        assert!(advised(&[words]));
+        assert!(advised(&[&words[..10], &words[10..]]));
+        assert!(advised(&[&vec![b'x'; 100_000], words, &[b'y'; 10_000]]));
+        assert!(advised(&[&[b'x'; 16_000], &[b'x'; 16_000], words]));
+        assert!(!advised(&[words, &vec![b'y'; 20_000]]));
+        assert!(!advised(&[words, &[b'y'; 10_000], &[b'y'; 10_000]]));
+        assert!(!advised(&[b"an ordinary error"]));
+        assert!(!advised(&[]));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut words = LastWords::default();
+        for _ in 0..1000 {
+            words.take(Stream::Out, &[b'z'; 1000]);
+        }
+        assert!(words.streams[0].len() <= 2 * LOOKED_AT);
+    }
+}
