@@ -99,6 +99,9 @@ pub struct RunArgs {
     /// Set an environment variable, or pass on the caller's; may repeat
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
+    /// Pass on a variable of the caller that holds a credential; may repeat
+    #[arg(long, value_name = "NAME")]
+    pub env_secret: Vec<OsString>,
     /// Memory limit, for example 512M
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub memory: Option<u64>,

@@ -16,6 +16,7 @@ mod args;
 mod binds;
 mod changes;
 mod completions;
+mod credential;
 mod doctor;
 mod environment;
 mod failure;

@@ -40,9 +40,10 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let workspace = workspace::find(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
     run::check_patterns(&resolution.grants)?;
+    let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
     let all = Explained {
         binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places)?,
-        variables: environment::build(&args.env, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
+        variables: environment::build(flags, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
         changes: changes(&resolution.grants, args),
         workspace,
         resolution,

@@ -35,6 +35,8 @@ pub struct Issuer {
 pub struct Finished<'a> {
     /// What the driver got.
     pub plan: &'a Plan,
+    /// Names of variables that hold credentials and were passed on.
+    pub env_secrets: &'a [ByteText],
     /// `commit`, `review`, `discard`, `ask` or `direct`.
     pub wanted_changes: &'a str,
     /// Until SIGTERM.
@@ -127,6 +129,7 @@ fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms:
         timeout_ms: finished.timeout.map(|timeout| timeout.as_millis() as u64),
         required: plan.required.iter().map(|guarantee| guarantee.name().to_owned()).collect(),
         allow_ptrace: plan.allow_ptrace,
+        env_secrets: finished.env_secrets.to_vec(),
     };
     let no_hash = || "its hashes could not be made".to_owned();
     let micros = |duration: Duration| duration.as_micros() as u64;

@@ -52,6 +52,10 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         ("plan", receipt.plan_hash.to_string()),
         ("chain", chain),
     ];
+    if !request.env_secrets.is_empty() {
+        let names: Vec<_> = request.env_secrets.iter().map(|name| name.as_os_str().display().to_string()).collect();
+        rows.push(("secrets", format!("{} in the environment", names.join(" "))));
+    }
     if request.allow_ptrace {
         rows.push(("tracing", "processes inside could trace each other".to_owned()));
     }

@@ -53,6 +53,8 @@ pub struct Order {
     pub unprotected: Vec<ByteText>,
     /// Names that a commit holds back besides those that it always does.
     pub protect: Vec<String>,
+    /// Names of variables that hold credentials and are passed on.
+    pub env_secrets: Vec<ByteText>,
 }
 
 impl Order {
@@ -99,8 +101,10 @@ impl Order {
         };
         check_patterns(grants)?;
         let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
-        let env = environment::build(&args.env, grants, &resolution.found, |name| std::env::var_os(name))?;
+        let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
+        let env = environment::build(flags, grants, &resolution.found, |name| std::env::var_os(name))?;
         let marker = super::record::Record::place(&places.runs, run_id);
+        let env_secrets = env.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
         let draft = PlanDraft {
             run_id,
             profile: SandboxProfile::Untrusted,
@@ -135,6 +139,7 @@ impl Order {
             profiles: resolution.documents,
             unprotected,
             protect,
+            env_secrets,
         })
     }
 

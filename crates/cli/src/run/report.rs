@@ -147,6 +147,7 @@ impl Report {
             issuer,
             Finished {
                 plan: &order.plan,
+                env_secrets: &order.env_secrets,
                 wanted_changes: if self.direct { "direct" } else { order.changes.name() },
                 timeout: order.timeout,
                 profiles: order.profiles.iter().map(profile_ref).collect(),

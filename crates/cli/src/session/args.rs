@@ -81,6 +81,9 @@ pub struct ExecArgs {
     /// Set an environment variable, or pass on the caller's; may repeat
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<OsString>,
+    /// Pass on a variable of the caller that holds a credential; may repeat
+    #[arg(long, value_name = "NAME")]
+    pub env_secret: Vec<OsString>,
     /// Working directory inside [default: that of the sandbox's own command]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<OsString>,

@@ -6,12 +6,14 @@ use super::store::{Condition, Entry};
 use super::view::{Outcome, View};
 use super::wire::Ask;
 use super::{find, lost};
+use crate::environment::{is_secret, only_warns, secret_name};
 use crate::failure::Failure;
 use crate::run::{Show, Signals, Sink, write_unless_closed};
 use crate::terminal::Mode;
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
+use nexus_policy::profile::Origin;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -101,7 +103,16 @@ fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
             return Err(Failure::usage("env", message, hint));
         }
         // A variable that the caller does not have is not set inside either.
-        all.extend(value.map(|value| (ByteText(name.to_vec()), ByteText(value))));
+        let Some(value) = value else { continue };
+        let (name, value) = (ByteText(name.to_vec()), ByteText(value));
+        if !bytes.contains(&b'=') && !args.env_secret.contains(flag) {
+            is_secret(&name, &value, &Origin::Flag("--env".to_owned()), only_warns())?;
+        }
+        all.push((name, value));
+    }
+    for flag in &args.env_secret {
+        let name = secret_name(flag)?;
+        all.extend(std::env::var_os(flag).map(|value| (name, ByteText::from(value))));
     }
     Ok(all)
 }

@@ -136,6 +136,9 @@ pub struct Request {
     /// Whether processes inside could trace each other. Left out when they could not, as in receipts of before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_ptrace: bool,
+    /// Names of variables that held credentials. Left out when there was none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_secrets: Vec<ByteText>,
 }
 
 impl Request {

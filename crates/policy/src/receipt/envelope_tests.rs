@@ -37,6 +37,7 @@ fn receipt(pair: &Pair) -> Receipt {
             timeout_ms: None,
             required: Vec::new(),
             allow_ptrace: false,
+            env_secrets: Vec::new(),
         },
         spec_hash: Digest::of(b"spec"),
         plan_hash: Digest::of(b"plan"),

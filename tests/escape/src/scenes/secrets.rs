@@ -30,7 +30,7 @@ pub fn environment(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> 
     let runs: [(&str, &[&str]); 3] = [
         ("layered", &["--changes", "discard"]),
         ("direct", &["--direct"]),
-        ("named_by_the_caller", &["--changes", "discard", "--env", VARIABLE]),
+        ("named_by_the_caller", &["--changes", "discard", "--env-secret", VARIABLE]),
     ];
     for (case, flags) in runs {
         let ran = bench.run(&Job::new(flags, &look), LIMIT)?;
@@ -59,7 +59,7 @@ fn detached(bench: &Bench, look: &[&str]) -> Result<Vec<Seen>, WorldError> {
     };
     let logs = detached.printed("started")?;
     let exec = detached.ask(&["exec"], look)?;
-    let named = detached.ask(&["exec", "--env", VARIABLE], look)?;
+    let named = detached.ask(&["exec", "--env-secret", VARIABLE], look)?;
     detached.remove()?;
     Ok(vec![
         Seen::new("G01", "detached", verdict(bench, &logs.stdout, logs.summary())),
