@@ -146,6 +146,26 @@ fn a_name_that_no_rule_allows_has_no_address_and_the_question_is_recorded() {
     }
 }
 
+/// A prefix that is routed to the machine itself stands in no list of its addresses.
+#[test]
+fn check_asks_the_kernel_what_is_this_host() {
+    let setup = "ip link set lo up && ip route add local 93.184.219.0/24 dev lo && exec \"$0\" \"$@\"";
+    for bench in benches() {
+        for (address, exit) in [("93.184.219.5", 1), ("93.184.216.34", 0)] {
+            let check = ["net", "check", "--json", "a.test:443", "--allow", "a.test", "--resolve", address];
+            let nexus = bench.nexus(check);
+            let mut command = std::process::Command::new("unshare");
+            command.args(["-rn", "sh", "-c", setup]).arg(nexus.get_program()).args(nexus.get_args());
+            command.envs(nexus.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let output = command.current_dir(&bench.workspace).output().unwrap();
+            let told = report(&output);
+            assert_eq!(output.status.code(), Some(exit), "{}: {address}: {told}", bench.who());
+            let code = if exit == 0 { "OK" } else { "PRIVATE_DESTINATION" };
+            assert_eq!(told["code"], code, "{}: {address}: {told}", bench.who());
+        }
+    }
+}
+
 /// Programs ask for what a machine can use (AI_ADDRCONFIG), and for one family or any.
 #[test]
 fn an_allowed_name_is_found_for_every_family_that_a_program_asks_for() {

@@ -93,6 +93,9 @@ pub struct Event {
     /// A rule that somebody gave for this connection alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub once: Option<AnyRule>,
+    /// The addresses among them that the kernel said are this host's own, beside those of the policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<IpAddr>,
     /// Bytes to the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_up: Option<u64>,
@@ -129,6 +132,7 @@ impl Event {
             at: None,
             resolved: None,
             once: None,
+            own: Vec::new(),
             bytes_up: None,
             bytes_down: None,
             duration_ms: None,

@@ -3,6 +3,7 @@
 use crate::approve::Approver;
 use crate::audit::Sink;
 use crate::clock::Clock;
+use crate::own::OwnAddresses;
 use crate::programs::{Programs, Unknown};
 use crate::resolve::{Resolver, System};
 use crate::transparent::{Destinations, Kernel};
@@ -32,6 +33,8 @@ pub struct Config {
     pub approver: Option<Arc<dyn Approver>>,
     /// Who says where a redirected connection was going.
     pub destinations: Arc<dyn Destinations>,
+    /// Says which addresses are this host's own; `None` asks the kernel about the network of this process.
+    pub own_addresses: Option<Arc<dyn OwnAddresses>>,
     /// Threads. One serves thousands of tunnels; more help when one sandbox moves gigabytes.
     pub workers: usize,
 }
@@ -49,6 +52,7 @@ impl Config {
             programs: Arc::new(Unknown),
             approver: None,
             destinations: Arc::new(Kernel),
+            own_addresses: None,
             workers: 1,
         }
     }

@@ -14,6 +14,7 @@ use crate::audit::Audit;
 use crate::config::{Config, Limits, Listeners};
 use crate::dial::Dialer;
 use crate::dns;
+use crate::own::{KernelRoutes, OwnAddresses, watch};
 pub use crate::registry::ReloadError;
 use crate::shared::{Parts, Shared};
 use crate::summary::Summary;
@@ -22,6 +23,8 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -43,6 +46,12 @@ pub enum StartError {
     Descriptors {
         /// The soft limit.
         limit: u64,
+    },
+    /// Which addresses are this host's own cannot be asked.
+    #[error("the kernel cannot be asked which addresses are this host's own: {source}")]
+    OwnAddresses {
+        /// Why.
+        source: io::Error,
     },
     /// A listener cannot be used.
     #[error("the {what} listener cannot be used: {source}")]
@@ -81,6 +90,12 @@ impl Egress {
         if config.policy.upstream_proxy() && config.upstream_proxy.is_none() {
             return Err(StartError::NoUpstream);
         }
+        let unasked = |source| StartError::OwnAddresses { source };
+        let own: Arc<dyn OwnAddresses> = match config.own_addresses {
+            Some(own) => own,
+            None => Arc::new(KernelRoutes::here().map_err(unasked)?),
+        };
+        let changes = own.changes().map_err(unasked)?;
         let limits = Limits { clients: config.limits.clients.min(affordable()?), ..config.limits };
         let dialer = Dialer {
             connect_time: limits.connect_time,
@@ -97,6 +112,7 @@ impl Egress {
             approver: config.approver,
             destinations: config.destinations,
             resolver: config.resolver,
+            own,
             dialer,
         }));
         let runtime = if config.workers > 1 {
@@ -106,6 +122,13 @@ impl Egress {
         };
         let runtime = runtime.map_err(|source| StartError::Thread { source })?;
         serve(&runtime, &shared, listeners)?;
+        if let Some(changes) = changes {
+            let inside = runtime.enter();
+            #[allow(deprecated, reason = "an OwnedFd stays what it is; what is to replace it is unsafe")]
+            let changes = AsyncFd::with_interest(changes, Interest::READABLE).map_err(unasked)?;
+            runtime.spawn(watch(Arc::downgrade(&shared), changes));
+            drop(inside);
+        }
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("nexus-egress".into()).spawn(move || {
             // An error is a sender that was dropped without a word: the end as well.

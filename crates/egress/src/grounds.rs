@@ -63,12 +63,14 @@ pub(crate) struct Grounds {
     pub(crate) check: Option<Check>,
     pub(crate) resolved: Option<Vec<IpAddr>>,
     pub(crate) once: Option<AnyRule>,
+    /// Addresses that are this host's own beside those of the policy.
+    pub(crate) own: Vec<IpAddr>,
 }
 
 impl Grounds {
     /// For what is decided by more than the policy.
     pub(crate) fn of(policy: Arc<InForce>, at: Moment) -> Self {
-        Self { policy, at, check: None, resolved: None, once: None }
+        Self { policy, at, check: None, resolved: None, once: None, own: Vec::new() }
     }
 
     pub(crate) fn asked(self, check: Check) -> Self {
@@ -83,6 +85,7 @@ impl Grounds {
             at: Some(self.at),
             resolved: self.resolved.clone().filter(|_| !allowed),
             once: self.once.clone(),
+            own: self.own.clone(),
             ..event.clone()
         })
     }

@@ -4,8 +4,11 @@
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
 use crate::grounds::InForce;
-use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, check_method, recheck};
+use crate::own::{OwnAddresses, own_among};
+use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, Route, check_method, recheck};
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
@@ -16,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) permit: Permit,
     /// A rule that somebody gave for this connection alone.
     pub(crate) once: Option<AnyRule>,
+    /// Its addresses that are this host's own beside those of the policy.
+    own: Mutex<Vec<IpAddr>>,
     /// Whether it has become a tunnel that nobody looks into.
     opaque: AtomicBool,
     why: OnceLock<Denial>,
@@ -23,8 +28,23 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(permit: Permit, once: Option<AnyRule>) -> Self {
-        Self { permit, once, opaque: AtomicBool::new(false), why: OnceLock::new(), wake: Notify::new() }
+    pub(crate) fn new(permit: Permit, once: Option<AnyRule>, own: Vec<IpAddr>) -> Self {
+        let (why, wake) = (OnceLock::new(), Notify::new());
+        Self { permit, once, own: Mutex::new(own), opaque: AtomicBool::new(false), why, wake }
+    }
+
+    /// Its addresses that are this host's own beside those of the policy, as they were last asked about.
+    pub(crate) fn own(&self) -> Vec<IpAddr> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks which of its addresses are this host's own now.
+    pub(crate) fn learn_own(&self, policy: &Policy, own: &dyn OwnAddresses) -> Result<(), Denial> {
+        if let Route::Addrs(addrs) = self.permit.route() {
+            let found = own_among(policy, own, addrs)?;
+            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+        Ok(())
     }
 
     /// Whether `policy` still allows it.
@@ -32,13 +52,9 @@ impl Entry {
         if self.opaque.load(Ordering::Acquire) {
             check_method(policy, self.permit.target(), "", true)?;
         }
-        match &self.once {
-            None => recheck(policy, &self.permit, now),
-            Some(rule) => match policy.approve(rule.clone()) {
-                Ok(with_rule) => recheck(&with_rule, &self.permit, now),
-                Err(_) => recheck(policy, &self.permit, now),
-            },
-        }
+        let with_rule = self.once.as_ref().and_then(|rule| policy.approve(rule.clone()).ok());
+        let policy = with_rule.map_or(Cow::Borrowed(policy), Cow::Owned);
+        recheck(&policy.also_own(&self.own()), &self.permit, now)
     }
 
     /// From now on nobody sees what is done on it, which `policy`, read after this, may mind.
@@ -117,6 +133,11 @@ impl Registry {
 
     pub(crate) fn open(&self) -> usize {
         self.inner().open.len()
+    }
+
+    /// Every open connection.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.inner().open.values().map(Arc::clone).collect()
     }
 
     /// Enters a connection, unless the policy that is in force by now forbids it.

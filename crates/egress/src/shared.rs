@@ -18,6 +18,7 @@ use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
 use crate::grounds::{Grounds, InForce};
+use crate::own::{OwnAddresses, own_among};
 use crate::programs::{Caller, Programs};
 use crate::registry::{Entry, Registry};
 use crate::resolve::{ResolveError, Resolver};
@@ -26,10 +27,11 @@ use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Spent, check_addrs,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Route, Spent, check_addrs,
     check_name, check_sni,
 };
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,6 +51,9 @@ pub(crate) struct Shared {
     pub(crate) clients: AtomicUsize,
     /// Whether a task wakes the runtime regularly.
     pub(crate) beating: AtomicBool,
+    pub(crate) own: Arc<dyn OwnAddresses>,
+    /// How often addresses or routes of this host changed.
+    pub(crate) host_changes: AtomicU64,
     resolver: Arc<dyn Resolver>,
     dialer: Dialer,
     spent: Mutex<Spent>,
@@ -100,6 +105,7 @@ pub(crate) struct Parts {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) destinations: Arc<dyn Destinations>,
     pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) dialer: Dialer,
 }
 
@@ -118,6 +124,8 @@ impl Shared {
             synthetic: Mutex::new(Synthetic::default()),
             clients: AtomicUsize::new(0),
             beating: AtomicBool::new(false),
+            own: parts.own,
+            host_changes: AtomicU64::new(0),
             resolver: parts.resolver,
             dialer: parts.dialer,
             spent: Mutex::new(Spent::default()),
@@ -209,8 +217,14 @@ impl Shared {
             self.denied(self.next_id(), attempt, &why);
             return Err(why);
         }
-        let grounds = Grounds { once: ticket.entry.once.clone(), ..self.grounds().asked(Check::Keep) };
+        let grounds = self.grounds().asked(Check::Keep);
+        let learned = ticket.entry.learn_own(&grounds.policy, &*self.own);
+        let grounds = Grounds { once: ticket.entry.once.clone(), own: ticket.entry.own(), ..grounds };
         let event = |kind, id| Event::of(kind, id, attempt).permitted(ticket.permit(), None);
+        if let Err(denial) = learned {
+            self.denied(self.next_id(), attempt, &denial);
+            return Err(denial);
+        }
         if let Err(denial) = ticket.entry.judge(&grounds.policy, grounds.at) {
             self.denied_on(&grounds, event(EventKind::Deny, self.next_id()), attempt, &denial);
             return Err(denial);
@@ -221,6 +235,7 @@ impl Shared {
 
     /// Everything up to the dial. Whoever holds the ticket settles the budget by dropping it.
     async fn permitted(self: &Arc<Self>, attempt: &Attempt, speech: Speech, id: u64) -> Result<Ticket, Refused> {
+        let changes = self.host_changes.load(Ordering::Acquire);
         let Decided { permit, ttl_s, grounds } = self.decide(attempt).await?;
         let other = |denial| (denial, self.grounds());
         if speech == Speech::PlainHttp {
@@ -230,11 +245,14 @@ impl Shared {
         let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
         let recorded = grounds.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
         let entered = recorded.and_then(|()| {
-            let entry = Arc::new(Entry::new(permit, grounds.once));
+            let entry = Arc::new(Entry::new(permit, grounds.once, grounds.own));
             self.registry.enter(id, Arc::clone(&entry), self.clock.now()).map(|()| entry)
         });
         match entered {
             Ok(entry) => {
+                if self.host_changes.load(Ordering::Acquire) != changes {
+                    self.ask_again(&entry);
+                }
                 self.tally().allow(attempt);
                 Ok(Ticket::new(Arc::clone(self), entry, id))
             }
@@ -288,7 +306,7 @@ impl Shared {
     /// Leaves in `grounds` what the policy was asked with, the last time that it was asked.
     async fn ask_policy(&self, attempt: &Attempt, grounds: &mut Grounds) -> Result<(Permit, Option<u32>), Denial> {
         let query = match check_name(&*effective(grounds)?, attempt, grounds.at)? {
-            Next::Dial(permit) => return Ok((permit, None)),
+            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds)?, None)),
             Next::Resolve(query) => query,
         };
         let found = match tokio::time::timeout(self.limits.resolve_time, self.resolver.lookup(query.name())).await {
@@ -298,6 +316,9 @@ impl Shared {
         // The policy may be another one by now.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
         let addrs = found.as_ref().map(|found| found.addrs.clone()).unwrap_or_default();
+        let sockets: Vec<SocketAddr> =
+            addrs.iter().map(|address| SocketAddr::new(*address, attempt.target.port.number())).collect();
+        grounds.own = own_among(&grounds.policy, &*self.own, &sockets)?;
         let decided = check_addrs(&*effective(grounds)?, query, &addrs, grounds.at);
         grounds.resolved = Some(addrs);
         match (decided, found) {
@@ -310,15 +331,30 @@ impl Shared {
             (Ok(_), Err(error)) => Err(denials::internal(error.to_string())),
         }
     }
+
+    /// The permit for an address that was named itself, decided once more if the kernel says that it is this host.
+    fn literal(&self, attempt: &Attempt, permit: Permit, grounds: &mut Grounds) -> Result<Permit, Denial> {
+        if let Route::Addrs(addrs) = permit.route() {
+            grounds.own = own_among(&grounds.policy, &*self.own, addrs)?;
+        }
+        if grounds.own.is_empty() {
+            return Ok(permit);
+        }
+        match check_name(&*effective(grounds)?, attempt, grounds.at)? {
+            Next::Dial(permit) => Ok(permit),
+            Next::Resolve(_) => Err(denials::internal("an address was taken for a name".to_owned())),
+        }
+    }
 }
 
-/// The policy with the rule that somebody gave for this connection.
+/// The policy with the rule that somebody gave for this connection, and with what the kernel said is this host.
 fn effective(grounds: &Grounds) -> Result<Cow<'_, Policy>, Denial> {
     let policy: &InForce = &grounds.policy;
     match &grounds.once {
-        None => Ok(Cow::Borrowed(policy)),
+        None => Ok(policy.also_own(&grounds.own)),
         Some(rule) => {
-            policy.approve(rule.clone()).map(Cow::Owned).map_err(|error| denials::internal(error.to_string()))
+            let with_rule = policy.approve(rule.clone()).map_err(|error| denials::internal(error.to_string()))?;
+            Ok(Cow::Owned(with_rule.also_own(&grounds.own).into_owned()))
         }
     }
 }

@@ -8,11 +8,11 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::Resolution;
 use crate::{run, workspace};
-use nexus_egress::{Clock, Resolver, System};
+use nexus_egress::{Clock, KernelRoutes, Resolver, System, own_among};
 use nexus_policy::net::{
-    Attempt, Decision, Explanation, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
+    Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Decides and prints; 0 is allowed, 1 is not.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
@@ -28,6 +28,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         Ok(addresses) => (addresses, None),
         Err(why) => (Vec::new(), Some(why)),
     };
+    let policy = on_this_host(policy, &attempt.target, &addresses)?;
     let mut told = explain_attempt(&policy, &attempt, &addresses, now);
     if let Some(why) = unresolved {
         told.explanation = why;
@@ -36,6 +37,21 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
         .map_err(|error| run::not_written("the answer", &error))?;
     Ok(u8::from(told.decision != Decision::Allow))
+}
+
+/// The policy with what the kernel says of the addresses now, as for a connection.
+fn on_this_host(policy: Policy, target: &Target, resolved: &[IpAddr]) -> Result<Policy, Failure> {
+    let literal = match target.host {
+        Host::Address(address) => Some(address),
+        Host::Name(_) => None,
+    };
+    let sockets: Vec<SocketAddr> =
+        resolved.iter().copied().chain(literal).map(|ip| SocketAddr::new(ip, target.port.number())).collect();
+    let failed = |why: String| Failure::refused("net", why, "without it the host could not be kept out of reach");
+    let routes = KernelRoutes::here()
+        .map_err(|error| failed(format!("the kernel cannot be asked which addresses are this host's own: {error}")))?;
+    let own = own_among(&policy, &routes, &sockets).map_err(|denial| failed(denial.explanation))?;
+    Ok(policy.also_own(&own).into_owned())
 }
 
 /// The program by its real path, as in the rules.

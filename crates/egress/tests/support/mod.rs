@@ -14,11 +14,13 @@ pub mod process;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use hello::hello;
-use nexus_egress::{AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, Scripted, Sink};
+use nexus_egress::{
+    AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, OwnAddresses, Scripted, Sink,
+};
 use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow, parse_allow_private, parse_deny};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,6 +36,16 @@ pub fn outside_of_netns() -> bool {
     }
     let setup = format!("{} && exec \"$0\" \"$@\"", again::ALL_LOCAL);
     again::passes_again(Command::new("unshare").args(["-rn", "sh", "-c", &setup]));
+    true
+}
+
+/// The same with the addresses of loopback alone, which the test adds to.
+pub fn outside_of_small_netns() -> bool {
+    if again::is_inner() {
+        return false;
+    }
+    let setup = "ip link set lo up && exec \"$0\" \"$@\"";
+    again::passes_again(Command::new("unshare").args(["-rn", "sh", "-c", setup]));
     true
 }
 
@@ -105,6 +117,20 @@ impl Destinations for Redirected {
     }
 }
 
+/// A host that has no addresses: in the namespaces of these tests every address is local, and stands for a foreign one.
+#[derive(Clone, Copy)]
+pub struct NoHost;
+
+impl OwnAddresses for NoHost {
+    fn is_own(&self, _to: SocketAddr) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn changes(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+}
+
 /// Rules as flags: `allow`, `-deny`, `+private`.
 pub fn input(rules: &[&str]) -> PolicyInput {
     let mut input = PolicyInput { generation: 1, ..PolicyInput::default() };
@@ -148,6 +174,7 @@ impl World {
         let mut config = Config::new(policy(input), Clock::start(), events.clone());
         config.resolver = resolver.clone();
         config.destinations = redirected.clone();
+        config.own_addresses = Some(Arc::new(NoHost));
         change(&mut config);
         let listener = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (http, socks, transparent, dns_tcp) = (listener(), listener(), listener(), listener());

@@ -54,7 +54,7 @@ pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRe
 pub use policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput, mode_name};
 pub use ports::{Ports, PortsError};
 pub use preset::{ApprovalReason, Baseline, approval_reasons, expand};
-pub use ranges::{Class, classify};
+pub use ranges::{Class, classify, forms};
 pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};
 pub use rule::{
     AddressRule, AnyRule, Origin, Program, Rule, RuleError, RuleFault, Source, parse_allow, parse_allow_private,

@@ -14,6 +14,7 @@ use super::rule_set::RuleSet;
 use super::target::Host;
 use ipnet::IpNet;
 use nexus_model::capability::NetMode;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
@@ -289,6 +290,21 @@ impl Policy {
             generation: self.generation.saturating_add(1),
             ..self.clone()
         }
+    }
+
+    /// Whether it knows `address` as one of this host's own.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.own_addresses.contains(&address.to_canonical())
+    }
+
+    /// The policy on a host that has these addresses too; the generation stays.
+    pub fn also_own(&self, addresses: &[IpAddr]) -> Cow<'_, Self> {
+        if addresses.iter().all(|address| self.is_own(*address)) {
+            return Cow::Borrowed(self);
+        }
+        let mut more = self.clone();
+        more.own_addresses.extend(addresses.iter().map(IpAddr::to_canonical));
+        Cow::Owned(more)
     }
 
     /// The same policy under another number, for one whose sources were read again.

@@ -158,6 +158,11 @@ pub fn classify(address: IpAddr) -> Option<Class> {
     }
 }
 
+/// The canonical form of an address and the IPv4 addresses that it may lead to.
+pub fn forms(address: IpAddr) -> Vec<IpAddr> {
+    [address.to_canonical()].into_iter().chain(embedded(address).into_iter().map(IpAddr::V4)).collect()
+}
+
 /// The IPv4 addresses that a transition form may lead to; each is checked too where such a form is admitted at all.
 pub fn embedded(address: IpAddr) -> Vec<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return Vec::new() };

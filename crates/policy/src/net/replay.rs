@@ -99,6 +99,8 @@ struct Line {
     #[serde(default)]
     resolved: Option<Vec<IpAddr>>,
     #[serde(default)]
+    own: Vec<IpAddr>,
+    #[serde(default)]
     addresses: Vec<IpAddr>,
     #[serde(default)]
     code: Option<DenyCode>,
@@ -204,7 +206,8 @@ impl Line {
             Err(_) if check == Check::Keep => None,
             with_rule => with_rule?,
         };
-        let policy = with_rule.as_ref().unwrap_or(policy);
+        let policy = with_rule.as_ref().unwrap_or(policy).also_own(&self.own);
+        let policy = &*policy;
         let at = self.at.ok_or(ReplayError::Grounds)?;
         let host = Host::parse(&self.host).map_err(TargetError::from)?;
         if check == Check::Dns {
