@@ -1,6 +1,6 @@
 //! ClientHello: never another name than TLS itself reads, and the same however it arrives.
 
-use nexus_egress::pure::{Seen, read_hello};
+use nexus_egress::pure::{Seen, ServerAnswer, read_answer, read_hello, read_measured};
 use nexus_policy::net::Host;
 
 #[path = "by_rustls.rs"]
@@ -17,8 +17,14 @@ pub fn hello(data: &[u8]) {
             seen => assert_eq!(seen, whole, "cut at {cut}"),
         }
     }
+    answer(data);
     if whole == Seen::More {
         return;
+    }
+    let (_, length) = read_measured(data);
+    if length > 0 {
+        assert_eq!(read_measured(&data[..length]), (whole.clone(), length), "its own bytes are another hello");
+        assert_eq!(read_hello(&data[..length - 1]), Seen::More, "it ends before its end");
     }
     assert_eq!(read_hello(&[data, b"\x16\x03\x01\0\x05hello"].concat()), whole, "what follows changes it");
     if whole == Seen::NotTls {
@@ -43,6 +49,15 @@ pub fn hello(data: &[u8]) {
         }
         (Some(name), Seen::NoSni) => assert_eq!(name, "", "a name was not seen"),
         (_, _) => {}
+    }
+}
+
+/// The same bytes as a server's answer: no beginning of them says something else than all of them.
+fn answer(data: &[u8]) {
+    let whole = read_answer(data);
+    for cut in (0..data.len()).step_by(1 + data.len() / 100) {
+        let seen = read_answer(&data[..cut]);
+        assert!(seen == ServerAnswer::More || seen == whole, "cut at {cut}: {seen:?}, and all of it {whole:?}");
     }
 }
 

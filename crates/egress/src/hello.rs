@@ -24,14 +24,23 @@ pub enum Seen {
 
 /// Reads the first bytes of a connection.
 pub fn read(bytes: &[u8]) -> Seen {
+    read_measured(bytes).0
+}
+
+/// The same with the number of bytes that a whole ClientHello has with its records; 0 for anything else.
+pub fn read_measured(bytes: &[u8]) -> (Seen, usize) {
     match handshake(bytes) {
-        Ok(message) => client_hello(&message).unwrap_or(Seen::NotTls),
-        Err(seen) => seen,
+        Ok((message, length)) => match client_hello(&message) {
+            Some(seen) => (seen, length),
+            None => (Seen::NotTls, 0),
+        },
+        Err(seen) => (seen, 0),
     }
 }
 
-/// The first handshake message, put together from its records (RFC 8446, 5.1), without its header.
-fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
+/// The first handshake message, put together from its records (RFC 8446, 5.1), without its header, and how many bytes its
+/// records have. A record that holds more than the message is refused: the rest could be a second ClientHello.
+fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
     let total = bytes.len();
     let mut message: Vec<u8> = Vec::new();
     loop {
@@ -44,8 +53,11 @@ fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
             if length > MOST {
                 return Err(Seen::NotTls);
             }
+            if message.len() > 4 + length {
+                return Err(Seen::NotTls);
+            }
             if let Some(body) = message.get(4..4 + length) {
-                return Ok(body.to_vec());
+                return Ok((body.to_vec(), total - bytes.len()));
             }
         }
         let (kind, major, payload) = match bytes {
@@ -72,6 +84,64 @@ fn handshake(mut bytes: &[u8]) -> Result<Vec<u8>, Seen> {
             }
             None => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
         }
+    }
+}
+
+/// The random of a ServerHello that asks for a second ClientHello (RFC 8446, 4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
+    0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+/// What a server said first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerAnswer {
+    /// Too little to tell.
+    More,
+    /// HelloRetryRequest: a second ClientHello follows in clear.
+    Retry,
+    /// A ServerHello, after which no ClientHello is sent in clear, or something else than TLS.
+    Other,
+}
+
+/// Reads the first bytes of a server's answer, as far as its random. Alerts before it are passed over.
+pub fn read_answer(mut bytes: &[u8]) -> ServerAnswer {
+    let mut message: Vec<u8> = Vec::new();
+    loop {
+        if message.first().is_some_and(|kind| *kind != 2) {
+            return ServerAnswer::Other;
+        }
+        if let Some(random) = message.get(6..38) {
+            return if random == RETRY { ServerAnswer::Retry } else { ServerAnswer::Other };
+        }
+        match bytes {
+            [kind @ (21 | 22), 3, _, high, low, rest @ ..] => {
+                let length = usize::from(*high) << 8 | usize::from(*low);
+                if *kind == 22 {
+                    message.extend(rest.iter().take(length));
+                }
+                match rest.get(length..) {
+                    Some(rest) => bytes = rest,
+                    // Of the last record there is only a part.
+                    None => bytes = &[],
+                }
+            }
+            [] | [21 | 22] | [21 | 22, 3, ..] => {
+                let enough = message.get(6..38).is_some() || message.first().is_some_and(|kind| *kind != 2);
+                if !enough {
+                    return ServerAnswer::More;
+                }
+            }
+            _ => return ServerAnswer::Other,
+        }
+    }
+}
+
+/// The type and length of the record that begins here, once its header is whole.
+pub fn record(bytes: &[u8]) -> Option<(u8, usize)> {
+    match bytes {
+        [kind, _, _, high, low, ..] => Some((*kind, usize::from(*high) << 8 | usize::from(*low))),
+        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bytes in both directions until both ends are done, or something ends it.
 //!
 //! ```text
-//!  client ──(ClientHello: held until its name was checked)──▶ upstream     counted, within the budget
+//!  client ──(each ClientHello: held until its name was checked)──▶ upstream   counted, within the budget
 //!  client ◀────────────────── at once ─────────────────────── upstream     counted, within the budget
 //!     an end of one direction is passed on, the other direction goes on (half-close)
 //!     cut (reload, expiry, budget, TLS name) ──▶ both get a reset
@@ -11,17 +11,16 @@
 //! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
 
 use crate::buffers::SMALL;
-use crate::hello::{self, Seen};
+use crate::handshake::{self, Answer};
 use crate::inbuf::InBuf;
 use crate::ticket::{Flow, Ticket};
-use nexus_policy::net::{Denial, Hello, check_sni};
+use nexus_policy::net::Denial;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::time::timeout;
 
 /// Reads that filled a small buffer in a row before a large one is worth it.
 const BUSY: u32 = 4;
@@ -35,7 +34,7 @@ pub(crate) struct Ends<'a> {
 }
 
 /// Why a tunnel was ended before its ends were done.
-enum Stop {
+pub(crate) enum Stop {
     /// By a decision.
     Denied(Denial),
     /// One end broke, or was silent for too long.
@@ -68,15 +67,16 @@ pub(crate) async fn run(ends: Ends<'_>, ticket: &Ticket, inspect: bool) {
     let stop = {
         let (mut client_read, mut client_write) = client.split();
         let (mut upstream_read, mut upstream_write) = upstream.split();
+        let answer = (inspect && ticket.permit().expects_tls()).then(Answer::default);
         let up = async {
-            if inspect && ticket.permit().expects_tls() {
-                checked_hello(&mut client_read, &mut from_client, ticket).await?;
+            if let Some(answer) = &answer {
+                handshake::checked(&mut client_read, &mut from_client, &mut upstream_write, ticket, answer).await?;
             }
-            one_way(&mut client_read, from_client, &mut upstream_write, ticket, Flow::Up).await
+            one_way(&mut client_read, from_client, &mut upstream_write, ticket, Flow::Up, None).await
         };
         let down = async {
             let early = std::mem::take(&mut from_upstream);
-            one_way(&mut upstream_read, early, &mut client_write, ticket, Flow::Down).await
+            one_way(&mut upstream_read, early, &mut client_write, ticket, Flow::Down, answer.as_ref()).await
         };
         tokio::select! {
             biased;
@@ -107,43 +107,18 @@ pub(crate) fn reset(stream: &TcpStream) {
     }
 }
 
-/// Holds the client's first bytes until they are a ClientHello that names the allowed host, or may pass without.
-async fn checked_hello(from: &mut ReadHalf<'_>, held: &mut InBuf, ticket: &Ticket) -> Result<(), Stop> {
-    let whole = async {
-        loop {
-            match hello::read(held.bytes()) {
-                Seen::More => {}
-                seen => return Ok(seen),
-            }
-            if held.fill(from).await? == 0 {
-                return Ok(Seen::NotTls);
-            }
-        }
-    };
-    let seen: Seen = match timeout(ticket.shared.limits.hello_time, whole).await {
-        Ok(Ok(seen)) => seen,
-        Ok(Err(error)) => {
-            let error: io::Error = error;
-            return Err(error.into());
-        }
-        Err(_) => Seen::NotTls,
-    };
-    let hello = match &seen {
-        Seen::Sni(name) => Hello::Sni(name),
-        Seen::NoSni => Hello::NoSni,
-        Seen::More | Seen::NotTls => Hello::NotTls,
-    };
-    Ok(check_sni(&ticket.policy(), ticket.permit(), hello, ticket.shared.clock.now())?)
-}
-
 async fn one_way(
     from: &mut ReadHalf<'_>,
     mut early: InBuf,
     to: &mut WriteHalf<'_>,
     ticket: &Ticket,
     flow: Flow,
+    answer: Option<&Answer>,
 ) -> Result<(), Stop> {
     if !early.is_empty() {
+        if let Some(answer) = answer {
+            answer.hear(early.bytes());
+        }
         ticket.count(flow, early.bytes().len())?;
         to.write_all(&early.take()).await?;
     }
@@ -154,6 +129,9 @@ async fn one_way(
         // Borrowed only now: an idle tunnel has no buffer.
         let mut buffer = ticket.shared.buffers.lend(full >= BUSY);
         let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
+        if let Some(answer) = answer {
+            answer.hear(buffer.get(..count).unwrap_or_default());
+        }
         if count == 0 {
             // The second end is told by the close that follows at once.
             if !ticket.half_close() {

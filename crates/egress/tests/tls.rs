@@ -3,10 +3,12 @@
 
 mod support;
 
+use nexus_egress::pure::Seen;
 use nexus_egress::{EventKind, Limits};
 use nexus_policy::net::{DenyCode, MissingSni, PolicyInput};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::{World, echo, eventually, hello, input, outside_of_netns, read_all, server, tunnel};
 
@@ -71,6 +73,163 @@ fn the_tls_name_must_be_the_allowed_host() {
     world.events.take();
     let client = sent(&world, "127.0.0.1:443", &hello("web.test", None));
     is_cut(&world, client);
+}
+
+/// HelloRetryRequest for the group secp384r1, which a client of rustls has and sent no share of. `session` is what the
+/// ClientHello has.
+fn retry(session: &[u8]) -> Vec<u8> {
+    let random = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2,
+        0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+    ];
+    let extensions = [0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 24];
+    let body =
+        [&[3, 3][..], &random, &[u8::try_from(session.len()).unwrap()], session, &[0x13, 1, 0, 0, 12], &extensions]
+            .concat();
+    let length = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 3, 0, length + 4, 2, 0, 0, length][..], &body, &[20, 3, 3, 0, 1, 1]].concat()
+}
+
+/// Reads one record.
+fn record(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 5];
+    stream.read_exact(&mut bytes).ok()?;
+    bytes.resize(5 + usize::from(u16::from_be_bytes([bytes[3], bytes[4]])), 0);
+    stream.read_exact(&mut bytes[5..]).ok()?;
+    Some(bytes)
+}
+
+/// A server that asks for a second hello and sends every record on that it gets, and an empty one at the end.
+fn retrying(answer: fn(&[u8]) -> Vec<u8>) -> Receiver<Vec<u8>> {
+    let (send, records) = channel();
+    server("127.0.0.1:443", move |mut stream| {
+        let mut next = record(&mut stream);
+        if let Some(first) = &next {
+            let session = 5 + 4 + 2 + 32;
+            let length = usize::from(first[session]);
+            // The egress may have ended it already.
+            stream.write_all(&answer(&first[session + 1..session + 1 + length])).ok();
+        }
+        while let Some(bytes) = next {
+            send.send(bytes).unwrap();
+            next = record(&mut stream);
+        }
+        send.send(Vec::new()).unwrap();
+    });
+    records
+}
+
+/// A second hello comes after these, or at once.
+const BETWEEN: &[&[u8]] =
+    &[b"", b"\x14\x03\x03\x00\x01\x01", b"\x17\x03\x03\x00\x02xy", b"\x15\x03\x03\x00\x02\x01\x00"];
+
+#[test]
+fn a_second_hello_must_name_the_same_host() {
+    if outside_of_netns() {
+        return;
+    }
+    let records = retrying(retry);
+    let next = || records.recv_timeout(support::PATIENCE).unwrap();
+    let rest = || std::iter::from_fn(|| Some(next()).filter(|record| !record.is_empty())).collect::<Vec<_>>();
+    let world = world(MissingSni::Refuse);
+    let redirected = |bytes: &[u8]| {
+        let found = support::enter::by_dns(&world, &"web.test.".parse().unwrap()).unwrap();
+        let mut stream = support::enter::by_transparent(&world, SocketAddr::new(found, 443)).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let by_socks = |bytes: &[u8]| {
+        let mut stream = support::enter::by_socks(&world, 3, b"web.test", 443).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let by_connect = |bytes: &[u8]| sent(&world, "web.test:443", bytes);
+    let first = hello("web.test", None);
+    for open in [&by_connect as &dyn Fn(&[u8]) -> TcpStream, &by_socks, &redirected] {
+        for between in BETWEEN {
+            for (second, passes) in [
+                (hello("web.test", None), true),
+                (hello("WEB.test", Some(64)), true),
+                (hello("evil.test", None), false),
+                (hello("evil.test", Some(64)), false),
+                (hello("127.0.0.1", None), false),
+                (b"\x16\x03\x03\x00\x05hello".to_vec(), false),
+                (b"\x18\x03\x03\x00\x01x".to_vec(), false),
+            ] {
+                world.events.take();
+                // All at once: it does not wait for the server's question.
+                let mut client = open(&[&first[..], between, &second].concat());
+                let up = if passes { [&first[..], between, &second].concat() } else { [&first[..], between].concat() };
+                if passes {
+                    let mut got = Vec::new();
+                    while got.len() < up.len() {
+                        got.extend(next());
+                    }
+                    assert_eq!(got, up);
+                    drop(client);
+                    assert_eq!(rest(), [] as [Vec<u8>; 0], "nothing else went up");
+                } else {
+                    assert_eq!(read_all(&mut client), None, "a reset");
+                    eventually("the cut in the record", || world.events.has(EventKind::Cut));
+                    let cut = world.events.take().into_iter().find(|event| event.event == EventKind::Cut).unwrap();
+                    assert_eq!(cut.code, DenyCode::SniMismatch);
+                    assert_eq!(cut.bytes_up, Some(up.len() as u64));
+                    // The reset may throw away what the server had not read.
+                    assert!(up.starts_with(&rest().concat()), "of the second hello nothing went up");
+                }
+            }
+        }
+    }
+    // Two hellos in one record.
+    let mut message = first[5..].to_vec();
+    message.extend(&hello("evil.test", None)[5..]);
+    let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+    world.events.take();
+    is_cut(&world, sent(&world, "web.test:443", &[&[22, 3, 1], &length[..], &message].concat()));
+}
+
+#[test]
+fn a_real_client_may_be_asked_for_a_second_hello() {
+    if outside_of_netns() {
+        return;
+    }
+    let records = retrying(retry);
+    let world = world(MissingSni::Refuse);
+    let mut stream = tunnel(world.http, "web.test:443").unwrap();
+    let mut client = support::tls_client("web.test", None);
+    while !client.wants_read() || client.wants_write() {
+        client.write_tls(&mut stream).unwrap();
+    }
+    while !client.wants_write() {
+        client.read_tls(&mut stream).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    while client.wants_write() {
+        client.write_tls(&mut stream).unwrap();
+    }
+    for wanted in [22, 20, 22] {
+        let record = records.recv_timeout(support::PATIENCE).unwrap();
+        assert_eq!(record[0], wanted);
+        let seen = nexus_egress::pure::read_hello(&record);
+        assert_eq!(seen, if wanted == 22 { Seen::Sni(b"web.test".to_vec()) } else { Seen::NotTls });
+    }
+}
+
+/// After TLS 1.2's ChangeCipherSpec the next record is encrypted, and its bytes may look like anything.
+#[test]
+fn an_encrypted_record_is_not_taken_for_a_hello() {
+    if outside_of_netns() {
+        return;
+    }
+    let hello_12 = |_: &[u8]| [&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3][..], &[7; 36]].concat();
+    let records = retrying(hello_12);
+    let world = world(MissingSni::Refuse);
+    let first = hello("web.test", None);
+    let rest = [&b"\x14\x03\x03\x00\x01\x01"[..], b"\x16\x03\x03\x00\x08\x01\x00\x01\x00abcd"];
+    let _client = sent(&world, "web.test:443", &[&first[..], rest[0], rest[1]].concat());
+    for wanted in [&first[..], rest[0], rest[1]] {
+        assert_eq!(records.recv_timeout(support::PATIENCE).unwrap(), wanted);
+    }
 }
 
 #[test]

@@ -6,6 +6,16 @@ use std::sync::Arc;
 
 /// A real ClientHello; `fragment` splits it into records of so many bytes.
 pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
+    let mut client = client(name, fragment);
+    let mut bytes = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+/// A client that is about to say it.
+pub fn client(name: &str, fragment: Option<usize>) -> ClientConnection {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -14,10 +24,5 @@ pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
         .with_no_client_auth();
     config.max_fragment_size = fragment;
     let name: ServerName<'static> = name.to_owned().try_into().unwrap();
-    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut bytes = Vec::new();
-    while client.wants_write() {
-        client.write_tls(&mut bytes).unwrap();
-    }
-    bytes
+    ClientConnection::new(Arc::new(config), name).unwrap()
 }

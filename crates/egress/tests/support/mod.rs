@@ -13,7 +13,7 @@ mod hello;
 pub mod process;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
-pub use hello::hello;
+pub use hello::{client as tls_client, hello};
 use nexus_egress::{
     AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, OwnAddresses, Scripted, Sink,
 };

@@ -56,6 +56,28 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
     }
 }
 
+/// Whether a second ClientHello on one connection, after HelloRetryRequest, names what the first one did. TLS forbids another
+/// name (RFC 8446, 4.1.2), and some servers serve the second one.
+pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) -> Result<(), Denial> {
+    let host = |hello| match hello {
+        Hello::Sni(bytes) => Some(Host::parse_bytes(bytes).ok()),
+        Hello::NoSni => Some(None),
+        Hello::NotTls => None,
+    };
+    match (host(first), host(second)) {
+        (Some(one), Some(other)) if one == other => Ok(()),
+        (_, Some(_)) => {
+            let why = format!("the second ClientHello for {} names another host than the first", permit.target());
+            Err(Denial::new(Cause::OtherSni, why))
+        }
+        (_, None) => {
+            let why =
+                format!("the TLS handshake for {} goes on with something else than a ClientHello", permit.target());
+            Err(Denial::new(Cause::OtherSni, why))
+        }
+    }
+}
+
 fn missing(policy: &Policy, cause: Cause, why: String) -> Result<(), Denial> {
     match policy.missing_sni {
         MissingSni::Allow => Ok(()),

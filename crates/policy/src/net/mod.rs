@@ -37,7 +37,7 @@ mod target;
 #[doc(hidden)]
 pub mod vectors;
 
-pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_sni};
+pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni};
 pub use budget::{Budget, Charge, Spent};
 pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
