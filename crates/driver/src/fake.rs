@@ -6,6 +6,7 @@ use crate::handle::HANDLE_VERSION;
 use crate::probe::{Finding, ProbeReport};
 use crate::{Channel, Driver, Handle, Keeper, LEADER, Sandbox};
 use nexus_model::frames::{GuestFrame, HostFrame, ProofPlan, VERSION};
+use nexus_model::proof::ProofItem;
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -162,7 +163,7 @@ fn follow(script: &Script, channel: &Channel) {
     while let Ok((frame, _)) = channel.receive::<HostFrame>() {
         let answers = match frame {
             HostFrame::Exec(request) => {
-                let started = GuestFrame::Started { exec: request.exec, proof: Vec::new() };
+                let started = GuestFrame::Started { exec: request.exec, proof: held(&request.proof) };
                 let words: Vec<_> = request.argv.iter().map(|word| String::from_utf8_lossy(&word.0)).collect();
                 let number = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(0);
                 match (script, words.first().map(AsRef::as_ref)) {
@@ -185,6 +186,16 @@ fn follow(script: &Script, channel: &Channel) {
             }
         }
     }
+}
+
+/// A proof of this plan in which every check holds.
+#[must_use]
+pub fn held(plan: &ProofPlan) -> Vec<ProofItem> {
+    let item = |(check, expected): (String, String)| {
+        let seen = expected.split('|').next().unwrap_or_default().to_owned();
+        ProofItem { check, expected, seen }
+    };
+    plan.expected().into_iter().map(item).collect()
 }
 
 fn ended(exec: u32, status: ExitStatus) -> GuestFrame {

@@ -3,7 +3,7 @@
 //! ```text
 //!  ask ─▶ Asked ──terminal──▶ Shown ──started──▶ Running ──ended──▶ (gone)
 //!           ├── without a terminal: started ───────┘
-//!           └── not_started ─▶ (gone)
+//!           └── not_started, also of one that is shown ─▶ (gone)
 //!  ask_forward ─▶ waiting ──forwarded──▶ (gone)
 //! ```
 //! Each answer is given once. Its methods return `None` for one that does not belong here.
@@ -140,8 +140,8 @@ impl Ledger {
     /// It was not started.
     pub fn not_started(&mut self, exec: u32) -> Option<()> {
         match self.phase(exec)? {
-            Phase::Asked { .. } => self.commands.remove(&exec).map(drop),
-            Phase::Shown | Phase::Running => None,
+            Phase::Asked { .. } | Phase::Shown => self.commands.remove(&exec).map(drop),
+            Phase::Running => None,
         }
     }
 
@@ -208,8 +208,10 @@ mod tests {
         let mut with = standing(true);
         assert_eq!(with.started(LEADER), None, "its terminal is missing");
         assert_eq!((with.terminal(LEADER), with.terminal(LEADER)), (Some(()), None));
-        assert_eq!(with.not_started(LEADER), None);
         assert_eq!(with.started(LEADER), Some(()));
+        let mut failing = standing(true);
+        failing.terminal(LEADER).unwrap();
+        assert_eq!((failing.not_started(LEADER), failing.started(LEADER)), (Some(()), None));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod handle;
 mod ledger;
 pub mod namespace;
 mod not_started;
+mod outbox;
 mod probe;
 mod received;
 mod session;

@@ -6,11 +6,14 @@
 //!  exec ──▶ (Terminal)? ─▶ Command(Started | NotStarted) ─▶ Command(Ended)        each further one
 //!  forward ─▶ Forwarded | ForwardFailed
 //! ```
+//! Nothing here waits for the guest but [`Session::hear`]: what it does not take waits in `outbox`.
+//!
 //! Any other order, or a number that nobody asked for, ends the session as [`NotStarted::Protocol`]: the guest is
 //! hostile to the host. What order is right is decided in `ledger`, what a descriptor must be in `received`.
 
 use crate::ledger::{Ledger, Refused};
 use crate::not_started::NotStarted;
+use crate::outbox::Outbox;
 use crate::received;
 use crate::{Channel, ChannelError, Sandbox};
 use nexus_guest::channel::Partial;
@@ -19,9 +22,10 @@ use nexus_model::network::Network;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitStatus, Plan};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::time::Instant;
 
 /// The number of the plan's own command. Further commands have other ones.
 pub const LEADER: u32 = 1;
@@ -173,6 +177,7 @@ pub enum AskError {
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
+    outbox: Outbox,
     proof: ProofPlan,
     ledger: Ledger,
     /// Whether a [`ProcessView`] comes with its listeners.
@@ -190,10 +195,11 @@ impl Session {
         let layer = matches!(plan.workspace.writes, Writes::MemoryLayer { .. }) && sandbox.upper.is_none();
         let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network.has_egress());
         let by_program = plan.network == Network::EgressByProgram;
-        let mut session = Self { channel, proof, ledger, by_program, partial: Partial::default() };
+        let outbox = Outbox::new(channel.clone());
+        let mut session = Self { channel, outbox, proof, ledger, by_program, partial: Partial::default() };
         let request = session.request(LEADER, command, stdio.size());
-        let hello = session.channel.send(&HostFrame::Hello { version: VERSION }, &[]);
-        match hello.and_then(|()| session.channel.send(&HostFrame::Exec(request), stdio.descriptors())) {
+        let hello = session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]);
+        match hello.and_then(|()| session.outbox.post(&HostFrame::Exec(request), stdio.descriptors())) {
             // It may have ended with a reason; that is read as the first event.
             Ok(()) | Err(ChannelError::Closed) => Ok(session),
             Err(error) => Err(error.into()),
@@ -202,9 +208,12 @@ impl Session {
 
     /// Asks for a further command under a number that was never used here. The guest proves the walls again.
     pub fn exec(&mut self, exec: u32, command: &MoreCommand, stdio: Stdio<'_>) -> Result<(), AskError> {
+        if !self.outbox.has_room() {
+            return Err(Refused::Busy.into());
+        }
         self.ledger.ask(exec, stdio.size().is_some())?;
         let request = self.request(exec, command.clone(), stdio.size());
-        let sent = self.channel.send(&HostFrame::Exec(request), stdio.descriptors());
+        let sent = self.outbox.post(&HostFrame::Exec(request), stdio.descriptors());
         if let Err(ChannelError::Frame(_)) = sent {
             // Too long to be sent, so the guest will never answer.
             self.ledger.withdraw(exec);
@@ -219,13 +228,35 @@ impl Session {
 
     /// Asks for a connection to a TCP port of the sandbox's loopback, under a number that is not waiting for an answer.
     pub fn forward(&mut self, forward: u32, port: u16) -> Result<(), AskError> {
+        if !self.outbox.has_room() {
+            return Err(Refused::Busy.into());
+        }
         self.ledger.ask_forward(forward)?;
-        Ok(self.channel.send(&HostFrame::Forward { forward, port }, &[])?)
+        Ok(self.outbox.post(&HostFrame::Forward { forward, port }, &[])?)
     }
 
     /// Gives the terminal of a command another size; does nothing when it has ended.
-    pub fn resize(&self, exec: u32, size: TerminalSize) -> Result<(), ChannelError> {
-        self.channel.send(&HostFrame::Resize { exec, size }, &[])
+    pub fn resize(&mut self, exec: u32, size: TerminalSize) -> Result<(), ChannelError> {
+        self.outbox.post(&HostFrame::Resize { exec, size }, &[])
+    }
+
+    /// Sends what the guest has not taken yet, as far as it takes it now. To be called when [`Session::interest`] was
+    /// found, and at [`Session::next_event`].
+    pub fn flush(&mut self) -> Result<(), ChannelError> {
+        self.outbox.flush()
+    }
+
+    /// Returns what to poll the session for.
+    #[must_use]
+    pub fn interest(&self) -> PollFlags {
+        let writes = if self.outbox.wants_to_write() { PollFlags::OUT } else { PollFlags::empty() };
+        PollFlags::IN | writes
+    }
+
+    /// Returns when [`Session::flush`] is to be called even if nothing was found.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Instant> {
+        self.outbox.next_event()
     }
 
     /// Waits for the next thing that the guest tells. `Err` means that it is lost.
@@ -234,9 +265,16 @@ impl Session {
             if let Some(event) = self.hear_ready()? {
                 return Ok(event);
             }
-            match poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], None) {
+            let left = self.next_event().map(|at| at.saturating_duration_since(Instant::now()));
+            let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            match poll(&mut [PollFd::new(&self.channel, self.interest())], left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
+            }
+            match self.flush() {
+                // What ended it is still to be read.
+                Ok(()) | Err(ChannelError::Closed) => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -276,7 +314,7 @@ impl Session {
                 ledger.terminal(exec)?;
                 Event::Terminal { exec, master: received::master(master)? }
             }
-            (GuestFrame::Started { exec, proof }, None) if proof.iter().all(ProofItem::holds) => {
+            (GuestFrame::Started { exec, proof }, None) if self.proof.is_proved_by(&proof) => {
                 ledger.started(exec)?;
                 about(exec, CommandEvent::Started(proof))
             }
@@ -305,18 +343,18 @@ impl Session {
     }
 
     /// Signals a command and its process group; does nothing when it has ended.
-    pub fn signal(&self, exec: u32, signal: u8) -> Result<(), ChannelError> {
-        self.channel.send(&HostFrame::Signal { exec: Some(exec), signal }, &[])
+    pub fn signal(&mut self, exec: u32, signal: u8) -> Result<(), ChannelError> {
+        self.outbox.post(&HostFrame::Signal { exec: Some(exec), signal }, &[])
     }
 
     /// Signals the leader and its process group.
-    pub fn signal_leader(&self, signal: u8) -> Result<(), ChannelError> {
+    pub fn signal_leader(&mut self, signal: u8) -> Result<(), ChannelError> {
         self.signal(LEADER, signal)
     }
 
     /// Signals everything inside.
-    pub fn signal_all(&self, signal: u8) -> Result<(), ChannelError> {
-        self.channel.send(&HostFrame::Signal { exec: None, signal }, &[])
+    pub fn signal_all(&mut self, signal: u8) -> Result<(), ChannelError> {
+        self.outbox.post(&HostFrame::Signal { exec: None, signal }, &[])
     }
 }
 
@@ -341,7 +379,7 @@ fn kind(frame: &GuestFrame) -> &'static str {
     match frame {
         GuestFrame::Hello { .. } => "Hello",
         GuestFrame::SetupFailed { .. } => "SetupFailed",
-        GuestFrame::Started { .. } => "Started",
+        GuestFrame::Started { .. } => "Started (twice, unasked or without a whole proof)",
         GuestFrame::ProofFailed { .. } => "ProofFailed",
         GuestFrame::ExecFailed { .. } => "ExecFailed",
         GuestFrame::Exited { .. } => "Exited",

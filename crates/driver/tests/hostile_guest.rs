@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use nexus_driver::fake::{Fake, Script};
+use nexus_driver::fake::{Fake, Script, held};
 use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
 use nexus_model::frames::{GuestFrame, ProofPlan, TerminalSize, VERSION};
 use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, Writes};
+use nexus_model::proof::ProofItem;
 use nexus_model::{ExitStatus, Plan};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -68,7 +69,14 @@ fn socket(family: AddressFamily) -> OwnedFd {
 }
 
 fn started(exec: u32) -> Said {
-    (GuestFrame::Started { exec, proof: Vec::new() }, Vec::new())
+    (GuestFrame::Started { exec, proof: held(&ProofPlan::default()) }, Vec::new())
+}
+
+/// A start with a part of the proof, or with another one.
+fn started_with(change: impl FnOnce(&mut Vec<ProofItem>)) -> Said {
+    let mut proof = held(&ProofPlan::default());
+    change(&mut proof);
+    (GuestFrame::Started { exec: LEADER, proof }, Vec::new())
 }
 
 fn ended(exec: u32) -> Said {
@@ -101,6 +109,18 @@ fn what_does_not_belong_here_ends_the_session() {
         ("two descriptors", true, vec![(GuestFrame::Terminal { exec: LEADER }, vec![ptmx(), ptmx()])]),
         ("two terminals", true, vec![shown(LEADER, ptmx()), shown(LEADER, ptmx())]),
         ("a start without its terminal", true, vec![started(LEADER)]),
+        ("a start without a proof", false, vec![started_with(Vec::clear)]),
+        ("a start with a part of the proof", false, vec![started_with(|proof| proof.truncate(1))]),
+        (
+            "a start with another check in the place of one",
+            false,
+            vec![started_with(|proof| proof[0] = proof[1].clone())],
+        ),
+        (
+            "a start that expected what it saw",
+            false,
+            vec![started_with(|proof| (proof[0].expected, proof[0].seen) = ("ok".to_owned(), "ok".to_owned()))],
+        ),
         ("a descriptor with a start", false, vec![(started(LEADER).0, vec![null()])]),
         ("two starts", false, vec![started(2), started(2)]),
         ("an end before the start", false, vec![ended(2)]),

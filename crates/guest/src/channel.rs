@@ -24,6 +24,9 @@ pub enum ChannelError {
     /// What came is no frame, or what was to be sent is too long.
     #[error("{0}")]
     Frame(#[from] FrameError),
+    /// More waits for the other side than it may leave waiting.
+    #[error("the guest takes nothing, and too much waits for it")]
+    Full,
     /// More descriptors than any frame has.
     #[error("a frame came with more than {MAX_DESCRIPTORS} descriptors")]
     TooManyDescriptors,

@@ -1,27 +1,95 @@
-//! Starting one command: a child that shares our memory until it executes, like vfork(2).
+//! Starting one command: a child that reports by a pipe how far it came.
 //!
 //! ```text
-//!  guest ──clone(CLONE_VM | CLONE_VFORK)──▶ child: session, stdio, (terminal,) cwd, proof, exec
-//!    └─ stands still until the child has executed or ended, then reads in `Job` how far it came
+//!  guest ──clone──▶ child: session, stdio, (terminal,) cwd, proof ─▶ pipe, exec      an exec closes the pipe
+//!    └─ goes on, and polls the pipe: what is in it at its end is the outcome          (or: failure ─▶ pipe, exit)
 //! ```
-//! Sharing memory saves the copy of all page tables, and needs no pipe to report an error.
+//! The child has the uid of everything inside, so that a command may stop it at any moment. The guest therefore never
+//! waits for it, and shares no memory with it: a child that has not executed after [`TIME_TO_EXEC`] is killed.
 
 use crate::{proof, signals};
-use nexus_model::frames::{ExecRequest, ExecStage};
+use nexus_model::frames::{self, ExecRequest, ExecStage, HEADER};
 use nexus_model::proof::ProofItem;
 use rustix::fd::{AsRawFd, OwnedFd};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use serde::{Deserialize, Serialize};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
+use std::time::Duration;
+
+/// The time from the clone to the exec after which a child is killed. Half a millisecond is usual.
+pub const TIME_TO_EXEC: Duration = Duration::from_secs(10);
+
+/// A bound for what a child reports: a proof has some two thousand bytes.
+const MAX_REPORT: usize = 256 * 1024;
 
 /// How far a command came.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It runs, as this process.
-    Running(i32, Vec<ProofItem>),
+    /// It runs.
+    Running(Vec<ProofItem>),
     /// A check saw what it must not see; nothing was executed.
     ProofFailed(Vec<ProofItem>),
     /// It could not be executed.
     Failed(ExecStage, i32),
+}
+
+/// One message of a child. An exec says nothing: it closes the pipe.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message {
+    Proof(Vec<ProofItem>),
+    Failed(ExecStage, i32),
+}
+
+/// The guest's end of a child's pipe.
+#[derive(Debug)]
+pub struct Report {
+    /// Becomes readable when the child has reported, and when it has executed or ended.
+    pub pipe: OwnedFd,
+    bytes: Vec<u8>,
+}
+
+impl Report {
+    /// Reads what has come. Returns the outcome once the child has closed the pipe.
+    pub fn advance(&mut self) -> Option<Outcome> {
+        let mut buffer = [0u8; 4096];
+        loop {
+            match rustix::io::read(&self.pipe, &mut buffer) {
+                Ok(0) => return Some(outcome(&self.bytes)),
+                Ok(count) if self.bytes.len() + count <= MAX_REPORT => self.bytes.extend_from_slice(&buffer[..count]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return None,
+                Ok(_) => return Some(Outcome::Failed(ExecStage::Prepare, libc::EMSGSIZE)),
+                Err(error) => return Some(Outcome::Failed(ExecStage::Prepare, error.raw_os_error())),
+            }
+        }
+    }
+}
+
+/// Judges all that a child reported. A child that was killed before its proof was whole did not start.
+fn outcome(mut bytes: &[u8]) -> Outcome {
+    let mut proof = Vec::new();
+    while let Some((message, rest)) = next_message(bytes) {
+        match message {
+            Message::Proof(items) => proof = items,
+            Message::Failed(stage, errno) => return Outcome::Failed(stage, errno),
+        }
+        bytes = rest;
+    }
+    if proof.is_empty() || !bytes.is_empty() {
+        Outcome::Failed(ExecStage::Spawn, libc::EINTR)
+    } else if proof.iter().all(ProofItem::holds) {
+        Outcome::Running(proof)
+    } else {
+        Outcome::ProofFailed(proof)
+    }
+}
+
+fn next_message(bytes: &[u8]) -> Option<(Message, &[u8])> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
+    let (payload, rest) = rest.split_at_checked(frames::payload_len(*header).ok()?)?;
+    Some((frames::decode(payload).ok()?, rest))
 }
 
 struct Job<'a> {
@@ -34,11 +102,9 @@ struct Job<'a> {
     argv: Vec<*const c_char>,
     script_argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
-    proof: Vec<ProofItem>,
-    failure: Option<(ExecStage, i32)>,
+    report: OwnedFd,
 }
 
-const STACK: usize = 256 * 1024;
 const SHELL: &CStr = c"/bin/sh";
 
 /// What a command has as stdin, stdout and stderr.
@@ -58,18 +124,20 @@ impl Stdio {
     }
 }
 
-/// Starts a command.
-pub fn spawn(request: &ExecRequest, stdio: &Stdio) -> Outcome {
+/// Starts a child for a command, and returns its process id with what it will report.
+pub fn spawn(request: &ExecRequest, stdio: &Stdio) -> Result<(i32, Report), (ExecStage, i32)> {
     let strings = |items: &mut dyn Iterator<Item = Vec<u8>>| items.map(CString::new).collect::<Result<Vec<_>, _>>();
     let argv = strings(&mut request.argv.iter().map(|item| item.0.clone()));
     let env = strings(&mut request.env.iter().map(|(name, value)| [&name.0[..], b"=", &value.0[..]].concat()));
     let files = strings(&mut candidates(request).into_iter());
     let (Ok(argv), Ok(env), Ok(files), Ok(cwd)) = (argv, env, files, CString::new(request.cwd.0.clone())) else {
-        return Outcome::Failed(ExecStage::Prepare, libc::EINVAL);
+        return Err((ExecStage::Prepare, libc::EINVAL));
     };
     let pointers = |list: &[CString]| list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
     let mut script_argv: Vec<*const c_char> = vec![SHELL.as_ptr(), std::ptr::null()];
     script_argv.extend(argv.iter().skip(1).map(|text| text.as_ptr()).chain([std::ptr::null()]));
+    let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+    let (pipe, report) = pipe.map_err(|errno| (ExecStage::Spawn, errno.raw_os_error()))?;
     let mut job = Job {
         request,
         stdio: stdio.numbers(),
@@ -79,30 +147,20 @@ pub fn spawn(request: &ExecRequest, stdio: &Stdio) -> Outcome {
         argv: pointers(&argv),
         script_argv,
         envp: pointers(&env),
-        proof: Vec::new(),
-        failure: None,
+        report,
     };
-    let mut stack: Vec<u128> = Vec::with_capacity(STACK / 16);
-    // SAFETY: the stack is memory of ours of STACK bytes, used from its upper end, aligned to 16. CLONE_VFORK keeps
-    // this process (which has one thread) still until the child has executed or ended, so `job` and the stack live
-    // and are not touched from both sides at once.
-    let pid = unsafe {
-        let top = stack.as_mut_ptr().byte_add(STACK).cast::<c_void>();
-        libc::clone(
-            child_main,
-            top,
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            (&raw mut job).cast::<c_void>(),
-        )
-    };
-    if pid < 0 {
-        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN);
-        return Outcome::Failed(ExecStage::Spawn, errno);
-    }
-    match job.failure {
-        Some((stage, errno)) => Outcome::Failed(stage, errno),
-        None if job.proof.iter().all(ProofItem::holds) => Outcome::Running(pid, job.proof),
-        None => Outcome::ProofFailed(job.proof),
+    // SAFETY: a clone without shared memory and without a stack of its own is a fork; all other arguments are unused.
+    // This process has one thread, so that its copy may go on with everything, the allocator too.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    match pid {
+        0 => {
+            // The exit code is not looked at: the report tells.
+            let reported = child(&mut job);
+            // SAFETY: ends this copy without running anything that belongs to the guest.
+            unsafe { libc::_exit(i32::from(reported.is_err())) }
+        }
+        pid if pid > 0 => Ok((pid as i32, Report { pipe, bytes: Vec::new() })),
+        _ => Err((ExecStage::Spawn, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN))),
     }
 }
 
@@ -120,18 +178,18 @@ fn candidates(request: &ExecRequest) -> Vec<Vec<u8>> {
         .collect()
 }
 
-extern "C" fn child_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passed a pointer to its job and stands still until this function is done with it.
-    let job = unsafe { &mut *argument.cast::<Job<'_>>() };
-    if let Err((stage, error)) = child(job) {
-        job.failure = Some((stage, error.raw_os_error().unwrap_or(libc::EIO)));
-    }
-    // The exit code is not looked at: `failure` or the proof tells.
-    0
+/// Ends only without an exec: with a failure, or with a proof that does not hold.
+fn child(job: &mut Job<'_>) -> io::Result<()> {
+    let (stage, error) = match prepare(job) {
+        Ok(false) => return Ok(()),
+        Ok(true) => (ExecStage::Exec, execute(job)),
+        Err(failure) => failure,
+    };
+    say(&job.report, &Message::Failed(stage, error.raw_os_error().unwrap_or(libc::EIO)))
 }
 
-/// Ends only without an exec: with an error, or with a proof that does not hold.
-fn child(job: &mut Job<'_>) -> Result<(), (ExecStage, io::Error)> {
+/// Does everything before the exec, and reports the proof. Returns whether it holds.
+fn prepare(job: &Job<'_>) -> Result<bool, (ExecStage, io::Error)> {
     let prepare = |error: io::Error| (ExecStage::Prepare, error);
     rustix::process::setsid().map_err(|error| prepare(error.into()))?;
     take_stdio(job.stdio).map_err(prepare)?;
@@ -142,11 +200,20 @@ fn child(job: &mut Job<'_>) -> Result<(), (ExecStage, io::Error)> {
         return Err(prepare(io::Error::last_os_error()));
     }
     rustix::process::chdir(&job.cwd).map_err(|error| (ExecStage::Chdir, error.into()))?;
-    job.proof = proof::attempt(&job.request.proof);
-    if !job.proof.iter().all(ProofItem::holds) {
-        return Ok(());
+    let proof = proof::attempt(&job.request.proof);
+    let holds = proof.iter().all(ProofItem::holds);
+    say(&job.report, &Message::Proof(proof)).map_err(prepare)?;
+    Ok(holds)
+}
+
+/// Reports to the guest. The pipe holds more than a child ever says, so that this waits for nobody.
+fn say(report: &OwnedFd, message: &Message) -> io::Result<()> {
+    let bytes = frames::encode(message).map_err(io::Error::other)?;
+    match rustix::io::write(report, &bytes) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(error) => Err(error.into()),
     }
-    Err((ExecStage::Exec, execute(job)))
 }
 
 fn take_stdio(stdio: [c_int; 3]) -> io::Result<()> {
@@ -223,5 +290,33 @@ mod tests {
     #[test]
     fn an_empty_part_of_path_is_not_the_working_directory() {
         assert_eq!(names("sh", ":/b:"), ["/b/sh".into()]);
+    }
+
+    fn item(seen: &str) -> ProofItem {
+        ProofItem { check: "mount".into(), expected: "EPERM".into(), seen: seen.into() }
+    }
+
+    fn said(messages: &[Message]) -> Vec<u8> {
+        messages.iter().flat_map(|message| frames::encode(message).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_child_killed_before_its_whole_proof_has_not_started() {
+        let killed = Outcome::Failed(ExecStage::Spawn, libc::EINTR);
+        let whole = said(&[Message::Proof(vec![item("EPERM")])]);
+        for end in 0..whole.len() {
+            assert_eq!(outcome(&whole[..end]), killed, "{end} bytes");
+        }
+        assert_eq!(outcome(&said(&[Message::Proof(Vec::new())])), killed);
+        assert_eq!(outcome(&whole), Outcome::Running(vec![item("EPERM")]));
+    }
+
+    #[test]
+    fn a_failure_or_a_proof_that_does_not_hold_is_no_start() {
+        let failed = Message::Failed(ExecStage::Exec, libc::ENOENT);
+        let both = said(&[Message::Proof(vec![item("EPERM")]), failed]);
+        assert_eq!(outcome(&both), Outcome::Failed(ExecStage::Exec, libc::ENOENT));
+        let open = vec![item("EPERM"), item("ok")];
+        assert_eq!(outcome(&said(&[Message::Proof(open.clone())])), Outcome::ProofFailed(open));
     }
 }

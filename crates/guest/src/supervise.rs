@@ -1,29 +1,32 @@
 //! The guest's loop.
 //!
 //! ```text
-//!            Exec ─▶ spawn ─┬─▶ Started ─▶ (SIGCHLD) ─▶ Exited ── leader? ──▶ end: the kernel kills all that is left
-//!  channel ─┤               └─▶ ProofFailed | ExecFailed ─────── leader? ──▶ end
+//!            Exec ─▶ (Terminal) ─▶ spawn ··▶ Started ─▶ (SIGCHLD) ─▶ Exited ── leader? ──▶ end: the kernel kills the rest
+//!  channel ─┤                        └··▶ ProofFailed | ExecFailed ─────── leader? ──▶ end
 //!            Signal ─▶ kill one or all      Resize ─▶ its terminal      Forward ─▶ Forwarded | ForwardFailed
 //!            Shutdown, or the end of the channel (the host is gone) ─────────▶ end
 //! ```
 //! When PID 1 of a pid namespace ends, the kernel kills everything in it (pid_namespaces(7)). So every way out of this
 //! loop leaves nothing alive, whatever the command did with sessions, signals or descriptors.
 //!
-//! A command with a terminal: its master goes to the host in a frame of its own before `Started`; the copy kept here
-//! serves `Resize` and is closed when the command has ended, so that nothing but the host and what still runs holds it.
+//! A command with a terminal: its master goes to the host in a frame of its own before its process is made; the copy kept
+//! here serves `Resize` and is closed when the command has ended, so that nothing but the host and what still runs holds it.
+//!
+//! Nothing here waits for a process inside (`··▶`): a child on its way to its exec is polled, and killed when it takes long.
 
 use crate::channel::{Channel, ChannelError, Partial};
 use crate::forward;
 use crate::outbox::Outbox;
 use crate::signals;
-use crate::spawn::{self, Outcome, Stdio};
+use crate::spawn::{self, Outcome, Report, Stdio};
 use crate::terminal::{self, Terminal};
 use nexus_model::ExitStatus;
 use nexus_model::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, TerminalSize, VERSION};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
+use std::time::Instant;
 
 /// Most commands that run at once. Each costs a process and perhaps a descriptor, and whoever may ask for commands
 /// must not be able to use up what the guest needs to end the sandbox.
@@ -44,7 +47,7 @@ pub fn run(socket: OwnedFd) -> i32 {
     let channel = Channel::new(socket);
     let Ok(child_ends) = signals::take_over() else { return 3 };
     let outbox = Outbox::new(channel.clone());
-    let mut guest = Guest { channel, partial: Partial::default(), outbox, running: Vec::new() };
+    let mut guest = Guest { channel, partial: Partial::default(), outbox, starting: Vec::new(), running: Vec::new() };
     match guest.serve(&child_ends).and_then_last_words(&mut guest.outbox) {
         End::Done => 0,
         End::Failed => 3,
@@ -72,10 +75,21 @@ struct Running {
     master: Option<OwnedFd>,
 }
 
+/// A command whose process has not executed yet.
+struct Starting {
+    running: Running,
+    report: Report,
+    /// When its process is killed.
+    deadline: Instant,
+    /// Signals that came for it meanwhile.
+    signals: Vec<u8>,
+}
+
 struct Guest {
     channel: Channel,
     partial: Partial,
     outbox: Outbox,
+    starting: Vec<Starting>,
     running: Vec<Running>,
 }
 
@@ -83,7 +97,9 @@ impl From<ChannelError> for End {
     fn from(error: ChannelError) -> Self {
         match error {
             ChannelError::Closed => Self::Done,
-            ChannelError::Frame(_) | ChannelError::TooManyDescriptors | ChannelError::Io(_) => Self::Failed,
+            ChannelError::Frame(_) | ChannelError::TooManyDescriptors | ChannelError::Full | ChannelError::Io(_) => {
+                Self::Failed
+            }
         }
     }
 }
@@ -106,12 +122,17 @@ impl Guest {
         let mut interest = PollFlags::empty();
         interest.set(PollFlags::IN, self.outbox.has_room());
         interest.set(PollFlags::OUT, !self.outbox.is_empty());
-        let mut wait = [PollFd::new(&self.channel, interest), PollFd::new(child_ends, PollFlags::IN)];
-        match poll(&mut wait, None) {
+        let mut wait = vec![PollFd::new(&self.channel, interest), PollFd::new(child_ends, PollFlags::IN)];
+        wait.extend(self.starting.iter().map(|starting| PollFd::new(&starting.report.pipe, PollFlags::IN)));
+        let deadline = self.starting.iter().map(|starting| starting.deadline).min();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut wait, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return Err(End::Failed),
         }
         let (from_host, from_child) = (wait[0].revents(), wait[1].revents());
+        let has_reported = wait[2..].iter().any(|report| !report.revents().is_empty());
         if !from_child.is_empty() {
             // The record only wakes us: signals of the same number merge, so all ended children are asked for.
             let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
@@ -120,6 +141,9 @@ impl Guest {
                 Err(_) => return Err(End::Failed),
             }
             self.reap()?;
+        }
+        if has_reported || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.look_at_starting()?;
         }
         if from_host.contains(PollFlags::OUT) {
             self.outbox.flush()?;
@@ -144,60 +168,94 @@ impl Guest {
         }
     }
 
+    /// Starts the process of a command; what became of it is known later.
     fn start(&mut self, request: &ExecRequest, descriptors: Vec<OwnedFd>) -> Result<(), End> {
-        let exec = request.exec;
-        let (outcome, master) = self.spawn(request, descriptors);
-        let failed = match outcome {
-            Outcome::Running(pid, proof) => {
-                let offered = match &master {
-                    Some(master) => self.outbox.hand_out(&GuestFrame::Terminal { exec }, master.as_fd())?,
-                    None => Ok(()),
-                };
-                match offered {
-                    Ok(()) => {
-                        self.running.push(Running { exec, pid, leader: request.leader, master });
-                        self.outbox.say(&GuestFrame::Started { exec, proof })?;
-                        return Ok(());
-                    }
-                    Err(errno) => {
-                        // It runs where nobody sees it. The leader's end would end all; this one ends alone.
-                        kill(-pid, libc::SIGKILL)?;
-                        GuestFrame::ExecFailed { exec, errno: errno.raw_os_error(), stage: ExecStage::Prepare }
-                    }
-                }
+        let ExecRequest { exec, leader, .. } = *request;
+        match self.spawn(request, descriptors)? {
+            Ok(starting) => {
+                self.starting.push(starting);
+                Ok(())
             }
-            Outcome::ProofFailed(proof) => GuestFrame::ProofFailed { exec, proof },
-            Outcome::Failed(stage, errno) => GuestFrame::ExecFailed { exec, errno, stage },
-        };
-        self.outbox.say(&failed)?;
-        if request.leader { Err(End::Done) } else { Ok(()) }
+            Err((stage, errno)) => self.was_not_started(leader, &GuestFrame::ExecFailed { exec, errno, stage }),
+        }
+    }
+
+    fn was_not_started(&mut self, leader: bool, why: &GuestFrame) -> Result<(), End> {
+        self.outbox.say(why)?;
+        if leader { Err(End::Done) } else { Ok(()) }
     }
 
     /// Starts it with what it asks for; the slave of its terminal is closed here at the end.
-    fn spawn(&self, request: &ExecRequest, descriptors: Vec<OwnedFd>) -> (Outcome, Option<OwnedFd>) {
-        // A terminal can only be handed out when nothing waits before it.
-        let waits = request.terminal.is_some() && !self.outbox.is_empty();
-        if self.running.len() >= MOST_COMMANDS || waits {
-            return (Outcome::Failed(ExecStage::Spawn, libc::EAGAIN), None);
+    fn spawn(
+        &mut self,
+        request: &ExecRequest,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Result<Starting, (ExecStage, i32)>, End> {
+        let ExecRequest { exec, leader, terminal, .. } = *request;
+        if self.running.len() + self.starting.len() >= MOST_COMMANDS {
+            return Ok(Err((ExecStage::Spawn, libc::EAGAIN)));
         }
-        let Some(size) = request.terminal else {
-            return match <[OwnedFd; 3]>::try_from(descriptors) {
-                Ok(three) => (spawn::spawn(request, &Stdio::Three(three)), None),
-                Err(_) => (Outcome::Failed(ExecStage::Prepare, libc::EBADF), None),
-            };
+        let (stdio, master) = match terminal {
+            None => match <[OwnedFd; 3]>::try_from(descriptors) {
+                Ok(three) => (Stdio::Three(three), None),
+                Err(_) => return Ok(Err((ExecStage::Prepare, libc::EBADF))),
+            },
+            Some(size) => {
+                let Terminal { master, slave } = match Terminal::open(size) {
+                    Ok(terminal) => terminal,
+                    Err(error) => return Ok(Err((ExecStage::Prepare, error.raw_os_error().unwrap_or(libc::EIO)))),
+                };
+                if let Err(errno) = self.outbox.hand_out(&GuestFrame::Terminal { exec }, master.as_fd())? {
+                    return Ok(Err((ExecStage::Prepare, errno.raw_os_error())));
+                }
+                (Stdio::Terminal(slave), Some(master))
+            }
         };
-        match Terminal::open(size) {
-            Ok(Terminal { master, slave }) => (spawn::spawn(request, &Stdio::Terminal(slave)), Some(master)),
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                (Outcome::Failed(ExecStage::Prepare, errno), None)
+        Ok(spawn::spawn(request, &stdio).map(|(pid, report)| Starting {
+            running: Running { exec, pid, leader, master },
+            report,
+            deadline: Instant::now() + spawn::TIME_TO_EXEC,
+            signals: Vec::new(),
+        }))
+    }
+
+    /// Settles those that have executed or failed, and kills those that take too long.
+    fn look_at_starting(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        let mut at = 0;
+        while let Some(starting) = self.starting.get_mut(at) {
+            match starting.report.advance() {
+                Some(outcome) => self.settle(at, outcome)?,
+                None if now >= starting.deadline => {
+                    kill(starting.running.pid, libc::SIGKILL)?;
+                    self.settle(at, Outcome::Failed(ExecStage::Prepare, libc::ETIMEDOUT))?;
+                }
+                None => at += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, at: usize, outcome: Outcome) -> Result<(), End> {
+        let Starting { running, signals, .. } = self.starting.swap_remove(at);
+        let Running { exec, pid, leader, .. } = running;
+        match outcome {
+            Outcome::Running(proof) => {
+                self.running.push(running);
+                self.outbox.say(&GuestFrame::Started { exec, proof })?;
+                signals.into_iter().try_for_each(|signal| kill(-pid, i32::from(signal)))
+            }
+            Outcome::ProofFailed(proof) => self.was_not_started(leader, &GuestFrame::ProofFailed { exec, proof }),
+            Outcome::Failed(stage, errno) => {
+                self.was_not_started(leader, &GuestFrame::ExecFailed { exec, errno, stage })
             }
         }
     }
 
     fn resize(&self, exec: u32, size: TerminalSize) -> Result<(), End> {
         // One that has just ended, or has no terminal, has nothing to resize.
-        match self.running.iter().find(|running| running.exec == exec).and_then(|running| running.master.as_ref()) {
+        let mut all = self.running.iter().chain(self.starting.iter().map(|starting| &starting.running));
+        match all.find(|running| running.exec == exec).and_then(|running| running.master.as_ref()) {
             Some(master) => terminal::resize(master, size).map_err(|_| End::Failed),
             None => Ok(()),
         }
@@ -217,8 +275,22 @@ impl Guest {
         }
     }
 
-    /// Signals one command with its process group, or everything inside but PID 1.
-    fn signal(&self, exec: Option<u32>, signal: u8) -> Result<(), End> {
+    /// Signals one command with its process group, or everything inside but PID 1. A command that has not executed yet
+    /// gets its signals afterwards: before, they would end a process of the guest's own code.
+    fn signal(&mut self, exec: Option<u32>, signal: u8) -> Result<(), End> {
+        let is_meant = |starting: &&mut Starting| match exec {
+            None => starting.running.leader && i32::from(signal) != libc::SIGKILL,
+            Some(exec) => starting.running.exec == exec,
+        };
+        if let Some(starting) = self.starting.iter_mut().find(is_meant) {
+            if i32::from(signal) == libc::SIGKILL {
+                return kill(starting.running.pid, libc::SIGKILL);
+            }
+            if !starting.signals.contains(&signal) {
+                starting.signals.push(signal);
+            }
+            return Ok(());
+        }
         let target = match exec {
             None => -1,
             Some(exec) => match self.running.iter().find(|running| running.exec == exec) {
@@ -253,6 +325,11 @@ impl Guest {
     }
 
     fn ended(&mut self, pid: i32, status: i32, usage: &libc::rusage) -> Result<(), End> {
+        // One that ended before its pipe was looked at: all that it reported is in there.
+        if let Some(at) = self.starting.iter().position(|starting| starting.running.pid == pid) {
+            let outcome = self.starting[at].report.advance();
+            self.settle(at, outcome.unwrap_or(Outcome::Failed(ExecStage::Spawn, libc::EINTR)))?;
+        }
         let Some(index) = self.running.iter().position(|running| running.pid == pid) else { return Ok(()) };
         let ended = self.running.swap_remove(index);
         let status = if libc::WIFSIGNALED(status) {

@@ -70,7 +70,7 @@ impl Inside {
 
     /// Resizes the terminal of the command, or of a further one.
     pub fn resize(&mut self, exec: Option<u32>, size: TerminalSize) {
-        if let Some(session) = &self.session {
+        if let Some(session) = &mut self.session {
             let sent = session.resize(exec.unwrap_or(LEADER), size);
             self.note(&sent);
         }
@@ -78,7 +78,7 @@ impl Inside {
 
     /// Signals a further command.
     pub fn signal(&mut self, exec: u32, signal: u8) {
-        if let Some(session) = &self.session {
+        if let Some(session) = &mut self.session {
             let sent = session.signal(exec, signal);
             self.note(&sent);
         }
@@ -97,7 +97,10 @@ impl Inside {
     /// Starts a further command.
     pub fn exec(&mut self, exec: u32, command: &MoreCommand, stdio: Stdio<'_>) -> Result<(), AskError> {
         match &mut self.session {
-            Some(session) => session.exec(exec, command, stdio),
+            Some(session) => {
+                let asked = session.exec(exec, command, stdio);
+                self.note_request(asked)
+            }
             None => Err(ChannelError::Closed.into()),
         }
     }
@@ -105,8 +108,26 @@ impl Inside {
     /// Asks for a connection to a port inside.
     pub fn forward(&mut self, forward: u32, port: u16) -> Result<(), AskError> {
         match &mut self.session {
-            Some(session) => session.forward(forward, port),
+            Some(session) => {
+                let asked = session.forward(forward, port);
+                self.note_request(asked)
+            }
             None => Err(ChannelError::Closed.into()),
+        }
+    }
+
+    fn note_request(&mut self, asked: Result<(), AskError>) -> Result<(), AskError> {
+        if let Err(AskError::Channel(ChannelError::Full)) = &asked {
+            self.wishes.push(Wish::Broken);
+        }
+        asked
+    }
+
+    /// Sends what the guest takes now of all that waits for it.
+    pub(super) fn flush(&mut self) {
+        if let Some(session) = &mut self.session {
+            let sent = session.flush();
+            self.note(&sent);
         }
     }
 

@@ -193,7 +193,14 @@ impl<C: Caller> Pump<'_, C> {
         let ready = self.wait(signals)?;
         for (source, found) in ready {
             match source {
-                Source::Guest => self.hear()?,
+                Source::Guest => {
+                    if found.contains(PollFlags::OUT) {
+                        self.inside.flush();
+                    }
+                    if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                        self.hear()?;
+                    }
+                }
                 Source::Dead => {
                     self.dead = true;
                     self.hung_up_until = None;
@@ -222,7 +229,7 @@ impl<C: Caller> Pump<'_, C> {
             list.push(PollFd::from_borrowed_fd(fd, flags));
         };
         if let Some(session) = &self.inside.session {
-            add(Source::Guest, session.as_fd(), PollFlags::IN);
+            add(Source::Guest, session.as_fd(), session.interest());
         }
         if !self.dead
             && let Some(fd) = self.sandbox.keeper.ended()
@@ -264,7 +271,8 @@ impl<C: Caller> Pump<'_, C> {
         let timeout = if self.timed_out { None } else { self.deadline() };
         let looks = self.bounds.watch_memory || self.bounds.over_disk.is_some();
         let look = (looks && !self.dead).then_some(self.look_at);
-        [timeout, self.kill_at, look, self.hung_up_until, self.caller.next_event()].into_iter().flatten().min()
+        let guest = self.inside.session.as_ref().and_then(Session::next_event);
+        [timeout, self.kill_at, look, self.hung_up_until, guest, self.caller.next_event()].into_iter().flatten().min()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -345,7 +353,7 @@ impl<C: Caller> Pump<'_, C> {
         // A later request never puts off the end that an earlier one set.
         let kill_at = Instant::now() + grace;
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
-        let sent = match &self.inside.session {
+        let sent = match &mut self.inside.session {
             Some(session) if everything => session.signal_all(signal),
             Some(session) => session.signal_leader(signal),
             None => return Ok(()),
@@ -370,7 +378,7 @@ impl<C: Caller> Pump<'_, C> {
                     self.ask_to_end(ExitReason::Canceled, signal, grace, false)?;
                     // An interactive shell ends when its terminal is gone, and for no SIGTERM.
                     if self.inside.has_terminal()
-                        && let Some(session) = &self.inside.session
+                        && let Some(session) = &mut self.inside.session
                         && session.signal_leader(SIGHUP).is_err()
                     {
                         self.end_now()?;
@@ -393,6 +401,9 @@ impl<C: Caller> Pump<'_, C> {
         }
         if self.hung_up_until.is_some_and(|at| now >= at) {
             self.hung_up_until = None;
+        }
+        if self.inside.session.as_ref().and_then(Session::next_event).is_some_and(|at| now >= at) {
+            self.inside.flush();
         }
         if now >= self.look_at && !self.dead {
             self.look()?;

@@ -1,6 +1,6 @@
 //! Further commands and forwarded ports, in real sandboxes.
 
-use crate::support::{Live, SIZE, for_each_user, null};
+use crate::support::{Heard, Live, SIZE, for_each_user, null};
 use nexus_driver::{AskError, LEADER, NotStarted, Stdio};
 use nexus_model::ExitStatus;
 use nexus_model::frames::{ExecStage, TerminalSize};
@@ -42,7 +42,7 @@ pub fn a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on() 
         live.until("an answer", |live| live.heard.contains_key(&2));
         let reason = live.heard[&2].not_started.as_ref().unwrap();
         assert!(matches!(reason, NotStarted::Exec { stage: ExecStage::Exec, errno: 2 }), "{reason}");
-        assert!(live.screens.is_empty(), "no terminal of a command that never was");
+        live.until("the end of its terminal", |live| live.screens.values().all(|screen| screen.master.is_none()));
         command = live.script("exit 0");
         command.cwd = "/no/such/folder".into();
         live.session.exec(3, &command, Stdio::Terminal(TerminalSize { rows: 1, cols: 1 })).unwrap();
@@ -52,6 +52,37 @@ pub fn a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on() 
         live.exec(4, "exit 6", None);
         assert_eq!(live.end_of(4), ExitStatus::Code(6));
     });
+}
+
+pub fn a_command_stopped_before_its_exec_holds_up_nobody() {
+    for_each_user(|bench| {
+        // Stops every process inside but itself, again and again, from before the exec of another one.
+        let storm = "while [ ! -e calm ]; do kill -STOP -1; done; while [ ! -e end ]; do sleep 0.05; done; exit 42";
+        let mut live = bench.start(storm, None);
+        live.until("the leader", |live| live.heard.get(&LEADER).is_some_and(|heard| heard.started));
+        let large = "x".repeat(100_000);
+        for exec in 2..12 {
+            let mut command = live.script("exit 0");
+            command.argv.extend(std::iter::repeat_n(large.as_str().into(), 5));
+            // Far more than the channel holds, and no sender waits.
+            live.session.exec(exec, &command, Stdio::Pipes([null().as_fd(); 3])).unwrap();
+        }
+        live.session.forward(1, 1).unwrap();
+        live.until("an answer while they stand still", |live| live.forwards.contains_key(&1));
+        std::fs::write(bench.workspace().join("calm"), "").unwrap();
+        live.until("an end of each", |live| (2..12).all(|exec| live.heard.get(&exec).is_some_and(is_settled)));
+        let started = (2..12).filter(|exec| live.heard[exec].started).count();
+        assert!(started < 10, "none was stopped before its exec");
+        live.exec(12, "exit 7", None);
+        assert_eq!(live.end_of(12), ExitStatus::Code(7));
+        std::fs::write(bench.workspace().join("end"), "").unwrap();
+        assert_eq!(live.end_of(LEADER), ExitStatus::Code(42));
+    });
+}
+
+/// Whether it is known how far a command came; one that was stopped after its exec stays.
+fn is_settled(heard: &Heard) -> bool {
+    heard.started || heard.not_started.is_some()
 }
 
 pub fn a_signal_ends_one_command_and_not_its_neighbours() {

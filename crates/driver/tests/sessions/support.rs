@@ -211,6 +211,8 @@ impl Live {
         for screen in self.screens.values_mut() {
             screen.read();
         }
+        // What ended the guest is still to be read.
+        self.session.flush().ok();
         if said {
             self.hear();
         }
