@@ -28,7 +28,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         Ok(addresses) => (addresses, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let policy = on_this_host(policy, &attempt.target, &addresses)?;
+    let policy = on_this_host(&policy, &attempt.target, &addresses)?;
     let mut told = explain_attempt(&policy, &attempt, &addresses, now);
     if let Some(why) = unresolved {
         told.explanation = why;
@@ -40,7 +40,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
 }
 
 /// The policy with what the kernel says of the addresses now, as for a connection.
-fn on_this_host(policy: Policy, target: &Target, resolved: &[IpAddr]) -> Result<Policy, Failure> {
+fn on_this_host(policy: &Policy, target: &Target, resolved: &[IpAddr]) -> Result<Policy, Failure> {
     let literal = match target.host {
         Host::Address(address) => Some(address),
         Host::Name(_) => None,
@@ -50,7 +50,7 @@ fn on_this_host(policy: Policy, target: &Target, resolved: &[IpAddr]) -> Result<
     let failed = |why: String| Failure::refused("net", why, "without it the host could not be kept out of reach");
     let routes = KernelRoutes::here()
         .map_err(|error| failed(format!("the kernel cannot be asked which addresses are this host's own: {error}")))?;
-    let own = own_among(&policy, &routes, &sockets).map_err(|denial| failed(denial.explanation))?;
+    let own = own_among(policy, &routes, &sockets).map_err(|denial| failed(denial.explanation))?;
     Ok(policy.also_own(&own).into_owned())
 }
 
