@@ -63,7 +63,11 @@ fn idle(promises: &[Promise], ran: &BTreeSet<String>) -> Vec<String> {
 
 /// One sentence for each test or vector that a promise names and no source has.
 fn missing_evidence(promises: &[Promise], sources: &[Source]) -> Vec<String> {
-    let tests: BTreeSet<String> = sources.iter().flat_map(|source| spec_table::test_functions(&source.text)).collect();
+    let tests: BTreeSet<String> = sources
+        .iter()
+        .flat_map(|source| [spec_table::test_functions(&source.text), spec_table::listed_tests(&source.text)])
+        .flatten()
+        .collect();
     let named = |folder: &str, name: &str| {
         let mut below = sources.iter().filter(|source| source.path.starts_with(Path::new(folder)));
         below.any(|source| source.text.contains(&format!("\"{name}\"")))

@@ -142,6 +142,20 @@ pub fn test_functions(source: &str) -> BTreeSet<String> {
     found
 }
 
+/// The names in a table of a test program that runs its tests itself: `("NAME", path::NAME)`. What the program prints tells
+/// whether it ran them.
+pub fn listed_tests(source: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (before, rest) in source.match_indices("\"").map(|(at, _)| source.split_at(at)) {
+        let Some((name, rest)) = rest[1..].split_once("\",") else { continue };
+        let path: &str = rest.trim_start().split([',', ')']).next().unwrap_or_default();
+        if before.trim_end().ends_with('(') && is_function(name) && path.rsplit("::").next() == Some(name) {
+            found.insert(name.to_owned());
+        }
+    }
+    found
+}
+
 fn function_name(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("#[test]").map_or(line, str::trim_start);
     let rest = rest.strip_prefix("pub ").unwrap_or(rest);

@@ -102,3 +102,19 @@ fn helpers_ignored_tests_and_mentions_in_comments_do_not_count() {
         fn after_the_ignored_one() {}";
     assert!(test_functions(source).is_empty());
 }
+
+#[test]
+fn tests_in_the_table_of_a_program_are_found() {
+    let source = r#"
+        const TESTS: &[Test] = &[
+            ("one_thing_holds", one_thing_holds),
+            (
+                "another_thing_holds",
+                commands::another_thing_holds,
+            ),
+            ("has_another_name", commands::something_else),
+        ];
+        const NAMES: [&str; 2] = ["not_a_test", not_a_test];"#;
+    let expected = ["another_thing_holds", "one_thing_holds"];
+    assert_eq!(listed_tests(source).into_iter().collect::<Vec<_>>(), expected);
+}
