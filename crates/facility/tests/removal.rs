@@ -5,12 +5,13 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
-use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Rules, Workspace};
+use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, Workspace, recover};
 use rustix::fs::{Mode, OFlags, openat, renameat};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -158,4 +159,96 @@ fn a_file_mounted_inside_a_deleted_directory_is_a_conflict() {
             panic!("late {late}: {output}");
         }
     }
+}
+
+/// A deleted directory with files of several names, one of them also elsewhere.
+fn with_hard_links(mode: LayerMode) -> Scene {
+    let dirs = [Op::Mkdir(b("d")), Op::Mkdir(b("d/in")), Op::Mkdir(b("d/empty"))];
+    let files = ["d/1", "d/in/x", "d/in/y", "outside"].map(|file| write(file, "old"));
+    let links =
+        [("d/1", "d/2"), ("d/1", "d/in/3"), ("outside", "d/o"), ("outside", "d/p")].map(|(a, z)| Op::Link(b(a), b(z)));
+    Scene::new(mode, &[&dirs[..], &files[..], &links[..]].concat())
+}
+
+#[test]
+fn a_deleted_directory_with_hard_links_goes_in_full() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for leased in [true, false] {
+            let scene = with_hard_links(mode);
+            let layer = scene.layer(&[Op::RemoveTree(b("d"))]);
+            let mut workspace = scene.workspace();
+            if leased {
+                workspace = workspace.with_leases(nexus_jail::lease::read_lease);
+            }
+            let result = layer.commit(&workspace, &Rules::default()).unwrap();
+            assert_eq!((result.conflicts.len(), result.left.len()), (0, 0), "{mode:?} {leased}: {result:?}");
+            assert_eq!(scene.found(), scene.wanted());
+        }
+    }
+}
+
+/// Dies before the `nth` call after the commit was marked done.
+fn dying_when_done(scene: &Scene, nth: u64) -> Faults {
+    let (done, calls) = (scene.path("layers/run/journal.done"), AtomicU64::new(0));
+    Faults::default().between(Arc::new(move |_| {
+        if done.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            std::panic::panic_any("crash");
+        }
+    }))
+}
+
+#[test]
+fn a_kill_while_a_directory_is_removed_is_no_conflict() {
+    for nth in 1.. {
+        let scene = with_hard_links(LayerMode::Root);
+        let mut layer = scene.layer(&[Op::RemoveTree(b("d"))]);
+        layer.set_faults(dying_when_done(&scene, nth));
+        let workspace = scene.workspace().with_leases(nexus_jail::lease::read_lease);
+        let commit = AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()).unwrap());
+        if catch_unwind(commit).is_ok() {
+            assert!(nth > 10, "only {nth} calls");
+            break;
+        }
+        drop(layer);
+        match recover(&scene.path("layers"), "run", &workspace).unwrap() {
+            Recovered::RolledForward(done) => {
+                assert_eq!((done.conflicts.len(), done.left.len()), (0, 0), "{nth}: {done:?}");
+            }
+            other => assert!(matches!(other, Recovered::Nothing | Recovered::Discarded(None)), "{nth}: {other:?}"),
+        }
+        assert_eq!(scene.found(), scene.wanted(), "{nth}");
+    }
+}
+
+/// A program moves an old file of its own over one that is just leaving, and nexus is killed before it looks again.
+#[test]
+fn an_old_file_moved_over_a_leaving_one_stays_after_a_kill() {
+    let mut stayed = 0;
+    for (moved, killed) in (1..40).flat_map(|moved| (1..3).map(move |later| (moved, moved + later))) {
+        let base = [Op::Mkdir(b("d")), write("d/x", "old"), write("mine", TEXT), Op::Touch(b("mine"))];
+        let scene = Scene::new(LayerMode::Root, &base);
+        let mut layer = scene.layer(&[Op::RemoveTree(b("d"))]);
+        let (dir, done) = (fs::File::open(scene.ws().join("d")).unwrap(), scene.path("layers/run/journal.done"));
+        let (ws, calls) = (fs::File::open(scene.ws()).unwrap(), AtomicU64::new(0));
+        layer.set_faults(Faults::default().between(Arc::new(move |_| {
+            let call = if done.exists() { calls.fetch_add(1, Ordering::SeqCst) + 1 } else { 0 };
+            if call == moved {
+                renameat(&ws, "mine", &dir, "x").ok();
+            }
+            if call == killed {
+                std::panic::panic_any("crash");
+            }
+        })));
+        let workspace = scene.workspace().with_leases(nexus_jail::lease::read_lease);
+        let commit = AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()).unwrap());
+        let crashed = catch_unwind(commit).is_err();
+        drop(layer);
+        if crashed {
+            recover(&scene.path("layers"), "run", &workspace).unwrap();
+            stayed += 1;
+        }
+        let is_there = is_saved(&scene.ws()) || is_saved(&scene.path("layers"));
+        assert!(is_there, "moved before call {moved}, killed before call {killed}");
+    }
+    assert!(stayed > 5, "{stayed}");
 }

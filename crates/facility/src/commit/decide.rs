@@ -8,6 +8,7 @@ use crate::commit::emit::{Sink, emit, parents};
 use crate::commit::journal::{Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, Written};
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::recover::open_index;
+use crate::commit::removing::{LEAVING_NOTE, REMOVING};
 use crate::commit::seen::Seen;
 use crate::commit::stage::{Stage, Staging, remove_slots};
 use crate::commit::steps::IN_MEMORY;
@@ -182,7 +183,9 @@ impl Layer {
             staging.sync()?;
         }
         // Of an earlier commit of a part of this layer.
-        unlink_if_there(self.root.fd(), BESIDE.as_bytes()).doing("remove", BESIDE.as_bytes())?;
+        for name in [BESIDE, LEAVING_NOTE, REMOVING] {
+            unlink_if_there(self.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
+        }
         self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
         let written: Written = writing.publish(&self.root, &self.faults)?;
         // Small lists are at hand; large ones are read again when the tree is gone.

@@ -10,12 +10,13 @@ use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::leftover::{Leftover, set_aside};
 use crate::commit::ops::{Op, Origin};
+use crate::commit::removing::Removing;
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -78,7 +79,7 @@ pub(crate) fn quiet_inside(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
-    changed: &dyn Fn(&Meta) -> bool,
+    changed: &dyn Fn(&[u8], &Meta) -> bool,
 ) -> io::Result<Quiet> {
     let mut opened: Vec<(Vec<u8>, u32)> = Vec::new();
     let result = look_inside(tree, top, leases, changed, &mut opened);
@@ -93,7 +94,7 @@ fn look_inside(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
-    changed: &dyn Fn(&Meta) -> bool,
+    changed: &dyn Fn(&[u8], &Meta) -> bool,
     opened: &mut Vec<(Vec<u8>, u32)>,
 ) -> io::Result<Quiet> {
     let mut stack = vec![top.to_vec()];
@@ -118,8 +119,7 @@ fn look_inside(
                 Look::Gone => return Ok(Quiet::No),
             };
             // A mount, also one of a single file, is of another process.
-            let was_left = |dir| meta.kind == EntryType::Directory && is_left_from(dir, &name, &meta).unwrap_or(false);
-            if meta.mount != mount || (changed(&as_before_leaving(&name, meta.clone())) && !was_left(dir.as_fd())) {
+            if meta.mount != mount || changed(&name, &meta) {
                 return Ok(Quiet::No);
             }
             drop(lease);
@@ -166,25 +166,6 @@ fn restore_names(tree: &Workspace, top: &[u8], faults: &Faults) -> io::Result<()
     Ok(())
 }
 
-/// Whether the last change of a directory was that an entry of it began to leave: the rename sets both times of change.
-/// What came into it since has a later one of its own.
-fn is_left_from(parent: BorrowedFd<'_>, name: &[u8], meta: &Meta) -> io::Result<bool> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    for name in names(dir.as_fd())?.iter().filter(|name| name.starts_with(LEAVING.as_bytes())) {
-        if stat_if_there(dir.as_fd(), name)?.is_some_and(|leaving| leaving.ctime >= meta.ctime) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// An entry at a name that only a removal gives was on its way out when an earlier pass was killed: that rename set its
-/// ctime, and what another process wrote shows by its mtime.
-fn as_before_leaving(name: &[u8], meta: Meta) -> Meta {
-    if name.starts_with(LEAVING.as_bytes()) { Meta { ctime: meta.mtime, ..meta } } else { meta }
-}
-
 /// The result of [`remove_displaced`].
 #[derive(Debug, Default)]
 pub(crate) struct Removal {
@@ -209,6 +190,7 @@ pub(crate) fn remove_displaced(
     let shared: HashMap<FileId, Seen> = several.map(|one| (one.old.id, one.old)).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
+    let removing = Removing::open(rooms.root)?;
     for op in journal.steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
         let Some(old) = op.displaces() else { continue };
@@ -233,8 +215,13 @@ pub(crate) fn remove_displaced(
         let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
         // The move of another name sets the time of change of a file with several, and nothing else.
         let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
-        let is_late = |meta: &Meta| meta.ctime >= since && (meta.mtime >= since || !is_moved(meta));
-        let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late };
+        let is_late = |name: &[u8], meta: &Meta| {
+            // An entry that was on its way out when an earlier pass was killed got its ctime by that rename.
+            let left = name.starts_with(LEAVING.as_bytes()) && removing.was_leaving(meta);
+            let at = if left { meta.mtime } else { meta.ctime };
+            at >= since && (meta.mtime >= since || !is_moved(meta)) && !removing.is_own(meta)
+        };
+        let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late, removing: &removing };
         let run = &journal.header.run;
         // Most errors do not come twice.
         match one.end(rooms, run, faults).or_else(|_| one.end(rooms, run, faults)) {
@@ -263,8 +250,9 @@ struct Displaced<'a> {
     old: &'a Seen,
     /// The entry that took its place.
     new: Option<FileId>,
-    /// Whether an entry of a displaced directory is younger than the move.
-    is_late: &'a dyn Fn(&Meta) -> bool,
+    /// Whether an entry of a displaced directory, by its name and attributes, is younger than the move.
+    is_late: &'a dyn Fn(&[u8], &Meta) -> bool,
+    removing: &'a Removing<'a>,
 }
 
 impl Displaced<'_> {
@@ -303,7 +291,7 @@ impl Displaced<'_> {
     }
 
     fn remove(&self, leases: Option<LeaseCall>, faults: &Faults) -> Result<Quiet, IoFailure> {
-        let Self { tree, at, path, old, new, is_late } = self;
+        let Self { tree, at, path, old, new, is_late, .. } = self;
         let (parent, name) = split(at);
         let dir = match tree.dir_by_force(parent) {
             Ok(dir) => dir,
@@ -350,6 +338,7 @@ impl Displaced<'_> {
                 }
             }
             let dir = crate::remove::readable_by_force(tree, &path).doing("open", &shown(&path))?;
+            self.removing.empties(&stat(dir.as_fd(), b"").doing("look at", &shown(&path))?);
             stack.push((path.clone(), true));
             for name in names(dir.as_fd()).doing("list", &shown(&path))? {
                 let entry = join(&path, &name);
@@ -376,13 +365,12 @@ impl Displaced<'_> {
     ) -> io::Result<Left> {
         let (meta, _lease) = match look(leases, dir, name, &|| faults.action())? {
             Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
-            Look::At(meta, _) if (self.is_late)(&as_before_leaving(name, meta.clone())) => {
-                return Ok(Left::Entry(Quiet::No));
-            }
+            Look::At(meta, _) if (self.is_late)(name, &meta) => return Ok(Left::Entry(Quiet::No)),
             Look::At(meta, lease) => (meta, lease),
             Look::Written => return Ok(Left::Entry(Quiet::Written)),
             Look::Gone => return Ok(Left::Nothing),
         };
+        self.removing.leaves(&meta);
         let from = Spot { dir, name };
         let mut number = 0;
         let leaving = loop {
@@ -396,6 +384,7 @@ impl Displaced<'_> {
             }
         };
         let leaving = Spot { dir, name: &leaving };
+        faults.action();
         let out = stat(dir, leaving.name)?;
         if (out.id, out.size, out.mtime, out.kind) == (meta.id, meta.size, meta.mtime, meta.kind) {
             rustix::fs::unlinkat(dir, leaving.name, AtFlags::empty())?;

@@ -14,6 +14,7 @@ use crate::commit::journal::{
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin};
+use crate::commit::removing::{LEAVING_NOTE, REMOVING};
 use crate::commit::stage::slots_at;
 use crate::commit::sweep::{is_known_name, sweep};
 use crate::commit::withdrawn::{WHY, is_marked};
@@ -113,7 +114,7 @@ pub(crate) fn finish(
     write(folders.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;
     faults.action();
-    for name in [DONE, OUTCOME, BESIDE] {
+    for name in [DONE, OUTCOME, BESIDE, LEAVING_NOTE, REMOVING] {
         unlink_if_there(folders.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
     sync_directory(folders.root, faults)

@@ -24,6 +24,7 @@ pub mod leftover;
 pub(crate) mod only_copies;
 pub mod ops;
 pub mod recover;
+pub(crate) mod removing;
 pub mod roll_back;
 pub mod seen;
 pub(crate) mod stage;

@@ -507,7 +507,7 @@ impl<'a> Back<'a> {
     fn is_whole(&self, put: &Put, tree: &Workspace, same_names: bool) -> io::Result<bool> {
         let Some(inside) = put.inside.as_ref().filter(|_| same_names) else { return Ok(false) };
         let found = RefCell::new(Inside::default());
-        let changed = |meta: &Meta| {
+        let changed = |_: &[u8], meta: &Meta| {
             found.borrow_mut().count(meta);
             inside.is_late(meta)
         };

@@ -135,7 +135,7 @@ impl Apply<'_> {
                         || self.is_moved_only(meta)
                         || meta.id == old.id
                 };
-                quiet_inside(tree, path, self.base.leases(), &|meta| meta.ctime > self.started && !known(meta))
+                quiet_inside(tree, path, self.base.leases(), &|_, meta| meta.ctime > self.started && !known(meta))
             }
             EntryType::File if !leased => {
                 let (parent, name) = split(path);
