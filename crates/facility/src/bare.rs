@@ -21,6 +21,24 @@ const HEAD: &[u8] = b"HEAD";
 /// What, with [`HEAD`], makes a directory a repository.
 const MAKERS: &[&[u8]] = &[HEAD, b"objects", b"refs", b"commondir"];
 
+/// Files and directories of a git directory that are held back where they are new, and that its state may have already.
+const STATE: &[&[u8]] = &[
+    b"rebase-merge",
+    b"rebase-apply",
+    b"sequencer",
+    b"BISECT_LOG",
+    b"BISECT_RUN",
+    b"BISECT_START",
+    b"MERGE_AUTOSTASH",
+    b"info/attributes",
+    b"info/grafts",
+    b"objects/info/alternates",
+    b"objects/info/http-alternates",
+    b"shallow",
+];
+/// The same for directories, as soon as there is something in them.
+const STATE_DIRECTORIES: &[&[u8]] = &[b"branches", b"modules", b"refs/replace", b"remotes", b"rr-cache", b"worktrees"];
+
 /// Judges the files of the bare repositories that the layer touches or makes.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut places: HashMap<usize, Place> = HashMap::new();
@@ -108,6 +126,12 @@ impl Place {
                 has_hidden |= !in_layer.contains_key(name) && is_held(walk, base, name)?;
             }
             has_hidden |= has_hooks(walk, base)?;
+            for place in STATE {
+                has_hidden |= is_there(walk.base, &join(base, place))?;
+            }
+            for place in STATE_DIRECTORIES {
+                has_hidden |= has_entries(walk, &join(base, place))?;
+            }
         }
         Ok(Some(Self { was_one, has_hidden }))
     }
@@ -137,6 +161,18 @@ fn has_hooks(walk: &Walk<'_>, repository: &[u8]) -> Result<bool, IoFailure> {
         }
     }
     Ok(false)
+}
+
+/// Whether the workspace has something in a directory, or something else in its place.
+fn has_entries(walk: &Walk<'_>, path: &[u8]) -> Result<bool, IoFailure> {
+    match walk.base.stat(path).doing("look at", path)?.map(|meta| meta.kind) {
+        None => Ok(false),
+        Some(EntryType::Directory) => {
+            let dir = walk.base.readable_dir(path).doing("open", path)?;
+            Ok(!names(dir.as_fd()).doing("list", path)?.is_empty())
+        }
+        Some(_) => Ok(true),
+    }
 }
 
 /// Whether a file that the workspace has already would be held back if it came now.

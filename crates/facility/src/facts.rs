@@ -1,7 +1,7 @@
 //! Reads the few files whose content decides whether they may be committed: git's configuration and hooks.
 
 use crate::beneath::open_file;
-use crate::git_names::{BISECT, PACKED, SHALLOW};
+use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
 use crate::gitconfig::{changed, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
@@ -91,7 +91,7 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
         Class::GitState(why) if *why == PACKED => judge_packed(new, base),
         Class::GitState(why) => match (new, base) {
             (Version::Absent, Version::Absent) => Verdict::Commit,
-            (Version::Absent, _) if *why == BISECT => Verdict::Commit,
+            (Version::Absent, _) if *why == BISECT || *why == AUTOSTASH => Verdict::Commit,
             // A new clone without its whole history is of no use without the file that says so.
             (Version::Bytes(_), Version::Absent) if fresh && *why == SHALLOW => Verdict::Commit,
             _ => Verdict::Park((*why).to_owned()),
@@ -104,7 +104,12 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
 fn judge_packed(new: &Version, base: &Version) -> Verdict {
     let park = || Verdict::Park(PACKED.to_owned());
     let (Some(new), Some(base)) = (lines(new), lines(base)) else { return park() };
-    let is_replaced = |line: &[u8]| line.windows(13).any(|part| part == b"refs/replace/");
+    // What is no ref by its name would be a stash that git applies (`MERGE_AUTOSTASH`), or the like.
+    let is_ref = |line: &[u8]| {
+        let name = line.iter().position(|byte| *byte == b' ').map(|at| &line[at + 1..]);
+        matches!(line.first(), None | Some(b'#' | b'^')) || name.is_some_and(|name| name.starts_with(b"refs/"))
+    };
+    let is_replaced = |line: &[u8]| !is_ref(line) || line.windows(13).any(|part| part == b"refs/replace/");
     let known: HashSet<&[u8]> = base.into_iter().filter(|line| is_replaced(line)).collect();
     let (mut kept, mut seen, mut is_out) = (Vec::new(), 0, false);
     for line in &new {
@@ -230,6 +235,8 @@ mod tests {
         for base in [bytes(plain), Version::Absent] {
             assert_eq!(judged(&bytes(&evil), &base), Verdict::Strip(plain.as_bytes().to_vec()));
         }
+        let stash = format!("{plain}0d MERGE_AUTOSTASH\n");
+        assert_eq!(judged(&bytes(&stash), &bytes(plain)), Verdict::Strip(plain.as_bytes().to_vec()));
         let more = bytes(&format!("{evil}^0e\n0f refs/tags/v2\n"));
         let wanted = format!("{plain}0f refs/tags/v2\n");
         assert_eq!(judged(&more, &bytes(plain)), Verdict::Strip(wanted.into_bytes()));
@@ -255,6 +262,8 @@ mod tests {
         assert!(matches!(at(".git/shallow", &some, &Version::Absent, false), Verdict::Park(_)));
         assert!(matches!(at(".git/shallow", &some, &some, false), Verdict::Park(_)));
         assert_eq!(at(".git/BISECT_LOG", &Version::Absent, &some, false), Verdict::Commit);
+        assert_eq!(at(".git/MERGE_AUTOSTASH", &Version::Absent, &some, false), Verdict::Commit);
+        assert!(matches!(at(".git/MERGE_AUTOSTASH", &some, &Version::Absent, true), Verdict::Park(_)));
         assert!(matches!(at(".git/BISECT_LOG", &some, &Version::Absent, false), Verdict::Park(_)));
     }
 

@@ -17,6 +17,9 @@ pub(crate) const PACKED: &str = "replaces a part of git's history in packed-refs
 /// Why the files of a bisection are held back. That they go away is fine.
 pub(crate) const BISECT: &str = "an unfinished git bisect";
 
+/// Why a stash that the next `git commit` applies is held back. That it goes away is fine.
+pub(crate) const AUTOSTASH: &str = "a stash that git applies at the next commit";
+
 fn is_config(name: &[u8]) -> bool {
     matches!(name, b"config" | b"config.worktree")
 }
@@ -69,6 +72,7 @@ fn state(names: &[&[u8]]) -> Option<&'static str> {
         [b"rebase-merge" | b"rebase-apply", ..] => "an interrupted git rebase",
         [b"sequencer", ..] => "an interrupted git cherry-pick or revert",
         [name] if name.starts_with(b"bisect_") => BISECT,
+        [b"merge_autostash"] => AUTOSTASH,
         [b"objects", b"info", b"alternates" | b"http-alternates"] => "takes git's objects from elsewhere",
         [b"info", b"attributes"] => "attributes choose git's filters",
         [b"info", b"grafts"] | [b"refs", b"replace", _, ..] => "replaces a part of git's history",
@@ -139,6 +143,8 @@ mod tests {
             "sequencer/todo",
             "BISECT_RUN",
             "BISECT_LOG",
+            "MERGE_AUTOSTASH",
+            "worktrees/w/MERGE_AUTOSTASH",
             "objects/info/alternates",
             "objects/info/http-alternates",
             "info/attributes",

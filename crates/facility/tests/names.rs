@@ -489,6 +489,21 @@ fn more_names_can_be_protected_for_a_run() {
 }
 
 #[test]
+fn a_directory_with_something_to_resume_becomes_no_repository() {
+    for state in ["rebase-merge/git-rebase-todo", "info/attributes", "MERGE_AUTOSTASH", "refs/replace/x"] {
+        let path = format!("d/{state}");
+        let mut base = vec![dir("d"), dir("d/objects"), dir("d/refs")];
+        base.extend((!state.starts_with("MERGE")).then(|| dir(path.rsplit_once('/').unwrap().0)));
+        base.push(file(&path, "x"));
+        let scene = Scene::new(LayerMode::Root, &base);
+        assert_eq!(parked(&run(&scene, &[file("d/HEAD", "ref: refs/heads/main\n")])), ["d/HEAD"], "{state}");
+    }
+    let base = [dir("d"), dir("d/objects"), dir("d/refs"), dir("d/branches"), file("d/description", "x")];
+    let scene = Scene::new(LayerMode::Root, &base);
+    assert_eq!(parked(&run(&scene, &[file("d/HEAD", "ref: refs/heads/main\n")])), [""; 0], "nothing to resume");
+}
+
+#[test]
 fn a_link_in_place_of_hooks_holds_a_new_bare_repository_back() {
     let scene = Scene::new(LayerMode::Root, &[dir("r"), dir("r/objects"), dir("r/refs")]);
     symlink("elsewhere", scene.ws().join("r/hooks")).unwrap();

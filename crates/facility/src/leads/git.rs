@@ -132,18 +132,25 @@ struct Bases<'a> {
     of_all: bool,
 }
 
+/// Returns the directories in which git may start programs of a repository: the tops of its working trees, also those that
+/// settings name, and its git directories.
+pub(super) fn begins(repository: &Repository) -> Result<Vec<PathBuf>, IoFailure> {
+    let mut bases = [&repository.tops[..], &repository.directories[..]].concat();
+    for directory in &repository.directories {
+        for name in CONFIGURATIONS {
+            let text = content(&directory.join(name))?.unwrap_or_default();
+            bases.extend(settings::worktrees(&text).iter().map(|path| join(directory, path)));
+        }
+    }
+    Ok(bases)
+}
+
 /// Protects what all configurations name.
 pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<(), IoFailure> {
     let mut seen = HashSet::new();
     let mut all: Vec<PathBuf> = Vec::new();
     for repository in repositories {
-        let mut bases = [&repository.tops[..], &repository.directories[..]].concat();
-        for directory in &repository.directories {
-            for name in CONFIGURATIONS {
-                let text = content(&directory.join(name))?.unwrap_or_default();
-                bases.extend(settings::worktrees(&text).iter().map(|path| join(directory, path)));
-            }
-        }
+        let bases = begins(repository)?;
         for base in &bases {
             if !all.contains(base) {
                 all.push(base.clone());

@@ -4,7 +4,7 @@
 //! `words` knows which words of a script count. What a helper starts in turn is not followed, and packages in `node_modules`
 //! are passed by: they are replaced as a whole by every installation.
 
-use super::git::{Repository, beginning};
+use super::git::{self, Repository, beginning};
 use super::resolve::leads_nowhere;
 use super::{Leads, join, links, words};
 use crate::beneath::{Doing as _, IoFailure};
@@ -51,9 +51,10 @@ pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result
     let mut tops: Vec<PathBuf> = vec![leads.top.path.to_owned()];
     for repository in repositories {
         tops.extend(repository.tops.iter().filter(|top| *top != leads.top.path).cloned());
-        let begin = repository.tops.first().or_else(|| repository.directories.first()).cloned().unwrap_or_default();
-        for directory in &repository.directories {
-            directory_of_hooks(leads, &directory.join("hooks"), &begin)?;
+        // git starts hooks at the top of the working tree, which a setting may move, and in the git directory.
+        let begins = git::begins(repository)?;
+        for (directory, begin) in repository.directories.iter().flat_map(|one| begins.iter().map(move |at| (one, at))) {
+            directory_of_hooks(leads, &directory.join("hooks"), begin)?;
         }
         let own = leads.top.path;
         for top in repository.tops.iter().filter(|top| *top != own) {
@@ -182,6 +183,8 @@ mod tests {
             ("plain.sh", ""),
             (".git/config", "[core]\nhooksPath = ghooks\n"),
             ("ghooks/pre-commit", "cd scripts && ./by-path.sh\n"),
+            ("moved/.git/config", "[core]\nworktree = ../../src2\n"),
+            ("moved/.git/hooks/pre-commit", "exec ./tools/l.sh\n"),
             ("srv.git/HEAD", "x"),
             ("srv.git/objects/x", ""),
             ("srv.git/refs/x", ""),
@@ -209,6 +212,7 @@ mod tests {
             "ghooks/x",
             "scripts/by-path.sh",
             "deploy/helper.sh",
+            "src2/tools/l.sh",
         ] {
             assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
         }
