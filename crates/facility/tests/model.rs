@@ -512,11 +512,17 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
                 });
                 ended.unwrap()
             };
-            conflicts.extend(match catch_unwind(AssertUnwindSafe(|| way(seed / 2))) {
-                Ok(conflicts) => conflicts,
-                Err(payload) if payload.downcast_ref::<&str>() == Some(&"crash") => way(seed / 4),
-                Err(payload) => std::panic::resume_unwind(payload),
-            });
+            // A commit that was refused has met no crash yet, so that both may come here.
+            for try_ in 1.. {
+                match catch_unwind(AssertUnwindSafe(|| way(seed >> try_))) {
+                    Ok(more) => {
+                        conflicts.extend(more);
+                        break;
+                    }
+                    Err(payload) if payload.downcast_ref::<&str>() == Some(&"crash") => {}
+                    Err(payload) => std::panic::resume_unwind(payload),
+                }
+            }
         }
     }
     let mut hostile = hostile.lock().unwrap();
@@ -579,6 +585,31 @@ fn leftovers(root: &Path, at: &Path, beside: &mut Vec<PathBuf>, story: &dyn Fn()
     }
 }
 
+/// Plays schedules in a few threads, which mostly wait for the hostile processes. Returns how often each call was hit, and the
+/// calls of the shortest schedule.
+fn play_all(seeds: &[u64]) -> (BTreeMap<u64, u64>, u64) {
+    const THREADS: usize = 4;
+    std::thread::scope(|scope| {
+        let part = |first: usize| {
+            move || {
+                let mut hits = BTreeMap::new();
+                let calls = seeds.iter().skip(first).step_by(THREADS).map(|seed| play(*seed, &mut hits)).min();
+                (hits, calls.unwrap_or(u64::MAX))
+            }
+        };
+        let parts: Vec<_> = (0..THREADS).map(|first| scope.spawn(part(first))).collect();
+        let mut all = (BTreeMap::new(), u64::MAX);
+        for part in parts {
+            let (hits, calls) = part.join().unwrap();
+            all.1 = all.1.min(calls);
+            for (at, times) in hits {
+                *all.0.entry(at).or_default() += times;
+            }
+        }
+        all
+    })
+}
+
 #[test]
 fn no_byte_is_lost_whatever_another_process_does_meanwhile() {
     let (first, count) = match std::env::var("NEXUS_MODEL_SEED").ok().and_then(|text| text.parse().ok()) {
@@ -590,15 +621,9 @@ fn no_byte_is_lost_whatever_another_process_does_meanwhile() {
             eprintln!("{info}");
         }
     }));
-    let mut hits = BTreeMap::new();
-    let mut fewest = u64::MAX;
-    for seed in first..first + count {
-        fewest = fewest.min(play(seed, &mut hits));
-    }
+    let (hits, fewest) = play_all(&(first..first + count).collect::<Vec<_>>());
     if first == 1 {
-        for seed in FOUND.into_iter().chain(WIDER..WIDER + count / 3) {
-            play(seed, &mut BTreeMap::new());
-        }
+        play_all(&FOUND.into_iter().chain(WIDER..WIDER + count / 3).collect::<Vec<_>>());
     }
     if count >= 300 {
         // The calls that every schedule has.
