@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{benches, stderr, stdout};
+use support::{Bench, benches, stderr, stdout};
 
 /// Far more than any of these needs, far less than the graces that must not count.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -96,5 +96,70 @@ fn a_number_that_is_no_signal_ends_no_sandbox() {
             assert_eq!(stdout(&bench.exec(&id, "echo alive")), "alive\n");
         }
         bench.run(["rm", "-f", &id]);
+    }
+}
+
+/// A terminal whose reader stops, and `nexus` on it. Returns the master, which nobody reads.
+fn on_a_terminal_that_stands_still(bench: &Bench, arguments: &[&str]) -> (std::process::Child, std::fs::File) {
+    use rustix::fs::OFlags;
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    if let Some(uid) = bench.user {
+        std::os::unix::fs::chown(std::path::Path::new(name.to_str().unwrap()), Some(uid), None).unwrap();
+    }
+    let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, rustix::fs::Mode::empty()).unwrap();
+    let end = || Stdio::from(slave.try_clone().unwrap());
+    let mut command = bench.command("setsid");
+    command.args(["--ctty", "--"]).arg(bench.program()).args(arguments).env("TERM", "xterm");
+    (command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap(), master.into())
+}
+
+#[test]
+fn a_terminal_that_stands_still_holds_up_no_end() {
+    let flood = "trap '' INT; yes a long line of output; sleep 60";
+    // How it is ended, the arguments, the exit code.
+    let cases: [(&str, &[&str], i32); 5] = [
+        ("limit", &["run", "--timeout", "2s", "--grace", "1s", "--", "yes", "some output"], 124),
+        ("limit", &["run", "--timeout", "2s", "--grace", "1s", "--max-output", "1M", "--shell", flood], 124),
+        ("limit", &["run", "--tty", "--timeout", "2s", "--grace", "1s", "--", "yes", "some output"], 124),
+        ("signal", &["run", "--grace", "1s", "--", "yes", "some output"], 143),
+        ("ctrl-c", &["run", "--grace", "1s", "--", "yes", "some output"], 130),
+    ];
+    for bench in benches() {
+        for (how, arguments, code) in cases {
+            let began = Instant::now();
+            let (mut child, mut master) = on_a_terminal_that_stands_still(&bench, arguments);
+            // Full: it has taken something, and then nothing more for a while.
+            let (mut taken, mut since) = (0, Instant::now());
+            while taken == 0 || since.elapsed() < Duration::from_millis(300) {
+                let now = rustix::io::ioctl_fionread(&master).unwrap();
+                if now != taken {
+                    (taken, since) = (now, Instant::now());
+                }
+                assert!(began.elapsed() < PATIENCE, "{arguments:?}: nothing was shown");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            match how {
+                "signal" => signal(&child, Signal::TERM),
+                "ctrl-c" => master.write_all(b"\x03").unwrap(),
+                _ => {}
+            }
+            let status = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                if began.elapsed() > PATIENCE {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    panic!("{} {arguments:?} {how}: still there", bench.who());
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            assert_eq!(status.code(), Some(code), "{} {arguments:?} {how}", bench.who());
+            assert!(began.elapsed() < Duration::from_secs(6), "{arguments:?} {how}: {:?}", began.elapsed());
+        }
     }
 }

@@ -60,7 +60,7 @@ pub fn ask(
     }
     let text = lines.join("\n") + "\n";
     let show = || changes::diff_of_layer(layer, workspace, rules);
-    answer(text.as_bytes(), &show, &mut BufReader::new(Typed { signals }), &mut std::io::stderr())
+    answer(text.as_bytes(), &show, &mut BufReader::new(Typed { signals }), &mut crate::terminal::out::stderr())
 }
 
 fn answer(

@@ -33,6 +33,8 @@ pub trait Caller {
     fn next_event(&self) -> Option<Instant>;
     /// The time has come, or something else happened.
     fn tick(&mut self, now: Instant, inside: &mut Inside) -> io::Result<()>;
+    /// Nobody waits any longer for what it has not taken.
+    fn give_up(&mut self, inside: &mut Inside);
     /// Nothing inside lives any more.
     fn sandbox_is_dead(&mut self);
     /// Whether it has nothing left to do, after the end of the sandbox.

@@ -5,6 +5,7 @@ use super::inside::Inside;
 use super::output::Stream;
 use super::ports::{PortToken, Ports};
 use super::sink::{Kept, Sink};
+use crate::terminal::out;
 use crate::terminal::raw::{self, Raw};
 use nexus_driver::Event;
 use rustix::event::PollFlags;
@@ -182,6 +183,14 @@ impl Caller for Foreground {
     fn tick(&mut self, now: Instant, _inside: &mut Inside) -> io::Result<()> {
         self.ports.tick(now);
         Ok(())
+    }
+
+    fn give_up(&mut self, _inside: &mut Inside) {
+        if !self.sink.is_drained() {
+            out::give_up();
+        }
+        self.sink.throw_away();
+        self.ports.drop_all();
     }
 
     fn sandbox_is_dead(&mut self) {

@@ -18,7 +18,6 @@ mod git_host;
 mod inside;
 mod mounts;
 mod note;
-mod nowait;
 mod open_files;
 mod order;
 mod output;
@@ -144,7 +143,7 @@ pub fn with_term(args: &RunArgs) -> RunArgs {
 pub fn tell(text: &str) {
     // Where this cannot be written, nobody wants to know it.
     let line = format!("nexus: {}\n", crate::failure::one_line(text));
-    write_unless_closed(&mut io::stderr(), line.as_bytes()).ok();
+    write_unless_closed(&mut crate::terminal::out::stderr(), line.as_bytes()).ok();
 }
 
 /// The driver for this process's user with the standard ids.

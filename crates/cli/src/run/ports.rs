@@ -198,6 +198,12 @@ impl Ports {
         self.closing = Some(Instant::now() + LAST_WORDS);
     }
 
+    /// Closes every connection at once.
+    pub fn drop_all(&mut self) {
+        self.listeners.clear();
+        self.relays.clear();
+    }
+
     /// Whether no connection is left.
     pub fn is_done(&self) -> bool {
         self.relays.is_empty()

@@ -16,6 +16,7 @@ use super::output::{HeadTail, Stream};
 use super::signals::Signals;
 use super::tally::Tally;
 use crate::net::Service;
+use crate::terminal::out;
 use nexus_driver::{Ended, Event, LEADER, NotStarted, Sandbox, Session};
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
@@ -125,6 +126,7 @@ pub fn run<C: Caller>(
         asked: 0,
         timed_out: false,
         dead: false,
+        silent_since: None,
         buffer: vec![0; BUFFER],
         outcome: Outcome {
             ended: None,
@@ -160,6 +162,8 @@ struct Pump<'a, C: Caller> {
     /// The time limit was reached.
     timed_out: bool,
     dead: bool,
+    /// Since when nothing inside lives, and nothing that it left was passed on.
+    silent_since: Option<Instant>,
     buffer: Vec<u8>,
     outcome: Outcome,
 }
@@ -203,6 +207,7 @@ impl<C: Caller> Pump<'_, C> {
                 }
                 Source::Dead => {
                     self.dead = true;
+                    self.silent_since = Some(Instant::now());
                     self.hung_up_until = None;
                     self.caller.sandbox_is_dead();
                 }
@@ -216,6 +221,7 @@ impl<C: Caller> Pump<'_, C> {
                 Source::Caller(token) => self.caller.ready(token, found, &mut self.inside)?,
             }
         }
+        self.read_what_the_dead_left()?;
         self.clock()?;
         self.caller.tick(Instant::now(), &mut self.inside)?;
         self.fulfil()
@@ -272,7 +278,13 @@ impl<C: Caller> Pump<'_, C> {
         let looks = self.bounds.watch_memory || self.bounds.over_disk.is_some();
         let look = (looks && !self.dead).then_some(self.look_at);
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
-        [timeout, self.kill_at, look, self.hung_up_until, guest, self.caller.next_event()].into_iter().flatten().min()
+        let own = [timeout, self.kill_at, look, self.hung_up_until, self.give_up_at()];
+        own.into_iter().chain([guest, self.caller.next_event()]).flatten().min()
+    }
+
+    /// When a caller that takes nothing is no longer waited for: the sandbox is dead, and somebody ended the run.
+    fn give_up_at(&self) -> Option<Instant> {
+        self.silent_since.filter(|_| out::is_ended()).map(|since| since + out::LAST_WAIT)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -395,9 +407,16 @@ impl<C: Caller> Pump<'_, C> {
             self.kill_at = None;
             self.sandbox.keeper.kill()?;
         }
-        if !self.timed_out && self.deadline().is_some_and(|at| now >= at) && self.outcome.ended.is_none() {
+        if !self.timed_out && self.deadline().is_some_and(|at| now >= at) {
             self.timed_out = true;
+            out::end();
             self.ask_to_end(ExitReason::Timeout, SIGTERM, self.bounds.grace, true)?;
+        }
+        if self.give_up_at().is_some_and(|at| now >= at) {
+            self.out = None;
+            self.err = None;
+            self.silent_since = Some(now);
+            self.caller.give_up(&mut self.inside);
         }
         if self.hung_up_until.is_some_and(|at| now >= at) {
             self.hung_up_until = None;
@@ -442,11 +461,27 @@ impl<C: Caller> Pump<'_, C> {
         Ok(())
     }
 
+    /// Reads to the end of what there is. An end of a pipe that came out of the sandbox, over a socket in a directory that
+    /// it shares, stays open for as long as somebody likes: poll(2) would wait for that.
+    fn read_what_the_dead_left(&mut self) -> io::Result<()> {
+        for stream in [Stream::Out, Stream::Err] {
+            while self.dead && self.caller.takes(stream) && self.has_output(stream) {
+                self.read(stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_output(&self, stream: Stream) -> bool {
+        if stream == Stream::Out { self.out.is_some() } else { self.err.is_some() }
+    }
+
     fn read(&mut self, stream: Stream) -> io::Result<()> {
         let Some(fd) = (if stream == Stream::Out { &self.out } else { &self.err }) else { return Ok(()) };
         match rustix::io::read(fd, &mut self.buffer[..]) {
             Ok(0) => self.close_output(stream),
             Ok(count) => {
+                self.silent_since = self.silent_since.map(|_| Instant::now());
                 if self.outcome.first_output.is_none() {
                     self.outcome.first_output = Some(Instant::now());
                 }
@@ -463,6 +498,8 @@ impl<C: Caller> Pump<'_, C> {
                     self.hung_up_until = Some(Instant::now() + LOOK_AT_TERMINAL_EVERY);
                 }
             }
+            // Everything inside is dead: who still holds the other end is not of this sandbox, and is not waited for.
+            Err(Errno::AGAIN) if self.dead => self.close_output(stream),
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }

@@ -13,6 +13,7 @@ use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::net::Ended;
 use crate::receipt::{self, Finished, Issued, Issuer};
+use crate::terminal::out;
 use document::{ToCaller, elements};
 use nexus_driver::Handle;
 use nexus_facility::{Change, ChangeKind};
@@ -436,10 +437,10 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     let mut text = failure.to_string();
     text.push('\n');
     // Where even this cannot be written, the exit code still tells.
-    let told = io::stderr().write_all(text.as_bytes());
+    let told = out::stderr().write_all(text.as_bytes());
     if as_json {
         let json = failure_document(failure);
-        let printed = super::pump::write_unless_closed(&mut io::stdout(), format!("{json}\n").as_bytes());
+        let printed = super::pump::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
         if printed.is_err() || told.is_err() {
             return failure.exit;
         }

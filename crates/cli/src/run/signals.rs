@@ -63,6 +63,10 @@ impl Signals {
         let flag = Arc::new(AtomicBool::new(false));
         // The flag first: handlers run in the order in which they were registered.
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        if ENDING.contains(&signal) {
+            // Whoever asks for the end does not wait for a caller that takes nothing.
+            signal_hook::flag::register(signal, crate::terminal::out::ended_flag())?;
+        }
         signal_hook::low_level::pipe::register(signal, self.ours.try_clone()?)?;
         self.flags.push((signal, flag));
         Ok(())

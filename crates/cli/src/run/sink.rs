@@ -2,12 +2,14 @@
 
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
+use crate::terminal::out::{self, LAST_WAIT, caller};
 use crate::terminal::{Filter, Mode, raw};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::io::{self, Write};
+use std::time::Instant;
 
 /// Bytes on their way to the caller.
 #[derive(Default)]
@@ -74,13 +76,7 @@ impl Sink {
     /// A sink that keeps (for `--json`) or passes on, with an optional limit and an optional file for everything.
     pub fn new(keep: bool, limit: Option<u64>, full: Option<FullOutput>, show: Show) -> Self {
         let streams = [Stream::Out, Stream::Err];
-        let outlet = |stream| {
-            let regular = rustix::fs::fstat(caller(stream)).is_ok_and(|stat| {
-                let kind = FileType::from_raw_mode(stat.st_mode);
-                kind == FileType::RegularFile || kind == FileType::BlockDevice
-            });
-            Outlet { pending: Pending::default(), regular, gone: false }
-        };
+        let outlet = |stream| Outlet { pending: Pending::default(), regular: out::is_regular(stream), gone: false };
         let terminals = streams.map(|stream| !keep && rustix::termios::isatty(caller(stream)));
         let filter = |is_terminal| match show {
             Show::Filtered(mode) if is_terminal => Some(Filter::new(mode)),
@@ -152,10 +148,8 @@ impl Sink {
 
     /// Writes as much as goes without waiting. `true` means that nobody reads any more.
     pub fn flush(&mut self, stream: Stream) -> io::Result<bool> {
-        let Outlet { pending, regular, .. } = &mut self.outlets[stream as usize];
-        let rest = pending.rest();
-        let to = caller(stream);
-        match if *regular { rustix::io::write(to, rest) } else { super::nowait::write(to, rest) } {
+        let Outlet { pending, .. } = &mut self.outlets[stream as usize];
+        match out::write_ready(stream, pending.rest()) {
             Ok(count) => {
                 pending.advance(count);
                 Ok(false)
@@ -177,13 +171,21 @@ impl Sink {
         self.filters.iter_mut().flatten().for_each(Filter::interrupt);
     }
 
-    /// Writes everything, however long the caller takes. `true` means that nobody reads any more.
+    /// Writes everything, however long the caller takes, unless a signal asked this process to end. `true` means that
+    /// nobody reads any more.
     pub fn drain(&mut self) -> io::Result<bool> {
+        let often = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         for stream in [Stream::Out, Stream::Err] {
+            let mut moved = Instant::now();
             while let Some(fd) = self.waiting_for(stream) {
-                match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None) {
-                    Ok(_) | Err(Errno::INTR) => {}
+                match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&often)) {
+                    Ok(1..) => moved = Instant::now(),
+                    Ok(0) | Err(Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
+                }
+                if out::is_ended() && moved.elapsed() >= LAST_WAIT {
+                    self.throw_away();
+                    return Ok(true);
                 }
                 if self.flush(stream)? {
                     return Ok(true);
@@ -226,10 +228,8 @@ impl Sink {
         for stream in [Stream::Out, Stream::Err] {
             let bytes = self.filters[stream as usize].as_mut().map(Filter::put_back).unwrap_or_default();
             if !bytes.is_empty() {
-                let mut to: Box<dyn Write> =
-                    if stream == Stream::Out { Box::new(io::stdout()) } else { Box::new(io::stderr()) };
                 // A terminal that is gone needs nothing back.
-                to.write_all(&bytes).and_then(|()| to.flush()).ok();
+                out::Writer(stream).write_all(&bytes).ok();
             }
         }
     }
@@ -250,11 +250,9 @@ fn is_one_terminal() -> bool {
 
 /// Writes all of it to whoever is there; a reader that left and a terminal that went away are no errors.
 pub fn write_to_caller(stream: Stream, bytes: &[u8]) -> io::Result<()> {
-    let written = match stream {
-        Stream::Out => super::pump::write_unless_closed(&mut io::stdout(), bytes),
-        Stream::Err => super::pump::write_unless_closed(&mut io::stderr(), bytes),
-    };
-    match written {
+    match super::pump::write_unless_closed(&mut out::Writer(stream), bytes) {
+        // The run was ended, and the caller takes nothing.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
         // On a disk, EIO is one: what was to be there is lost.
         Err(error) if raw::is_gone(&error) && is_device(stream) => Ok(()),
         other => other,
@@ -265,11 +263,4 @@ pub fn write_to_caller(stream: Stream, bytes: &[u8]) -> io::Result<()> {
 fn is_device(stream: Stream) -> bool {
     rustix::fs::fstat(caller(stream))
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
-}
-
-fn caller(stream: Stream) -> BorrowedFd<'static> {
-    match stream {
-        Stream::Out => rustix::stdio::stdout(),
-        Stream::Err => rustix::stdio::stderr(),
-    }
 }

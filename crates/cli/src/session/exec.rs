@@ -148,7 +148,7 @@ pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool
 
 /// For a person; where it cannot be written nobody wants to know it.
 pub fn tell(message: &str) {
-    write_unless_closed(&mut io::stderr(), message.as_bytes()).ok();
+    write_unless_closed(&mut crate::terminal::out::stderr(), message.as_bytes()).ok();
 }
 
 fn terminal_failure(error: &io::Error) -> Failure {

@@ -357,6 +357,16 @@ impl Caller for Hub {
         Ok(())
     }
 
+    fn give_up(&mut self, inside: &mut Inside) {
+        self.ports.drop_all();
+        self.last_words_until = Some(Instant::now());
+        let late: Vec<u32> = self.commands.values().filter_map(|command| command.client).collect();
+        for number in late {
+            self.drop_client(number, inside);
+        }
+        self.settle_commands();
+    }
+
     fn sandbox_is_dead(&mut self) {
         self.ports.close();
         self.last_words_until = Some(Instant::now() + LAST_WORDS);

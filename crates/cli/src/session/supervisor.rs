@@ -45,14 +45,15 @@ pub fn detach(args: &RunArgs) -> u8 {
             } else {
                 name.map_or_else(|| id.clone(), str::to_owned)
             };
-            match run::write_unless_closed(&mut io::stdout(), format!("{text}\n").as_bytes()) {
+            match run::write_unless_closed(&mut crate::terminal::out::stdout(), format!("{text}\n").as_bytes()) {
                 Ok(()) => 0,
                 Err(error) => run::print_failure(&run::not_written("the id of the sandbox", &error), false),
             }
         }
         Ok(Launched::Refused { exit, text, json }) => {
-            let told = run::write_unless_closed(&mut io::stderr(), text.as_bytes());
-            let printed = json.map(|json| run::write_unless_closed(&mut io::stdout(), json.as_bytes()));
+            let told = run::write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes());
+            let printed =
+                json.map(|json| run::write_unless_closed(&mut crate::terminal::out::stdout(), json.as_bytes()));
             // Where even this cannot be written, the exit code still tells.
             if told.is_err() || printed.is_some_and(|printed| printed.is_err()) { exit.max(1) } else { exit }
         }
@@ -66,7 +67,7 @@ pub fn detach(args: &RunArgs) -> u8 {
 
 fn note(text: &str) {
     // Where this cannot be written, nobody wants to know it.
-    run::write_unless_closed(&mut io::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
+    run::write_unless_closed(&mut crate::terminal::out::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
 }
 
 /// Starts the supervisor and waits for its word.

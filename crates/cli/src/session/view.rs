@@ -131,7 +131,7 @@ impl View {
                 self.sink.drain()?;
                 let end = if self.raw.is_some() { "\r\n" } else { "\n" };
                 let text = format!("[... {bytes} bytes are not there any more ...]{end}");
-                write_unless_closed(&mut io::stderr(), text.as_bytes())?;
+                write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes())?;
                 None
             }
             Tell::Hello { .. } | Tell::Live => None,

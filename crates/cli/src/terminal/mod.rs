@@ -11,6 +11,8 @@ mod allow;
 pub mod filter;
 pub mod keys;
 mod left;
+mod nowait;
+pub mod out;
 pub mod raw;
 #[cfg(test)]
 mod seeds;

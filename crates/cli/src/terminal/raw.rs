@@ -48,7 +48,8 @@ impl Raw {
     pub fn again(&self) -> io::Result<()> {
         let mut raw = self.before.clone();
         raw.make_raw();
-        Ok(tcsetattr(stdin(), OptionalActions::Drain, &raw)?)
+        // Not once the output is drained: a terminal that stands still would hold this process up.
+        Ok(tcsetattr(stdin(), OptionalActions::Now, &raw)?)
     }
 
     /// As it was, for the time of a stop.
@@ -66,7 +67,9 @@ impl Drop for Raw {
 
 fn restore(before: &Termios) -> io::Result<()> {
     throw_away()?;
-    Ok(tcsetattr(stdin(), OptionalActions::Flush, before)?)
+    // At once, and the input flushed by itself: the change that does both waits for the output first.
+    tcsetattr(stdin(), OptionalActions::Now, before)?;
+    Ok(tcflush(stdin(), QueueSelector::IFlush)?)
 }
 
 /// Throws away what was typed. A flush empties only what a reader could have read by now; what the other side wrote beyond

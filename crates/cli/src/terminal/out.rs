@@ -1,0 +1,166 @@
+//! Writes to the caller's stdout and stderr, and never waits in the kernel.
+//!
+//! ```text
+//!  a terminal ──opened once more, O_NONBLOCK──▶ an open file of our own       a pipe ──RWF_NOWAIT──▶ the caller's
+//!  full ─▶ poll ─┬─▶ room: goes on
+//!                └─▶ the run was ended (time limit, signal) and nothing moves for [`LAST_WAIT`]: TimedOut
+//! ```
+//! A terminal that stands still (Ctrl-S, a frozen connection, a copy mode) takes nothing for as long as its user likes, and
+//! this process has a time limit and signals to watch. `O_NONBLOCK` belongs to the open file, which the caller shares;
+//! opening the terminal once more makes another one.
+
+use super::nowait;
+use crate::run::Stream;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The time for which a caller that takes nothing is waited for once the run was ended from outside.
+pub const LAST_WAIT: Duration = Duration::from_millis(500);
+
+/// How often the flag is looked at while a writer waits: a signal may come just before poll(2).
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// The most bytes of one write to a terminal that cannot be opened once more. One that poll(2) calls writable has room for
+/// 256, and a byte may become several there (a tab, a line end).
+const SMALL_PIECE: usize = 16;
+
+/// Whether the run was ended from outside: then nobody is waited for without a bound.
+static IS_ENDED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Whether such a wait was in vain: then there is no further one.
+static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Returns the flag that says so, for a signal handler.
+pub fn ended_flag() -> Arc<AtomicBool> {
+    Arc::clone(&IS_ENDED)
+}
+
+/// Notes that the run was ended by its time limit.
+pub fn end() {
+    IS_ENDED.store(true, Ordering::SeqCst);
+}
+
+/// Reports whether the run was ended by its time limit or a signal.
+pub fn is_ended() -> bool {
+    IS_ENDED.load(Ordering::SeqCst)
+}
+
+/// Notes that the caller takes nothing: from now on what cannot be written at once is not written.
+pub fn give_up() {
+    IS_GIVEN_UP.store(true, Ordering::SeqCst);
+}
+
+/// What a descriptor of the caller is.
+enum Kind {
+    /// A file: a write of any size is done at once.
+    Regular,
+    /// A terminal, opened once more.
+    Own(OwnedFd),
+    /// A terminal of another user, which this one may not open.
+    Foreign,
+    /// A pipe, a socket, a device.
+    Other,
+}
+
+fn kind(stream: Stream) -> &'static Kind {
+    static KINDS: [OnceLock<Kind>; 2] = [const { OnceLock::new() }; 2];
+    KINDS[stream as usize].get_or_init(|| {
+        let fd = caller(stream);
+        if rustix::termios::isatty(fd) {
+            return open_again(fd).map_or(Kind::Foreign, Kind::Own);
+        }
+        match rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::RegularFile | FileType::BlockDevice) => Kind::Regular,
+            _ => Kind::Other,
+        }
+    })
+}
+
+/// Opens a terminal for writing, as an open file of our own.
+fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+    use rustix::fd::AsRawFd;
+    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let same = |path: &str| {
+        let opened = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let device = |fd: BorrowedFd<'_>| rustix::termios::tcgetsid(fd).ok();
+        // The controlling terminal may be another one than this.
+        (path != "/dev/tty" || device(opened.as_fd()).is_some_and(|sid| device(fd) == Some(sid))).then_some(opened)
+    };
+    same(&format!("/proc/self/fd/{}", fd.as_raw_fd())).or_else(|| same("/dev/tty"))
+}
+
+/// The caller's descriptor.
+pub fn caller(stream: Stream) -> BorrowedFd<'static> {
+    match stream {
+        Stream::Out => rustix::stdio::stdout(),
+        Stream::Err => rustix::stdio::stderr(),
+    }
+}
+
+/// Reports whether a write of any size is done at once.
+pub fn is_regular(stream: Stream) -> bool {
+    matches!(kind(stream), Kind::Regular)
+}
+
+/// Writes what goes now. EAGAIN when nothing does.
+pub fn write_ready(stream: Stream, bytes: &[u8]) -> Result<usize, Errno> {
+    match kind(stream) {
+        Kind::Regular => rustix::io::write(caller(stream), bytes),
+        Kind::Own(fd) => rustix::io::write(fd, bytes),
+        Kind::Foreign => {
+            let mut room = [PollFd::from_borrowed_fd(caller(stream), PollFlags::OUT)];
+            match poll(&mut room, Some(&Timespec::default()))? {
+                0 => Err(Errno::AGAIN),
+                _ => rustix::io::write(caller(stream), &bytes[..bytes.len().min(SMALL_PIECE)]),
+            }
+        }
+        Kind::Other => nowait::write(caller(stream), bytes),
+    }
+}
+
+/// A writer to the caller that waits in poll(2) and nowhere else, and, once the run was ended, not for long.
+#[derive(Debug, Clone, Copy)]
+pub struct Writer(pub Stream);
+
+/// Standard output.
+pub fn stdout() -> Writer {
+    Writer(Stream::Out)
+}
+
+/// Standard error.
+pub fn stderr() -> Writer {
+    Writer(Stream::Err)
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let began = Instant::now();
+        loop {
+            // Without poll(2) first, a pipe of an old kernel would wait in the write.
+            let mut room = [PollFd::from_borrowed_fd(caller(self.0), PollFlags::OUT)];
+            match poll(&mut room, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => match write_ready(self.0, bytes) {
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    other => return Ok(other?),
+                },
+                Err(error) => return Err(error.into()),
+            }
+            let is_late = || IS_GIVEN_UP.load(Ordering::SeqCst) || began.elapsed() >= LAST_WAIT;
+            if is_ended() && is_late() {
+                give_up();
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
