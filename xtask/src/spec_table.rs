@@ -146,7 +146,7 @@ pub fn test_functions(source: &str) -> BTreeSet<String> {
 /// whether it ran them.
 pub fn listed_tests(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (before, rest) in source.match_indices("\"").map(|(at, _)| source.split_at(at)) {
+    for (before, rest) in source.match_indices('"').map(|(at, _)| source.split_at(at)) {
         let Some((name, rest)) = rest[1..].split_once("\",") else { continue };
         let path: &str = rest.trim_start().split([',', ')']).next().unwrap_or_default();
         if before.trim_end().ends_with('(') && is_function(name) && path.rsplit("::").next() == Some(name) {
