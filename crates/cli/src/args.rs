@@ -90,6 +90,9 @@ pub struct RunArgs {
     /// Show another host path and let the command write it directly; may repeat
     #[arg(long, value_name = "SRC[:DST]")]
     pub rw: Vec<OsString>,
+    /// Let the command connect to this socket in what --ro and --rw show; others are covered; may repeat
+    #[arg(long, value_name = "PATH")]
+    pub allow_socket: Vec<PathBuf>,
     /// Make paths of the workspace that match this pattern unreadable inside; may repeat
     #[arg(long, value_name = "GLOB")]
     pub hide: Vec<String>,

@@ -3,6 +3,7 @@
 //! Where two go to the same place the nearer one counts: a flag before a profile before a toolchain.
 
 use crate::failure::Failure;
+use crate::guarded::Guarded;
 use crate::places::{self, Places};
 use crate::profile::{FoundBind, Resolution, Source};
 use nexus_model::plan::{Access, Bind};
@@ -21,6 +22,8 @@ pub struct Shown {
     pub why: Option<&'static str>,
     /// Who asked for it.
     pub from: Origin,
+    /// Whether it is shown only because the operator opened it.
+    pub by_operator: bool,
 }
 
 /// Reads all binds and looks that each source exists and shows nothing of Nexus's own.
@@ -30,8 +33,9 @@ pub fn read(
     resolution: &Resolution,
     workspace: &Path,
     places: &Places,
+    guarded: &Guarded,
 ) -> Result<Vec<Shown>, Failure> {
-    let look = Look { workspace, places };
+    let look = Look { workspace, places, guarded, opened: &resolution.settings.binds };
     let mut all = Vec::new();
     for (texts, access) in [(ro, Access::ReadOnly), (rw, Access::ReadWrite)] {
         for text in texts {
@@ -79,6 +83,9 @@ fn add(all: &mut Vec<Shown>, nearer: usize, shown: Shown) {
 struct Look<'a> {
     workspace: &'a Path,
     places: &'a Places,
+    guarded: &'a Guarded,
+    /// What the operator opened.
+    opened: &'a [Sourced<String>],
 }
 
 impl Look<'_> {
@@ -107,6 +114,7 @@ impl Look<'_> {
                 made: Some(content.clone()),
                 why: None,
                 from: found.from.clone(),
+                by_operator: false,
             },
         };
         shown.why = Some(found.why);
@@ -133,13 +141,22 @@ impl Look<'_> {
             let message = format!("{from} {} holds the workspace: changes would go around its layer", source.display());
             return refuse(message, "bind a smaller folder, or use --direct to write the workspace without a layer");
         }
+        let mut by_operator = false;
+        if let Some(why) = self.guarded.refusal(&canonical, access, |path| path.symlink_metadata().is_ok()) {
+            by_operator = self.opened.iter().any(|path| canonical.starts_with(&path.value));
+            if !by_operator {
+                let message = format!("{from} {} cannot be shown: {why}", source.display());
+                let hint = "Name a smaller directory. The operator can open this one by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml.";
+                return refuse(message, hint);
+            }
+        }
         let target = match target {
             Some(target) => target,
             // At the path that the caller wrote, so that tools find it where they look for it.
             None => std::path::absolute(source).ok().filter(|path| plain(path)).unwrap_or_else(|| canonical.clone()),
         };
         let bind = Bind { source: canonical.into(), target: target.into(), access };
-        Ok(Shown { bind, made: None, why: None, from: from.clone() })
+        Ok(Shown { bind, made: None, why: None, from: from.clone(), by_operator })
     }
 }
 
@@ -181,7 +198,8 @@ mod tests {
     }
 
     fn bind(text: &str, access: Access) -> Result<Bind, Failure> {
-        let look = Look { workspace: Path::new("/usr/lib/project"), places: &places() };
+        let guarded = Guarded::default();
+        let look = Look { workspace: Path::new("/usr/lib/project"), places: &places(), guarded: &guarded, opened: &[] };
         look.flag(OsStr::new(text), access).map(|shown| shown.bind)
     }
 

@@ -189,8 +189,16 @@ fn furnish(
 ) -> Result<Root, StepError> {
     root.dress_private(request.setup.faults, &kept::targets(request.plan))?;
     attach_workspace(request, &root, workspace, channel)?;
-    hide_paths(request, &root)?;
+    let needs_covers = !request.plan.hidden.is_empty() || !request.plan.covered.is_empty();
+    if needs_covers {
+        make_covers(request, &root)?;
+        hide_paths(request, &root)?;
+    }
     attach_binds(request, &root, binds)?;
+    if needs_covers {
+        cover_sockets(request, &root)?;
+        remove_covers(&root)?;
+    }
     Ok(root)
 }
 
@@ -443,10 +451,27 @@ fn protect(root: &OwnedFd, path: &Path, workspace: &Path) -> Result<(), StepErro
 /// Covers paths of the workspace with an empty file or folder that nobody may open. The cover is read-only, so that
 /// its owner, who is the user inside, cannot give himself the right.
 fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
-    let hidden = &request.plan.hidden;
-    if hidden.is_empty() {
-        return Ok(());
+    for path in &request.plan.hidden {
+        let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
+        cover(root, &target).at(Step::HidePaths, &show(&target))?;
     }
+    Ok(())
+}
+
+/// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting.
+fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
+    for path in &request.plan.covered {
+        let target = below_root(path.as_path());
+        match cover(root, target) {
+            // Gone since the launcher looked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            covered => covered.at(Step::HidePaths, &show(target))?,
+        }
+    }
+    Ok(())
+}
+
+fn make_covers(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     request.setup.faults.check(Step::HidePaths)?;
     let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
     for (name, is_dir) in COVERS {
@@ -455,11 +480,12 @@ fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
         rustix::fs::chmodat(root.own(), name, Mode::empty(), AtFlags::empty())
             .map_err(|error| at(error.into(), name))?;
     }
-    for path in hidden {
-        let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
-        cover(root, &target).map_err(|error| at(error, &target))?;
-    }
-    // The covers stay where they are attached; their names would only raise questions.
+    Ok(())
+}
+
+/// The covers stay where they are attached; their names would only raise questions.
+fn remove_covers(root: &Root) -> Result<(), StepError> {
+    let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
     for (name, is_dir) in COVERS {
         let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(root.own(), name, flags).map_err(|error| at(error.into(), Path::new(name)))?;

@@ -23,6 +23,33 @@ pub const MAX_ARG_BYTES: usize = 131_072;
 /// Places that only the sandbox itself fills; neither a bind nor the workspace may lie there or above.
 const RESERVED: &[&str] =
     &["/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/lib"];
+/// Places that the sandbox fills from the host: a bind may lie there only if it shows what the host has there itself.
+const FROM_HOST: &[&str] = &[
+    "/usr",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/group",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+];
+/// Where a machine's own programs go: a bind may show others there.
+const LOCAL: &str = "/usr/local/";
 
 /// What a command may do with a bound folder or file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +115,8 @@ pub struct PlanDraft {
     pub hidden: Vec<ByteText>,
     /// More host paths.
     pub binds: Vec<Bind>,
+    /// Paths inside, each below a bind, that are covered when the binds are there: sockets of the host.
+    pub covered: Vec<ByteText>,
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
     /// Working directory inside; beneath the workspace.
@@ -121,6 +150,7 @@ impl PlanDraft {
             },
             hidden: Vec::new(),
             binds: Vec::new(),
+            covered: Vec::new(),
             argv: argv.into_iter().map(Into::into).collect(),
             cwd: workspace.into(),
             env: Vec::new(),
@@ -186,6 +216,12 @@ pub enum PlanError {
     #[error("the bind at {path:?} would cover the workspace")]
     CoversWorkspace {
         /// The place.
+        path: ByteText,
+    },
+    /// A path to cover that no bind shows.
+    #[error("the path to cover {path:?} is not below a bind")]
+    CoveredOutside {
+        /// The path.
         path: ByteText,
     },
     /// cwd is elsewhere.
@@ -278,11 +314,21 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
         normal("the bind", &bind.source)?;
         normal("the bind", &bind.target)?;
         unreserved("the bind", &bind.target)?;
+        if bind.source != bind.target {
+            uncovered(&bind.target)?;
+        }
         if workspace.starts_with(bind.target.as_path()) {
             return Err(PlanError::CoversWorkspace { path: bind.target.clone() });
         }
         if !places.insert(&bind.target) {
             return Err(PlanError::Overlap { path: bind.target.clone() });
+        }
+    }
+    for path in &draft.covered {
+        normal("the covered path", path)?;
+        let inside = |bind: &Bind| path.as_path().starts_with(bind.target.as_path()) && *path != bind.target;
+        if !draft.binds.iter().any(inside) {
+            return Err(PlanError::CoveredOutside { path: path.clone() });
         }
     }
     if let Writes::Direct { protected } = &draft.workspace.writes {
@@ -343,6 +389,17 @@ fn unreserved(what: &str, path: &ByteText) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Refuses a place at which something else than the host's own would cover the system view.
+fn uncovered(path: &ByteText) -> Result<(), PlanError> {
+    let place = path.as_path();
+    let covers = |system: &&str| place.starts_with(system) || Path::new(system).starts_with(place);
+    let is_local = path.0.starts_with(LOCAL.as_bytes());
+    if FROM_HOST.iter().any(covers) && !is_local {
+        return Err(PlanError::Reserved { what: "the bind".to_owned(), path: path.clone() });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,6 +415,7 @@ mod tests {
             },
             hidden: vec!["secrets/.env".into()],
             binds: vec![Bind { source: "/opt/tool".into(), target: "/opt/tool".into(), access: Access::ReadOnly }],
+            covered: vec!["/opt/tool/run/socket".into()],
             argv: vec!["true".into()],
             cwd: "/srv/project/sub".into(),
             env: vec![("PATH".into(), "/usr/bin".into())],
@@ -436,6 +494,22 @@ mod tests {
             let refused = refusal(|d| d.binds[0].target = bad.into());
             assert!(matches!(refused, PlanError::Reserved { .. }), "{bad}: {refused}");
         }
+        for system in
+            ["/usr/sbin", "/usr/share", "/usr/libexec/x", "/usr/local", "/etc/ssl", "/etc/ssl/certs", "/etc/passwd"]
+        {
+            let refused = refusal(|d| d.binds[0].target = system.into());
+            assert!(matches!(refused, PlanError::Reserved { .. }), "{system}: {refused}");
+        }
+        for fine in ["/usr/local/tool", "/etc/tool.conf", "/etc/apt"] {
+            let mut other = draft();
+            other.covered.clear();
+            other.binds[0].target = fine.into();
+            assert!(Plan::new(other).is_ok(), "{fine}");
+        }
+        let mut own = draft();
+        own.covered.clear();
+        own.binds[0] = Bind { source: "/usr/share/x".into(), target: "/usr/share/x".into(), access: Access::ReadOnly };
+        assert!(Plan::new(own).is_ok(), "what is there anyway");
         for bad in ["/srv", "/srv/project"] {
             let refused = refusal(|d| d.binds[0].target = bad.into());
             assert!(matches!(refused, PlanError::CoversWorkspace { .. }), "{bad}: {refused}");
@@ -444,7 +518,17 @@ mod tests {
         assert!(matches!(twice, PlanError::Overlap { .. }));
         let mut nested = draft();
         nested.binds[0].target = "/srv/project/vendor".into();
+        nested.covered.clear();
         assert!(Plan::new(nested).is_ok());
+    }
+
+    #[test]
+    fn only_what_a_bind_shows_is_covered() {
+        for bad in ["/opt/tool", "/usr/bin/x", "/srv/project/x"] {
+            let refused = refusal(|d| d.covered = vec![bad.into()]);
+            assert!(matches!(refused, PlanError::CoveredOutside { .. }), "{bad}: {refused}");
+        }
+        assert!(matches!(refusal(|d| d.covered = vec!["/opt/tool/../x".into()]), PlanError::NotNormal { .. }));
     }
 
     #[test]

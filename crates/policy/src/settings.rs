@@ -20,6 +20,8 @@ pub struct Settings {
     pub egress: EgressSettings,
     /// Names whose changes wait for an accept in every run, besides those that always do.
     pub protect: Vec<Sourced<String>>,
+    /// Paths of the host that a bind may show although binds refuse them otherwise.
+    pub binds: Vec<Sourced<String>>,
 }
 
 /// `[egress]`.
@@ -56,7 +58,8 @@ impl Settings {
         let refused = refused
             .or_else(|| egress.trusted_ranges.first().map(|range| ("egress.trusted_ranges", &range.from)))
             .or_else(|| egress.upstream_proxy.as_ref().map(|proxy| ("egress.upstream_proxy", &proxy.from)))
-            .or_else(|| egress.allow_missing_sni.as_ref().map(|sni| ("egress.missing_sni", &sni.from)));
+            .or_else(|| egress.allow_missing_sni.as_ref().map(|sni| ("egress.missing_sni", &sni.from)))
+            .or_else(|| own.binds.first().map(|path| ("binds.allow", &path.from)));
         if let Some((key, from)) = refused {
             let place = if let Origin::File { place, .. } = from { *place } else { Place::default() };
             let message = format!("{key} belongs to the operator: write it to /etc/nexus/config.toml");
@@ -103,7 +106,8 @@ impl Reader<'_> {
         let mut settings = Settings::default();
         for (section, node) in root {
             let name = section.get_ref().as_ref();
-            let section = self.known(&section.span(), name, &["limits", "sandbox", "egress", "changes"], "")?;
+            let section =
+                self.known(&section.span(), name, &["limits", "sandbox", "egress", "changes", "binds"], "")?;
             let at = node.span().start;
             let toml::de::DeValue::Table(table) = node.into_inner() else {
                 return self.refuse(at, format!("{section} must be a section: write [{section}]"));
@@ -114,6 +118,7 @@ impl Reader<'_> {
                     "limits" => self.limit(&mut settings, &span, name, &node)?,
                     "sandbox" => self.sandbox(&mut settings, &span, name, &node)?,
                     "changes" => self.changes(&mut settings, &span, name, &node)?,
+                    "binds" => self.binds(&mut settings, &span, name, &node)?,
                     _ => self.egress(&mut settings, &span, name, &node)?,
                 }
             }
@@ -199,6 +204,27 @@ impl Reader<'_> {
         Ok(())
     }
 
+    fn binds(
+        &self,
+        to: &mut Settings,
+        span: &std::ops::Range<usize>,
+        key: &str,
+        node: &Entry<'_>,
+    ) -> Result<(), DocumentError> {
+        self.known(span, key, &["allow"], "binds.")?;
+        to.binds = self.texts(node)?;
+        let is_whole =
+            |path: &str| path.starts_with('/') && path.len() > 1 && !path.split('/').any(|part| part == "..");
+        match to.binds.iter().find(|path| !is_whole(&path.value)) {
+            None => Ok(()),
+            Some(bad) => {
+                let place = if let Origin::File { place, .. } = bad.from { place } else { Place::default() };
+                let message = format!("{:?} is no whole path: write for example /home/you/.aws", bad.value);
+                Err(DocumentError { place, message })
+            }
+        }
+    }
+
     fn egress(
         &self,
         to: &mut Settings,
@@ -263,7 +289,7 @@ mod tests {
 
     const FILE: &str = "[limits]\nmemory = \"8G\"\npids = 2048\n\n[sandbox]\nuid_base = 2_000_000_000\n\n[egress]\n\
                         trusted_ranges = [\"10.1.0.0/16\"]\nmissing_sni = \"refuse\"\n\n[changes]\nprotect = \
-                        [\"Makefile\"]\n";
+                        [\"Makefile\"]\n\n[binds]\nallow = [\"/home/you/.aws\"]\n";
 
     #[test]
     fn every_section_is_read_with_its_lines() {
@@ -277,6 +303,7 @@ mod tests {
             (settings.protect[0].value.as_str(), settings.protect[0].from.to_string().as_str()),
             ("Makefile", "config.toml:13:12")
         );
+        assert_eq!(settings.binds[0].value, "/home/you/.aws");
         let allowed = parse("[egress]\nmissing_sni = \"allow\"\n", "config.toml").unwrap();
         assert!(allowed.egress.allow_missing_sni.unwrap().value);
         assert!(parse("[sandbox]\ndrivers = [\"namespace\"]\n", "config.toml").is_ok());
@@ -296,6 +323,9 @@ mod tests {
             ("[changes]\nprotect = \"a\"\n", "2:11", "a list of texts"),
             ("[changes]\nprotct = []\n", "2:1", "did you mean changes.protect?"),
             ("limits = 1\n", "1:10", "write [limits]"),
+            ("[binds]\nallow = [\"~/.aws\"]\n", "2:10", "is no whole path"),
+            ("[binds]\nallow = [\"/\"]\n", "2:10", "is no whole path"),
+            ("[binds]\nalow = []\n", "2:1", "did you mean binds.allow?"),
             // Read and not obeyed, they would mislead.
             ("[audit]\nfile = \"x\"\n", "1:2", ""),
             ("[sandbox]\ndrivers = [\"oci\"]\n", "2:11", "no other one yet"),

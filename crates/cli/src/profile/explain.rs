@@ -42,7 +42,7 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     run::check_patterns(&resolution.grants)?;
     let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
     let all = Explained {
-        binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places)?,
+        binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places, &super::guarded(args, &resolution))?,
         variables: environment::build(flags, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
         changes: changes(&resolution.grants, args),
         workspace,

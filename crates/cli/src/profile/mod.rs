@@ -31,9 +31,12 @@ pub use trust_command::{trust, untrust};
 use crate::args::RunArgs;
 use crate::binds;
 use crate::failure::Failure;
+use crate::guarded::Guarded;
 use crate::net::{ASKED, Network};
 use crate::places::Places;
+use crate::sockets::{self, Sockets};
 use library::Shelf;
+use nexus_model::ByteText;
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_model::plan::Bind;
 use nexus_policy::profile::{
@@ -127,14 +130,35 @@ impl Resolution {
     }
 }
 
+/// What of the host a run shows.
+pub struct ShownBinds {
+    /// All binds.
+    pub binds: Vec<Bind>,
+    /// Sockets in them.
+    pub sockets: Sockets,
+    /// Sources of binds that the operator opened.
+    pub opened: Vec<ByteText>,
+}
+
+/// The machine's guarded paths, which cost some looks at the host, where anything is to be compared with them.
+pub fn guarded(args: &RunArgs, resolution: &Resolution) -> Guarded {
+    let (grants, found) = (&resolution.grants, &resolution.found);
+    let flags = args.ro.is_empty() && args.rw.is_empty() && args.allow_socket.is_empty();
+    let files = grants.ro.is_empty() && grants.rw.is_empty() && grants.etc.is_empty();
+    if flags && files && found.binds.is_empty() { Guarded::default() } else { Guarded::here() }
+}
+
 /// All binds of a run; files that are made for it are written.
 pub fn shown_binds(
     args: &RunArgs,
     resolution: &Resolution,
     workspace: &Path,
     places: &Places,
-) -> Result<Vec<Bind>, Failure> {
-    let shown = binds::read(&args.ro, &args.rw, resolution, workspace, places)?;
+) -> Result<ShownBinds, Failure> {
+    let guarded = guarded(args, resolution);
+    let shown = binds::read(&args.ro, &args.rw, resolution, workspace, places, &guarded)?;
+    let sockets = sockets::find(&shown, &args.allow_socket, &guarded)?;
+    let opened = shown.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
     let finished = shown.into_iter().map(|shown| {
         let mut bind = shown.bind;
         if let Some(content) = shown.made {
@@ -142,7 +166,7 @@ pub fn shown_binds(
         }
         Ok(bind)
     });
-    finished.collect()
+    Ok(ShownBinds { binds: finished.collect::<Result<_, Failure>>()?, sockets, opened })
 }
 
 /// The grants of some documents on top of what every run has.

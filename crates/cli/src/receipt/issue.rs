@@ -37,6 +37,10 @@ pub struct Finished<'a> {
     pub plan: &'a Plan,
     /// Names of variables that hold credentials and were passed on.
     pub env_secrets: &'a [ByteText],
+    /// Paths that were shown because the operator opened them.
+    pub opened_binds: &'a [ByteText],
+    /// Sockets of the host that the command could connect to.
+    pub allowed_sockets: &'a [ByteText],
     /// `commit`, `review`, `discard`, `ask` or `direct`.
     pub wanted_changes: &'a str,
     /// Until SIGTERM.
@@ -130,6 +134,8 @@ fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms:
         required: plan.required.iter().map(|guarantee| guarantee.name().to_owned()).collect(),
         allow_ptrace: plan.allow_ptrace,
         env_secrets: finished.env_secrets.to_vec(),
+        opened_binds: finished.opened_binds.to_vec(),
+        allowed_sockets: finished.allowed_sockets.to_vec(),
     };
     let no_hash = || "its hashes could not be made".to_owned();
     let micros = |duration: Duration| duration.as_micros() as u64;

@@ -52,9 +52,14 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         ("plan", receipt.plan_hash.to_string()),
         ("chain", chain),
     ];
-    if !request.env_secrets.is_empty() {
-        let names: Vec<_> = request.env_secrets.iter().map(|name| name.as_os_str().display().to_string()).collect();
-        rows.push(("secrets", format!("{} in the environment", names.join(" "))));
+    let lists = [
+        ("secrets", &request.env_secrets, "in the environment"),
+        ("opened", &request.opened_binds, "by the operator"),
+        ("sockets", &request.allowed_sockets, "of the host"),
+    ];
+    for (what, names, end) in lists.into_iter().filter(|(_, names, _)| !names.is_empty()) {
+        let names: Vec<_> = names.iter().map(|name| name.as_os_str().display().to_string()).collect();
+        rows.push((what, format!("{} {end}", names.join(" "))));
     }
     if request.allow_ptrace {
         rows.push(("tracing", "processes inside could trace each other".to_owned()));

@@ -55,6 +55,10 @@ pub struct Order {
     pub protect: Vec<String>,
     /// Names of variables that hold credentials and are passed on.
     pub env_secrets: Vec<ByteText>,
+    /// Paths that are shown because the operator opened them.
+    pub opened_binds: Vec<ByteText>,
+    /// Sockets of the host that the command may connect to.
+    pub allowed_sockets: Vec<ByteText>,
 }
 
 impl Order {
@@ -104,12 +108,14 @@ impl Order {
         let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
         let env = environment::build(flags, grants, &resolution.found, |name| std::env::var_os(name))?;
         let marker = super::record::Record::place(&places.runs, run_id);
+        let shown = shown_binds(args, &resolution, &workspace, &places)?;
         let env_secrets = env.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
         let draft = PlanDraft {
             run_id,
             profile: SandboxProfile::Untrusted,
             hidden: hide::find(&patterns, args.hide_secrets, &workspace)?,
-            binds: shown_binds(args, &resolution, &workspace, &places)?,
+            binds: shown.binds,
+            covered: shown.sockets.covered,
             workspace: WorkspaceMount { source: workspace.clone().into(), target: workspace.into(), writes },
             argv,
             cwd: cwd.into(),
@@ -140,6 +146,8 @@ impl Order {
             unprotected,
             protect,
             env_secrets,
+            opened_binds: shown.opened,
+            allowed_sockets: shown.sockets.allowed,
         })
     }
 
@@ -245,6 +253,7 @@ fn plan_failure(error: &PlanError) -> Failure {
         PlanError::NotNormal { .. } => "write the whole path without . and ..",
         PlanError::Reserved { .. } | PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
         PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
+        PlanError::CoveredOutside { .. } => "this should not happen; run nexus doctor",
         PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
         PlanError::EnvName { .. } => "write --env NAME=VALUE",
         PlanError::Contradiction => "use --net none, or --require net.destination_checked",

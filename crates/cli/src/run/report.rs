@@ -149,6 +149,8 @@ impl Report {
             Finished {
                 plan: &order.plan,
                 env_secrets: &order.env_secrets,
+                opened_binds: &order.opened_binds,
+                allowed_sockets: &order.allowed_sockets,
                 wanted_changes: if self.direct { "direct" } else { order.changes.name() },
                 timeout: order.timeout,
                 profiles: order.profiles.iter().map(profile_ref).collect(),

@@ -139,6 +139,12 @@ pub struct Request {
     /// Names of variables that held credentials. Left out when there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_secrets: Vec<ByteText>,
+    /// Paths of the host that were shown because the operator opened them. Left out when there was none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opened_binds: Vec<ByteText>,
+    /// Sockets of the host that the command could connect to. Left out when there was none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_sockets: Vec<ByteText>,
 }
 
 impl Request {

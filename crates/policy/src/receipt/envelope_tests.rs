@@ -38,6 +38,8 @@ fn receipt(pair: &Pair) -> Receipt {
             required: Vec::new(),
             allow_ptrace: false,
             env_secrets: Vec::new(),
+            opened_binds: Vec::new(),
+            allowed_sockets: Vec::new(),
         },
         spec_hash: Digest::of(b"spec"),
         plan_hash: Digest::of(b"plan"),

@@ -1,0 +1,275 @@
+//! Paths of the host that no bind shows: parts of the system, credentials, and sockets through which a command would act as
+//! the caller or as root. The operator may open one by its name (`[binds] allow` in `config.toml`).
+//!
+//! A bind is compared by its real path: it may neither be one of these places, nor lie in one, nor hold one.
+
+use crate::places;
+use nexus_model::plan::Access;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Directories of the system that are too much to show as a whole.
+const SYSTEM: &[&str] = &["/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys"];
+/// Directories of which nothing is shown. The shared memory in `/dev/shm` holds ordinary files.
+const CLOSED: &[&str] = &["/dev", "/proc"];
+const SHARED_MEMORY: &str = "/dev/shm";
+/// Directories that no command of a sandbox writes to.
+const READ_ONLY: &[&str] = &["/boot", "/etc", "/sys"];
+/// Files of `/etc` with keys and passwords.
+const ETC: &[&str] = &["/etc/ssl/private", "/etc/pki/tls/private", "/etc/krb5.keytab", "/etc/security/opasswd"];
+/// Beginnings of such names directly in `/etc`.
+const ETC_NAMES: &[&str] = &["shadow", "gshadow", "sudoers"];
+/// Credentials in a home directory.
+const CREDENTIALS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".pgpass",
+    ".my.cnf",
+    ".password-store",
+    ".vault-token",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/op",
+    ".config/rclone",
+    ".config/containers/auth.json",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+];
+/// Sockets of container engines, buses and displays, and the directories that they lie in.
+const SOCKETS: &[&str] = &[
+    "/run/docker.sock",
+    "/run/docker",
+    "/run/containerd",
+    "/run/podman",
+    "/run/crio",
+    "/run/buildkit",
+    "/run/k3s",
+    "/run/libvirt",
+    "/run/dbus",
+    "/run/systemd",
+    "/run/snapd.socket",
+    "/run/snapd-snap.socket",
+    "/run/user",
+    "/run/udev",
+    "/var/lib/lxd/unix.socket",
+    "/var/lib/incus/unix.socket",
+    "/var/snap/lxd/common/lxd/unix.socket",
+    "/tmp/.X11-unix",
+];
+
+/// What of a machine counts.
+#[derive(Debug, Default)]
+pub struct Guarded {
+    /// Home directories, with real paths.
+    homes: Vec<PathBuf>,
+    /// Credentials, with their paths and where these lead.
+    credentials: Vec<PathBuf>,
+    /// Sockets of agents, engines and buses.
+    sockets: Vec<PathBuf>,
+}
+
+impl Guarded {
+    /// Of this machine and of the process's user.
+    pub fn here() -> Self {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        let mut homes: Vec<PathBuf> = vec!["/root".into()];
+        homes.extend(places::home());
+        if let Ok(entries) = std::fs::read_dir("/home") {
+            homes.extend(entries.flatten().map(|entry| entry.path()));
+        }
+        let too_wide = |home: &PathBuf| home.parent().is_none() || !home.is_absolute();
+        homes.retain(|home| !too_wide(home));
+        homes.extend(homes.clone().iter().filter_map(|home| real(home)));
+        homes.sort();
+        homes.dedup();
+        let mut credentials: Vec<PathBuf> =
+            homes.iter().flat_map(|home| CREDENTIALS.iter().map(|name| home.join(name))).collect();
+        credentials.extend(credentials.clone().iter().filter_map(|path| real(path)));
+        let mut sockets: Vec<PathBuf> = SOCKETS.iter().map(PathBuf::from).collect();
+        sockets.extend(of_environment(|name| std::env::var_os(name)));
+        sockets.extend(sockets.clone().iter().filter_map(|path| real(path)));
+        Self { homes, credentials, sockets }
+    }
+
+    /// Says why a bind of this real path is refused, if it is.
+    pub fn refusal(&self, path: &Path, access: Access, exists: impl Fn(&Path) -> bool) -> Option<String> {
+        if SYSTEM.iter().any(|system| path == Path::new(system)) {
+            return Some("it is a directory of the system".to_owned());
+        }
+        if CLOSED.iter().any(|closed| path.starts_with(closed)) && !path.starts_with(SHARED_MEMORY) {
+            return Some("it belongs to the kernel of the host".to_owned());
+        }
+        if access == Access::ReadWrite && READ_ONLY.iter().any(|system| path.starts_with(system)) {
+            return Some("a command would write to the system of the host".to_owned());
+        }
+        if let Some(why) = of_etc(path) {
+            return Some(why);
+        }
+        if self.homes.iter().any(|home| home.starts_with(path)) {
+            return Some("it holds a home directory with all its keys and settings".to_owned());
+        }
+        let meets = |place: &PathBuf| path.starts_with(place) || (place.starts_with(path) && exists(place));
+        if let Some(place) = self.credentials.iter().find(|place| meets(place)) {
+            return Some(format!("it holds credentials ({})", place.display()));
+        }
+        let socket = self.sockets.iter().find(|place| meets(place))?;
+        Some(format!("a command could act outside of the sandbox through a socket ({})", socket.display()))
+    }
+
+    /// Reports whether a path is the socket of an engine, an agent or a bus, or lies in a directory of these.
+    pub fn is_known_socket(&self, path: &Path) -> bool {
+        self.sockets.iter().any(|socket| path.starts_with(socket))
+    }
+}
+
+fn of_etc(path: &Path) -> Option<String> {
+    let below = path.strip_prefix("/etc").ok()?;
+    let mut parts = below.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let (first, second) = (parts.next()?, parts.next());
+    let is_secret = ETC_NAMES.iter().any(|name| first.starts_with(name))
+        || (first == "ssh" && second.is_none_or(|name| name.ends_with("key")))
+        || ETC.iter().any(|place| path.starts_with(place) || Path::new(place).starts_with(path));
+    is_secret.then(|| "it holds keys or passwords of this machine".to_owned())
+}
+
+/// Sockets that variables of the caller name.
+fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let plain = ["SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "GNOME_KEYRING_CONTROL"].into_iter().filter_map(&variable);
+    let mut found: Vec<PathBuf> = plain.map(PathBuf::from).collect();
+    for (name, before) in
+        [("DOCKER_HOST", "unix://"), ("CONTAINER_HOST", "unix://"), ("DBUS_SESSION_BUS_ADDRESS", "unix:path=")]
+    {
+        let text = variable(name).and_then(|value| value.into_string().ok());
+        let path =
+            text.as_deref().and_then(|text| text.strip_prefix(before)).and_then(|rest| rest.split([',', ';']).next());
+        found.extend(path.map(PathBuf::from));
+    }
+    found.retain(|path| path.is_absolute() && path.parent().is_some());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Guarded {
+        let homes = vec![PathBuf::from("/root"), "/home/you".into()];
+        let credentials = homes.iter().flat_map(|home| CREDENTIALS.iter().map(|name| home.join(name))).collect();
+        let sockets = SOCKETS.iter().map(PathBuf::from).chain(["/tmp/ssh-x/agent.1".into()]).collect();
+        Guarded { homes, credentials, sockets }
+    }
+
+    fn refused(path: &str, access: Access) -> bool {
+        // Everything is there but the settings of one cloud.
+        machine().refusal(Path::new(path), access, |place| !place.ends_with(".config/gcloud")).is_some()
+    }
+
+    #[test]
+    fn parts_of_the_system_and_credentials_are_refused_also_in_what_holds_them() {
+        for path in [
+            "/",
+            "/etc",
+            "/root",
+            "/proc",
+            "/proc/1/root",
+            "/sys",
+            "/dev",
+            "/dev/kmsg",
+            "/boot",
+            "/run",
+            "/home",
+            "/home/you",
+            "/etc/shadow",
+            "/etc/shadow-",
+            "/etc/gshadow",
+            "/etc/sudoers",
+            "/etc/sudoers.d/x",
+            "/etc/ssh",
+            "/etc/ssh/ssh_host_rsa_key",
+            "/etc/ssl",
+            "/etc/ssl/private",
+            "/etc/ssl/private/x",
+            "/home/you/.ssh",
+            "/home/you/.ssh/config",
+            "/root/.aws",
+            "/home/you/.config",
+            "/home/you/.config/gh/hosts.yml",
+            "/home/you/.cargo",
+            "/run/docker.sock",
+            "/run/user/1000",
+            "/run/dbus/system_bus_socket",
+            "/tmp/ssh-x/agent.1",
+            "/tmp/ssh-x",
+            "/var",
+        ] {
+            assert!(refused(path, Access::ReadOnly), "{path}");
+            assert!(refused(path, Access::ReadWrite), "{path}");
+        }
+    }
+
+    #[test]
+    fn ordinary_places_are_shown_and_the_system_is_not_written() {
+        for path in [
+            "/opt/tool",
+            "/srv/data",
+            "/usr/share",
+            "/var/lib/data",
+            "/var/cache",
+            "/home/you/datasets",
+            "/home/you/.npm",
+            "/home/you/.cargo/registry",
+            "/home/you/.config/app",
+            "/home/you/.config/gcloudx",
+            "/root/models",
+            "/mnt/disk",
+            "/dev/shm/cache",
+            "/tmp/build",
+            "/run/app",
+        ] {
+            assert!(!refused(path, Access::ReadOnly), "{path}");
+            assert!(!refused(path, Access::ReadWrite), "{path}");
+        }
+        for path in
+            ["/etc/apt", "/etc/java-17-openjdk", "/etc/ssl/certs", "/etc/ssh/ssh_config", "/sys/block", "/boot/config"]
+        {
+            assert!(!refused(path, Access::ReadOnly), "{path}");
+            assert!(refused(path, Access::ReadWrite), "{path}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_taken_from_the_callers_variables() {
+        let found = of_environment(|name| {
+            Some(OsString::from(match name {
+                "SSH_AUTH_SOCK" => "/tmp/ssh-x/agent.1",
+                "DOCKER_HOST" => "unix:///home/you/docker.sock",
+                "CONTAINER_HOST" => "tcp://127.0.0.1:1",
+                "DBUS_SESSION_BUS_ADDRESS" => "unix:path=/tmp/bus,guid=1",
+                "XDG_RUNTIME_DIR" => "/",
+                _ => return None,
+            }))
+        });
+        assert_eq!(found, ["/tmp/ssh-x/agent.1", "/home/you/docker.sock", "/tmp/bus"].map(PathBuf::from));
+        assert!(machine().is_known_socket(Path::new("/run/docker.sock")));
+        assert!(!machine().is_known_socket(Path::new("/srv/app.sock")));
+    }
+}
