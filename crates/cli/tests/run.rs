@@ -580,3 +580,33 @@ fn the_calls_of_a_commit_do_not_grow_with_the_workspace() {
         assert!(large < small + small / 10, "{}: {small} calls with 200 files, {large} with 20,000", bench.who());
     }
 }
+
+#[test]
+fn the_standard_streams_can_be_opened_by_name() {
+    for bench in benches() {
+        let script = "echo out > /dev/stdout; echo err > /dev/stderr; echo tee | tee /dev/stderr; cat /dev/stdin";
+        let mut child = bench
+            .nexus(["run", "--stdin", "--", "bash", "-c", script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"in\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((&*stdout(&output), &*stderr(&output)), ("out\ntee\nin\n", "err\ntee\n"), "{}", bench.who());
+
+        let closed = bench.run(["run", "--", "bash", "-c", "cat /dev/stdin; echo end > /dev/stdout"]);
+        assert_eq!(stdout(&closed), "end\n", "{}: {}", bench.who(), stderr(&closed));
+
+        let script = "echo out > /dev/stdout; echo err > /dev/stderr; sleep 60";
+        let started = bench.run(["run", "--detach", "--name", "streams", "--", "bash", "-c", script]);
+        assert!(started.status.success(), "{}", stderr(&started));
+        let exec =
+            bench.run(["exec", "streams", "--", "bash", "-c", "echo more > /dev/stdout; echo bad > /dev/stderr"]);
+        assert_eq!((&*stdout(&exec), &*stderr(&exec)), ("more\n", "bad\n"), "{}", bench.who());
+        let logs = bench.run(["logs", "streams"]);
+        assert_eq!((&*stdout(&logs), &*stderr(&logs)), ("out\n", "err\n"), "{}", bench.who());
+        bench.run(["rm", "-f", "streams"]);
+    }
+}

@@ -24,33 +24,58 @@ use std::rc::Rc;
 /// that no single call takes, and looking each up from the top would cost the square of their depth.
 const STEP: usize = 1024;
 
-/// A folder that is measured while a command writes to it.
+/// Entries that are looked at in one turn: some milliseconds, in which nobody passes output, signals or the time limit on.
+const ENTRIES_OF_A_TURN: usize = 4000;
+/// What an entry counts at least, as in a layer in memory: the inodes of a file system can be used up with empty files.
+const LEAST_OF_AN_ENTRY: u64 = 4096;
+
+/// A directory that is measured while a command writes to it.
 pub struct Measured {
     folder: PathBuf,
     /// Free bytes of its file system before the command started.
     free_before: rustix::io::Result<u64>,
+    /// A look that is not finished.
+    walk: Option<Walk>,
 }
 
 impl Measured {
     /// Notes how much room there is now.
     pub fn new(folder: PathBuf) -> Self {
         let free_before = free(&folder);
-        Self { folder, free_before }
+        Self { folder, free_before, walk: None }
     }
-}
 
-/// Bytes that the folder's files use on disk; stops counting above `enough`. Where some of them cannot be seen and the
-/// file system lost more than `enough` meanwhile, it is that loss.
-pub fn usage(measured: &Measured, enough: u64) -> io::Result<u64> {
-    let found = count(&measured.folder, enough)?;
-    let lost = measured.free_before?.saturating_sub(free(&measured.folder)?);
-    Ok(judge(&found, lost, enough))
+    /// Looks at some thousand entries more, and reports whether the directory is known to hold more than `limit` by now.
+    pub fn look_on(&mut self, limit: u64) -> io::Result<bool> {
+        Ok(self.turn(limit, ENTRIES_OF_A_TURN)?.is_some_and(|used| used > limit))
+    }
+
+    /// Looks at all entries, and reports whether they are more than `limit`.
+    pub fn look_at_all(&mut self, limit: u64) -> io::Result<bool> {
+        self.walk = None;
+        Ok(self.turn(limit, usize::MAX)?.is_some_and(|used| used > limit))
+    }
+
+    /// The bytes that its files use on disk, when a look is finished; stops counting above `enough`. Where some of them cannot
+    /// be seen and the file system lost more than `enough` meanwhile, it is that loss.
+    fn turn(&mut self, enough: u64, entries: usize) -> io::Result<Option<u64>> {
+        let mut walk = match self.walk.take() {
+            Some(walk) => walk,
+            None => Walk::new(&self.folder)?,
+        };
+        if !walk.on(entries, enough)? {
+            self.walk = Some(walk);
+            return Ok(None);
+        }
+        let lost = self.free_before?.saturating_sub(free(&self.folder)?);
+        Ok(Some(judge(&walk.found, lost, enough)))
+    }
 }
 
 /// What was counted, and what the file system lost since the start, as the number of bytes to go by.
 fn judge(found: &Found, lost: u64, enough: u64) -> u64 {
     // Everybody who shares the disk takes from its room, so that alone it says nothing.
-    if found.closed && lost > enough { found.bytes.max(lost) } else { found.bytes }
+    if found.closed && lost > enough { found.charged.max(lost) } else { found.charged }
 }
 
 fn free(folder: &Path) -> rustix::io::Result<u64> {
@@ -95,6 +120,8 @@ pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> O
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     bytes: u64,
+    /// What counts for a limit: each entry at least [`LEAST_OF_AN_ENTRY`].
+    charged: u64,
     entries: u64,
     /// Some folder could not be looked into.
     closed: bool,
@@ -108,56 +135,101 @@ struct Waiting {
 }
 
 fn count(folder: &Path, enough: u64) -> io::Result<Found> {
-    let top = Rc::new(rustix::fs::openat(CWD, folder, DIRECTORY, Mode::empty())?);
-    let mut waiting = vec![Waiting { from: top, path: b".".to_vec() }];
-    let mut found = Found::default();
-    while let Some(next) = waiting.pop() {
-        match look(&next, &mut found, &mut waiting, enough) {
-            Err(Errno::ACCESS) => found.closed = true,
-            // Seen, or gone meanwhile, or something else has its name now.
-            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if found.bytes > enough {
-            break;
-        }
-    }
-    Ok(found)
+    let mut walk = Walk::new(folder)?;
+    walk.on(usize::MAX, enough)?;
+    Ok(walk.found)
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Counts the entries of one folder and adds its folders to those that wait.
-fn look(at: &Waiting, found: &mut Found, waiting: &mut Vec<Waiting>, enough: u64) -> rustix::io::Result<()> {
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    let folder = Rc::new(rustix::fs::openat2(&*at.from, &at.path, DIRECTORY, Mode::empty(), resolve)?);
-    for entry in Dir::read_from(&*folder)? {
-        let entry = entry?;
+/// A look at a tree, which may go on later.
+struct Walk {
+    waiting: Vec<Waiting>,
+    current: Option<Current>,
+    found: Found,
+}
+
+/// A directory in which a look stands.
+struct Current {
+    entries: Dir,
+    folder: Rc<OwnedFd>,
+    at: Waiting,
+}
+
+impl Walk {
+    fn new(folder: &Path) -> io::Result<Self> {
+        let top = Rc::new(rustix::fs::openat(CWD, folder, DIRECTORY, Mode::empty())?);
+        let waiting = vec![Waiting { from: top, path: b".".to_vec() }];
+        Ok(Self { waiting, current: None, found: Found::default() })
+    }
+
+    /// Looks at so many entries more. `true` when all was seen, or more than `enough`.
+    fn on(&mut self, mut entries: usize, enough: u64) -> io::Result<bool> {
+        while self.found.charged <= enough {
+            if self.current.is_none() {
+                let Some(next) = self.waiting.pop() else { return Ok(true) };
+                match open(next) {
+                    Ok(current) => self.current = Some(current),
+                    Err(Errno::ACCESS) => self.found.closed = true,
+                    // Gone meanwhile, or something else has its name now.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                continue;
+            }
+            let Some(left) = entries.checked_sub(1) else { return Ok(false) };
+            entries = left;
+            self.one()?;
+        }
+        Ok(true)
+    }
+
+    /// Counts the next entry of the directory in which it stands, or leaves that.
+    fn one(&mut self) -> io::Result<()> {
+        let Some(Current { entries, folder, at }) = &mut self.current else { return Ok(()) };
+        let entry = match entries.next() {
+            Some(Ok(entry)) => entry,
+            None | Some(Err(Errno::NOENT)) => {
+                self.current = None;
+                return Ok(());
+            }
+            Some(Err(error)) => return Err(error.into()),
+        };
         let name = entry.file_name();
         if name == c"." || name == c".." {
-            continue;
-        }
-        let stat = match rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) => continue,
-            Err(error) => return Err(error),
-        };
-        found.entries += 1;
-        found.bytes = found.bytes.saturating_add((stat.st_blocks as u64).saturating_mul(512));
-        if found.bytes > enough {
             return Ok(());
         }
+        let stat = match rustix::fs::statat(&**folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::ACCESS) => {
+                self.found.closed = true;
+                self.current = None;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let bytes = (stat.st_blocks as u64).saturating_mul(512);
+        self.found.entries += 1;
+        self.found.bytes = self.found.bytes.saturating_add(bytes);
+        self.found.charged = self.found.charged.saturating_add(bytes.max(LEAST_OF_AN_ENTRY));
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let name = name.to_bytes();
-            waiting.push(if at.path.len() + 1 + name.len() > STEP {
-                Waiting { from: Rc::clone(&folder), path: name.to_vec() }
+            self.waiting.push(if at.path.len() + 1 + name.len() > STEP {
+                Waiting { from: Rc::clone(folder), path: name.to_vec() }
             } else {
                 Waiting { from: Rc::clone(&at.from), path: [&at.path, &b"/"[..], name].concat() }
             });
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn open(at: Waiting) -> rustix::io::Result<Current> {
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let folder = Rc::new(rustix::fs::openat2(&*at.from, &at.path, DIRECTORY, Mode::empty(), resolve)?);
+    Ok(Current { entries: Dir::read_from(&*folder)?, folder, at })
 }
 
 /// Whether a layer in memory has no room left.
@@ -183,9 +255,9 @@ mod tests {
         std::os::unix::fs::symlink("/usr", dir.path().join("link")).unwrap();
         let found = counted(dir.path());
         assert!((1 << 20..2 << 20).contains(&found.bytes) && found.entries == 3 && !found.closed, "{found:?}");
-        assert!(count(dir.path(), 1000).unwrap().bytes > 1000);
-        let measured = Measured::new(dir.path().to_owned());
-        assert_eq!(usage(&measured, u64::MAX).unwrap(), found.bytes);
+        assert!(count(dir.path(), 1000).unwrap().charged > 1000);
+        let mut measured = Measured::new(dir.path().to_owned());
+        assert!(!measured.look_at_all(found.charged).unwrap() && measured.look_at_all(found.charged - 1).unwrap());
     }
 
     #[test]
@@ -235,7 +307,7 @@ mod tests {
 
     #[test]
     fn only_what_cannot_be_seen_is_judged_by_the_room_that_was_lost() {
-        let judged = |bytes, closed, lost| judge(&Found { bytes, closed, entries: 1 }, lost, 100) > 100;
+        let judged = |bytes, closed, lost| judge(&Found { bytes, charged: bytes, closed, entries: 1 }, lost, 100) > 100;
         assert!(!judged(100, false, 0) && judged(101, false, 0));
         assert!(!judged(10, false, 500), "others use the disk too");
         assert!(!judged(10, true, 100), "a closed folder alone is no breach");
@@ -245,7 +317,39 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_measured_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let measured = Measured::new(dir.path().join("missing"));
-        assert!(usage(&measured, 1).is_err());
+        let mut measured = Measured::new(dir.path().join("missing"));
+        assert!(measured.look_on(1).is_err());
+    }
+
+    #[test]
+    fn an_empty_file_counts_as_a_block() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            std::fs::write(dir.path().join(number.to_string()), "").unwrap();
+        }
+        let found = counted(dir.path());
+        assert_eq!((found.entries, found.charged), (100, 100 * 4096));
+        assert!(Measured::new(dir.path().to_owned()).look_on(99 * 4096).unwrap());
+    }
+
+    #[test]
+    fn a_look_goes_on_in_turns_also_within_one_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        for number in 0..2 * ENTRIES_OF_A_TURN {
+            std::fs::write(inner.join(number.to_string()), "").unwrap();
+        }
+        let total = (2 * ENTRIES_OF_A_TURN as u64 + 1) * LEAST_OF_AN_ENTRY;
+        let mut walk = Walk::new(dir.path()).unwrap();
+        let mut turns = 0;
+        while !walk.on(1000, u64::MAX).unwrap() {
+            turns += 1;
+            assert!(walk.found.entries <= turns * 1000, "{turns}: {}", walk.found.entries);
+        }
+        assert!(turns >= 8 && walk.found.charged >= total, "{turns}: {:?}", walk.found);
+        let mut measured = Measured::new(dir.path().to_owned());
+        let over: Vec<bool> = (0..4).map(|_| measured.look_on(total - 1).unwrap()).collect();
+        assert!(!over[0] && over.contains(&true), "{over:?}");
     }
 }

@@ -35,9 +35,18 @@ pub struct Bounds {
     /// Whether the kernel may kill for memory.
     pub watch_memory: bool,
     /// Measures the layer; an answer of `true` is too much.
-    pub over_disk: Option<Box<dyn FnMut() -> io::Result<bool>>>,
+    pub over_disk: Option<Box<dyn FnMut(Look) -> io::Result<bool>>>,
     /// The workspace, until the sandbox has mounted it.
     pub mounting: Option<Mounting>,
+}
+
+/// How much of the layer is measured at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Some of it, from where the last look stopped.
+    On,
+    /// All of it.
+    AtAll,
 }
 
 /// Our ends of what the command has.
@@ -437,7 +446,7 @@ impl<C: Caller> Pump<'_, C> {
             self.sandbox.keeper.kill()?;
         }
         if let Some(over) = &mut self.bounds.over_disk
-            && over()?
+            && over(Look::On)?
         {
             self.outcome.reason = ExitReason::DiskQuota;
             self.sandbox.keeper.kill()?;
@@ -454,7 +463,7 @@ impl<C: Caller> Pump<'_, C> {
             self.outcome.reason = ExitReason::Oom;
         }
         if let Some(over) = &mut self.bounds.over_disk
-            && over()?
+            && over(Look::AtAll)?
         {
             self.outcome.reason = ExitReason::DiskQuota;
         }
@@ -533,6 +542,7 @@ pub fn write_unless_closed(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
+    super::streams::open_to_the_command(&write)?;
     // Over the user's quota of pipe pages the kernel says no, and the default size does as well, only slower.
     match rustix::pipe::fcntl_setpipe_size(&read, 1 << 20) {
         Ok(_) | Err(Errno::PERM | Errno::BUSY) => Ok((read, write)),

@@ -2,15 +2,15 @@
 
 use super::alone::Mounting;
 use super::caller::Caller;
-use super::disk;
 use super::order::Order;
-use super::pump::{self, Bounds, Broken, Ends, Outcome};
+use super::pump::{self, Bounds, Broken, Ends, Look, Outcome};
 use super::signals::Signals;
 use crate::args::RunArgs;
 use crate::net::Service;
 use crate::terminal::raw::{self, USUAL_SIZE};
 use nexus_driver::{Sandbox, Session, Stdio};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::Mode;
 use std::fs::File;
 use std::io;
 
@@ -30,8 +30,11 @@ pub fn pumped<C: Caller>(
         timeout: order.timeout,
         grace: order.grace,
         watch_memory: order.plan.limits.memory_bytes.is_some(),
-        over_disk: order.measured_layer().map(|(folder, limit)| -> Box<dyn FnMut() -> io::Result<bool>> {
-            Box::new(move || Ok(disk::usage(&folder, limit)? > limit))
+        over_disk: order.measured_layer().map(|(mut layer, limit)| -> Box<dyn FnMut(Look) -> io::Result<bool>> {
+            Box::new(move |look| match look {
+                Look::On => layer.look_on(limit),
+                Look::AtAll => layer.look_at_all(limit),
+            })
         }),
         mounting: Some(mounting),
     };
@@ -66,6 +69,14 @@ pub fn stdin_pair(pass: bool) -> io::Result<(Option<OwnedFd>, OwnedFd)> {
         return Ok((None, File::open("/dev/null")?.into()));
     }
     let (there, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    open_to_the_command(&there)?;
     rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
     Ok((Some(ours), there))
+}
+
+/// Lets the command open its end of a pipe by name (`/dev/stdout`, `/dev/stdin`), which root makes and the sandbox's own user
+/// opens. Who can reach the name, a link in `/proc` of a process that has it open, is decided there.
+pub fn open_to_the_command(end: &OwnedFd) -> io::Result<()> {
+    let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+    Ok(rustix::fs::fchmod(end, all)?)
 }
