@@ -40,6 +40,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: Socke
             Ok((stream, peer)) => match Place::take(&shared) {
                 Some(place) => {
                     keep_beat(&shared);
+                    shared.bound_buffers(&stream);
                     let connection = Connection { local: peer, remote: at };
                     tokio::spawn(serve(Arc::clone(&shared), stream, connection, door, place));
                 }

@@ -80,6 +80,10 @@ pub struct Listeners {
 pub struct Limits {
     /// Connections from the sandbox at one time, whatever they are for. Less where descriptors are scarce.
     pub clients: usize,
+    /// Bytes of all heads and ClientHellos together that are not whole yet.
+    pub heads_bytes: usize,
+    /// Bytes of the kernel's buffers for all connections together, in each direction, as far as the egress sets them.
+    pub buffer_bytes: usize,
     /// Bytes of an HTTP head.
     pub head_bytes: usize,
     /// Bytes of a request target.
@@ -104,10 +108,26 @@ pub struct Limits {
     pub half_closed: Duration,
 }
 
+impl Limits {
+    /// The limits of a sandbox that may use so much memory itself.
+    pub fn within(memory_bytes: u64) -> Self {
+        let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+        let most = Self::default();
+        Self {
+            clients: (memory / (128 << 10)).clamp(64, most.clients),
+            heads_bytes: (memory / 16).clamp(1 << 20, most.heads_bytes),
+            buffer_bytes: (memory / 4).clamp(4 << 20, most.buffer_bytes),
+            ..most
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 8192,
+            heads_bytes: 16 << 20,
+            buffer_bytes: 128 << 20,
             head_bytes: 64 * 1024,
             target_bytes: 8 * 1024,
             fields: 128,

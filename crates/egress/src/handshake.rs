@@ -10,12 +10,12 @@
 //! A server that got no usable key share asks for a second ClientHello. TLS forbids another name in it, but OpenSSL serves the
 //! second one. A client may send that hello before the server has asked, so it waits here for the server's answer.
 
+use crate::denials;
 use crate::hello::{self, Seen, ServerAnswer};
 use crate::inbuf::InBuf;
 use crate::ticket::{Flow, Ticket};
 use crate::tunnel::Stop;
 use nexus_policy::net::{Hello, check_second_sni, check_sni};
-use std::io;
 use std::sync::{Mutex, PoisonError};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -132,13 +132,17 @@ fn named(seen: &Seen) -> Hello<'_> {
 /// Reads until `held` begins with a whole ClientHello, or with something else, or for too long.
 async fn next_hello(from: &mut ReadHalf<'_>, held: &mut InBuf, ticket: &Ticket) -> Result<(Seen, usize), Stop> {
     let whole = async {
+        let mut share = ticket.shared.heads.share();
         loop {
             match hello::read_measured(held.bytes()) {
                 (Seen::More, _) => {}
-                seen => return io::Result::Ok(seen),
+                seen => return Ok(seen),
             }
             if held.fill(from).await? == 0 {
                 return Ok((Seen::NotTls, 0));
+            }
+            if !share.covers(held) {
+                return Err(Stop::Denied(denials::too_many("the sandbox has too many unfinished TLS handshakes")));
             }
         }
     };

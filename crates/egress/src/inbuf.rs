@@ -16,6 +16,16 @@ pub(crate) struct InBuf {
 }
 
 impl InBuf {
+    #[cfg(test)]
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { data: Vec::with_capacity(bytes), start: 0 }
+    }
+
+    /// The memory that it has.
+    pub(crate) fn capacity(&self) -> usize {
+        self.data.capacity()
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         self.data.get(self.start..).unwrap_or_default()
     }

@@ -20,6 +20,7 @@
 mod accept;
 mod approve;
 mod audit;
+mod bounds;
 mod buffers;
 mod clock;
 mod config;

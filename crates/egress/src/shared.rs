@@ -12,6 +12,7 @@
 
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
+use crate::bounds::{Heads, Pace};
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::Limits;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
+    pub(crate) heads: Heads,
+    pub(crate) pace: Pace,
     pub(crate) programs: Arc<dyn Programs>,
     /// Held by the connection whose program is being looked up.
     pub(crate) looking_up: tokio::sync::Mutex<()>,
@@ -115,6 +118,8 @@ impl Shared {
             registry: Registry::new(parts.policy),
             audit: parts.audit,
             clock: parts.clock,
+            heads: Heads::new(parts.limits.heads_bytes),
+            pace: Pace::default(),
             limits: parts.limits,
             buffers: Buffers::default(),
             programs: parts.programs,
@@ -270,7 +275,10 @@ impl Shared {
             outcome = self.dialer.dial(ticket.permit()) => outcome,
         };
         match outcome {
-            Ok(dialed) => Ok(Opened { ticket, dialed }),
+            Ok(dialed) => {
+                self.bound_buffers(&dialed.stream);
+                Ok(Opened { ticket, dialed })
+            }
             Err(error) => {
                 let event = Event::of(EventKind::Fail, ticket.id, ticket.permit().attempt());
                 self.audit.note(&Event { code: DenyCode::Other, explanation: Some(error.to_string()), ..event });

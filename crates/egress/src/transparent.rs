@@ -50,9 +50,11 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     };
     let caller = Caller::of(Some(Connection { local: peer, remote }));
     let attempt = Attempt { target, way: Way::Transparent, program: None };
-    match shared.open(attempt, &caller, Speech::Unknown).await {
-        Ok(opened) => carry(stream, InBuf::default(), opened).await,
-        Err(_) => tunnel::reset(&stream),
+    if let Ok(opened) = shared.open(attempt, &caller, Speech::Unknown).await {
+        carry(stream, InBuf::default(), opened).await;
+    } else {
+        shared.pause_after_refusal().await;
+        tunnel::reset(&stream);
     }
 }
 

@@ -70,7 +70,7 @@ fn a_client_that_trickles_is_let_go_by_every_way() {
         ("HTTP", world.http, &b"CONNECT a.test:443 HTTP/1.1\r\nX: "[..], b'x'),
         ("SOCKS greeting", world.socks, &[5, 250], 1),
         ("SOCKS request", world.socks, &[5, 1, 0, 5, 1, 0, 3, 250], b'a'),
-        ("DNS", world.dns_tcp, &[0x7f, 0xff], 0),
+        ("DNS", world.dns_tcp, &[0x0f, 0xff], 0),
     ] {
         let mut client = connect(at);
         client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();

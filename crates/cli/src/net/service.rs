@@ -12,7 +12,7 @@ use super::network::Network;
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::{Listeners as Handed, ProcessView};
-use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
+use nexus_egress::{Clock, Config, Egress, FileSink, Limits, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_model::network::HTTP_PORT;
 use rustix::fd::OwnedFd;
@@ -53,6 +53,15 @@ impl Service {
         let ask = network.ask.map(|patience| Ok((terminal()?, patience))).transpose()?;
         let ready = Ready { config, ask };
         Ok(Self { state: State::Ready(Box::new(ready)), failure: None, notes: network.notes.clone() })
+    }
+
+    /// Bounds what the egress holds for a sandbox that may use so much memory itself.
+    #[must_use]
+    pub fn within(mut self, memory_bytes: Option<u64>) -> Self {
+        if let (State::Ready(ready), Some(memory)) = (&mut self.state, memory_bytes) {
+            ready.config.limits = Limits::within(memory);
+        }
+        self
     }
 
     /// Takes the listeners that the sandbox handed out. Connections that came meanwhile have waited. An error means

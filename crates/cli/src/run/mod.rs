@@ -272,6 +272,7 @@ impl Run<'_> {
         let network = order.network.as_ref();
         let mut service =
             network.map(|network| Service::prepare(network, &order.places, order.plan.run_id)).transpose()?;
+        service = service.map(|service| service.within(order.plan.limits.memory_bytes));
         let prepared = clock.elapsed();
         let caller = caller.insert(open(order, full)?);
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;

@@ -12,6 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+/// A question is one name with a few options; the rest would be memory that a client makes the egress hold.
+const LONGEST: u16 = 4096;
+
 /// Serves datagrams for ever. A datagram that cannot be answered is dropped; its sender asks again.
 pub(crate) async fn serve_udp(shared: Arc<Shared>, socket: UdpSocket) {
     let mut buffer = [0; 4096];
@@ -34,6 +37,9 @@ pub(crate) async fn serve_tcp(shared: Arc<Shared>, mut stream: TcpStream) {
     loop {
         let read = async {
             let length = stream.read_u16().await?;
+            if length > LONGEST {
+                return Err(std::io::ErrorKind::InvalidData.into());
+            }
             let mut bytes = vec![0; usize::from(length)];
             stream.read_exact(&mut bytes).await?;
             std::io::Result::Ok(bytes)

@@ -96,9 +96,10 @@ impl Client {
         if self.held.is_empty() && !self.waited_for_a_byte().await {
             return None;
         }
-        let limits = self.shared.limits.clone();
+        let (shared, limits) = (Arc::clone(&self.shared), self.shared.limits.clone());
         let read = async {
             let mut before = 0;
+            let mut share = shared.heads.share();
             loop {
                 if self.held.worth_reading(before, &limits) {
                     match parse_request(self.held.bytes(), &limits) {
@@ -111,7 +112,8 @@ impl Client {
                 let (mut from, _) = self.stream.split();
                 match self.held.fill(&mut from).await {
                     Ok(0) | Err(_) => return None,
-                    Ok(_) => {}
+                    Ok(_) if share.covers(&self.held) => {}
+                    Ok(_) => return Some((Err(too_many_heads()), 0)),
                 }
             }
         };
@@ -122,6 +124,7 @@ impl Client {
             }
             Ok(Some((Err(refused), _))) => {
                 self.unreadable(refused.way, &refused.denial);
+                self.shared.pause_after_refusal().await;
                 let text = reply::sentence(&refused.denial);
                 self.last(&reply::answer(refused.status, refused.denial.code.as_str(), &text, true, false)).await;
                 None
@@ -181,7 +184,10 @@ impl Client {
         let attempt = self.attempt(target, Way::Connect);
         let opened = match self.shared.open(attempt, &self.caller, Speech::Unknown).await {
             Ok(opened) => opened,
-            Err(refusal) => return self.last(&reply::refused(&refusal, true, false)).await,
+            Err(refusal) => {
+                self.shared.pause_after_refusal().await;
+                return self.last(&reply::refused(&refusal, true, false)).await;
+            }
         };
         if self.stream.write_all(reply::CONNECTED).await.is_ok() {
             carry(self.stream, self.held, opened).await;
@@ -287,6 +293,7 @@ impl Client {
 
     /// Answers; the connection goes on if the request had no body that would have to be read first.
     async fn refuse(&mut self, refusal: &Refusal, order: &Forward) -> bool {
+        self.shared.pause_after_refusal().await;
         let close = order.close || order.body != Body::None;
         let bytes = reply::refused(refusal, close, order.method == "HEAD");
         if close {
@@ -295,6 +302,11 @@ impl Client {
         }
         self.stream.write_all(&bytes).await.is_ok()
     }
+}
+
+fn too_many_heads() -> Refused {
+    let denial = denials::too_many("the sandbox has too many unfinished requests");
+    Refused { status: denial.http_status(), way: Way::HttpAbsolute, denial }
 }
 
 /// Whether a kept connection is open and silent. Bytes that nobody asked for would be taken for the next answer.

@@ -25,7 +25,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
                 carry(stream, held, opened).await;
             }
         }
-        Err(code) => crate::http::reply::last(&mut stream, &reply(code)).await,
+        Err(code) => {
+            shared.pause_after_refusal().await;
+            crate::http::reply::last(&mut stream, &reply(code)).await;
+        }
     }
 }
 

@@ -1,0 +1,168 @@
+//! Bounds that all connections of one sandbox share: memory of unfinished heads, the kernel's buffers, and refusals.
+//!
+//! The egress works outside the sandbox's own limits, so what a sandbox makes it hold or do is bounded here.
+
+use crate::config::Limits;
+use crate::inbuf::InBuf;
+use crate::shared::Shared;
+use rustix::fd::AsFd;
+use rustix::net::sockopt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What each connection may hold uncounted: one read.
+const FREE: usize = 8 * 1024;
+/// The kernel gives a busy socket up to this (tcp_rmem[2], tcp_wmem[2]) when nobody sets its buffers.
+const TUNED: usize = 8 * 1024 * 1024;
+/// Connections whose buffers the kernel tunes.
+const MOST_TUNED: usize = 16;
+/// The least and the most of a buffer that is set.
+const SMALLEST: usize = 16 * 1024;
+const LARGEST: usize = 256 * 1024;
+/// Refusals that are answered at once, and the pace of those beyond.
+const BURST: u64 = 256;
+const EACH_MS: u64 = 10;
+/// The longest that one refusal waits.
+const LONGEST_MS: u64 = 1000;
+
+/// Bytes of heads and ClientHellos that are not whole yet.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    held: AtomicUsize,
+    most: usize,
+}
+
+impl Heads {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { held: AtomicUsize::new(0), most }
+    }
+
+    /// A share that holds nothing yet.
+    pub(crate) fn share(&self) -> Share<'_> {
+        Share { heads: self, counted: 0 }
+    }
+}
+
+/// One connection's part; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share<'a> {
+    heads: &'a Heads,
+    counted: usize,
+}
+
+impl Share<'_> {
+    /// Counts the memory of `held`; whether it still fits.
+    pub(crate) fn covers(&mut self, held: &InBuf) -> bool {
+        let wanted = held.capacity().saturating_sub(FREE);
+        if wanted > self.counted {
+            let more = wanted - self.counted;
+            let fits = |held: usize| held.checked_add(more).filter(|sum| *sum <= self.heads.most);
+            if self.heads.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_err() {
+                return false;
+            }
+            self.counted = wanted;
+        }
+        true
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.heads.held.fetch_sub(self.counted, Ordering::AcqRel);
+    }
+}
+
+/// The size for the buffers of one more socket beside `open` connections; `None` leaves it to the kernel.
+fn buffer(limits: &Limits, open: usize) -> Option<usize> {
+    let tuned = (limits.buffer_bytes / TUNED).min(MOST_TUNED);
+    (open > tuned).then(|| (limits.buffer_bytes / open).clamp(SMALLEST, LARGEST))
+}
+
+/// When the next refusal is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Mutex<u64>);
+
+impl Pace {
+    /// Takes a place in the row and says how long to wait for it.
+    fn take(&self, now: u64) -> u64 {
+        let mut free_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = free_at.saturating_sub(now + BURST * EACH_MS).min(LONGEST_MS);
+        *free_at = (*free_at).max(now).saturating_add(EACH_MS).min(now + BURST * EACH_MS + LONGEST_MS);
+        wait
+    }
+}
+
+impl Shared {
+    /// Bounds the kernel's memory for `socket` where many connections are open.
+    pub(crate) fn bound_buffers(&self, socket: &impl AsFd) {
+        let Some(size) = buffer(&self.limits, self.clients.load(Ordering::Relaxed)) else { return };
+        // It fails only on a socket that is gone already.
+        for set in
+            [sockopt::set_socket_recv_buffer_size(socket, size), sockopt::set_socket_send_buffer_size(socket, size)]
+        {
+            match set {
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits where a sandbox gets refused much more often than a program by mistake does.
+    pub(crate) async fn pause_after_refusal(&self) {
+        let wait = self.pace.take(self.clock.now().0);
+        if wait > 0 {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_get_smaller_with_more_connections() {
+        let limits = Limits::default();
+        assert_eq!(buffer(&limits, 16), None);
+        assert_eq!(buffer(&limits, 17), Some(LARGEST));
+        for open in [17, 100, 512, 8192] {
+            assert!(buffer(&limits, open).unwrap() * open <= limits.buffer_bytes.max(SMALLEST * open), "{open}");
+        }
+        let small = Limits::within(64 * 1024 * 1024);
+        assert_eq!((small.clients, buffer(&small, 2), buffer(&small, 3)), (512, None, Some(LARGEST)));
+        assert!(buffer(&small, 512).unwrap() * 512 <= 64 * 1024 * 1024);
+    }
+
+    #[test]
+    fn limits_follow_the_memory_of_the_sandbox() {
+        let (default, small, tiny) = (Limits::default(), Limits::within(64 << 20), Limits::within(1));
+        assert_eq!((small.clients, small.heads_bytes, small.buffer_bytes), (512, 4 << 20, 16 << 20));
+        assert_eq!((tiny.clients, tiny.heads_bytes, tiny.buffer_bytes), (64, 1 << 20, 4 << 20));
+        let large = Limits::within(u64::MAX);
+        assert_eq!((large.clients, large.heads_bytes), (default.clients, default.heads_bytes));
+        assert_eq!(large.buffer_bytes, default.buffer_bytes);
+    }
+
+    #[test]
+    fn refusals_beyond_the_burst_are_paced_and_a_pause_is_bounded() {
+        let pace = Pace::default();
+        for _ in 0..BURST {
+            assert_eq!(pace.take(1000), 0);
+        }
+        let waits: Vec<u64> = (0..300).map(|_| pace.take(1000)).collect();
+        assert_eq!(waits[..3], [0, EACH_MS, 2 * EACH_MS]);
+        assert_eq!(waits.iter().max(), Some(&LONGEST_MS));
+        assert_eq!(pace.take(1000 + BURST * EACH_MS + LONGEST_MS), 0, "afterwards it is at once again");
+    }
+
+    #[test]
+    fn heads_share_one_budget_and_give_it_back() {
+        let heads = Heads::new(1000);
+        let held = |bytes: usize| InBuf::with_capacity(FREE + bytes);
+        let (mut one, mut other) = (heads.share(), heads.share());
+        assert!(one.covers(&held(600)) && one.covers(&held(100)));
+        assert!(!other.covers(&held(600)) && other.covers(&held(0)));
+        drop(one);
+        assert!(other.covers(&held(600)));
+    }
+}
