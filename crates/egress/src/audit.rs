@@ -30,6 +30,8 @@ pub enum EventKind {
     Request,
     /// A name was asked for.
     Dns,
+    /// A name that no rule has exactly is about to be looked up outside.
+    Resolve,
     /// An allowed connection could not be made.
     Fail,
     /// A connection was ended by Nexus; `code` says why.

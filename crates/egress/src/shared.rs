@@ -1,14 +1,14 @@
 //! One sandbox's egress: the way from an attempt to an open connection, the same for every way in.
 //!
 //! ```text
-//!  attempt ─▶ decide ─────▶ budget ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (Ticket + stream)
-//!               │  ▲          │        │         │        │
-//!               │  └ ask      └────────┴── Refusal::Denied┘└── Refusal::Unreachable
-//!               └▶ Refusal::Denied
+//!  attempt ─▶ name ─▶ budget ─▶ audit ─▶ look-up ─▶ addresses ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (Ticket + stream)
+//!              │ ▲       │        │         │           │          │        │       │
+//!              │ └ ask   └────────┴─────────┴───────────┴──────────┴────────┘       └── Refusal::Unreachable
+//!              └────────────────────────────▶ Refusal::Denied
 //! ```
 //!
-//! The order is the point: nothing is resolved before the name was decided, nothing is dialled before it is in the
-//! audit, and a connection is known to reloads before its first packet leaves.
+//! The order is the point: nothing is resolved before the name was decided, counted and, where the program inside chose it,
+//! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet leaves.
 
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
@@ -28,8 +28,8 @@ use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Route, Spent, check_addrs,
-    check_name, check_sni,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, NameQuery, Next, Permit, Policy, Route, Spent,
+    check_addrs, check_name, check_sni,
 };
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -88,9 +88,34 @@ pub(crate) enum Speech {
     PlainHttp,
 }
 
+/// The charge for a connection that is not open yet; given back when it is dropped.
+struct Charged(Option<Arc<Shared>>);
+
+impl Charged {
+    fn take(shared: &Arc<Shared>) -> Result<Self, Denial> {
+        shared.charge(Charge::Connection)?;
+        Ok(Self(Some(Arc::clone(shared))))
+    }
+
+    /// A ticket gives it back from now on.
+    fn pass_on(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.give_back();
+        }
+    }
+}
+
 /// A decision for the connection, with what the record wants to know.
 struct Decided {
     permit: Permit,
+    /// Where a look-up was paid for.
+    charged: Option<Charged>,
     ttl_s: Option<u32>,
     grounds: Grounds,
 }
@@ -241,12 +266,12 @@ impl Shared {
     /// Everything up to the dial. Whoever holds the ticket settles the budget by dropping it.
     async fn permitted(self: &Arc<Self>, attempt: &Attempt, speech: Speech, id: u64) -> Result<Ticket, Refused> {
         let changes = self.host_changes.load(Ordering::Acquire);
-        let Decided { permit, ttl_s, grounds } = self.decide(attempt).await?;
+        let Decided { permit, charged, ttl_s, grounds } = self.decide(attempt, id).await?;
         let other = |denial| (denial, self.grounds());
         if speech == Speech::PlainHttp {
             check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now()).map_err(other)?;
         }
-        self.charge(Charge::Connection).map_err(other)?;
+        let charged = charged.map_or_else(|| Charged::take(self), Ok).map_err(other)?;
         let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
         let recorded = grounds.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
         let entered = recorded.and_then(|()| {
@@ -259,12 +284,10 @@ impl Shared {
                     self.ask_again(&entry);
                 }
                 self.tally().allow(attempt);
+                charged.pass_on();
                 Ok(Ticket::new(Arc::clone(self), entry, id))
             }
-            Err(denial) => {
-                self.give_back();
-                Err(other(denial))
-            }
+            Err(denial) => Err(other(denial)),
         }
     }
 
@@ -288,35 +311,48 @@ impl Shared {
     }
 
     /// Decides, and asks once where the policy says that somebody may be asked.
-    async fn decide(&self, attempt: &Attempt) -> Result<Decided, Refused> {
-        let (denial, grounds) = match self.decide_with(attempt, None).await {
+    async fn decide(self: &Arc<Self>, attempt: &Attempt, id: u64) -> Result<Decided, Refused> {
+        let (denial, grounds) = match self.decide_with(attempt, id, None).await {
             Err((denial, grounds)) if denial.cause == Cause::MayAsk => (denial, grounds),
             decided => return decided,
         };
         let Some(approver) = &self.approver else { return Err((denial, grounds)) };
         match approver.ask(attempt, &denial).await {
             Answer::Deny => Err((denial, grounds)),
-            Answer::Once(rule) => self.decide_with(attempt, Some(rule)).await,
-            Answer::Again => self.decide_with(attempt, None).await,
+            Answer::Once(rule) => self.decide_with(attempt, id, Some(rule)).await,
+            Answer::Again => self.decide_with(attempt, id, None).await,
         }
     }
 
-    async fn decide_with(&self, attempt: &Attempt, once: Option<AnyRule>) -> Result<Decided, Refused> {
+    async fn decide_with(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        once: Option<AnyRule>,
+    ) -> Result<Decided, Refused> {
         let mut grounds = Grounds { once, ..self.grounds().asked(Check::Connect) };
-        match self.ask_policy(attempt, &mut grounds).await {
-            Ok((permit, ttl_s)) => Ok(Decided { permit, ttl_s, grounds }),
+        match self.ask_policy(attempt, id, &mut grounds).await {
+            Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, grounds }),
             // Not the policy's word.
-            Err(denial) if denial.code == DenyCode::InternalError => Err((denial, Grounds { check: None, ..grounds })),
+            Err(denial) if denial.code == DenyCode::InternalError || denial.cause == Cause::Budget => {
+                Err((denial, Grounds { check: None, ..grounds }))
+            }
             Err(denial) => Err((denial, grounds)),
         }
     }
 
     /// Leaves in `grounds` what the policy was asked with, the last time that it was asked.
-    async fn ask_policy(&self, attempt: &Attempt, grounds: &mut Grounds) -> Result<(Permit, Option<u32>), Denial> {
+    async fn ask_policy(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        grounds: &mut Grounds,
+    ) -> Result<(Permit, Option<Charged>, Option<u32>), Denial> {
         let query = match check_name(&*effective(grounds)?, attempt, grounds.at)? {
-            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds)?, None)),
+            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds)?, None, None)),
             Next::Resolve(query) => query,
         };
+        let charged = self.paid_look_up(attempt, id, &query, grounds)?;
         let found = match tokio::time::timeout(self.limits.resolve_time, self.resolver.lookup(query.name())).await {
             Ok(found) => found,
             Err(_) => Err(ResolveError::Failed { name: query.name().to_string(), why: "no answer in time".into() }),
@@ -330,7 +366,7 @@ impl Shared {
         let decided = check_addrs(&*effective(grounds)?, query, &addrs, grounds.at);
         grounds.resolved = Some(addrs);
         match (decided, found) {
-            (Ok(permit), Ok(found)) => Ok((permit, found.ttl_s)),
+            (Ok(permit), Ok(found)) => Ok((permit, Some(charged), found.ttl_s)),
             // No address is a denial by the policy too; only its sentence is better.
             (Err(denial), Err(error)) if denial.cause == Cause::NotResolved => {
                 Err(Denial { explanation: error.to_string(), ..denial })
@@ -338,6 +374,24 @@ impl Shared {
             (Err(denial), _) => Err(denial),
             (Ok(_), Err(error)) => Err(denials::internal(error.to_string())),
         }
+    }
+
+    /// Counts a look-up as a connection, and its name as bytes that leave; records it where the program inside chose the name.
+    fn paid_look_up(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        query: &NameQuery,
+        grounds: &Grounds,
+    ) -> Result<Charged, Denial> {
+        let charged = Charged::take(self)?;
+        if !query.is_exact() {
+            self.charge(Charge::Up(query.name().as_str().len() as u64))?;
+            let grounds = Grounds { check: None, ..grounds.clone() };
+            let recorded = grounds.must(&Event::of(EventKind::Resolve, id, attempt), &self.audit);
+            recorded.map_err(|error| denials::internal(error.to_string()))?;
+        }
+        Ok(charged)
     }
 
     /// The permit for an address that was named itself, decided once more if the kernel says that it is this host.

@@ -8,7 +8,7 @@ use nexus_egress::{
     Answer, Approver, Asked, Clock, Config, Egress, EventKind, FileSink, Limits, Listeners, ReloadError, Scripted,
     StartError, UpstreamProxy,
 };
-use nexus_policy::net::{Attempt, Denial, DenyCode, Policy, PolicyInput, Source, parse_allow_private};
+use nexus_policy::net::{Attempt, Budget, Denial, DenyCode, Policy, PolicyInput, Source, parse_allow_private};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -184,6 +184,46 @@ fn nothing_is_connected_while_the_audit_takes_nothing() {
     assert!(world.egress().summary().audit_lost > 0);
     world.events.fail(false);
     assert!(round_trip(&mut tunnel(world.http, &one).unwrap()));
+}
+
+/// A question for a name that the program inside chose can carry data.
+#[test]
+fn no_name_is_looked_up_that_is_not_recorded_and_paid() {
+    let upstream = server("127.0.0.1:0", echo);
+    let rules = |budget| PolicyInput { budget, ..input(&["+*.w.test:1-65535", "+one.test:1-65535"]) };
+    let secret = |n: u32| format!("secret-{n}.w.test:{}", upstream.port());
+    let world = World::of(rules(Budget::default()));
+    world.resolver.set("*", &[upstream.ip()]);
+    world.events.fail(true);
+    for n in 0..5 {
+        assert_eq!(tunnel(world.http, &secret(n)).unwrap_err().0, 500);
+    }
+    assert_eq!(world.resolver.take_asked(), [] as [&str; 0]);
+    world.events.fail(false);
+    assert!(tunnel(world.http, &secret(9)).is_ok());
+    let kinds = |world: &World| world.events.take().iter().map(|event| event.event).collect::<Vec<_>>();
+    assert_eq!(kinds(&world)[..2], [EventKind::Resolve, EventKind::Allow]);
+    assert!(tunnel(world.http, &format!("one.test:{}", upstream.port())).is_ok());
+    assert!(!kinds(&world).contains(&EventKind::Resolve), "a name of a rule carries nothing");
+
+    // A name without an address is no connection, and costs one all the same.
+    for (budget, allowed) in [
+        (Budget { connections: Some(3), ..Budget::default() }, 3),
+        (Budget { bytes_total: Some(40), ..Budget::default() }, 2),
+    ] {
+        let world = World::of(rules(budget));
+        for n in 0..9 {
+            let (status, ..) = tunnel(world.http, &secret(n)).unwrap_err();
+            assert_eq!(status, if n < allowed { 502 } else { 429 }, "{n}");
+        }
+        assert_eq!(world.resolver.take_asked().len(), allowed as usize);
+        assert_eq!(world.egress().summary().open, 0);
+    }
+    // None of them is open.
+    let world = World::of(rules(Budget { open_connections: Some(1), ..Budget::default() }));
+    for n in 0..3 {
+        assert_eq!(tunnel(world.http, &secret(n)).unwrap_err().0, 502);
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@
 use super::cause::Cause;
 use super::methods::{Methods, check_seen, unseen};
 use super::name::Name;
+use super::pattern::Pattern;
 use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef};
 use super::policy::Policy;
 use super::ports::Ports;
@@ -37,7 +38,10 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
             if policy.upstream_proxy {
                 return Ok(Next::Dial(permit(policy, attempt, None, basis)));
             }
-            Ok(Next::Resolve(NameQuery { attempt: attempt.clone(), name: name.clone() }))
+            let port = attempt.target.port;
+            let mut rules = policy.allow.matching(name).filter(|rule| rule.ports.contains(port));
+            let exact = rules.any(|rule| matches!(rule.pattern, Pattern::Exact(_)));
+            Ok(Next::Resolve(NameQuery { attempt: attempt.clone(), name: name.clone(), exact }))
         }
         Host::Address(address) => {
             let basis = literal_basis(policy, *address, &attempt.target)?;
@@ -51,7 +55,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
 /// Decides about the addresses that the name of `query` resolved to. The name is decided once more, because the policy
 /// may be another one by now.
 pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Moment) -> Result<Permit, Denial> {
-    let NameQuery { attempt, name } = query;
+    let NameQuery { attempt, name, exact: _ } = query;
     in_force(policy, now, &attempt.target)?;
     let port = attempt.target.port;
     let basis = named_attempt(policy, &name, &attempt)?;

@@ -118,12 +118,18 @@ pub(super) struct Basis {
 pub struct NameQuery {
     pub(super) attempt: Attempt,
     pub(super) name: super::name::Name,
+    pub(super) exact: bool,
 }
 
 impl NameQuery {
     /// What to ask the resolver for; see [`super::Name::fqdn`].
     pub fn name(&self) -> &super::name::Name {
         &self.name
+    }
+
+    /// Whether a rule names exactly this host. Otherwise the program inside chose the name, and the question can carry data.
+    pub fn is_exact(&self) -> bool {
+        self.exact
     }
 
     /// The attempt.
