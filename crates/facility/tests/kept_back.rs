@@ -182,6 +182,53 @@ fn a_taking_back_that_is_killed_anywhere_can_be_repeated() {
     }
 }
 
+/// Whatever recovers the layer goes on with the taking back, from each place where it was killed.
+#[test]
+fn a_killed_taking_back_is_not_turned_round() {
+    for flags in [true, false] {
+        let with = |faults: Faults| if flags { faults } else { faults.without_rename_flags() };
+        let (mut went_back, mut ended) = (0, false);
+        for nth in 1.. {
+            let scene = mixed();
+            let mut layer = scene.layer(&mixed_run());
+            let old = snapshot(&scene.ws(), true);
+            let (workspace, origin, layers) = (leased(&scene), layer.origin(), scene.path("layers"));
+            // Most of it has arrived.
+            layer.set_faults(with(dying_at(&scene, if flags { 30 } else { 40 })));
+            assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
+            drop(layer);
+            assert!(layers.join("run/journal").exists());
+            let dying = with(dying_at(&scene, nth));
+            let first = catch_unwind(AssertUnwindSafe(|| roll_back_with(&layers, "run", &workspace, &dying).unwrap()));
+            let (is_over, is_marked) = (first.is_ok(), layers.join("run/journal.back").exists());
+            let is_decided = layers.join("run/journal").exists();
+            match recover_with(&layers, "run", &workspace, &with(Faults::default())).unwrap() {
+                Recovered::TakenBack(conflicts) => {
+                    assert!(is_marked && is_decided, "{flags} {nth}");
+                    assert_eq!(conflicts, [], "{flags} {nth}");
+                    went_back += 1;
+                }
+                // Nothing was taken back yet.
+                Recovered::RolledForward(_) => {
+                    assert!(is_decided && !is_marked, "{flags} {nth}");
+                    continue;
+                }
+                other => assert!(other == Recovered::Undecided && !is_decided, "{flags} {nth}: {other:?}"),
+            }
+            assert_eq!(snapshot(&scene.ws(), true), old, "{flags} {nth}");
+            let layer = Layer::adopt(&layers, "run", &origin).unwrap();
+            // A mark that outlived its journal says nothing about the next commit.
+            layer.commit(&workspace, &Rules::default()).unwrap();
+            assert_eq!(scene.found(), scene.wanted(), "{flags} {nth}");
+            if is_over {
+                ended = true;
+                break;
+            }
+        }
+        assert!(ended && went_back > 10, "{went_back}");
+    }
+}
+
 /// Everything in a tree that was ever written by `save`.
 fn texts(at: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(at).unwrap() {

@@ -492,7 +492,11 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>) -> u64 {
             let layers = scene.path("layers");
             let forward = |faults: &Faults| {
                 let recovered = recover_with(&layers, "run", &workspace, faults)?;
-                Ok(if let Recovered::RolledForward(done) = recovered { done.conflicts } else { Vec::new() })
+                Ok(match recovered {
+                    Recovered::RolledForward(done) => done.conflicts,
+                    Recovered::TakenBack(conflicts) => conflicts,
+                    _ => Vec::new(),
+                })
             };
             let back = |faults: &Faults| match roll_back_with(&layers, "run", &workspace, faults) {
                 Err(RecoverError::Applied { .. }) => forward(faults),

@@ -86,7 +86,7 @@ fn open_error(why: &OpenSameError) -> String {
 fn failed(run: &str, why: &str) -> Failure {
     let message = format!("the interrupted commit of the run {run} cannot be taken back: {why}");
     let hint = format!(
-        "nothing was removed; nexus changes recover --run {run} finishes it, and --set-aside keeps what it displaced and \
+        "nothing was removed; nexus changes recover --run {run} tries again, and --set-aside keeps what it displaced and \
          leaves the directory as it is"
     );
     Failure::refused("recover", message, hint)

@@ -419,6 +419,15 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
 fn roll_forward(places: &Places, run: &str, path: &Path, directory: &Workspace) -> Result<Vec<String>, String> {
     let recover = || nexus_facility::recover(&places.layers, run, directory);
     let recovered = patiently(recover, is_busy).map_err(|error| chain(&error))?;
+    if let Recovered::TakenBack(conflicts) = &recovered {
+        // The record stays: by it the next command finds the changes and parks them, if they do not wait already.
+        let line = format!(
+            "The commit of the run {run} into {} was being taken back and is now. Its changes wait \
+             (nexus changes reject --run {run} removes them).",
+            path.display()
+        );
+        return Ok([line].into_iter().chain(kept_back(run, path, conflicts)).collect());
+    }
     forget(places, run)?;
     Ok(told(run, path, &recovered))
 }

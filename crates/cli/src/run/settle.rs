@@ -399,6 +399,11 @@ fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &
     let path = order.plan.workspace.source.as_path();
     let mut unwatched = 0;
     let told = match nexus_facility::recover(&order.places.layers, &run, &order.directory) {
+        Ok(Recovered::TakenBack(_)) => {
+            let message = format!("the commit stopped half-way: {why}");
+            return take_back(order, rules, origin, &message)
+                .unwrap_or_else(|| Err(Failure::refused(INTERRUPTED, message, go_on(&run))));
+        }
         Ok(recovered) => {
             if let Recovered::RolledForward(done) = &recovered {
                 unwatched = done.unwatched;

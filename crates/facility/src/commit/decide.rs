@@ -5,10 +5,11 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::changes::Conflict;
 use crate::commit::beside::BESIDE;
 use crate::commit::emit::{Sink, emit, parents};
-use crate::commit::journal::{Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, Written};
+use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, Written, sync_directory};
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::recover::open_index;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
+use crate::commit::roll_back::is_going_back;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{Stage, Staging, remove_slots};
 use crate::commit::steps::IN_MEMORY;
@@ -181,6 +182,11 @@ impl Layer {
         recorded.and(closed)?;
         if let Some(staging) = &staging {
             staging.sync()?;
+        }
+        if is_going_back(&self.root)? {
+            // Of one that was taken back: it must not be taken for a word about this one.
+            unlink_if_there(self.root.fd(), BACK.as_bytes()).doing("remove", BACK.as_bytes())?;
+            sync_directory(&self.root, &self.faults)?;
         }
         // Of an earlier commit of a part of this layer.
         for name in [BESIDE, LEAVING_NOTE, REMOVING] {

@@ -33,6 +33,8 @@ pub(crate) const VERSION: u32 = 2;
 
 /// The decided commit, to be applied.
 pub(crate) const JOURNAL: &str = "journal";
+/// Says that the decided commit is being taken back, which then goes on at a recovery.
+pub(crate) const BACK: &str = "journal.back";
 /// The result of applying it.
 pub(crate) const OUTCOME: &str = "outcome";
 /// The applied commit, to be tidied up.

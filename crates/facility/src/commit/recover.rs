@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  journal, journal.done ─▶ recover: on to the new version      roll_back: back to the old one (journal only)
+//!  journal, journal.back ─▶ both: back to the old one
 //!  parked.json           ─▶ left alone                          no journal: undecided, for the caller to park
 //! ```
 //! Both obey the rules of a first commit: a path that another process changed meanwhile is kept back.
@@ -16,6 +17,7 @@ use crate::commit::journal::{
     sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, found_aside};
+use crate::commit::roll_back::{is_going_back, reverse};
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
@@ -55,6 +57,9 @@ pub enum Recovered {
     Nothing,
     /// A decided commit was brought to its end.
     RolledForward(Box<Finished>),
+    /// A commit that was being taken back when `nexus` was killed is taken back now, but for what these conflicts name. The
+    /// layer is undecided, or waits for a review as it did before the commit.
+    TakenBack(Vec<Conflict>),
     /// No commit was decided: the workspace is the old version. The layer is not empty and was left alone.
     Undecided,
     /// No commit was decided, there was nothing in the layer, and it is gone, but for what could not be removed.
@@ -137,6 +142,9 @@ pub fn recover_with(
         return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     if let Some(journal) = known(&root, JOURNAL, run, workspace)? {
+        if is_going_back(&root).map_err(io)? {
+            return Ok(Recovered::TakenBack(reverse(&root, workspace, &journal, faults).map_err(io)?));
+        }
         let outcome = roll_forward(&folders, &journal, faults, true).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }

@@ -10,7 +10,7 @@ use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::inside::Inside;
-use crate::commit::journal::{DONE, JOURNAL, Journal, OURS, sync_directory, write};
+use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, sync_directory, write};
 use crate::commit::leftover::Leftover;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
@@ -61,6 +61,12 @@ pub(crate) fn reverse(
     journal: &Journal,
     faults: &Faults,
 ) -> Result<Vec<Conflict>, IoFailure> {
+    // From here on a recovery goes back as well: forward, it would find half of the old version and take it for changes.
+    if !is_going_back(root)? {
+        faults.action();
+        write(root, BACK, &true, faults)?;
+        sync_directory(root, faults)?;
+    }
     let upper = Workspace::from_fd(root.readable_dir(b"upper").doing("open", b"upper")?);
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
     let rooms = Rooms { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
@@ -105,10 +111,17 @@ pub(crate) fn reverse(
     conflicts.extend(keep_reachable(&rooms, journal, &steps, faults)?);
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
-    crate::beneath::unlink_if_there(root.fd(), BESIDE.as_bytes()).doing("remove", BESIDE.as_bytes())?;
+    for name in [BACK, BESIDE] {
+        crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
+    }
     let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     conflicts.extend(kept.map(|kept| named(base, &kept)));
     Ok(conflicts)
+}
+
+/// Whether a commit is being taken back.
+pub(crate) fn is_going_back(root: &Workspace) -> Result<bool, IoFailure> {
+    Ok(root.stat(BACK.as_bytes()).doing("look at", BACK.as_bytes())?.is_some())
 }
 
 /// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in the
