@@ -7,7 +7,7 @@ mod common;
 use common::{Op, Scene, run_operations_of_parent};
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{
-    Abandoned, Conflict, Faults, Layer, LayerMode, Rules, Workspace, abandon, clear_staging, roll_back,
+    Abandoned, Conflict, Faults, Layer, LayerMode, LayerOrigin, Rules, Workspace, abandon, clear_staging, roll_back,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +15,7 @@ use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -64,6 +65,7 @@ fn with_a_directory(mode: LayerMode, over_file: bool, flags: bool) -> Scene {
     run.extend([write("src/in/a", "a\n"), Op::Link(b("src/in/a"), b("src/b")), Op::Rename(b("low"), b("src/low"))]);
     let scene = Scene::new(mode, &base);
     let layer = scene.layer(&run);
+    fs::write(scene.path("origin"), serde_json::to_vec(&layer.origin()).unwrap()).unwrap();
     let (arrived, journal) = (scene.ws().join("src/main.c"), scene.path("layers/run/journal"));
     killed(&scene, layer, flags, move || journal.exists() && arrived.exists());
     scene
@@ -217,4 +219,45 @@ fn a_staging_directory_that_is_written_to_is_kept() {
     abandon(other.path(), "run", || Ok(())).unwrap();
     save(&dir, "more");
     assert!(kept.exists());
+}
+
+/// A program saves in a directory of the layer before any call of an accept of a part.
+#[test]
+fn what_is_saved_while_a_part_of_what_left_arrives_stays() {
+    for nth in 1.. {
+        let scene = with_a_directory(LayerMode::Root, false, true);
+        let (layers, src) = (scene.path("layers"), scene.ws().join("src"));
+        let (dir, inner) = (fs::File::open(&src).unwrap(), fs::File::open(src.join("in")).unwrap());
+        taken_back(&scene);
+        let origin: LayerOrigin = serde_json::from_slice(&fs::read(scene.path("origin")).unwrap()).unwrap();
+        let mut layer = Layer::adopt(&layers, "run", &origin).unwrap();
+        layer.set_unreached();
+        let (journal, calls) = ([layers.join("run/journal"), layers.join("run/journal.done")], AtomicU64::new(0));
+        let saved = Arc::new(AtomicU8::new(0));
+        let done = Arc::clone(&saved);
+        layer.set_faults(Faults::default().between(Arc::new(move |_| {
+            let is_decided = journal.iter().any(|file| file.exists());
+            if is_decided && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                // One of them may be removed by now, and then nothing is saved in it.
+                for (number, one) in [&dir, &inner].into_iter().enumerate() {
+                    let at = format!("/proc/self/fd/{}/late", one.as_raw_fd());
+                    let is_saved = fs::write(at, format!("an hour of work {number}")).is_ok();
+                    done.fetch_or(u8::from(is_saved) << number, Ordering::SeqCst);
+                }
+            }
+        })));
+        let rules = Rules { only: Some(vec![b("src/main.c").into(), b("src/in").into()]), ..Rules::default() };
+        let result = layer.commit(&leased(&scene), &rules).unwrap();
+        drop(layer);
+        let found = all(scene.dir.path());
+        let saved = saved.load(Ordering::SeqCst);
+        for number in (0..2).filter(|number| saved & 1 << number != 0) {
+            let is_there = found.values().flatten().any(|text| *text == format!("an hour of work {number}"));
+            assert!(is_there, "{number} before call {nth}: {result:?} {found:?}");
+        }
+        if saved == 0 {
+            assert!(nth > 20, "only {nth} calls");
+            return;
+        }
+    }
 }

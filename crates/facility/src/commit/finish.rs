@@ -1,7 +1,7 @@
 //! Tidies up after a commit: what it displaced is removed, what was committed leaves the layer, and what is parked or was
 //! kept back stays, readable as a layer.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, names, split, unlink_if_there};
+use crate::beneath::{Doing as _, IoFailure, Workspace, split, unlink_if_there};
 use crate::changes::{Change, ChangeSet};
 use crate::commit::apply::Rooms;
 use crate::commit::beside::BESIDE;
@@ -14,22 +14,19 @@ use crate::commit::journal::{
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin};
+use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
 use crate::commit::stage::slots_at;
 use crate::commit::sweep::{is_known_name, sweep};
 use crate::commit::withdrawn::{WHY, is_marked};
-use crate::copy::make_whiteout;
 use crate::faults::{Faults, Step};
-use crate::meta::{EntryType, stat, stat_if_there};
 use crate::plan::Keep;
-use crate::remove::{readable_by_force, remove_known, remove_name, remove_tree};
+use crate::remove::{remove_known, remove_name, remove_tree};
 use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
-use crate::xattr;
 use nexus_model::ByteText;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 /// The name of an upper directory that is being removed.
@@ -87,7 +84,9 @@ pub(crate) fn finish(
         outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
         return Ok(());
     }
-    let pruned = if stays { Ok(()) } else { prune_layer(folders, rooms, &keep, faults) };
+    let mut left = Vec::new();
+    let pruned = if stays { Ok(()) } else { prune_layer(folders, rooms, &keep, &mut left, faults) };
+    outcome.left.extend(left);
     if stays || pruned.is_err() {
         // What stays would pass for a change of the run.
         let why = pruned.err().map(|failure| because(&failure));
@@ -177,17 +176,6 @@ fn clear_slots(folders: &Folders<'_>, place: SlotPlace, may_go: bool, faults: &F
         Ok(place) => Cleared::Aside { place, why },
         Err(error) => Cleared::Stays { why: why.or_else(|| Some(error.to_string())) },
     }
-}
-
-/// Removes what was committed from the layer, and keeps what waits.
-fn prune_layer(folders: &Folders<'_>, rooms: &Rooms<'_>, keep: &[Keep], faults: &Faults) -> Result<(), IoFailure> {
-    let once = || {
-        prune(rooms.upper, folders.base, keep, faults)?;
-        faults.action();
-        remove_tree(folders.root, b"work").doing("remove", b"work")
-    };
-    // Most errors do not come twice.
-    once().or_else(|_| once())
 }
 
 /// Moves a whole layer away, so that its name is free and no part of it is taken for a change that waits.
@@ -325,70 +313,4 @@ fn remove_all(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) 
     }
     faults.action();
     remove_tree(layers, run.as_bytes()).doing("remove", run.as_bytes())
-}
-
-/// Removes everything from the upper directory but `keep` and the directories on the way to it.
-fn prune(upper: &Workspace, base: &Workspace, keep: &[Keep], faults: &Faults) -> Result<(), IoFailure> {
-    let kept: HashMap<&[u8], &Keep> = keep.iter().map(|one| (one.path.0.as_slice(), one)).collect();
-    let mut on_the_way: HashSet<&[u8]> = HashSet::new();
-    for one in keep {
-        let mut path = split(&one.path.0).0;
-        while !path.is_empty() && on_the_way.insert(path) {
-            path = split(path).0;
-        }
-    }
-    let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
-    let mut entered = Vec::new();
-    while let Some(path) = stack.pop() {
-        let dir = readable_by_force(upper, &path).doing("open", &path)?;
-        for name in names(dir.as_fd()).doing("list", &path)? {
-            let entry = crate::beneath::join(&path, &name);
-            let kept = kept.get(entry.as_slice());
-            if kept.is_some_and(|one| one.subtree) {
-                continue;
-            }
-            if kept.is_none() && !on_the_way.contains(entry.as_slice()) {
-                faults.action();
-                remove_tree(upper, &entry).doing("remove", &entry)?;
-                continue;
-            }
-            let meta = stat(dir.as_fd(), &name).doing("look at", &entry)?;
-            if meta.kind == EntryType::Directory {
-                entered.push((entry.clone(), kept.copied()));
-                stack.push(entry);
-            }
-        }
-    }
-    for one in keep.iter().filter(|one| one.whiteout) {
-        let (parent, name) = split(&one.path.0);
-        let dir = upper.dir(parent).doing("open", parent)?;
-        if stat_if_there(dir.as_fd(), name).doing("look at", &one.path.0)?.is_none() {
-            faults.action();
-            make_whiteout(dir.as_fd(), name).doing("mark as gone", &one.path.0)?;
-        }
-    }
-    for (path, kept) in entered.iter().rev() {
-        settle(upper, base, path, *kept)?;
-    }
-    Ok(())
-}
-
-/// A directory on the way now continues the one in the workspace: it hides nothing and comes from nowhere, and its
-/// mode is the committed one, or its own if that is still to be decided.
-fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>) -> Result<(), IoFailure> {
-    let dir = upper.dir_by_force(path).doing("open", path)?;
-    for name in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
-        if name.ends_with(b".overlay.opaque") || name.ends_with(b".overlay.redirect") {
-            xattr::remove(dir.as_fd(), b"", &name).doing("clean", path)?;
-        }
-    }
-    let mode = if let Some(kept) = kept {
-        // Its mode is a part of what waits; the journal has it as it was before anybody opened the directory up.
-        kept.mode
-    } else {
-        // Where the workspace's own directory cannot be looked at (another mount, closed to its owner), the mode stays.
-        let found = base.stat(path).ok().flatten();
-        found.filter(|meta| meta.kind == EntryType::Directory).map(|meta| meta.mode)
-    };
-    mode.map_or(Ok(()), |mode| chmod(dir.as_fd(), mode).doing("set the mode of", path))
 }

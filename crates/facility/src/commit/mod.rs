@@ -23,6 +23,7 @@ pub mod journal;
 pub mod leftover;
 pub(crate) mod only_copies;
 pub mod ops;
+pub(crate) mod prune;
 pub mod recover;
 pub(crate) mod removing;
 pub mod roll_back;

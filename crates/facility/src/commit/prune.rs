@@ -1,0 +1,164 @@
+//! Takes what was committed out of a layer of which a part waits.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, names, split, unlink_if_there};
+use crate::commit::apply::Rooms;
+use crate::commit::calls::Spot;
+use crate::commit::finish::Folders;
+use crate::commit::leftover::{Leftover, set_aside};
+use crate::commit::withdrawn::{WHY, is_marked};
+use crate::copy::make_whiteout;
+use crate::faults::Faults;
+use crate::meta::{EntryType, stat, stat_if_there};
+use crate::plan::Keep;
+use crate::remove::{readable_by_force, remove_tree};
+use crate::xattr;
+use nexus_model::ByteText;
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::AsFd as _;
+
+/// Removes what was committed from the layer, and keeps what waits. `left` is what may not be removed and was set aside.
+pub(crate) fn prune_layer(
+    folders: &Folders<'_>,
+    rooms: &Rooms<'_>,
+    keep: &[Keep],
+    left: &mut Vec<Leftover>,
+    faults: &Faults,
+) -> Result<(), IoFailure> {
+    let mut once = || {
+        prune(folders, rooms, keep, left, faults)?;
+        faults.action();
+        remove_tree(folders.root, b"work").doing("remove", b"work")
+    };
+    // Most errors do not come twice.
+    once().or_else(|_| once())
+}
+
+/// Removes everything from the upper directory but `keep` and the directories on the way to it.
+fn prune(
+    folders: &Folders<'_>,
+    rooms: &Rooms<'_>,
+    keep: &[Keep],
+    left: &mut Vec<Leftover>,
+    faults: &Faults,
+) -> Result<(), IoFailure> {
+    let upper = rooms.upper;
+    let is_marked = is_marked(folders.root)?;
+    let kept: HashMap<&[u8], &Keep> = keep.iter().map(|one| (one.path.0.as_slice(), one)).collect();
+    let mut on_the_way: HashSet<&[u8]> = HashSet::new();
+    for one in keep {
+        let mut path = split(&one.path.0).0;
+        while !path.is_empty() && on_the_way.insert(path) {
+            path = split(path).0;
+        }
+    }
+    let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut entered = Vec::new();
+    while let Some(path) = stack.pop() {
+        let dir = readable_by_force(upper, &path).doing("open", &path)?;
+        for name in names(dir.as_fd()).doing("list", &path)? {
+            let entry = crate::beneath::join(&path, &name);
+            let kept = kept.get(entry.as_slice());
+            if kept.is_some_and(|one| one.subtree) {
+                continue;
+            }
+            if kept.is_none() && !on_the_way.contains(entry.as_slice()) {
+                faults.action();
+                if is_marked {
+                    left.extend(clear(folders, rooms, &entry, faults).doing("remove", &entry)?);
+                } else {
+                    remove_tree(upper, &entry).doing("remove", &entry)?;
+                }
+                continue;
+            }
+            let meta = stat(dir.as_fd(), &name).doing("look at", &entry)?;
+            if meta.kind == EntryType::Directory {
+                entered.push((entry.clone(), kept.copied()));
+                stack.push(entry);
+            }
+        }
+    }
+    for one in keep.iter().filter(|one| one.whiteout) {
+        let (parent, name) = split(&one.path.0);
+        let dir = upper.dir(parent).doing("open", parent)?;
+        if stat_if_there(dir.as_fd(), name).doing("look at", &one.path.0)?.is_none() {
+            faults.action();
+            make_whiteout(dir.as_fd(), name).doing("mark as gone", &one.path.0)?;
+        }
+    }
+    for (path, kept) in entered.iter().rev() {
+        settle(upper, folders.base, path, *kept)?;
+    }
+    Ok(())
+}
+
+/// A directory on the way now continues the one in the workspace: it hides nothing and comes from nowhere, and its
+/// mode is the committed one, or its own if that is still to be decided.
+fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>) -> Result<(), IoFailure> {
+    let dir = upper.dir_by_force(path).doing("open", path)?;
+    for name in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
+        if name.ends_with(b".overlay.opaque") || name.ends_with(b".overlay.redirect") {
+            xattr::remove(dir.as_fd(), b"", &name).doing("clean", path)?;
+        }
+    }
+    let mode = if let Some(kept) = kept {
+        // Its mode is a part of what waits; the journal has it as it was before anybody opened the directory up.
+        kept.mode
+    } else {
+        // Where the workspace's own directory cannot be looked at (another mount, closed to its owner), the mode stays.
+        let found = base.stat(path).ok().flatten();
+        found.filter(|meta| meta.kind == EntryType::Directory).map(|meta| meta.mode)
+    };
+    mode.map_or(Ok(()), |mode| chmod(dir.as_fd(), mode).doing("set the mode of", path))
+}
+
+/// Removes an entry of a layer to which a process may still write since a commit of it was taken back. Directories go only
+/// while they are empty; files and the rest are set aside.
+fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Result<Option<Leftover>> {
+    let (parent, name) = split(path);
+    let dir = rooms.upper.dir_by_force(parent)?;
+    let Some(meta) = stat_if_there(dir.as_fd(), name)? else { return Ok(None) };
+    let is_gone = match meta.kind {
+        EntryType::Directory => remove_empty(rooms.upper, path, faults)?,
+        // It may have been saved since the layer was read.
+        EntryType::File => false,
+        _ => unlink_if_there(dir.as_fd(), name).map(|()| true)?,
+    };
+    if is_gone {
+        return Ok(None);
+    }
+    let shown = String::from_utf8_lossy(name).into_owned();
+    let place = set_aside(folders.layers, folders.run, Spot { dir: dir.as_fd(), name }, &shown, faults)?;
+    Ok(Some(Leftover::new(&place, Some(&ByteText(path.to_vec())), WHY.to_owned())))
+}
+
+/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone.
+fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<bool> {
+    let (mut stack, mut all) = (vec![path.to_vec()], Vec::new());
+    while let Some(path) = stack.pop() {
+        let dir = readable_by_force(upper, &path)?;
+        for name in names(dir.as_fd())? {
+            let Some(meta) = stat_if_there(dir.as_fd(), &name)? else { continue };
+            if meta.kind == EntryType::Directory {
+                stack.push(join(&path, &name));
+            } else if meta.is_whiteout() {
+                unlink_if_there(dir.as_fd(), &name)?;
+            } else {
+                return Ok(false);
+            }
+        }
+        all.push(path);
+    }
+    for path in all.iter().rev() {
+        faults.action();
+        let (parent, name) = split(path);
+        match rustix::fs::unlinkat(upper.dir_by_force(parent)?, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
