@@ -12,6 +12,7 @@
 
 pub mod abandon;
 pub(crate) mod apply;
+mod as_put;
 pub mod beside;
 pub(crate) mod calls;
 pub(crate) mod decide;

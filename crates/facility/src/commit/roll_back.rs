@@ -6,10 +6,9 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, split, widen};
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::{AttrState, Rooms, Side, apply_dir_state, found, make_movable};
+use crate::commit::as_put::is_as_put;
 use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::displaced::{Quiet, quiet_inside};
-use crate::commit::inside::Inside;
 use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, sync_directory, write};
 use crate::commit::leftover::Leftover;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
@@ -18,14 +17,10 @@ use crate::commit::seen::Seen;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::sweep::sweep;
 use crate::commit::withdrawn::{doubt, mark};
-use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
 use crate::tree::Own;
 use nexus_model::ByteText;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -481,51 +476,7 @@ impl<'a> Back<'a> {
 
     /// Whether an entry that we put is unchanged, and no process writes to it.
     fn is_as_put(&self, put: &Put, new: &Seen, now: &Meta, at: Spot<'_>) -> io::Result<bool> {
-        if !new.is_same_version(now) {
-            return Ok(false);
-        }
-        match new.kind {
-            EntryType::File => Ok(!matches!(writers(self.base.leases(), at.dir, at.name), Writers::Some)),
-            EntryType::Directory => {
-                let dir = rustix::fs::openat(
-                    at.dir,
-                    at.name,
-                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                    Mode::empty(),
-                );
-                let tree = match dir {
-                    Ok(dir) => Workspace::from_fd(dir),
-                    // Its mode keeps its owner out, and so it kept out any process of that owner.
-                    Err(Errno::ACCESS) => return Ok(true),
-                    Err(error) => return Err(error.into()),
-                };
-                if put.whole {
-                    return self.is_whole(put, &tree, now.mtime == new.mtime);
-                }
-                if matches!(put.from, Origin::Slot(_))
-                    && put.old.is_none_or(|old| old.id != new.id)
-                    && self.is_made(put)
-                {
-                    // A directory that we made: what we put in it is out again by now.
-                    return crate::beneath::is_empty(tree.readable_dir(b"")?.as_fd());
-                }
-                Ok(true)
-            }
-            _ => Ok(true),
-        }
-    }
-
-    /// Whether a directory holds exactly what the layer had in it, and no process writes to a file of it. A journal of an
-    /// older version does not say, so that the directory stays.
-    fn is_whole(&self, put: &Put, tree: &Workspace, same_names: bool) -> io::Result<bool> {
-        let Some(inside) = put.inside.as_ref().filter(|_| same_names) else { return Ok(false) };
-        let found = RefCell::new(Inside::default());
-        let changed = |_: &[u8], meta: &Meta| {
-            found.borrow_mut().count(meta);
-            inside.is_late(meta)
-        };
-        let quiet = quiet_inside(tree, b"", self.base.leases(), &changed)?;
-        Ok(quiet == Quiet::Yes && inside.is_same(&found.borrow()))
+        is_as_put(put, self.is_made(put), (new, now), at, self.base.leases())
     }
 
     /// Whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.

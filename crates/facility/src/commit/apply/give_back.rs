@@ -59,10 +59,11 @@ impl Apply<'_> {
             }
             match self.take_back(put, source, target, new)? {
                 Taken::Ours => return Ok(self.keep_staged(put, source, kept(None, true))?),
+                Taken::Written => break,
                 Taken::Again => {}
             }
         }
-        // A newer version of another process stands there. Both stay.
+        // A newer version of another process stands there, or it wrote to ours. Both stay.
         let beside = self.put_beside(put, source)?;
         Ok(kept(Some(beside), ours_in_layer))
     }

@@ -1,5 +1,6 @@
 //! Brings entries to their places in the workspace.
 
+use super::side::Taken;
 use super::stop::{Done, Keeping, Stop};
 use super::{Apply, make_movable, own_fd, strip_marks};
 use crate::beneath::{chmod, is_gone, pin, split};
@@ -163,6 +164,12 @@ impl Apply<'_> {
             if move_out(side, source, self.faults)? == Moved::Occupied {
                 return Err(io::Error::other("the place of the new version is taken").into());
             }
+            if let Some(new) = &put.new
+                && matches!(self.as_taken(put, source, new)?, Taken::Written)
+            {
+                in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
+                beside = Some(self.put_beside(put, source)?);
+            }
         } else if !found.is_some_and(is_ours) {
             // Our version was replaced or removed. What it had displaced goes beside the newer one.
             in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
@@ -201,6 +208,9 @@ impl Apply<'_> {
                 }
                 if move_out(side, source, self.faults)? == Moved::Occupied {
                     return Err(io::Error::other("the place of the new version is taken").into());
+                }
+                if matches!(self.as_taken(put, source, new)?, Taken::Written) {
+                    self.put_beside(put, source)?;
                 }
             }
             Some(_) => {

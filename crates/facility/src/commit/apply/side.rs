@@ -4,6 +4,7 @@ use super::Apply;
 use super::stop::{Done, Keeping, Stop};
 use crate::beneath::Workspace;
 use crate::changes::Outside;
+use crate::commit::as_put::is_as_put;
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
@@ -13,8 +14,10 @@ use std::os::fd::BorrowedFd;
 
 /// The result of [`Apply::take_back`].
 pub(super) enum Taken {
-    /// Our version is back at its source.
+    /// Our version is back at its source, as it came.
     Ours,
+    /// Our version is back at its source, and another process wrote to it while it was in the workspace.
+    Written,
     /// Something else stood there: look again.
     Again,
 }
@@ -101,7 +104,7 @@ impl<'a> Apply<'a> {
             Exchanged::Yes => {
                 self.faults.action();
                 if stat(source.dir, source.name)?.id == new.id {
-                    return Ok(Taken::Ours);
+                    return self.as_taken(put, source, new);
                 }
                 // A newer version came out instead of ours: it goes back to its place.
                 exchange(source, target, self.faults)?;
@@ -126,8 +129,16 @@ impl<'a> Apply<'a> {
             self.put_beside(put, source)?;
         }
         match move_out(side, source, self.faults)? {
-            Moved::Yes => Ok(Taken::Ours),
+            Moved::Yes => self.as_taken(put, source, new),
             Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
         }
+    }
+
+    /// Looks at our version after it was taken out of the workspace.
+    pub(super) fn as_taken(&self, put: &Put, source: Spot<'_>, new: &Seen) -> io::Result<Taken> {
+        let made = matches!(&put.from, Origin::Slot(slot) if !self.renamed.contains_key(slot));
+        let now = stat(source.dir, source.name)?;
+        let unchanged = is_as_put(put, made, (new, &now), source, self.base.leases())?;
+        Ok(if unchanged { Taken::Ours } else { Taken::Written })
     }
 }

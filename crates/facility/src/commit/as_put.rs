@@ -1,0 +1,71 @@
+//! Looks whether an entry that a commit brought is still as it came.
+//!
+//! A commit that takes its own version out of the workspace again asks this afterwards: what another process wrote to it
+//! meanwhile, or hours ago when the commit was interrupted, stays in the workspace and is named.
+
+use crate::beneath::{LeaseCall, Workspace, is_empty};
+use crate::commit::calls::Spot;
+use crate::commit::displaced::{Quiet, quiet_inside};
+use crate::commit::inside::Inside;
+use crate::commit::ops::{Origin, Put};
+use crate::commit::seen::Seen;
+use crate::commit::writers::{Writers, writers};
+use crate::meta::{EntryType, Meta};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd as _;
+
+/// Reports whether the entry at `at`, which `put` brought as `new` and which is `now`, is unchanged, and no process writes to it.
+/// `made` says that it is a directory that was made for the commit, and none of the workspace that was renamed.
+pub(crate) fn is_as_put(
+    put: &Put,
+    made: bool,
+    (new, now): (&Seen, &Meta),
+    at: Spot<'_>,
+    leases: Option<LeaseCall>,
+) -> io::Result<bool> {
+    if !new.is_same_version(now) {
+        return Ok(false);
+    }
+    match new.kind {
+        EntryType::File => Ok(!matches!(writers(leases, at.dir, at.name), Writers::Some)),
+        EntryType::Directory => {
+            let dir = rustix::fs::openat(
+                at.dir,
+                at.name,
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
+            let tree = match dir {
+                Ok(dir) => Workspace::from_fd(dir),
+                // Its mode keeps its owner out, and so it kept out any process of that owner.
+                Err(Errno::ACCESS) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            };
+            if put.whole {
+                return is_whole(put, &tree, now.mtime == new.mtime, leases);
+            }
+            if made && matches!(put.from, Origin::Slot(_)) && put.old.is_none_or(|old| old.id != new.id) {
+                // A directory that we made: what we put in it is out again by now.
+                return is_empty(tree.readable_dir(b"")?.as_fd());
+            }
+            Ok(true)
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Reports whether a directory holds exactly what the layer had in it, and no process writes to a file of it. A journal of an older
+/// version does not say, so that the directory stays.
+fn is_whole(put: &Put, tree: &Workspace, same_names: bool, leases: Option<LeaseCall>) -> io::Result<bool> {
+    let Some(inside) = put.inside.as_ref().filter(|_| same_names) else { return Ok(false) };
+    let found = RefCell::new(Inside::default());
+    let changed = |_: &[u8], meta: &Meta| {
+        found.borrow_mut().count(meta);
+        inside.is_late(meta)
+    };
+    let quiet = quiet_inside(tree, b"", leases, &changed)?;
+    Ok(quiet == Quiet::Yes && inside.is_same(&found.borrow()))
+}
