@@ -5,10 +5,11 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent};
+use nexus_facility::commit::abandon::set_aside_with;
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{
     Abandoned, Conflict, Faults, Layer, LayerMode, Outside, RecoverError, Rules, Stage, Workspace, abandon,
-    clear_staging, roll_back, set_aside, stage,
+    clear_staging, recover, roll_back, set_aside, stage,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +17,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -324,4 +326,40 @@ fn an_edited_version_stays_when_its_place_is_free_again() {
     let conflicts = roll_back_with(&scene.path("layers"), "run", &leased(&scene), &faults).unwrap();
     assert!(has(&scene.ws(), "run and mine"), "{conflicts:?}");
     assert!(conflicts.iter().any(|one| one.path.as_path() == Path::new("z")), "{conflicts:?}");
+}
+
+/// The staging directory leaves the workspace before the layer leaves its place, so that a second try names both.
+#[test]
+fn a_setting_aside_that_is_killed_is_ended_by_the_next() {
+    let mut killed = 0;
+    for nth in 1.. {
+        let scene = Scene::new(LayerMode::Root, &[write("z", "old z")]);
+        let (layers, kept, workspace) = (scene.path("layers"), scene.path("kept"), leased(&scene));
+        fs::create_dir(layers.join("run")).unwrap();
+        fs::write(layers.join("run/journal"), "cut off").unwrap();
+        fs::create_dir(scene.ws().join(".nexus-tmp-run")).unwrap();
+        fs::write(scene.ws().join(".nexus-tmp-run/1"), "displaced").unwrap();
+        let calls = AtomicU64::new(0);
+        let faults = Faults::default().between(Arc::new(move |_| {
+            if calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                std::panic::panic_any("crash");
+            }
+        }));
+        let first = AssertUnwindSafe(|| set_aside_with(&layers, "run", &kept, Some(&workspace), &faults).unwrap());
+        let aside = if let Ok(aside) = catch_unwind(first) {
+            aside.unwrap()
+        } else {
+            killed += 1;
+            let is_begun = !scene.ws().join(".nexus-tmp-run").exists();
+            let recovered = recover(&layers, "run", &workspace);
+            assert!(!is_begun || matches!(recovered, Err(RecoverError::HalfAside { .. })), "{recovered:?}");
+            set_aside(&layers, "run", &kept, Some(&workspace)).unwrap().unwrap()
+        };
+        assert!(aside.layer.join("journal").exists());
+        assert_eq!(fs::read_to_string(aside.staging.unwrap().join("1")).unwrap(), "displaced");
+        if killed < nth {
+            assert!(killed > 3, "only {killed} places");
+            return;
+        }
+    }
 }

@@ -66,7 +66,7 @@ pub fn take_back(places: &Places, of: &Interrupted, may_leave: bool) -> Result<T
 /// Whether a journal says nothing that this version can do in this directory.
 fn cannot_be_followed(error: &RecoverError) -> bool {
     let source = match error {
-        RecoverError::Version { .. } | RecoverError::Foreign { .. } => return true,
+        RecoverError::Version { .. } | RecoverError::Foreign { .. } | RecoverError::HalfAside { .. } => return true,
         RecoverError::Io { source, .. } => source,
         _ => return false,
     };

@@ -7,16 +7,19 @@
 //! Whether a commit was decided is looked at under the layer's lock, since what a caller saw before may be over. A layer with a
 //! journal may hold the only copy of what the commit displaced.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::beneath::{Doing as _, IoFailure, Workspace, names};
 use crate::commit::calls::Spot;
 use crate::commit::finish::remove_layer;
-use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory};
-use crate::commit::leftover::{Leftover, move_to_a_free_name, set_aside_in_workspace};
+use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
+use crate::commit::leftover::{Leftover, kept_in_workspace, move_to_a_free_name, set_aside_in_workspace};
 use crate::commit::recover::{RecoverError, is_decided, locked};
 use crate::commit::stage::remove_slots;
 use crate::faults::Faults;
+use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -70,23 +73,61 @@ pub fn set_aside(
     kept: &Path,
     workspace: Option<&Workspace>,
 ) -> Result<Option<Aside>, RecoverError> {
+    set_aside_with(layers_dir, run, kept, workspace, &Faults::default())
+}
+
+/// [`set_aside`] with faults, for tests.
+pub fn set_aside_with(
+    layers_dir: &Path,
+    run: &str,
+    kept: &Path,
+    workspace: Option<&Workspace>,
+    faults: &Faults,
+) -> Result<Option<Aside>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    let faults = Faults::default();
     // The lock is held to the end.
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(None) };
     if !is_decided(&root).map_err(io)? {
         return Ok(None);
     }
-    let layer = move_to(&layers, run, kept, &faults).doing("set aside", run.as_bytes()).map_err(io)?;
-    let name = slots_in_workspace(run);
-    let staging = match workspace {
-        Some(base) if base.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_some() => {
-            // What cannot be renamed stays under its own name.
-            Some(set_aside_in_workspace(base, run, &name, &faults).unwrap_or_else(|_| base.path().join(&name)))
-        }
-        _ => None,
-    };
+    // The layer leaves last: as long as it has its name, another try finds what is still to do.
+    let staging = workspace.map(|base| set_staging_aside(&root, base, run, faults)).transpose().map_err(io)?.flatten();
+    let layer = move_to(&layers, run, kept, faults).doing("set aside", run.as_bytes()).map_err(io)?;
     Ok(Some(Aside { layer, staging }))
+}
+
+/// Says in a layer's directory that it is being set aside. Its staging directory may have left already, so that the commit
+/// can be neither finished nor taken back.
+const HALF_ASIDE: &str = "journal.aside";
+
+/// Whether the setting aside of a layer was begun.
+pub(crate) fn is_half_aside(root: &Workspace) -> Result<bool, IoFailure> {
+    Ok(root.stat(HALF_ASIDE.as_bytes()).doing("look at", HALF_ASIDE.as_bytes())?.is_some())
+}
+
+/// Gives a staging directory in the workspace a name that no later command touches. Returns its place, also when an earlier
+/// try did that.
+fn set_staging_aside(
+    root: &Workspace,
+    base: &Workspace,
+    run: &str,
+    faults: &Faults,
+) -> Result<Option<PathBuf>, IoFailure> {
+    let name = slots_in_workspace(run);
+    if base.stat(name.as_bytes()).doing("look at", name.as_bytes())?.is_none() {
+        if !is_half_aside(root)? {
+            return Ok(None);
+        }
+        let all = base.readable_dir(b"").and_then(|dir| names(dir.as_fd())).doing("list", b"")?;
+        let prefix = kept_in_workspace(run);
+        let found = all.into_iter().filter(|name| name.starts_with(prefix.as_bytes())).max();
+        return Ok(found.map(|name| base.path().join(OsStr::from_bytes(&name))));
+    }
+    faults.action();
+    write(root, HALF_ASIDE, &true, faults)?;
+    sync_directory(root, faults)?;
+    // What cannot be renamed stays under its own name.
+    Ok(Some(set_aside_in_workspace(base, run, &name, faults).unwrap_or_else(|_| base.path().join(&name))))
 }
 
 fn move_to(layers: &Workspace, run: &str, kept: &Path, faults: &Faults) -> io::Result<PathBuf> {

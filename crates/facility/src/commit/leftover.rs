@@ -83,13 +83,21 @@ pub(crate) fn set_aside(
 /// path.
 pub(crate) fn set_aside_in_workspace(base: &Workspace, run: &str, name: &str, faults: &Faults) -> io::Result<PathBuf> {
     let from = Spot { dir: base.fd(), name: name.as_bytes() };
-    let free = move_to_a_free_name(from, base, &format!(".nexus-kept-{run}"), faults)?;
+    let free = move_to_a_free_name(from, base, &kept_in_workspace(run), faults)?;
     faults.sync(|| Ok(rustix::fs::fsync(base.fd())?))?;
     Ok(base.path().join(free))
 }
 
+/// The name, but for a number, that a staging directory in the workspace has when it stays.
+pub(crate) fn kept_in_workspace(run: &str) -> String {
+    format!(".nexus-kept-{run}").chars().take(LONGEST).collect()
+}
+
+/// The longest name that something is kept by, but for a number.
+const LONGEST: usize = 40;
+
 pub(crate) fn move_to_a_free_name(from: Spot<'_>, to: &Workspace, name: &str, faults: &Faults) -> io::Result<String> {
-    let name: String = name.chars().take(40).collect();
+    let name: String = name.chars().take(LONGEST).collect();
     make_movable(from.dir, from.name, &stat(from.dir, from.name)?)?;
     for attempt in 1..=TRIES {
         let free = if attempt == 1 { name.clone() } else { format!("{name}-{attempt}") };

@@ -9,6 +9,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Change, Conflict};
+use crate::commit::abandon::is_half_aside;
 use crate::commit::apply::{Apply, Rooms};
 use crate::commit::beside::unnamed;
 use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
@@ -97,6 +98,12 @@ pub enum RecoverError {
         /// Its run.
         run: String,
     },
+    /// Somebody began to set the layer aside.
+    #[error("the layer of {run} was being set aside, and nexus changes reject --set-aside --run {run} ends that")]
+    HalfAside {
+        /// Its run.
+        run: String,
+    },
     /// The journal belongs to another run or another workspace.
     #[error("the journal of {run} is for {found}")]
     Foreign {
@@ -169,6 +176,9 @@ pub(crate) fn known(
 ) -> Result<Option<Journal>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let foreign = |found: String| RecoverError::Foreign { run: run.to_owned(), found };
+    if is_half_aside(root).map_err(io)? {
+        return Err(RecoverError::HalfAside { run: run.to_owned() });
+    }
     match read_journal(root, name).map_err(io)? {
         FoundJournal::None => Ok(None),
         FoundJournal::Version(version) => Err(RecoverError::Version { run: run.to_owned(), version }),
