@@ -172,6 +172,9 @@ pub struct RunArgs {
     /// Write straight into the workspace, without a layer that can be undone
     #[arg(long, conflicts_with_all = ["changes", "disk"])]
     pub direct: bool,
+    /// With --direct: let git write to the workspace's git directories, all but their settings and hooks
+    #[arg(long, requires = "direct")]
+    pub direct_git: bool,
     /// Print one JSON document about the run instead of the command's output
     #[arg(long)]
     pub json: bool,

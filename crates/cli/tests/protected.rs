@@ -310,7 +310,7 @@ fn a_direct_run_holds_the_settings_of_every_git_directory_at_the_top() {
         let script = "cd .git; for f in config config.worktree modules/a/b/config modules/a/b/hooks/x hooks/x; do \
                       echo evil >> $f && echo LEAK $f; rm -f $f && echo LEAK rm $f; done; \
                       mv modules m && echo LEAK modules; echo x > modules/a/b/index || echo SHUT; true";
-        let output = bench.run(["run", "--direct", "--shell", script]);
+        let output = bench.run(["run", "--direct", "--direct-git", "--shell", script]);
         let told = stdout(&output);
         assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{}: {}", bench.who(), stderr(&output));
         fs::remove_dir_all(bench.workspace.join(".git")).unwrap();

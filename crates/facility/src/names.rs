@@ -12,7 +12,7 @@ pub use crate::names_list::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES
 
 /// Directories with packages of others. git would read a `.gitattributes` there too, but only of files that it tracks or
 /// adds, and it can only choose among the filters that the user's own configuration has.
-const PACKAGES: &[&[u8]] = &[b"node_modules", b"vendor", b".venv", b"site-packages"];
+pub const PACKAGES: &[&[u8]] = &[b"node_modules", b"vendor", b".venv", b"site-packages"];
 
 /// A text that is no pattern for protected names.
 pub use nexus_model::name_pattern::{PatternError, check};

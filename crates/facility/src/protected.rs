@@ -8,7 +8,7 @@ use nexus_model::ByteText;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Names, Pattern, PatternError};
+pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Names, PACKAGES, Pattern, PatternError};
 
 /// Where git keeps the sample hooks that it copies into every new repository.
 pub const DEFAULT_HOOK_TEMPLATES: &[&str] =

@@ -16,12 +16,13 @@ use crate::prepare::Prepared;
 use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::{creds, idmap, kept, memory, net, order, overlay, seccomp, system, walls, watch};
-use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
+use nexus_model::{ByteText, Plan};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -386,9 +387,19 @@ fn attach_workspace(
         memory.hide(root.own())?;
     }
     if let Writes::Direct { protected } = &request.plan.workspace.writes {
-        for name in protected {
+        let covered: Vec<&Path> = protected.iter().chain(&request.plan.hidden).map(ByteText::as_path).collect();
+        if !covered.is_empty() {
             faults.check(Step::ProtectNames)?;
-            protect(root.tree(), &below_root(target).join(name.as_path()), below_root(target))?;
+        }
+        // Each directory above a covered name once, those further up first: nobody renames one away and puts another in
+        // its place.
+        let above = |path: &&'_ Path| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
+        let pinned: BTreeSet<PathBuf> = covered.iter().flat_map(above).filter(|one| *one != Path::new("")).collect();
+        for directory in pinned {
+            mount_on_itself(root.tree(), &below_root(target).join(directory), NOSUID | NODEV)?;
+        }
+        for name in protected {
+            mount_on_itself(root.tree(), &below_root(target).join(name.as_path()), RDONLY | NOSUID | NODEV)?;
         }
     }
     Ok(())
@@ -430,22 +441,16 @@ impl MemoryLayer {
     }
 }
 
-/// Makes an existing path in a directly written workspace read-only, and pins the folders above it, so that nobody
-/// renames a parent away and puts another in its place. A symbolic link is mounted on itself: it leads where it did, and
-/// nobody can remove or replace it.
-fn protect(root: &OwnedFd, path: &Path, workspace: &Path) -> Result<(), StepError> {
-    let mut ancestors: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != workspace).collect();
-    ancestors.reverse();
-    let one = |path: &Path, attributes: u64| -> io::Result<()> {
+/// Mounts an existing path of a directly written workspace on itself, read-only or to pin it: what is mounted on cannot be
+/// renamed or removed. A symbolic link is mounted on itself as well, and leads where it did.
+fn mount_on_itself(root: &OwnedFd, path: &Path, attributes: u64) -> Result<(), StepError> {
+    let one = || -> io::Result<()> {
         let place = mounts::place(root, path)?;
         let copy = mounts::open_tree_fd(&place, Depth::Recursive)?;
         mounts::set_attributes(&copy, attributes, Depth::Recursive)?;
         mounts::attach(copy, place)
     };
-    for parent in ancestors {
-        one(parent, NOSUID | NODEV).at(Step::ProtectNames, &show(parent))?;
-    }
-    one(path, RDONLY | NOSUID | NODEV).at(Step::ProtectNames, &show(path))
+    one().at(Step::ProtectNames, &show(path))
 }
 
 /// Covers paths of the workspace with an empty file or folder that nobody may open. The cover is read-only, so that

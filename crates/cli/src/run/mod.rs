@@ -9,6 +9,7 @@
 mod alone;
 mod ask;
 mod caller;
+mod direct;
 mod disk;
 mod fit;
 mod folder;

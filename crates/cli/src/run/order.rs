@@ -1,10 +1,11 @@
 //! From flags to a plan, and from a driver's refusal to advice.
 
 use super::ask;
+use super::direct::Direct;
 use super::disk::Measured;
 use super::folder::FolderId;
 use super::settle::chain;
-use super::{fit, mounts, protect};
+use super::{fit, mounts};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::net::Network;
@@ -49,8 +50,8 @@ pub struct Order {
     pub network: Option<Network>,
     /// The documents that said what it may do.
     pub profiles: Vec<ProfileName>,
-    /// Protected names that a direct run cannot protect, because they do not exist yet.
-    pub unprotected: Vec<ByteText>,
+    /// What a direct run covers.
+    pub direct: Option<Direct>,
     /// Names that a commit holds back besides those that it always does.
     pub protect: Vec<String>,
     /// Names of variables that hold credentials and are passed on.
@@ -87,11 +88,12 @@ impl Order {
         let (total, limits) = limits(grants);
         let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
         // Only a direct run needs them: a layer holds protected names back by itself.
-        let (protected, unprotected) =
-            if args.direct { protect::of_direct_run(&workspace, &protect)? } else { Default::default() };
+        let direct = if args.direct { Some(Direct::find(&workspace, &protect, args.direct_git)?) } else { None };
         let layer = places.layers.join(run_id.to_string());
         let writes = match limits.disk_bytes {
-            _ if args.direct => Writes::Direct { protected },
+            _ if args.direct => {
+                Writes::Direct { protected: direct.as_ref().map(|one| one.protected.clone()).unwrap_or_default() }
+            }
             Some(bytes) if bytes <= total / 4 => Writes::MemoryLayer { bytes },
             _ => Writes::Layer { root: layer.into() },
         };
@@ -143,7 +145,7 @@ impl Order {
             uid_base: resolution.settings.uid_base.as_ref().map_or(nexus_driver::DEFAULT_UID_BASE, |base| base.value),
             network: resolution.network,
             profiles: resolution.documents,
-            unprotected,
+            direct,
             protect,
             env_secrets,
             opened_binds: shown.opened,

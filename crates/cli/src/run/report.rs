@@ -2,6 +2,7 @@
 
 mod document;
 
+use super::direct::{appeared_line, some_of};
 use super::full_output::FullOutput;
 use super::open_files::{readers_line, unwatched_line};
 use super::order::Order;
@@ -51,6 +52,8 @@ pub struct Report {
     settled: Settled,
     direct: bool,
     unprotected: Vec<ByteText>,
+    /// Protected names that came into the workspace during a direct run.
+    appeared: Vec<ByteText>,
     changes_by_file: Option<String>,
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
@@ -94,6 +97,9 @@ impl Report {
         // A command that succeeded and whose changes are not there has not succeeded.
         let exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
         let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
+        let workspace = order.plan.workspace.source.as_path();
+        let appeared = order.direct.as_ref().map_or(Ok(Vec::new()), |direct| direct.appeared(workspace));
+        let (appeared, unseen) = appeared.map_or_else(|failure| (Vec::new(), Some(failure.text())), |all| (all, None));
         let mut report = Self {
             run_id: order.plan.run_id,
             exit,
@@ -117,9 +123,10 @@ impl Report {
             dropped,
             settled,
             direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
-            unprotected: order.unprotected.clone(),
+            unprotected: order.direct.as_ref().map(|direct| direct.unprotected.clone()).unwrap_or_default(),
+            appeared,
             changes_by_file: order.changes_by_file.clone(),
-            note: None,
+            note: unseen,
             receipt: None,
             egress,
             perhaps: perhaps.filter(|_| exit != 0),
@@ -268,6 +275,9 @@ impl Report {
         if let Some(line) = self.kept_out_by_file() {
             lines.add(&line);
         }
+        if !self.appeared.is_empty() {
+            lines.add(&appeared_line(&self.appeared));
+        }
         for line in self.egress.iter().flat_map(Ended::lines) {
             lines.add(&line);
         }
@@ -326,13 +336,7 @@ impl Report {
             lines.add(&format!("  … and {} more", all.len() - MOST_SHOWN));
         }
         if !self.unprotected.is_empty() {
-            let names = self.unprotected.iter().map(|name| name.as_path().display().to_string());
-            let names: Vec<_> = names.take(MOST_SHOWN).collect();
-            let more = match self.unprotected.len().saturating_sub(MOST_SHOWN) {
-                0 => String::new(),
-                more => format!(" and {more} more (--json lists them)"),
-            };
-            lines.add(&format!("not there and so not protected with --direct: {}{more}", names.join(", ")));
+            lines.add(&format!("not there and so not protected with --direct: {}", some_of(&self.unprotected)));
         }
     }
 }

@@ -69,6 +69,7 @@ impl Report {
                 unwatched: self.settled.unwatched,
                 open_for_reading: &self.settled.readers,
                 unprotected: &self.unprotected,
+                appeared: &self.appeared,
                 decided_by_file: self.changes_by_file.as_deref(),
             },
             egress: self.egress.as_ref().unwrap_or(&Ended::default()).json(),
@@ -127,6 +128,7 @@ struct DocumentChanges<'a> {
     unwatched: u64,
     open_for_reading: &'a [ByteText],
     unprotected: &'a [ByteText],
+    appeared: &'a [ByteText],
     decided_by_file: Option<&'a str>,
 }
 

@@ -1,0 +1,279 @@
+//! What a run with `--direct` covers read-only in the workspace.
+//!
+//! Protected names count at any depth, as in a commit. A git directory is covered as a whole: whatever git reads as
+//! configuration, under whatever name, cannot be made there. With `--direct-git` git can write to it, and only what decides
+//! which programs git runs is covered.
+
+use super::protect;
+use crate::failure::Failure;
+use nexus_facility::protected::{Class, PACKAGES};
+use nexus_facility::{Reach, Rules, Workspace};
+use nexus_model::ByteText;
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// What git reads as configuration or starts, in a git directory.
+const OF_GIT: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
+/// Directories of packages at any depth are replaced as a whole by package managers, which covers would stop.
+const PASSED_BY: &[&[u8]] = PACKAGES;
+/// Covers are mounts, of which a mount namespace has 100,000 (`fs.mount-max`).
+const MAX_COVERED: usize = 10_000;
+
+/// What a direct run covers, and by which rules.
+pub struct Direct {
+    /// Paths in the workspace that cannot be changed inside.
+    pub protected: Vec<ByteText>,
+    /// Names that do not exist yet, so that nothing covers them.
+    pub unprotected: Vec<ByteText>,
+    rules: Rules,
+    opens_git: bool,
+}
+
+impl Direct {
+    /// Finds what is to be covered in the workspace: the names that a commit holds back, and those in `more`.
+    pub fn find(workspace: &Path, more: &[String], opens_git: bool) -> Result<Self, Failure> {
+        let failed = |error: &Error| failure(workspace, error);
+        let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
+        let rules = protect::within(more, &opened, workspace, Reach::COMMIT, &[])?;
+        refuse_protected(&rules, workspace)?;
+        let mut found = Found::new(&rules, opens_git);
+        found.look(workspace, Path::new("")).map_err(|error| failed(&error))?;
+        let Found { protected, matched, .. } = found;
+        if protected.len() > MAX_COVERED {
+            let message = format!("{} has {} protected names, too many to cover", workspace.display(), protected.len());
+            let hint = "name a smaller workspace with --workspace, or leave --direct out";
+            return Err(Failure::refused("protect", message, hint));
+        }
+        let mut unprotected = Vec::new();
+        for name in names_of_git(&rules, opens_git) {
+            if !protected.iter().any(|one| name.starts_with(one.as_path())) {
+                unprotected.push(ByteText::from(name));
+            }
+        }
+        unprotected.extend(rules.protected.texts().filter(|text| !matched.contains(*text)).map(ByteText::from));
+        Ok(Self { protected: protected.into_iter().collect(), unprotected, rules, opens_git })
+    }
+
+    /// Returns the protected paths that the workspace has now and did not have at the beginning.
+    pub fn appeared(&self, workspace: &Path) -> Result<Vec<ByteText>, Failure> {
+        let mut found = Found::new(&self.rules, self.opens_git);
+        found.look(workspace, Path::new("")).map_err(|error| failure(workspace, &error))?;
+        let known: BTreeSet<&ByteText> = self.protected.iter().collect();
+        Ok(found.protected.iter().filter(|path| !known.contains(path)).cloned().collect())
+    }
+}
+
+/// Names that a message lists.
+const MAX_SHOWN: usize = 20;
+
+/// The line about protected names that came during a run.
+pub fn appeared_line(appeared: &[ByteText]) -> String {
+    let what =
+        "protected names came into the workspace during this direct run, and programs on this machine may act on them";
+    format!("{what}: {}. look at them, and remove what you did not want", some_of(appeared))
+}
+
+/// The first names of a list, and how many more there are.
+pub fn some_of(all: &[ByteText]) -> String {
+    let names: Vec<_> = all.iter().take(MAX_SHOWN).map(|name| name.as_path().display().to_string()).collect();
+    match all.len().saturating_sub(MAX_SHOWN) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more (--json lists them)", names.join(", ")),
+    }
+}
+
+fn failure(workspace: &Path, error: &Error) -> Failure {
+    let message = format!("{} cannot be looked at: {error}", workspace.display());
+    Failure::refused("workspace", message, "leave --direct out, or make it readable")
+}
+
+/// Names of git that no pattern has.
+fn names_of_git(rules: &Rules, opens_git: bool) -> Vec<PathBuf> {
+    let is_git_directory = rules.class(b"") == Class::GitRoot;
+    match (is_git_directory, opens_git) {
+        (true, _) => OF_GIT.iter().map(PathBuf::from).collect(),
+        (false, true) => OF_GIT.iter().map(|name| Path::new(".git").join(name)).collect(),
+        (false, false) => vec![PathBuf::from(".git")],
+    }
+}
+
+/// Refuses a workspace in which nothing could be written: all of it is protected, or is a part of a git directory.
+fn refuse_protected(rules: &Rules, workspace: &Path) -> Result<(), Failure> {
+    // A name that no rule knows tells what holds for all names.
+    let why = match rules.class(b"any name") {
+        Class::Listed(why) => why,
+        _ if rules.class(b"") == Class::GitRoot => return Ok(()),
+        Class::Plain | Class::MustBeDirectory => return Ok(()),
+        _ => "inside a git directory".to_owned(),
+    };
+    let message =
+        format!("{} cannot be the workspace of a direct run: all of it is protected ({why})", workspace.display());
+    let hint = "leave --direct out: then the changes wait, and nexus changes accept brings those that you name";
+    Err(Failure::refused("protected_workspace", message, hint))
+}
+
+struct Found<'a> {
+    rules: &'a Rules,
+    opens_git: bool,
+    protected: BTreeSet<ByteText>,
+    /// The patterns that found something.
+    matched: BTreeSet<String>,
+}
+
+impl<'a> Found<'a> {
+    fn new(rules: &'a Rules, opens_git: bool) -> Self {
+        Self { rules, opens_git, protected: BTreeSet::new(), matched: BTreeSet::new() }
+    }
+
+    /// Looks through the directory `at` and those below it.
+    fn look(&mut self, workspace: &Path, at: &Path) -> Result<(), Error> {
+        let mut directories = vec![at.to_owned()];
+        while let Some(at) = directories.pop() {
+            self.look_into(workspace, &at, &mut directories)?;
+        }
+        Ok(())
+    }
+
+    fn look_into(&mut self, workspace: &Path, at: &Path, below: &mut Vec<PathBuf>) -> Result<(), Error> {
+        let entries = match std::fs::read_dir(workspace.join(at)) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>()?,
+            // Gone meanwhile, or closed to the command as well.
+            Err(error) if is_passed_by(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let has = |name: &str| entries.iter().any(|entry| entry.file_name().eq_ignore_ascii_case(name));
+        let is_bare = has("HEAD") && (has("commondir") || (has("objects") && has("refs")));
+        for entry in entries {
+            let path = at.join(entry.file_name());
+            let class = self.class(&path);
+            let is_of_git = OF_GIT.iter().any(|name| entry.file_name().eq_ignore_ascii_case(name));
+            match class {
+                Class::Listed(pattern) => {
+                    self.matched.insert(pattern);
+                    self.protected.insert(ByteText::from(path));
+                }
+                // In a git directory what decides what git runs. Its other files are git's own business.
+                Class::GitConfig | Class::GitCommonDir | Class::GitHook => {
+                    self.protected.insert(ByteText::from(path));
+                }
+                Class::GitState(_) if at.ends_with("info") => {
+                    self.protected.insert(ByteText::from(path));
+                }
+                Class::GitRoot if !self.opens_git => {
+                    self.protected.insert(ByteText::from(path));
+                }
+                Class::Plain if is_bare && is_of_git => {
+                    self.protected.insert(ByteText::from(path));
+                }
+                // A name that leads on, such as `.config`, and a git directory.
+                Class::GitRoot | Class::MustBeDirectory | Class::NoLink => {
+                    let kind = entry.file_type()?;
+                    if self.class(&path.join("any name")) == Class::GitHook
+                        || kind.is_symlink()
+                        || (kind.is_file() && class == Class::GitRoot)
+                    {
+                        self.protected.insert(ByteText::from(path));
+                    } else if kind.is_dir() {
+                        below.extend(self.inside_of_git(path));
+                    }
+                }
+                Class::Plain => {
+                    if entry.file_type()?.is_dir() && !PASSED_BY.contains(&entry.file_name().as_bytes()) {
+                        below.push(path);
+                    }
+                }
+                Class::GitState(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where to look on in a directory that may hold protected names. Of what git itself fills, nothing is looked at but
+    /// the places of objects elsewhere.
+    fn inside_of_git(&self, at: PathBuf) -> Option<PathBuf> {
+        let of_git = matches!(self.class(&at.join("any name")), Class::NoLink);
+        match at.file_name().unwrap_or_default().as_bytes() {
+            b"objects" if of_git => Some(at.join("info")),
+            b"refs" | b"logs" | b"lfs" if of_git => None,
+            _ => Some(at),
+        }
+    }
+
+    fn class(&self, path: &Path) -> Class {
+        self.rules.class(path.as_os_str().as_bytes())
+    }
+}
+
+fn is_passed_by(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(names: &[ByteText]) -> Vec<String> {
+        names.iter().map(|name| name.as_path().display().to_string()).collect()
+    }
+
+    fn workspace(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let at = std::fs::canonicalize(directory.path()).unwrap();
+        for path in files {
+            std::fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
+            std::fs::write(at.join(path), "[core]\nhooksPath = hk\n").unwrap();
+        }
+        (directory, at)
+    }
+
+    #[test]
+    fn a_direct_run_finds_names_chains_and_patterns() {
+        let (_directory, at) = workspace(&[
+            ".VSCode/x",
+            ".config/fish/x",
+            ".config/other/x",
+            "x.code-workspace",
+            "Makefile",
+            ".git/config",
+            ".git/index",
+            "hk/x",
+            "deep/er/.vscode/x",
+            "sub/.git/config",
+            "linked/.git",
+            "node_modules/a/.npmrc",
+            "bare/HEAD",
+            "bare/objects/x",
+            "bare/refs/x",
+            "bare/config",
+        ]);
+        let more = ["makefile".to_owned(), "more".to_owned()];
+        let found = Direct::find(&at, &more, false).unwrap();
+        let names = [".VSCode", ".config/fish", "Makefile", "bare/config", "deep/er/.vscode", "hk", "linked/.git"];
+        let wanted = |git: &[&str]| {
+            let mut all: Vec<String> = names.iter().chain(git).map(|name| (*name).to_owned()).collect();
+            all.push("x.code-workspace".to_owned());
+            all.sort();
+            all
+        };
+        assert_eq!(text(&found.protected), wanted(&[".git", "sub/.git"]));
+        let missing = text(&found.unprotected);
+        for name in ["more", ".envrc", ".config/git"] {
+            assert!(missing.contains(&name.to_owned()), "{name}: {missing:?}");
+        }
+        for name in [".vscode", ".config/fish", ".git", ".git/hooks"] {
+            assert!(!missing.contains(&name.to_owned()), "{name}");
+        }
+        let found = Direct::find(&at, &more, true).unwrap();
+        assert_eq!(text(&found.protected), wanted(&[".git/config", "sub/.git/config"]));
+        let missing = text(&found.unprotected);
+        for name in [".git/hooks", ".git/commondir", ".git/config.worktree"] {
+            assert!(missing.contains(&name.to_owned()), "{name}: {missing:?}");
+        }
+        assert_eq!(found.appeared(&at).unwrap(), []);
+        std::fs::write(at.join(".git/commondir"), "../evil").unwrap();
+        std::fs::write(at.join("deep/.envrc"), "x").unwrap();
+        assert_eq!(text(&found.appeared(&at).unwrap()), [".git/commondir", "deep/.envrc"]);
+    }
+}
