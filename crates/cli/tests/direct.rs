@@ -5,6 +5,8 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
 use support::{Bench, benches, stderr, stdout};
 
 /// A repository with a submodule, a nested repository and a linked working tree, and names far from the top.
@@ -116,5 +118,100 @@ fn a_protected_name_that_a_direct_run_makes_is_reported() {
         );
         let output = bench.run(["run", "--direct", "--shell", "echo x > CLAUDE.md"]);
         assert!(stderr(&output).contains("came into the workspace") && stderr(&output).contains("CLAUDE.md"));
+    }
+}
+
+/// Waits until a file is there.
+fn wait_for(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "{} did not come", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a direct run that says when it is up and waits for `go`, does something outside meanwhile, and returns the report.
+fn meanwhile(bench: &Bench, flags: &[&str], last: &str, act: impl FnOnce(&Path)) -> (serde_json::Value, Option<i32>) {
+    for name in ["up", "go"] {
+        fs::remove_file(bench.workspace.join(name)).ok();
+    }
+    let script = format!("echo x > up; while ! [ -e go ]; do sleep 0.02; done; {last}");
+    let mut command = bench.nexus(["run", "--direct", "--json", "--timeout", "60s"]);
+    command.args(flags).args(["--shell", &script]).stdout(std::process::Stdio::piped());
+    let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for(&bench.workspace.join("up"));
+    act(&bench.workspace);
+    fs::write(bench.workspace.join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    (report, output.status.code())
+}
+
+fn replace(at: &Path) {
+    let new = at.with_extension("new");
+    fs::write(&new, "new\n").unwrap();
+    fs::rename(new, at).unwrap();
+}
+
+#[test]
+fn a_run_ends_when_the_host_replaces_a_covered_file() {
+    for bench in benches() {
+        for (flags, path) in [
+            (&["--hide", ".env"][..], "conf/.env"),
+            (&[], "CLAUDE.md"),
+            (&["--direct-git"], ".git/config"),
+            (&[], ".git"),
+        ] {
+            bench.write("conf/.env", "SECRET\n");
+            bench.write("CLAUDE.md", "old\n");
+            bench.write(".git/config", "[core]\n");
+            let (report, code) = meanwhile(&bench, flags, "sleep 60", |workspace| {
+                let at = workspace.join(path);
+                if at.is_dir() { fs::rename(&at, workspace.join("moved")).unwrap() } else { replace(&at) }
+            });
+            assert_eq!((code, report["reason"].as_str()), (Some(125), Some("protection_lost")), "{path}: {report}");
+            let text = report["changes"]["uncovered"]["text"].as_str().unwrap_or_default();
+            assert!(text.ends_with(path), "{}: {report}", bench.who());
+            fs::remove_dir_all(bench.workspace.join("moved")).ok();
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_when_the_host_changes_what_has_no_cover() {
+    for bench in benches() {
+        bench.write("plain", "old\n");
+        bench.write("CLAUDE.md", "old\n");
+        bench.write(".git/config", "[core]\n");
+        let probe = "cat plain; (echo evil >> .git/config) 2>/dev/null && echo LEAK; true";
+        let (report, code) = meanwhile(&bench, &[], probe, |workspace| {
+            replace(&workspace.join("plain"));
+            // git writes its configuration like this, inside of a directory that is covered as a whole.
+            replace(&workspace.join(".git/config"));
+        });
+        assert_eq!((code, report["output"]["stdout"]["text"].as_str()), (Some(0), Some("new\n")), "{report}");
+        assert_eq!(report["changes"]["altered"], serde_json::json!([]));
+        let (report, code) = meanwhile(&bench, &[], "true", |workspace| {
+            fs::write(workspace.join("CLAUDE.md"), "edited in place\n").unwrap();
+        });
+        assert_eq!(code, Some(0), "{report}");
+        let altered = report["changes"]["altered"].to_string();
+        assert!(altered.contains("CLAUDE.md"), "{}: {report}", bench.who());
+    }
+}
+
+#[test]
+fn a_run_ends_when_the_host_replaces_a_bind_inside_another() {
+    for bench in benches() {
+        let outer = bench.home.join("d");
+        let keep = outer.join("keep");
+        fs::create_dir_all(&outer).unwrap();
+        fs::write(&keep, "old\n").unwrap();
+        for path in [&outer, &keep] {
+            bench.give(path);
+        }
+        let flags = ["--rw", outer.to_str().unwrap(), "--ro", keep.to_str().unwrap()];
+        let (report, code) = meanwhile(&bench, &flags, "sleep 60", |_| replace(&keep));
+        assert_eq!((code, report["reason"].as_str()), (Some(125), Some("protection_lost")), "{report}");
     }
 }

@@ -62,6 +62,8 @@ pub enum ExitReason {
     DriverFailed,
     /// PID 1 of the sandbox was lost.
     GuestLost,
+    /// A process outside replaced a path that was covered inside.
+    ProtectionLost,
 }
 
 impl ExitReason {
@@ -75,6 +77,7 @@ impl ExitReason {
             | Self::PolicyDenied
             | Self::PrepareFailed
             | Self::ImagePull
+            | Self::ProtectionLost
             | Self::DriverFailed => REFUSED,
             // Whatever the command made of it: something that it needed was killed, and then everything.
             Self::Oom => SIGNAL_BASE + 9,
@@ -97,6 +100,7 @@ mod tests {
         assert_eq!(ExitReason::Timeout.exit_code(exit(0)), 124);
         assert_eq!(ExitReason::DiskQuota.exit_code(exit(1)), 125);
         assert_eq!(ExitReason::DriverFailed.exit_code(None), 125);
+        assert_eq!(ExitReason::ProtectionLost.exit_code(exit(0)), 125);
         assert_eq!(ExitReason::Oom.exit_code(Some(ExitStatus::Signal(9))), 137);
         assert_eq!(ExitReason::Oom.exit_code(exit(0)), 137, "a shell that survives its child hides nothing");
         assert_eq!(ExitReason::Canceled.exit_code(None), 137);

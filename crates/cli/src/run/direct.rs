@@ -75,6 +75,15 @@ pub fn appeared_line(appeared: &[ByteText]) -> String {
     format!("{what}: {}. look at them, and remove what you did not want", some_of(appeared))
 }
 
+/// The line about a run that was ended because a cover was gone.
+pub fn uncovered_line(path: &Path) -> String {
+    format!(
+        "The run was ended: a program outside of the sandbox replaced {}, which takes its cover away, so that the command could \
+         have read or changed it. Run it again while no program saves that file, or leave --direct out.",
+        path.display()
+    )
+}
+
 /// The first names of a list, and how many more there are.
 pub fn some_of(all: &[ByteText]) -> String {
     let names: Vec<_> = all.iter().take(MAX_SHOWN).map(|name| name.as_path().display().to_string()).collect();

@@ -9,6 +9,7 @@
 mod alone;
 mod ask;
 mod caller;
+mod covers;
 mod direct;
 mod disk;
 mod fit;
@@ -61,6 +62,7 @@ use crate::net::{self, Service};
 use crate::receipt::Issuer;
 use crate::terminal::Mode;
 use crate::terminal::raw::Raw;
+use covers::Covers;
 use foreground::Foreground;
 use nexus_driver::{Driver, Handle, Namespace, Sandbox};
 use nexus_facility::{Layer, LayerMode};
@@ -276,11 +278,15 @@ impl Run<'_> {
         service = service.map(|service| service.within(order.plan.limits.memory_bytes));
         let prepared = clock.elapsed();
         let caller = caller.insert(open(order, full)?);
+        let covers = Covers::watch(&order.plan).map_err(|error| {
+            let message = format!("what the run has to cover changed while it was prepared: {}", chain(&error));
+            Failure::refused("protect", message, "run it again")
+        })?;
         let sandbox = self.driver.start(&order.plan, &self.handle).map_err(|error| order::start_failure(&error))?;
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
-        let pumped = pumped(args, order, &sandbox, caller, signals, service.as_mut(), mounting, meanwhile);
+        let pumped = pumped(args, order, &sandbox, caller, signals, service.as_mut(), mounting, covers, meanwhile);
         let has_failed = pumped.is_err();
         let (outcome, broken) = match pumped {
             Ok(outcome) => (Some(outcome), None),

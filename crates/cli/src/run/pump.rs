@@ -11,6 +11,7 @@
 
 use super::alone::Mounting;
 use super::caller::{Caller, Heard};
+use super::covers::Covers;
 use super::inside::{Inside, Wish};
 use super::output::{HeadTail, Stream};
 use super::signals::Signals;
@@ -24,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How the run is bounded.
@@ -38,6 +40,8 @@ pub struct Bounds {
     pub over_disk: Option<Box<dyn FnMut(Look) -> io::Result<bool>>>,
     /// The workspace, until the sandbox has mounted it.
     pub mounting: Option<Mounting>,
+    /// Paths whose covers a process of the host can take away.
+    pub covers: Option<Covers>,
 }
 
 /// How much of the layer is measured at once.
@@ -82,6 +86,10 @@ pub struct Outcome {
     pub output: Tally,
     /// Reports that the command was killed without its grace, because somebody asked twice.
     pub hurried: bool,
+    /// A covered path that a process of the host replaced, which ended the run.
+    pub uncovered: Option<PathBuf>,
+    /// Protected files that changed while the run went on.
+    pub altered: Vec<PathBuf>,
 }
 
 /// An error that ended the run from our side.
@@ -147,6 +155,8 @@ pub fn run<C: Caller>(
             first_output: None,
             output: Tally::default(),
             hurried: false,
+            uncovered: None,
+            altered: Vec::new(),
         },
     };
     match pump.run_to_end(signals) {
@@ -182,6 +192,7 @@ struct Pump<'a, C: Caller> {
 enum Source<T> {
     Guest,
     Dead,
+    Covers,
     Signals,
     Output(Stream),
     Input,
@@ -220,6 +231,7 @@ impl<C: Caller> Pump<'_, C> {
                     self.hung_up_until = None;
                     self.caller.sandbox_is_dead();
                 }
+                Source::Covers => self.look_at_covers()?,
                 Source::Signals => {
                     for number in signals.take()? {
                         self.caller.signal(number, &mut self.inside)?;
@@ -250,6 +262,11 @@ impl<C: Caller> Pump<'_, C> {
             && let Some(fd) = self.sandbox.keeper.ended()
         {
             add(Source::Dead, fd, PollFlags::IN);
+        }
+        if !self.dead
+            && let Some(fd) = self.bounds.covers.as_ref().and_then(Covers::fd)
+        {
+            add(Source::Covers, fd, PollFlags::IN);
         }
         add(Source::Signals, signals.as_fd(), PollFlags::IN);
         for (stream, fd) in [(Stream::Out, &self.out), (Stream::Err, &self.err)] {
@@ -287,7 +304,8 @@ impl<C: Caller> Pump<'_, C> {
         let looks = self.bounds.watch_memory || self.bounds.over_disk.is_some();
         let look = (looks && !self.dead).then_some(self.look_at);
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
-        let own = [timeout, self.kill_at, look, self.hung_up_until, self.give_up_at()];
+        let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.dead);
+        let own = [timeout, self.kill_at, look, covers, self.hung_up_until, self.give_up_at()];
         own.into_iter().chain([guest, self.caller.next_event()]).flatten().min()
     }
 
@@ -433,6 +451,9 @@ impl<C: Caller> Pump<'_, C> {
         if self.inside.session.as_ref().and_then(Session::next_event).is_some_and(|at| now >= at) {
             self.inside.flush();
         }
+        if !self.dead && self.bounds.covers.as_ref().and_then(Covers::next_look).is_some_and(|at| now >= at) {
+            self.look_at_covers()?;
+        }
         if now >= self.look_at && !self.dead {
             self.look()?;
         }
@@ -457,8 +478,26 @@ impl<C: Caller> Pump<'_, C> {
         Ok(())
     }
 
+    /// Ends the run, without a grace, when a cover is gone.
+    fn look_at_covers(&mut self) -> io::Result<()> {
+        if let Some(path) = self.bounds.covers.as_mut().and_then(Covers::lost) {
+            self.outcome.reason = ExitReason::ProtectionLost;
+            self.outcome.uncovered = Some(path);
+            self.bounds.covers = None;
+            self.sandbox.keeper.kill()?;
+        }
+        Ok(())
+    }
+
     /// What the kernel did between the last look and the end.
     fn last_look(&mut self) -> io::Result<()> {
+        if let Some(mut covers) = self.bounds.covers.take() {
+            self.outcome.altered = covers.altered();
+            if let Some(path) = covers.lost_at_the_end() {
+                self.outcome.reason = ExitReason::ProtectionLost;
+                self.outcome.uncovered = Some(path);
+            }
+        }
         if self.bounds.watch_memory && self.sandbox.keeper.oom_kills()? > 0 {
             self.outcome.reason = ExitReason::Oom;
         }

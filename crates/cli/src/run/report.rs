@@ -2,7 +2,7 @@
 
 mod document;
 
-use super::direct::{appeared_line, some_of};
+use super::direct::{appeared_line, some_of, uncovered_line};
 use super::full_output::FullOutput;
 use super::open_files::{readers_line, unwatched_line};
 use super::order::Order;
@@ -29,6 +29,7 @@ use nexus_policy::receipt::{Digest, Exit, Output, ProfileRef};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Everything about a run that has ended.
@@ -54,6 +55,10 @@ pub struct Report {
     unprotected: Vec<ByteText>,
     /// Protected names that came into the workspace during a direct run.
     appeared: Vec<ByteText>,
+    /// Protected files that changed during the run.
+    altered: Vec<ByteText>,
+    /// A path whose cover a process outside took away.
+    uncovered: Option<PathBuf>,
     changes_by_file: Option<String>,
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
@@ -125,6 +130,12 @@ impl Report {
             direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
             unprotected: order.direct.as_ref().map(|direct| direct.unprotected.clone()).unwrap_or_default(),
             appeared,
+            altered: outcome
+                .altered
+                .iter()
+                .map(|path| ByteText::from(path.strip_prefix(workspace).unwrap_or(path)))
+                .collect(),
+            uncovered: outcome.uncovered,
             changes_by_file: order.changes_by_file.clone(),
             note: unseen,
             receipt: None,
@@ -274,6 +285,12 @@ impl Report {
         }
         if let Some(line) = self.kept_out_by_file() {
             lines.add(&line);
+        }
+        if let Some(path) = &self.uncovered {
+            lines.add(&uncovered_line(path));
+        }
+        if !self.altered.is_empty() {
+            lines.add(&format!("protected files changed during the run: {}", some_of(&self.altered)));
         }
         if !self.appeared.is_empty() {
             lines.add(&appeared_line(&self.appeared));

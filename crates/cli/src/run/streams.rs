@@ -2,6 +2,7 @@
 
 use super::alone::Mounting;
 use super::caller::Caller;
+use super::covers::Covers;
 use super::order::Order;
 use super::pump::{self, Bounds, Broken, Ends, Look, Outcome};
 use super::signals::Signals;
@@ -24,6 +25,7 @@ pub fn pumped<C: Caller>(
     signals: &Signals,
     network: Option<&mut Service>,
     mounting: Mounting,
+    covers: Option<Covers>,
     meanwhile: impl FnOnce(),
 ) -> Result<Outcome, Broken> {
     let bounds = Bounds {
@@ -37,6 +39,7 @@ pub fn pumped<C: Caller>(
             })
         }),
         mounting: Some(mounting),
+        covers,
     };
     let (session, ends) = if args.tty {
         let size = if args.detach { USUAL_SIZE } else { raw::size() };

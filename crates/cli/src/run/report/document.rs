@@ -70,6 +70,8 @@ impl Report {
                 open_for_reading: &self.settled.readers,
                 unprotected: &self.unprotected,
                 appeared: &self.appeared,
+                altered: &self.altered,
+                uncovered: self.uncovered.as_deref().map(ByteText::from),
                 decided_by_file: self.changes_by_file.as_deref(),
             },
             egress: self.egress.as_ref().unwrap_or(&Ended::default()).json(),
@@ -129,6 +131,8 @@ struct DocumentChanges<'a> {
     open_for_reading: &'a [ByteText],
     unprotected: &'a [ByteText],
     appeared: &'a [ByteText],
+    altered: &'a [ByteText],
+    uncovered: Option<ByteText>,
     decided_by_file: Option<&'a str>,
 }
 
