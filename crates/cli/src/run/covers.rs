@@ -44,7 +44,8 @@ struct Identity {
 /// One covered path, or a directory above one.
 struct Place {
     path: PathBuf,
-    identity: Identity,
+    /// Nothing was there: then the launch cannot cover it, unless it comes in the meantime.
+    identity: Option<Identity>,
     /// Of a protected file: its time of change.
     changed: Option<(i64, u32)>,
 }
@@ -84,9 +85,14 @@ impl Covers {
             covers.watch_name(path, at);
         }
         for path in paths {
-            let (identity, changed) = look(&path).map_err(|source| Unseen { path: path.clone(), source })?;
-            let is_file = identity.kind == REGULAR;
-            let changed = (is_file && files.contains(&path)).then_some(changed);
+            let found = match look(&path) {
+                Ok(found) => Some(found),
+                Err(error) if is_missing(&error) => None,
+                Err(source) => return Err(Unseen { path, source }),
+            };
+            let identity = found.map(|(identity, _)| identity);
+            let is_file = identity.is_some_and(|identity| identity.kind == REGULAR) && files.contains(&path);
+            let changed = found.filter(|_| is_file).map(|(_, changed)| changed);
             covers.places.push(Place { path, identity, changed });
         }
         covers.look_at = Instant::now() + LOOK_EVERY;
@@ -164,7 +170,10 @@ impl Covers {
 
     /// Compares what is at the places now.
     fn replaced(&self) -> Option<PathBuf> {
-        let is_same = |place: &&Place| look(&place.path).is_ok_and(|(identity, _)| identity == place.identity);
+        let is_same = |place: &&Place| match look(&place.path) {
+            Ok((identity, _)) => Some(identity) == place.identity,
+            Err(error) => place.identity.is_none() && is_missing(&error),
+        };
         self.places.iter().find(|place| !is_same(place)).map(|place| place.path.clone())
     }
 
@@ -180,6 +189,10 @@ impl Covers {
         };
         self.places.iter().filter(is_altered).map(|place| place.path.clone()).collect()
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn look(path: &Path) -> io::Result<(Identity, (i64, u32))> {

@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 const SCRIPTS: usize = 64;
 const MAX_BYTES: u64 = 64 * 1024;
 
+/// Entries of the top of a working tree that are listed to find configurations.
+const MAX_LISTED: usize = 4096;
+
 /// Directories of a working tree whose scripts git runs.
 const OF_HOOKS: &[&str] = &[".husky", ".githooks", ".git-hooks"];
 
@@ -99,8 +102,21 @@ fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFail
 
 /// Protects what the configurations of a working tree name.
 fn configurations(leads: &mut Leads<'_>, top: &Path) -> Result<(), IoFailure> {
+    let shown = top.as_os_str().as_bytes();
+    let dir = match rustix::fs::open(top, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(dir) => dir,
+        Err(error) if leads_nowhere(&error.into()) => return Ok(()),
+        Err(error) => return Err(error).doing("open", shown),
+    };
+    // Most of them are missing, and one listing tells.
+    let entries = links::list(&dir, MAX_LISTED).doing("list", shown)?;
+    let is_whole = entries.len() < MAX_LISTED;
+    let is_there = |name: &str| {
+        let first = name.split('/').next().unwrap_or(name).as_bytes();
+        !is_whole || entries.iter().any(|entry| entry.name == first)
+    };
     let any = CONFIGURATIONS.iter().map(|name| (*name, &b""[..]));
-    for (name, word) in any.chain(CONFIGURATIONS_WITH.iter().copied()) {
+    for (name, word) in any.chain(CONFIGURATIONS_WITH.iter().copied()).filter(|(name, _)| is_there(name)) {
         let path = top.join(name);
         let Some(text) = beginning(&path, MAX_BYTES)? else { continue };
         if word.is_empty() || text.windows(word.len()).any(|part| part == word) {
