@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::screen::Screen;
@@ -307,6 +308,36 @@ fn changes_are_settled_at_the_end_without_a_question() {
         bench.run(["rm", &id, &second, &third]);
         assert!(bench.leftovers().is_empty());
     }
+}
+
+/// Takes the label of a sandbox as the first process of a pid namespace of its own, says so and stays.
+const DECOY: &str = "\
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode())
+print('up', flush=True)
+time.sleep(1000)
+";
+
+#[test]
+fn a_process_of_another_user_with_our_label_stops_no_recovery() {
+    // Playing two users takes root.
+    if !support::is_root() {
+        return;
+    }
+    let bench = Bench::new(Some(support::user()));
+    let id = bench.detach(&["--", "sleep", "1000"]);
+    let label = format!("nx-{}", &id[id.len() - 12..]);
+    let mut decoy = bench.command_as_root("unshare");
+    decoy.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+    decoy.args(["/usr/bin/python3", "-c", DECOY, &label]).uid(support::user() + 1).gid(support::user() + 1);
+    let mut decoy = decoy.stdout(Stdio::piped()).spawn().unwrap();
+    decoy.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    kill_process(pid(bench.supervisor(&id)), Signal::KILL).unwrap();
+    let output = bench.run(["run", "--", "true"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(decoy.try_wait().unwrap().is_none());
+    decoy.kill().unwrap();
+    decoy.wait().unwrap();
 }
 
 #[test]

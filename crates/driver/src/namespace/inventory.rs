@@ -7,13 +7,31 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// The users whose processes may be a sandbox of ours, inside and while it is being made.
+#[derive(Debug, Clone, Copy)]
+pub struct Owners {
+    /// Who starts sandboxes here.
+    pub uid: u32,
+    /// The host ids of root's sandboxes.
+    pub first_inner: u32,
+}
+
+impl Owners {
+    /// Reports whether a process with these ids may be ours. Any process can give itself a name, and be the first of a pid
+    /// namespace; a process of another user that does so can neither be a sandbox of ours nor stop a recovery.
+    fn may_own(self, ids: &[u32]) -> bool {
+        let is_inner = |id: u32| self.uid == 0 && id >= self.first_inner;
+        !ids.is_empty() && ids.iter().all(|id| *id == self.uid || is_inner(*id))
+    }
+}
+
 /// Lists them as `process MARK PID` and `cgroup PATH`.
-pub fn list(uid: u32) -> Result<Vec<String>, InventoryError> {
+pub fn list(owners: Owners) -> Result<Vec<String>, InventoryError> {
     let mut found = Vec::new();
-    for (pid, mark) in marked()? {
+    for (pid, mark) in marked(owners)? {
         found.push(format!("process {mark} {pid}"));
     }
-    for base in bases(uid) {
+    for base in bases(owners.uid) {
         let entries = match std::fs::read_dir(&base) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(|source| InventoryError { place: base.clone(), source })?,
@@ -29,11 +47,11 @@ pub fn list(uid: u32) -> Result<Vec<String>, InventoryError> {
 }
 
 /// Ends the sandbox of this mark, and waits until it is gone.
-pub fn kill_marked(mark: &str) -> Result<(), DestroyError> {
+pub fn kill_marked(owners: Owners, mark: &str) -> Result<(), DestroyError> {
     let failed = |source: io::Error| DestroyError { what: format!("the sandbox {mark}"), source };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        let processes = marked().map_err(|error| failed(error.source))?;
+        let processes = marked(owners).map_err(|error| failed(error.source))?;
         let mut left = processes.iter().filter(|(_, name)| name == mark).peekable();
         if left.peek().is_none() {
             return Ok(());
@@ -53,7 +71,7 @@ pub fn kill_marked(mark: &str) -> Result<(), DestroyError> {
 
 /// Processes whose name is a mark, and that are the first of a pid namespace below ours: a name alone is nobody's
 /// proof, since any process can give itself one.
-fn marked() -> Result<Vec<(Pid, String)>, InventoryError> {
+fn marked(owners: Owners) -> Result<Vec<(Pid, String)>, InventoryError> {
     let proc = PathBuf::from("/proc");
     let failed = |source| InventoryError { place: PathBuf::from("/proc"), source };
     let mut found = Vec::new();
@@ -64,16 +82,20 @@ fn marked() -> Result<Vec<(Pid, String)>, InventoryError> {
         };
         // A process may end between the two reads.
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
-        if let Some(mark) = mark_of(&status) {
+        if let Some(mark) = mark_of(&status, owners) {
             found.push((pid, mark.to_owned()));
         }
     }
     Ok(found)
 }
 
-fn mark_of(status: &str) -> Option<&str> {
+fn mark_of(status: &str, owners: Owners) -> Option<&str> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let mark = field("Name:")?;
+    let ids: Vec<u32> = field("Uid:")?.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
+    if !owners.may_own(&ids) {
+        return None;
+    }
     let inner = field("NSpid:")?.split_ascii_whitespace().last()?;
     (mark.starts_with("nx-") && inner == "1" && !field("State:")?.starts_with('Z')).then_some(mark)
 }
@@ -94,16 +116,33 @@ mod tests {
 
     #[test]
     fn only_the_first_process_of_an_inner_namespace_counts() {
-        let status = |name: &str, ns: &str, state: &str| format!("Name:\t{name}\nState:\t{state}\nNSpid:\t{ns}\n");
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t1", "S (sleeping)")), Some("nx-0123456789ab"));
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77", "S (sleeping)")), None);
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t2", "S (sleeping)")), None);
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t1", "Z (zombie)")), None);
-        assert_eq!(mark_of(&status("bash", "77\t1", "S (sleeping)")), None);
+        let status = |name: &str, ns: &str, state: &str| of(name, ns, state, 1000);
+        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t1", "S (sleeping)"), USER), Some("nx-0123456789ab"));
+        assert_eq!(mark_of(&status("nx-0123456789ab", "77", "S (sleeping)"), USER), None);
+        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t2", "S (sleeping)"), USER), None);
+        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t1", "Z (zombie)"), USER), None);
+        assert_eq!(mark_of(&status("bash", "77\t1", "S (sleeping)"), USER), None);
+    }
+
+    const USER: Owners = Owners { uid: 1000, first_inner: 1_000_000_000 };
+
+    fn of(name: &str, ns: &str, state: &str, uid: u32) -> String {
+        format!("Name:\t{name}\nState:\t{state}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{ns}\n")
+    }
+
+    #[test]
+    fn a_process_of_another_user_is_no_sandbox_of_ours() {
+        let mark = |uid, owners| mark_of(&of("nx-0123456789ab", "77\t1", "S (sleeping)", uid), owners).is_some();
+        let root = Owners { uid: 0, ..USER };
+        assert!(mark(1000, USER) && !mark(1001, USER) && !mark(0, USER) && !mark(1_000_000_000, USER));
+        assert!(mark(0, root) && mark(1_000_000_007, root) && !mark(1000, root));
+        let mixed = "Name:\tnx-0123456789ab\nState:\tS\nUid:\t1000\t1001\t1000\t1000\nNSpid:\t7\t1\n";
+        assert_eq!(mark_of(mixed, USER), None);
+        assert_eq!(mark_of("Name:\tnx-0123456789ab\nState:\tS\nNSpid:\t7\t1\n", USER), None);
     }
 
     #[test]
     fn killing_what_is_not_there_is_fine() {
-        assert!(kill_marked("nx-no-such-run").is_ok());
+        assert!(kill_marked(USER, "nx-no-such-run").is_ok());
     }
 }

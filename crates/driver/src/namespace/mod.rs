@@ -25,6 +25,7 @@ pub const NAME: &str = "namespace";
 #[derive(Debug)]
 pub struct Namespace {
     uid: u32,
+    uid_base: u32,
     identity: Result<Identity, StepError>,
     landlock_abi: i32,
     kept: RefCell<Kept>,
@@ -40,6 +41,7 @@ impl Namespace {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self {
             uid,
+            uid_base,
             identity: Identity::choose(uid, gid, uid_base, tenant),
             landlock_abi: nexus_jail::landlock_abi(),
             kept: RefCell::default(),
@@ -109,6 +111,10 @@ impl Namespace {
         }
     }
 
+    fn owners(&self) -> inventory::Owners {
+        inventory::Owners { uid: self.uid, first_inner: self.uid_base }
+    }
+
     fn group(&self, plan: &Plan) -> Result<Option<Group>, PrepareError> {
         if !plan.limits.needs_cgroup() {
             return Ok(None);
@@ -165,11 +171,11 @@ impl Driver for Namespace {
     }
 
     fn inventory(&self) -> Result<Vec<String>, InventoryError> {
-        inventory::list(self.uid)
+        inventory::list(self.owners())
     }
 
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
-        inventory::kill_marked(&handle.mark)?;
+        inventory::kill_marked(self.owners(), &handle.mark)?;
         match &handle.group {
             None => Ok(()),
             Some(group) => {
