@@ -177,7 +177,9 @@ fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Res
 
 /// Returns what the system-call filter of this sandbox allows beyond the default.
 fn permissions(plan: &Plan) -> seccomp::Permissions {
-    seccomp::Permissions { debug: plan.allow_ptrace }
+    let written = plan.binds.iter().any(|bind| bind.access == Access::ReadWrite);
+    let layered = !matches!(plan.workspace.writes, Writes::Direct { .. }) && !written;
+    seccomp::Permissions { debug: plan.allow_ptrace, layered }
 }
 
 /// Everything of this sandbox alone, in a root that has the system.

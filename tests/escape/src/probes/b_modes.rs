@@ -17,6 +17,11 @@ fn place(context: &Context, name: &str) -> PathBuf {
     context.workspace.join(format!("mode-{name}-{}", std::process::id()))
 }
 
+/// Removes what a harmless probe made.
+pub fn forget(context: &Context, name: &str) {
+    sys::either_way(fs::remove_file(place(context, name)));
+}
+
 /// `ok` only when the bits are really on the file.
 fn landed(result: Result<i64, i32>, path: &PathBuf) -> Answer {
     match result {
@@ -151,6 +156,20 @@ pub fn mkdir_setgid(context: &Context) -> Answer {
     let path = place(context, "mkdir");
     let name = c_path(&path);
     landed(call(libc::SYS_mkdirat, &[AT, address(name.as_bytes_with_nul()), 0o2777]), &path)
+}
+
+/// Twin: a directory whose files get its group, which tar, cp and git make.
+pub fn setgid_directory(context: &Context) -> Answer {
+    let path = place(context, "setgid-directory");
+    let name = c_path(&path);
+    let made = call(libc::SYS_mkdirat, &[AT, address(name.as_bytes_with_nul()), 0o755])
+        .and_then(|_| call(libc::SYS_chmod, &[address(name.as_bytes_with_nul()), 0o2755]));
+    let has_bit = path.symlink_metadata().is_ok_and(|meta| meta.mode() & 0o2000 != 0);
+    sys::either_way(fs::remove_dir(&path));
+    match made {
+        Ok(_) => Answer::choose(has_bit, "ok", "stripped"),
+        Err(number) => Answer::of(crate::answer::errno_name(number)),
+    }
 }
 
 /// File capabilities are setuid by another name.

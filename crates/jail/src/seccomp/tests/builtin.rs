@@ -103,6 +103,7 @@ fn numbers_without_a_call_are_not_there() {
 
 #[test]
 fn calls_that_hide_their_flags_behind_pointers_are_not_there() {
+    each("vmsplice remap_file_pages", ENOSYS);
     each("clone3 openat2 fchmodat2 statmount listmount listns file_setattr", ENOSYS);
 }
 
@@ -110,7 +111,7 @@ fn calls_that_hide_their_flags_behind_pointers_are_not_there() {
 fn calls_that_reach_out_of_the_sandbox_are_refused() {
     each("io_uring_setup io_uring_enter io_uring_register add_key keyctl request_key", EPERM);
     each("bpf perf_event_open userfaultfd process_vm_readv process_vm_writev process_madvise", EPERM);
-    each("kcmp pidfd_getfd open_by_handle_at fanotify_init setns chroot migrate_pages move_pages", EPERM);
+    each("kcmp pidfd_getfd open_by_handle_at fanotify_init setns chroot", EPERM);
     each("mount umount2 pivot_root fsopen fsconfig fsmount fspick move_mount open_tree open_tree_attr", EPERM);
     each("mount_setattr kexec_load kexec_file_load init_module finit_module delete_module reboot", EPERM);
     each("swapon swapoff acct syslog quotactl quotactl_fd settimeofday clock_settime sethostname", EPERM);
@@ -120,15 +121,16 @@ fn calls_that_reach_out_of_the_sandbox_are_refused() {
 #[test]
 fn ordinary_work_is_allowed() {
     each("read write lseek close dup2 pipe2 rename unlink link symlink stat fstat access", Action::Allow);
+    each("tee splice sync syncfs", Action::Allow);
     each("execve fork vfork wait4 exit_group mmap mprotect futex epoll_wait statx getdents64", Action::Allow);
-    each("bind listen accept4 connect sendmsg recvmsg seccomp landlock_create_ruleset prctl", Action::Allow);
+    each("bind listen accept4 connect seccomp landlock_create_ruleset prctl", Action::Allow);
     each("get_mempolicy set_mempolicy mbind memfd_create pidfd_open rseq", Action::Allow);
 }
 
 #[test]
 fn tracing_needs_the_permission_to_debug_and_nothing_else_changes() {
-    let plain = Program::builtin(Permissions { debug: false });
-    let debug = Program::builtin(Permissions { debug: true });
+    let plain = Program::builtin(Permissions::default());
+    let debug = Program::builtin(Permissions { debug: true, layered: false });
     for (call, number) in table::all() {
         let data = SeccompData::native(number, &[]);
         let (without, with) = (run(&plain, &data).action, run(&debug, &data).action);
@@ -227,15 +229,17 @@ fn ioctl_types_into_no_terminal() {
         0x5418,
     ];
     for command in harmless {
-        pair("ioctl", &[&[0, command, 1]], &[&[0, 0x5412, 1], &[0, 0x541c, 1]], EPERM);
+        pair("ioctl", &[&[0, command, 1]], &[&[0, 0x5412, 1], &[0, 0x541c, 1], &[0, 0x5423, 1]], EPERM);
     }
     let program = Program::builtin(Permissions::default());
     for command in 0..0x2_0000_u64 {
-        let wanted = if matches!(command, 0x5412 | 0x541c) { EPERM } else { Action::Allow };
+        let wanted = if matches!(command, 0x5412 | 0x541c | 0x5423) { EPERM } else { Action::Allow };
         assert_eq!(answer(&program, "ioctl", &[0, command]), wanted, "{command:#x}");
     }
     for bit in 17..32 {
-        assert_eq!(answer(&program, "ioctl", &[0, 0x5412 | 1 << bit]), Action::Allow, "bit {bit}");
+        for refused in [0x5412, 0x541c, 0x5423] {
+            assert_eq!(answer(&program, "ioctl", &[0, refused | 1 << bit]), Action::Allow, "bit {bit}");
+        }
     }
 }
 
@@ -339,4 +343,46 @@ fn personalities_that_weaken_memory_layout_are_refused() {
         &[&[0x002_0000 | 0x4_0000], &[0x010_0000], &[0x040_0000], &[0x2_0001], &[4]],
         EPERM,
     );
+}
+
+#[test]
+fn urgent_data_is_refused_whatever_the_socket() {
+    let oob = Action::Errno(95);
+    for call in ["sendto", "recvfrom", "sendmmsg", "recvmmsg"] {
+        pair(call, &[&[0, 1, 2, 0], &[1, 1, 1, 0x4000], &[1, 1, 1, 0x40]], &[&[0, 1, 2, 1], &[0, 1, 2, 0x4041]], oob);
+    }
+    for call in ["sendmsg", "recvmsg"] {
+        pair(call, &[&[0, 1, 0], &[1, 1, 0x4000]], &[&[0, 1, 1], &[0, 0, 0x4041]], oob);
+    }
+}
+
+#[test]
+fn pages_of_the_own_process_alone_are_moved() {
+    for call in ["move_pages", "migrate_pages"] {
+        pair(call, &[&[0, 1], &[0, 9]], &[&[1, 1], &[u64::MAX >> 32, 0], &[2, 9]], EPERM);
+    }
+}
+
+#[test]
+fn in_a_layer_setgid_is_allowed_and_nothing_else_but_sync_changes() {
+    let layered = Permissions { layered: true, debug: false };
+    let (plain, program) = (Program::builtin(Permissions::default()), Program::builtin(layered));
+    let modes = [("chmod", 1), ("fchmod", 1), ("mkdir", 1), ("fchmodat", 2), ("mkdirat", 2)];
+    for (call, at) in modes {
+        for (mode, wanted) in [(0o2775, Action::Allow), (0o755, Action::Allow), (0o4755, EPERM), (0o6755, EPERM)] {
+            let mut arguments = [0; 4];
+            arguments[at] = mode | DIRT;
+            assert_eq!(answer(&program, call, &arguments), wanted, "{call} {mode:o}");
+        }
+    }
+    for (call, number) in table::all() {
+        for arguments in [[0; 6], [u64::MAX; 6], [4, 2, 2, 2, 2, 2]] {
+            let data = SeccompData::native(number, &arguments);
+            let (without, with) = (run(&plain, &data).action, run(&program, &data).action);
+            match call {
+                "sync" => assert_eq!((without, with), (Action::Allow, Action::Errno(0))),
+                _ => assert_eq!(without, with, "{call} {arguments:?}"),
+            }
+        }
+    }
 }

@@ -24,11 +24,14 @@ const fn op(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
 
 fn rendered() -> String {
     let mut text = HEADER.to_owned();
-    for (name, what, debug) in [
-        ("DEFAULT", "The default profile.", false),
-        ("DEBUG", "The default profile with the permission to debug.", true),
-    ] {
-        let profile = SeccompProfile::builtin(Permissions { debug }).expect("valid");
+    let names = [
+        ("DEFAULT", "The default profile."),
+        ("DEBUG", "The default profile with the permission to debug."),
+        ("LAYERED", "The profile for a sandbox that writes to a layer alone."),
+        ("LAYERED_DEBUG", "The profile for a sandbox that writes to a layer alone, with the permission to debug."),
+    ];
+    for ((name, what), permissions) in names.into_iter().zip(Permissions::ALL) {
+        let profile = SeccompProfile::builtin(permissions).expect("valid");
         writeln!(text, "\n/// {what}\npub(super) const {name}: &[sock_filter] = &[").expect("a string grows");
         for four in compiled(&profile).chunks(4) {
             let four: Vec<String> =
@@ -52,7 +55,7 @@ fn the_checked_in_program_is_what_the_compiler_makes() {
 
 #[test]
 fn the_program_in_the_binary_is_the_compiled_profile() {
-    for permissions in [Permissions { debug: false }, Permissions { debug: true }] {
+    for permissions in Permissions::ALL {
         let profile = SeccompProfile::builtin(permissions).expect("valid");
         let plain = |program: &Program| -> Vec<(u16, u8, u8, u32)> {
             program.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()

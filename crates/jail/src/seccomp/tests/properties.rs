@@ -40,7 +40,7 @@ fn hold_equal(profile: &SeccompProfile, program: &[libc::sock_filter], data: &Se
 
 #[test]
 fn the_default_program_means_the_profile_for_each_number_and_edge_argument() {
-    for permissions in [Permissions { debug: false }, Permissions { debug: true }] {
+    for permissions in Permissions::ALL {
         let profile = SeccompProfile::builtin(permissions).expect("valid");
         let program = compiled(&profile);
         for number in numbers() {
@@ -223,7 +223,7 @@ fn a_profile_with_more_checks_than_the_kernel_takes_is_refused() {
 #[test]
 fn the_default_program_is_short_and_hot_calls_take_few_steps() {
     let program = compiled(&default_profile());
-    assert!(program.len() <= 280, "{} instructions", program.len());
+    assert!(program.len() <= 300, "{} instructions", program.len());
     let mut worst = 0;
     for (call, number) in table::all() {
         let steps = run(&program, &SeccompData::native(number, &[])).steps;
