@@ -173,6 +173,51 @@ fn a_name_without_an_answer_is_refused_within_a_bounded_time() {
 }
 
 #[test]
+fn a_family_that_is_never_answered_holds_the_other_up_briefly() {
+    if outside(PATIENT) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    for name in ["half.test", "six-half.test"] {
+        let begun = Instant::now();
+        let address = if name == "half.test" { "93.184.216.10" } else { "2606:2800:220::10" };
+        assert_eq!(host.addresses(name), [address]);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{name}: {:?}", begun.elapsed());
+    }
+    assert!(names.take().contains(&asked("half.test", "AAAA", false)), "both are asked for");
+    let world = World::with(input(&["half.test"]), |config| config.resolver = Arc::new(System::default()));
+    let (code, head, _) = tunnel(world.http, "half.test:443").unwrap_err();
+    assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("OTHER")), "it is dialled, and nobody listens there");
+}
+
+/// A machine that changes networks changes these files.
+#[test]
+fn the_files_are_read_again_when_they_change() {
+    if outside("") {
+        return;
+    }
+    let _names = NameServer::start();
+    let host = Host::new();
+    let write = |file: &str, text: &str| std::fs::write(file, text).unwrap();
+    assert!(matches!(host.ask("v4.test"), Err(ResolveError::Configuration { .. })));
+    // An error is not kept.
+    write("/etc/resolv.conf", BRIEF);
+    assert_eq!(host.addresses("v4.test"), ["93.184.216.10"]);
+    write("/etc/resolv.conf", "nameserver 127.0.0.9\noptions timeout:1 attempts:1\n");
+    eventually("the server that is away", || host.ask("v6.test").is_err());
+    write("/etc/resolv.conf", BRIEF);
+    eventually("the server that is there", || host.ask("v6.test").is_ok());
+    assert_eq!(host.ask("later.test"), Ok(Resolved::default()));
+    write("/etc/hosts", "10.9.8.9 later.test\n");
+    eventually("the new name", || host.addresses("later.test") == ["10.9.8.9"]);
+    std::fs::File::create("/etc/hosts").unwrap().set_len(33 << 20).unwrap();
+    eventually("a file that is too large", || {
+        host.ask("v4.test").is_err_and(|error| error.to_string().contains("more than"))
+    });
+}
+
+#[test]
 fn the_egress_waits_for_no_name_server_longer_than_its_limit() {
     if outside(PATIENT) {
         return;

@@ -8,7 +8,7 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::Resolution;
 use crate::{run, workspace};
-use nexus_egress::{Clock, KernelRoutes, Resolver, System, own_among};
+use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, own_among};
 use nexus_policy::net::{
     Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
 };
@@ -78,8 +78,13 @@ fn look_up(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Result<Vec
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure::refused("net", format!("the resolver cannot be started: {error}"), "give addresses with --resolve")
     })?;
-    let found = runtime.block_on(System::default().lookup(query.name()));
-    Ok(found.map(|found| found.addrs).map_err(|error| error.to_string()))
+    // As long as a run waits.
+    let limit = Limits::default().resolve_time;
+    let found = runtime.block_on(async { tokio::time::timeout(limit, System::default().lookup(query.name())).await });
+    Ok(match found {
+        Ok(found) => found.map(|found| found.addrs).map_err(|error| error.to_string()),
+        Err(_) => Err(format!("{} cannot be resolved: no answer in time", query.name())),
+    })
 }
 
 fn json(told: &Explanation) -> Result<String, Failure> {

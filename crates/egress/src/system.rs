@@ -1,0 +1,188 @@
+//! The resolver of this host: `/etc/hosts` and `/etc/resolv.conf` as they are when a name is asked for.
+//!
+//! ```text
+//!  name ─▶ the files, read again when they changed ─┬─ in the hosts file ─▶ what stands there
+//!                                                   └─▶ A and AAAA at once ─▶ both, or the one that came
+//! ```
+
+use crate::resolve::{Lookup, ResolveError, Resolved, Resolver};
+use hickory_proto::op::Query;
+use hickory_proto::rr::{Name as DnsName, RecordType};
+use hickory_resolver::config::ResolveHosts;
+use hickory_resolver::{Hosts, TokioResolver};
+use nexus_policy::net::Name;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+const RESOLV: &str = "/etc/resolv.conf";
+const HOSTS: &str = "/etc/hosts";
+/// A hosts file of more bytes is an error; lists that block advertisements have about 10 MiB.
+const MOST_HOSTS: u64 = 32 * 1024 * 1024;
+/// How often the files are looked at, at most.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the other family is waited for after one has an address. Some name servers never answer one of them.
+const OTHER_FAMILY: Duration = Duration::from_millis(1500);
+
+/// The resolver of this host.
+#[derive(Default)]
+pub struct System {
+    state: Mutex<State>,
+}
+
+/// The files as they were read last. An error is not kept: the next question reads again.
+#[derive(Default)]
+struct State {
+    looked: Option<Instant>,
+    stamps: [Stamp; 2],
+    files: Option<Arc<Files>>,
+}
+
+/// Changes when a file does: its modification time in nanoseconds, its size and its inode; `None` where there is no file.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+fn stamp(path: &str) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
+}
+
+/// What the files say.
+struct Files {
+    hosts: Hosts,
+    resolver: TokioResolver,
+}
+
+impl Files {
+    fn read() -> Result<Self, String> {
+        let mut builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
+        builder.options_mut().use_hosts_file = ResolveHosts::Never;
+        let resolver = builder.build().map_err(|error| error.to_string())?;
+        let hosts = hosts().map_err(|error| format!("{HOSTS}: {error}"))?;
+        Ok(Self { hosts, resolver })
+    }
+
+    /// The addresses of a name that stands in the hosts file, and all that it has, as with the `files dns` of
+    /// nsswitch.conf(5). The resolver's own way is to ask the name servers for the family that is not there: the answer
+    /// would then come from two sources, and wait for servers that may be out of reach.
+    fn pinned(&self, name: &Name) -> Vec<IpAddr> {
+        let Ok(name) = DnsName::from_ascii(name.fqdn()) else { return Vec::new() };
+        let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
+        let lookups = [RecordType::A, RecordType::AAAA].into_iter().filter_map(of);
+        lookups.flat_map(|lookup| lookup.answers().to_vec()).filter_map(|record| record.data.ip_addr()).collect()
+    }
+}
+
+/// A machine may have no such file. One that cannot be read could hide what the operator pinned.
+fn hosts() -> io::Result<Hosts> {
+    let mut hosts = Hosts::default();
+    match File::open(HOSTS) {
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            file.take(MOST_HOSTS + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > MOST_HOSTS {
+                return Err(io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    format!("it has more than {MOST_HOSTS} bytes"),
+                ));
+            }
+            // A comment in another encoding would end the reading.
+            hosts.read_hosts_conf(String::from_utf8_lossy(&bytes).as_bytes())?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    Ok(hosts)
+}
+
+impl System {
+    fn files(&self) -> Result<Arc<Files>, ResolveError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = state.looked.is_some_and(|at| at.elapsed() < LOOK);
+        if let Some(files) = state.files.clone().filter(|_| fresh) {
+            return Ok(files);
+        }
+        // Before the files: a change while they are read is seen the next time.
+        let stamps = [RESOLV, HOSTS].map(stamp);
+        if let Some(files) = state.files.clone().filter(|_| state.stamps == stamps) {
+            state.looked = Some(Instant::now());
+            return Ok(files);
+        }
+        *state = State::default();
+        let files = Arc::new(Files::read().map_err(|why| ResolveError::Configuration { why })?);
+        *state = State { looked: Some(Instant::now()), stamps, files: Some(Arc::clone(&files)) };
+        Ok(files)
+    }
+}
+
+/// The answer for one family.
+struct Family {
+    addrs: Vec<IpAddr>,
+    until: Option<Instant>,
+}
+
+async fn family(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Result<Family, ResolveError> {
+    // With the trailing dot no search domain is appended: that would be another name than the allowed one.
+    match resolver.lookup(name.fqdn(), kind).await {
+        Ok(found) => {
+            let addrs = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
+            Ok(Family { addrs, until: Some(found.valid_until()) })
+        }
+        Err(error) if error.is_no_records_found() => Ok(Family { addrs: Vec::new(), until: None }),
+        Err(error) => Err(ResolveError::Failed { name: name.to_string(), why: error.to_string() }),
+    }
+}
+
+/// Both answers, or one with an address where the other does not come in time after it. What was not answered is not dialled.
+async fn either<T>(
+    one: impl Future<Output = T>,
+    other: impl Future<Output = T>,
+    enough: impl Fn(&T) -> bool,
+) -> (Option<T>, Option<T>) {
+    tokio::pin!(one, other);
+    tokio::select! {
+        first = &mut one => {
+            let second = if enough(&first) { timeout(OTHER_FAMILY, other).await.ok() } else { Some(other.await) };
+            (Some(first), second)
+        }
+        second = &mut other => {
+            let first = if enough(&second) { timeout(OTHER_FAMILY, one).await.ok() } else { Some(one.await) };
+            (first, Some(second))
+        }
+    }
+}
+
+impl Resolver for System {
+    fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
+        Box::pin(async move {
+            let files = self.files()?;
+            let addrs = files.pinned(name);
+            if !addrs.is_empty() {
+                return Ok(Resolved { addrs, ttl_s: None });
+            }
+            let ask = |kind| family(&files.resolver, name, kind);
+            let enough = |answer: &Result<Family, ResolveError>| answer.as_ref().is_ok_and(|one| !one.addrs.is_empty());
+            let (v4, v6) = either(ask(RecordType::A), ask(RecordType::AAAA), enough).await;
+            let mut found = Resolved::default();
+            let (mut until, mut failed) = (None::<Instant>, None);
+            for answer in [v4, v6].into_iter().flatten() {
+                match answer {
+                    Ok(family) => {
+                        found.addrs.extend(family.addrs);
+                        until = family.until.into_iter().chain(until).min();
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if let (true, Some(error)) = (found.addrs.is_empty(), failed) {
+                return Err(error);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+            found.ttl_s = left.and_then(|left| u32::try_from(left).ok());
+            Ok(found)
+        })
+    }
+}
