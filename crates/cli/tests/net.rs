@@ -166,6 +166,29 @@ fn check_asks_the_kernel_what_is_this_host() {
     }
 }
 
+/// The usual way to find one's own address: connect a UDP socket to something far away, which sends nothing.
+#[test]
+fn a_program_finds_an_address_of_its_own() {
+    let script = "import socket as s, threading as t\n\
+                  u = s.socket(s.AF_INET, s.SOCK_DGRAM); u.connect(('93.184.216.34', 80)); own = u.getsockname()[0]\n\
+                  for at in (own, '192.0.0.8', '0.0.0.0'):\n    \
+                  l = s.create_server((at, 8080))\n    \
+                  t.Thread(target=lambda: l.accept()[0].sendall(b'worker'), daemon=True).start()\n    \
+                  print(at, s.create_connection((at, 8080), 20).recv(9))\n    \
+                  l.close()\n";
+    for bench in benches() {
+        for network in [["--net", "unrestricted"], ["--allow", "a.test"]] {
+            let run = ["run", "--json", "--changes", "discard"];
+            let output = bench.run([&run[..], &network, &["--", "python3", "-c", script]].concat());
+            let told = report(&output);
+            let wanted = "127.0.0.1 b'worker'\n192.0.0.8 b'worker'\n0.0.0.0 b'worker'\n";
+            assert_eq!(told["output"]["stdout"]["text"], wanted, "{}: {told}", bench.who());
+            assert_eq!(told["egress"]["denied"], serde_json::json!([]), "{}: {told}", bench.who());
+            assert_eq!(told["egress"]["allowed"], serde_json::json!([]), "{}: {told}", bench.who());
+        }
+    }
+}
+
 /// Programs ask for what a machine can use (AI_ADDRCONFIG), and for one family or any.
 #[test]
 fn an_allowed_name_is_found_for_every_family_that_a_program_asks_for() {

@@ -113,13 +113,13 @@ fn reachable(network: Network) -> &'static str {
 }
 
 /// An address that is never anybody's (RFC 5737): nothing is sent by connecting a datagram socket, but a route is
-/// needed. A route to ourselves takes the address itself as the source; any other route has another source.
+/// needed. The route of the set-up, over loopback, has a source of loopback; a route over a device has one of that device.
 fn connect_out() -> Result<String, Errno> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let address = std::net::SocketAddr::from((std::net::Ipv4Addr::new(192, 0, 2, 1), 9));
     rustix::net::connect(&socket, &address)?;
     let source = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-    Ok(if source.ip() == address.ip() { "loopback".to_owned() } else { source.ip().to_string() })
+    Ok(if source.ip().is_loopback() { "loopback".to_owned() } else { source.ip().to_string() })
 }
 
 fn new_user_namespace() -> Result<(), Errno> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  connect(8.8.8.8:443) ─▶ route: "local default dev lo" ─▶ nat output: redirect to 127.0.0.1:TRANSPARENT
-//!  connect(127.0.0.1:*), connect([::1]:*) ─▶ accepted as they are: the sandbox's own servers stay its own
+//!  connect(127.0.0.1:*), connect([::1]:*), connect(192.0.0.8:*) ─▶ accepted as they are: its own servers stay its own
 //!  sendto(8.8.8.8:53/udp) ─▶ delivered locally, nobody listens ─▶ ECONNREFUSED at once (no QUIC, no foreign resolver)
 //! ```
 //! Numbers are those of linux/rtnetlink.h and linux/netfilter/nf_tables.h.
@@ -36,16 +36,24 @@ pub fn redirect(ipv6: bool) -> io::Result<()> {
 }
 
 /// `local default dev lo`: every address is one of ours.
+///
+/// A socket that is connected to an address has 127.0.0.1 as its own. Without that source IPv4 would take the destination, and
+/// a program that asks for its own address in this way (a UDP connect) would find a foreign one. IPv6 has `::1` by itself.
 fn routes(ipv6: bool) -> Messages {
     const NEW_ROUTE: u16 = 24;
     const TABLE_LOCAL: u8 = 255;
     const PROTOCOL_STATIC: u8 = 4;
     const TYPE_LOCAL: u8 = 2;
     const DEVICE: u16 = 4;
+    const SOURCE: u16 = 7;
     let mut messages = Messages::default();
     for family in [IPV4, IPV6].into_iter().take(1 + usize::from(ipv6)) {
         let fixed = [family, 0, 0, 0, TABLE_LOCAL, PROTOCOL_STATIC, SCOPE_HOST, TYPE_LOCAL, 0, 0, 0, 0];
-        messages.create(NEW_ROUTE, &fixed, &[Attribute::bytes(DEVICE, &LOOPBACK.to_ne_bytes())]);
+        let mut attributes = vec![Attribute::bytes(DEVICE, &LOOPBACK.to_ne_bytes())];
+        if family == IPV4 {
+            attributes.push(Attribute::bytes(SOURCE, &std::net::Ipv4Addr::LOCALHOST.octets()));
+        }
+        messages.create(NEW_ROUTE, &fixed, &attributes);
     }
     messages
 }
@@ -78,8 +86,9 @@ fn rules() -> Messages {
     messages.create(NEW_TABLE, &header, &[Attribute::name(1, TABLE)]);
     messages.create(NEW_CHAIN, &header, &chain());
     let ipv4_loopback = [family_is(IPV4), payload(16, 1), equals(&[127]), accept()];
+    let dummy = [family_is(IPV4), payload(16, 4), equals(&DUMMY), accept()];
     let ipv6_loopback = [family_is(IPV6), payload(24, 16), equals(&std::net::Ipv6Addr::LOCALHOST.octets()), accept()];
-    for expressions in [&ipv4_loopback.concat(), &ipv6_loopback.concat(), &to_the_listener()] {
+    for expressions in [&ipv4_loopback.concat(), &dummy.concat(), &ipv6_loopback.concat(), &to_the_listener()] {
         let list = Attribute::nested(4, expressions);
         messages.append(NEW_RULE, &header, &[Attribute::name(1, TABLE), Attribute::name(2, CHAIN), list]);
     }
