@@ -67,6 +67,7 @@ fn an_address_stands_for_no_name_and_an_open_mode_still_knows_its_denials() {
     let literal = Rules { allow_private: &["10.0.0.5:443"], ..DEFAULT }.policy().unwrap();
     assert_eq!(sni_code(&literal, "10.0.0.5:443", Hello::NoSni), DenyCode::Ok);
     assert_eq!(sni_code(&literal, "10.0.0.5:443", Hello::Sni(b"example.test")), DenyCode::SniMismatch);
+    assert_eq!(sni_code(&literal, "10.0.0.5:443", Hello::NotTls), DenyCode::SniMismatch);
     let open = Rules { mode: NetMode::Unrestricted, allow: &[], deny: &["bad.test"], ..DEFAULT }.policy().unwrap();
     for target in ["11.22.33.44:443", "good.test:443"] {
         assert_eq!(sni_code(&open, target, Hello::Sni(b"other.test")), DenyCode::Ok);

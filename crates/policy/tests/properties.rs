@@ -6,8 +6,8 @@ mod naive;
 use naive::{Naive, Only};
 use nexus_model::capability::NetMode;
 use nexus_policy::net::{
-    AnyRule, Attempt, Decision, Explanation, Moment, Narrower, Policy, PolicyInput, Program, Rule, Source, Target, Way,
-    explain, explain_attempt, fuzz, parse_allow, parse_allow_private, parse_deny, parse_range, vectors,
+    AnyRule, Attempt, Decision, DenyCode, Explanation, Moment, Narrower, Policy, PolicyInput, Program, Rule, Source,
+    Target, Way, explain, explain_attempt, fuzz, parse_allow, parse_allow_private, parse_deny, parse_range, vectors,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,6 +52,11 @@ const ADDRS: &[&str] = &[
     "::ffff:11.22.33.44",
     "ff02::1",
     "2001:db8::1",
+    "2001:0:b16:212c::f5ff:fffe",
+    "2001:0:b16:212c::f4e9:ded3",
+    "2a00:aaaa::200:5efe:a00:1",
+    "2a00:aaaa::200:5efe:b16:212c",
+    "2a00:aaaa::5efe:a00:1",
 ];
 const NETS: &[(&str, u8)] = &[
     ("10.0.0.0", 8),
@@ -59,6 +64,8 @@ const NETS: &[(&str, u8)] = &[
     ("11.22.33.44", 32),
     ("64:ff9b::", 96),
     ("2002::", 16),
+    ("2001::", 32),
+    ("2a00:aaaa::", 32),
     ("::ffff:0:0", 96),
     ("127.0.0.1", 32),
     ("169.254.0.0", 16),
@@ -302,6 +309,32 @@ proptest! {
             // And a second ceiling does not lift the first.
             let twice = after.narrow(&Narrower { mode: Some(NetMode::Unrestricted), ..Narrower::default() });
             prop_assert_eq!(allowed(&twice, ask), allowed(&after, ask));
+        }
+    }
+
+    #[test]
+    fn what_a_ceiling_denies_is_denied_under_it(
+        naive in some_policy(), by in some_policy(), asks in vec(some_ask(), 1..20), public_only in any::<bool>()
+    ) {
+        let ceiling = input(&by);
+        let itself = Policy::build(ceiling.clone()).unwrap();
+        let narrower = Narrower {
+            mode: ceiling.mode,
+            allow: ceiling.allow,
+            deny: ceiling.deny,
+            deny_addresses: ceiling.deny_addresses,
+            refuse_private: public_only,
+            ..Narrower::default()
+        };
+        let after = Policy::build(input(&naive)).unwrap().narrow(&narrower);
+        for ask in &asks {
+            let literal = ask.host.parse::<IpAddr>().is_ok();
+            let special = ask.answers.iter().any(|answer| nexus_policy::net::classify(answer.parse().unwrap()).is_some());
+            // Of what it closes, a ceiling leaves the private places to the policy under it, unless it closes them all.
+            let closed = (literal && !by.open)
+                || (!literal && public_only && special)
+                || matches!(asked(&itself, ask).code, DenyCode::NotInAllowlist | DenyCode::PortNotAllowed);
+            prop_assert!(!(closed && allowed(&after, ask)), "{:?}", ask);
         }
     }
 

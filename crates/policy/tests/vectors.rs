@@ -3,7 +3,9 @@
 
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{ADDRESS_RULE, CASES, Case, DEFAULT, Expect, NO_RULE, Rules};
-use nexus_policy::net::{Host, Port, Route, Source, parse_allow, parse_allow_private, parse_deny};
+use nexus_policy::net::{
+    DenyCode, Host, Moment, Port, Route, Source, Target, explain, parse_allow, parse_allow_private, parse_deny,
+};
 use std::net::SocketAddr;
 
 fn told(case: &Case) -> String {
@@ -88,4 +90,58 @@ fn addresses_are_rules_for_deny_and_private_only_and_allow_says_what_to_write() 
     assert!(error.to_string().contains("--allow-private 127.0.0.1:80"), "{error}");
     let error = parse_deny("10.0.0.1/8", Source::flag("x")).unwrap_err();
     assert!(error.to_string().contains("10.0.0.0/8"), "{error}");
+}
+
+#[test]
+fn every_form_that_carries_an_address_is_taken_apart() {
+    let forms = |text: &str| -> Vec<String> {
+        nexus_policy::net::forms(text.parse().unwrap()).iter().skip(1).map(ToString::to_string).collect()
+    };
+    for (address, carried) in [
+        ("::ffff:10.0.0.1", &["10.0.0.1"][..]),
+        ("::10.0.0.1", &["10.0.0.1"]),
+        ("::ffff:0:10.0.0.1", &["10.0.0.1"]),
+        ("64:ff9b::10.0.0.1", &["10.0.0.1"]),
+        ("64:ff9b:1::10.0.0.1", &["10.0.0.1"]),
+        // The 48-bit prefix: the address stands around the bits 64 to 71.
+        ("64:ff9b:1:a00:0:100::", &["10.0.0.1"]),
+        ("2002:a00:1::", &["10.0.0.1"]),
+        // Teredo: the server as it is, the client with its bits flipped.
+        ("2001:0:b16:212c::f5ff:fffe", &["11.22.33.44", "10.0.0.1"]),
+        // ISATAP under any prefix, without and with the bit for a global address.
+        ("2a00:aaaa::5efe:10.0.0.1", &["10.0.0.1"]),
+        ("2a00:aaaa::200:5efe:10.0.0.1", &["10.0.0.1"]),
+        ("fe80::200:5efe:10.0.0.1", &["10.0.0.1"]),
+        // Neighbours of these.
+        ("2a00:aaaa::300:5efe:10.0.0.1", &[]),
+        ("2a00:aaaa::200:5eff:10.0.0.1", &[]),
+        ("2001:1:b16:212c::f5ff:fffe", &[]),
+        ("::1", &[]),
+        ("11.22.33.44", &[]),
+    ] {
+        assert_eq!(forms(address), carried, "{address}");
+    }
+}
+
+#[test]
+fn an_admitted_form_leads_no_further_than_what_it_carries() {
+    let rules = Rules { trusted: &["2001::/32", "2a00:aaaa::/32"], ..DEFAULT };
+    let policy = rules.policy().unwrap();
+    let target = Target::parse("example.test:443").unwrap();
+    for (address, wanted) in [
+        // To the client 11.22.33.45, by the server 11.22.33.44.
+        ("2001:0:b16:212c::f4e9:ded2", DenyCode::Ok),
+        ("2001:0:b16:212c::f5ff:fffe", DenyCode::PrivateDestination),
+        ("2001:0:a00:1::f4e9:ded2", DenyCode::PrivateDestination),
+        ("2a00:aaaa::200:5efe:11.22.33.44", DenyCode::Ok),
+        ("2a00:aaaa::200:5efe:10.0.0.1", DenyCode::PrivateDestination),
+        ("2a00:aaaa::5efe:10.0.0.1", DenyCode::PrivateDestination),
+    ] {
+        let found = explain(&policy, &target, &[address.parse().unwrap()], Moment(0));
+        assert_eq!(found.code, wanted, "{address}: {}", found.explanation);
+    }
+    // Without that the form itself is closed.
+    let plain = DEFAULT.policy().unwrap();
+    let found = explain(&plain, &target, &["2a00:aaaa::200:5efe:11.22.33.44".parse().unwrap()], Moment(0));
+    assert_eq!(found.code, DenyCode::PrivateDestination);
 }

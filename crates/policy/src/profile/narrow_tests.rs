@@ -225,6 +225,32 @@ fn part_of(p: Document, w: Document, keep: u64, mode: NetMode) -> Document {
 }
 
 #[test]
+fn a_list_of_the_workspace_file_leaves_no_private_destination() {
+    let private = Sourced::new("db.example:5432".to_owned(), Origin::Flag("--allow-private".to_owned()));
+    for profile in ["net: {allow: [a.example, b.example]}", "net: unrestricted"] {
+        let mut profile = base(profile);
+        profile.net.allow_private.push(private.clone());
+        for list in ["net: {allow: [a.example]}", "net: {mode: allowlist, allow: [a.example]}"] {
+            let out = narrowed(list, &profile).unwrap().net;
+            assert_eq!((out.allow.len(), out.allow_private.len()), (1, 0), "{list}");
+        }
+        assert_eq!(narrowed("net: {deny: [c.example]}", &profile).unwrap().net.allow_private.len(), 1);
+    }
+}
+
+#[test]
+fn rules_of_a_closed_network_are_no_rules_to_choose_from() {
+    let mut closed = base("net: {allow: [a.example], groups: [\"pkg:pip\"]}");
+    closed.add(&load("later", parse("net: none").unwrap()));
+    let found = narrowed("net: {allow: [a.example], groups: [\"pkg:pip\"]}", &closed).unwrap_err();
+    let told: Vec<&str> = found.iter().map(|wider| wider.what.as_str()).collect();
+    assert_eq!(told, ["reach a.example", "open the network (allowlist)", "reach the group pkg:pip"]);
+    // Beside `mode: none` the list would open nothing, and would read as if it did.
+    let found = narrowed("net: {mode: none, allow: [a.example]}", &closed).unwrap_err();
+    assert_eq!(found.iter().map(|wider| wider.what.as_str()).collect::<Vec<_>>(), ["reach a.example"]);
+}
+
+#[test]
 fn an_open_network_does_not_ask_the_package_clients_for_a_workspace_file() {
     let open = base("net: unrestricted");
     let found = narrowed("net: {groups: [\"pkg:npm\"]}", &open).unwrap_err();

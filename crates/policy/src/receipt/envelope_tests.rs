@@ -75,6 +75,28 @@ fn what_was_sealed_is_opened_with_the_key_that_sealed_it() {
 }
 
 #[test]
+fn what_is_signed_is_what_the_dsse_specification_says() {
+    let golden = b"DSSEv1 29 http://example.com/HelloWorld 11 hello world";
+    assert_eq!(pre_authentication("http://example.com/HelloWorld", b"hello world"), golden);
+    assert_eq!(pre_authentication("", b""), b"DSSEv1 0  0 ");
+    // Lengths are of bytes, and a space moves from one part to the other only with them.
+    assert_eq!(pre_authentication("\u{e9}", "\u{e9}\u{e9}".as_bytes()), "DSSEv1 2 \u{e9} 4 \u{e9}\u{e9}".as_bytes());
+    assert_ne!(pre_authentication("a b", b"c"), pre_authentication("a", b"b c"));
+}
+
+#[test]
+fn a_signature_for_another_type_says_nothing_for_a_receipt() {
+    let pair = pair(1);
+    let payload = serde_json::to_vec(&receipt(&pair)).unwrap();
+    let other = seal_bytes("application/x-other", &payload, &pair).unwrap();
+    let error = open(&other.file, &ring(&pair)).unwrap_err();
+    assert_eq!(error, VerifyError::WrongType { found: "application/x-other".to_owned() });
+    let renamed = String::from_utf8(other.file).unwrap().replace("application/x-other", PAYLOAD_TYPE);
+    let error = open(renamed.as_bytes(), &ring(&pair)).unwrap_err();
+    assert_eq!(error, VerifyError::BadSignature { key_id: pair.public().id() });
+}
+
+#[test]
 fn a_changed_bit_anywhere_in_the_file_is_seen() {
     let pair = pair(1);
     let file = seal(&receipt(&pair), &pair).unwrap().file;

@@ -59,10 +59,18 @@ const SPECIAL: &[(&str, u8)] = &[
     ("::ffff:0:0", 96),
     ("64:ff9b::", 96),
     ("2002::", 16),
+    ("2001::", 32),
     ("2001:db8::", 32),
     ("fc00::", 7),
     ("fe80::", 10),
 ];
+
+/// `:0:5efe:` or `:200:5efe:` before the last four bytes.
+fn is_isatap(address: &str) -> bool {
+    let (value, wide) = bits(address);
+    let before = (value >> 32) as u32;
+    wide == 128 && (before == 0x5efe || before == 0x0200_5efe)
+}
 
 impl Naive {
     /// Whether a connection to `host` (a name, or an address in usual form) is made when it resolves to `answers`, by `program`
@@ -107,21 +115,23 @@ impl Naive {
         open && self.inner_ok(answer, port, private)
     }
 
-    /// The IPv4 address in the last four bytes, or behind 2002:, is judged too.
+    /// The IPv4 address in the last four bytes, behind 2002:, or in a Teredo address, is judged too.
     fn inner_ok(&self, address: &str, port: u16, private: bool) -> bool {
         let (value, wide) = bits(address);
         if wide != 128 || value <= 1 {
             return true;
         }
         let tail = [("::", 96), ("::ffff:0:0", 96), ("64:ff9b::", 96)].iter().any(|(net, p)| within(address, net, *p));
-        let inner = if tail {
-            value as u32
+        let inner = if tail || is_isatap(address) {
+            vec![value as u32]
         } else if within(address, "2002::", 16) {
-            (value >> 80) as u32
+            vec![(value >> 80) as u32]
+        } else if within(address, "2001::", 32) {
+            vec![(value >> 64) as u32, u32::MAX - value as u32]
         } else {
             return true;
         };
-        self.answer_ok(&std::net::Ipv4Addr::from(inner).to_string(), port, private)
+        inner.iter().all(|inner| self.answer_ok(&std::net::Ipv4Addr::from(*inner).to_string(), port, private))
     }
 
     fn opened_net(&self, address: &str, port: u16) -> bool {
@@ -138,6 +148,7 @@ impl Naive {
 
     fn is_special(&self, address: &str) -> bool {
         self.own.iter().any(|own| own == address)
+            || is_isatap(address)
             || SPECIAL.iter().chain(SECRET).any(|(net, prefix)| within(address, net, *prefix))
     }
 }

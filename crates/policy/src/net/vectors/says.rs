@@ -170,6 +170,8 @@ pub const AGREE: &[Agree] = &[
     tls(LAX, "example.test", Says::Sni("other.test"), SNI),
     tls(LITERAL, "10.0.0.5", Says::NoSni, OK),
     tls(LITERAL, "10.0.0.5", Says::Sni("example.test"), SNI),
+    tls(LITERAL, "10.0.0.5", Says::Raw(HELLO), SNI),
+    absolute(tls(LITERAL, "10.0.0.5", Says::Http(&[get(&["10.0.0.5:443"])]), SNI), Some(SNI)),
     tls(OPEN_DENY, "good.test", Says::Sni("other.test"), OK),
     tls(OPEN_DENY, "good.test", Says::Sni("bad.test"), LIST),
     tls(OPEN_DENY, "11.22.33.45", Says::Sni("bad.test"), LIST),
