@@ -13,6 +13,7 @@ use name_server::{Asked, NameServer};
 use nexus_egress::{EventKind, Limits, ResolveError, Resolved, Resolver, System};
 use nexus_policy::net::{DenyCode, Target};
 use std::net::{IpAddr, TcpListener};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +40,19 @@ fn outside(resolv: &str) -> bool {
         again::ALL_LOCAL
     );
     again::passes_again(Command::new("unshare").args(["-rnm", "sh", "-c", &setup]).arg(folder.path()));
+    true
+}
+
+/// The same with an `/etc` that holds `resolv.conf` alone and that the test may change.
+fn outside_with_own_etc() -> bool {
+    if again::is_inner() {
+        return false;
+    }
+    let setup = format!(
+        "mount -t tmpfs none /etc && printf %s \"$0\" > /etc/resolv.conf && {} && exec \"$@\"",
+        again::ALL_LOCAL
+    );
+    again::passes_again(Command::new("unshare").args(["-rnm", "sh", "-c", &setup, BRIEF]));
     true
 }
 
@@ -297,4 +311,29 @@ fn a_name_of_the_hosts_file_has_what_stands_there_and_no_server_is_asked_about_i
     assert_eq!(names.take(), []);
     assert_eq!(host.addresses("both.test"), ["2606:2800:220::10", "93.184.216.10"], "only the whole name counts");
     assert_eq!(host.ask("and.test"), Ok(Resolved::default()));
+}
+
+#[test]
+fn a_hosts_file_that_cannot_be_read_refuses_every_name() {
+    if outside_with_own_etc() {
+        return;
+    }
+    let names = NameServer::start();
+    let hosts = Path::new("/etc/hosts");
+    let refused = |what: &str| {
+        let error = Host::new().ask("v4.test").unwrap_err();
+        let is_told = matches!(&error, ResolveError::Configuration { why } if why.contains("/etc/hosts"));
+        assert!(is_told, "{what}: {error:?}");
+        assert_eq!(names.take(), [], "{what}: what the operator pinned could stand in there");
+    };
+    std::fs::create_dir(hosts).unwrap();
+    refused("a directory");
+    std::fs::remove_dir(hosts).unwrap();
+    std::os::unix::fs::symlink("hosts", hosts).unwrap();
+    refused("a link to itself");
+    std::fs::remove_file(hosts).unwrap();
+    // A machine without such a file has nothing pinned.
+    assert_eq!(Host::new().addresses("v4.test"), ["93.184.216.10"]);
+    std::fs::write(hosts, "10.9.8.7 v4.test\n").unwrap();
+    assert_eq!(Host::new().addresses("v4.test"), ["10.9.8.7"]);
 }
