@@ -14,6 +14,8 @@ fn plan(workspace: &Path, protected: &[&str], hidden: &[&str], binds: &[(&Path, 
         run_id: RunId::new(),
         profile: SandboxProfile::Untrusted,
         hidden: names(hidden),
+        covered: Vec::new(),
+        allow_ptrace: false,
         binds: binds
             .iter()
             .map(|(source, target)| Bind {
