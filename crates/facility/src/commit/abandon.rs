@@ -7,7 +7,7 @@
 //! Whether a commit was decided is looked at under the layer's lock, since what a caller saw before may be over. A layer with a
 //! journal may hold the only copy of what the commit displaced.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, names};
+use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
 use crate::commit::calls::Spot;
 use crate::commit::finish::remove_layer;
 use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
@@ -93,6 +93,8 @@ pub fn set_aside_with(
     // The layer leaves last: as long as it has its name, another try finds what is still to do.
     let staging = workspace.map(|base| set_staging_aside(&root, base, run, faults)).transpose().map_err(io)?.flatten();
     let layer = move_to(&layers, run, kept, faults).doing("set aside", run.as_bytes()).map_err(io)?;
+    // It says nothing any more, and harms nobody where it stays.
+    unlink_if_there(root.fd(), HALF_ASIDE.as_bytes()).unwrap_or_default();
     Ok(Some(Aside { layer, staging }))
 }
 
