@@ -243,6 +243,7 @@ impl Layer {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
         let Parked { mode, started, clock, top, ours, changes, unreached, .. } = parked;
+        let ours = Own::sorted(ours);
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes);
         let (home, upper_fd, spares) = (None, None, None);
         Ok(Self {

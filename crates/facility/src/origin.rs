@@ -71,7 +71,7 @@ impl Layer {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
         }
-        let ours = read::<Vec<Own>>(&root, OURS).map_err(io)?.unwrap_or_default();
+        let ours = read::<Vec<Own>>(&root, OURS).map_err(io)?.map(Own::sorted).unwrap_or_default();
         Ok(Self {
             path: layers_dir.join(run),
             run: name(),

@@ -5,12 +5,12 @@
 
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
-use crate::meta::{FileId, FsTime, Meta};
+use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -308,6 +308,9 @@ pub struct Own {
     pub id: Option<FileId>,
     /// Its size, except for a directory.
     pub size: Option<u64>,
+    /// The last change of its content, except for a directory; missing in notes of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<FsTime>,
 }
 
 /// The two forms in which a parked layer may carry an [`Own`].
@@ -315,22 +318,42 @@ pub struct Own {
 #[serde(untagged)]
 enum OwnForms {
     First(ByteText, FsTime),
-    Second { path: ByteText, ctime: FsTime, id: Option<FileId>, size: Option<u64> },
+    Second { path: ByteText, ctime: FsTime, id: Option<FileId>, size: Option<u64>, mtime: Option<FsTime> },
 }
 
 impl From<OwnForms> for Own {
     fn from(form: OwnForms) -> Self {
         match form {
-            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None },
-            OwnForms::Second { path, ctime, id, size } => Self { path, ctime, id, size },
+            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None, mtime: None },
+            OwnForms::Second { path, ctime, id, size, mtime } => Self { path, ctime, id, size, mtime },
         }
     }
 }
 
 impl Own {
-    fn is(&self, at: &SharedPath, meta: &Meta) -> bool {
-        *at == self.path
-            && meta.ctime == self.ctime
+    /// Describes an entry as it is now.
+    pub(crate) fn new(path: &ByteText, now: &Meta) -> Self {
+        let of_file = now.kind != EntryType::Directory;
+        let (size, mtime) = (of_file.then_some(now.size), of_file.then_some(now.mtime));
+        Self { path: path.clone(), ctime: now.ctime, id: Some(now.id), size, mtime }
+    }
+
+    /// Sorts them by path; of several for one path the last counts.
+    pub(crate) fn sorted(all: Vec<Self>) -> Vec<Self> {
+        let by_path: BTreeMap<ByteText, Self> = all.into_iter().map(|own| (own.path.clone(), own)).collect();
+        by_path.into_values().collect()
+    }
+
+    /// Whether an entry is as one of these, which are sorted by path, says.
+    fn is_one(sorted: &[Self], at: &SharedPath, meta: &Meta) -> bool {
+        let found = sorted.binary_search_by(|own| own.path.0.as_slice().cmp(&at.0));
+        found.is_ok_and(|index| sorted[index].is(meta))
+    }
+
+    fn is(&self, meta: &Meta) -> bool {
+        meta.ctime == self.ctime
+            // Where a clock has whole seconds, an edit may have the ctime of the commit's own call.
+            && self.mtime.is_none_or(|mtime| mtime == meta.mtime)
             && self.id.is_none_or(|id| id == meta.id)
             && self.size.is_none_or(|size| size == meta.size)
     }
@@ -390,7 +413,7 @@ pub struct LayerTree {
     pub inodes: Inodes,
     /// When the layer was made.
     pub started: FsTime,
-    /// Entries that an earlier commit of this layer wrote itself: not a conflict.
+    /// Entries that an earlier commit of this layer wrote itself, sorted by path: not a conflict.
     pub ours: Vec<Own>,
     /// Layer and workspace are on one mount, so that a rename can move entries.
     pub same_mount: bool,
@@ -410,7 +433,7 @@ impl LayerTree {
     /// Whether an entry is as an earlier commit of this layer left it.
     #[must_use]
     pub fn is_own(&self, at: &SharedPath, meta: &Meta) -> bool {
-        self.ours.iter().any(|own| own.is(at, meta))
+        Own::is_one(&self.ours, at, meta)
     }
 
     /// The file of the workspace with this inode, as far as the layer touches it.
@@ -438,5 +461,57 @@ impl LayerTree {
 
 /// See [`LayerTree::is_fresh`].
 pub(crate) fn is_fresh(started: FsTime, ours: &[Own], at: &SharedPath, meta: &Meta) -> bool {
-    meta.ctime > started && !ours.iter().any(|own| own.is(at, meta))
+    meta.ctime > started && !Own::is_one(ours, at, meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> (SharedPath, Meta) {
+        let time = FsTime { sec: 5, nsec: 0 };
+        let id = FileId { ino: 7, born: Some(time) };
+        let meta = Meta {
+            kind: EntryType::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            size: 3,
+            mtime: FsTime { sec: 2, nsec: 0 },
+            ctime: time,
+            links: 1,
+            id,
+            dev: (0, 0),
+            no_device: false,
+            mount: 1,
+            pinned: false,
+        };
+        (path.as_bytes().into(), meta)
+    }
+
+    #[test]
+    fn an_edit_in_the_second_of_the_commit_is_not_ours() {
+        let (at, meta) = file("f");
+        let ours = vec![Own::new(&at.text(), &meta)];
+        let started = FsTime { sec: 4, nsec: 0 };
+        assert!(!is_fresh(started, &ours, &at, &meta));
+        // The clock has whole seconds, and the size is the same.
+        assert!(is_fresh(started, &ours, &at, &Meta { mtime: meta.ctime, ..meta.clone() }));
+        let older = vec![Own { mtime: None, ..ours[0].clone() }];
+        assert!(!is_fresh(started, &older, &at, &meta), "a note of an older version");
+    }
+
+    #[test]
+    fn the_last_note_about_a_path_counts() {
+        let noted = |path: &str, sec| {
+            let (at, meta) = file(path);
+            Own::new(&at.text(), &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta })
+        };
+        let ours = Own::sorted(vec![noted("z", 6), noted("a", 6), noted("z", 9), noted("a", 8)]);
+        for (path, sec) in [("a", 8), ("z", 9)] {
+            let (at, meta) = file(path);
+            assert!(Own::is_one(&ours, &at, &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta.clone() }));
+            assert!(!Own::is_one(&ours, &at, &Meta { ctime: FsTime { sec: 6, nsec: 0 }, ..meta }));
+        }
+    }
 }

@@ -244,8 +244,7 @@ impl<'a> Apply<'a> {
             // What another process wrote after us is not ours.
             let ctime = if is_dir { Some(meta.ctime) } else { self.own.get(&meta.id).copied() };
             let Some(ctime) = ctime else { continue };
-            let size = (!is_dir).then_some(meta.size);
-            stamps.push(Own { path: path.clone(), ctime, id: Some(meta.id), size });
+            stamps.push(Own { ctime, ..Own::new(path, &meta) });
         }
         Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at, ..Outcome::default() }
     }

@@ -99,9 +99,9 @@ pub(crate) fn finish(
     let mut ours: Vec<Own> = header.ours.clone();
     for stamp in &mut outcome.stamps {
         restamp(stamp, folders.base, journal);
-        ours.retain(|other| other.path != stamp.path);
         ours.push(stamp.clone());
     }
+    let ours = Own::sorted(ours);
     let changes = split_changes(header.parked.clone(), header.committed.clone(), outcome).left;
     let changes = ChangeSet { changes };
     let (mode, started, clock) = (header.mode, header.started, header.clock.clone());

@@ -101,7 +101,7 @@ pub(crate) fn reverse(
         return Err(io::Error::other(why)).doing("put beside", &path.0);
     }
     conflicts.extend(unnamed(&beside.noted()?, &conflicts));
-    write(root, OURS, &ours, faults)?;
+    write(root, OURS, &Own::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     conflicts.extend(keep_reachable(&rooms, journal, &steps, faults)?);
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
@@ -158,9 +158,7 @@ fn stamps(base: &Workspace, earlier: &[Own], steps: &[Op]) -> Vec<Own> {
         };
         // Without its stamp an entry is a conflict at the next accept.
         let Some(now) = base.stat(&path.0).ok().flatten().filter(|now| old.is_same_version(now)) else { continue };
-        let size = (now.kind != EntryType::Directory).then_some(now.size);
-        ours.retain(|other| other.path != *path);
-        ours.push(Own { path: path.clone(), ctime: now.ctime, id: Some(now.id), size });
+        ours.push(Own::new(path, &now));
     }
     ours
 }
@@ -216,8 +214,7 @@ impl<'a> Back<'a> {
             }
             let now = stat(dir.as_fd(), b"").doing("look at", &path.0)?;
             if now.mode == mode {
-                ours.retain(|other| other.path != *path);
-                ours.push(Own { path: path.clone(), ctime: now.ctime, id: Some(now.id), size: None });
+                ours.push(Own::new(path, &now));
             }
         }
         Ok(())

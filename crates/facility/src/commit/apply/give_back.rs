@@ -111,7 +111,7 @@ impl Apply<'_> {
             && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
         {
             // The moves set its ctime, which is no change by another process for a later accept.
-            self.returned.push(Own { path: at.clone(), ctime: now.ctime, id: Some(now.id), size: None });
+            self.returned.push(Own::new(&at, &now));
         }
         Ok(Returned::Home)
     }

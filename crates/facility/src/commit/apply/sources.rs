@@ -8,7 +8,7 @@ use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::journal::{JOURNAL, KeptBack};
 use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
-use crate::meta::{EntryType, stat, stat_if_there};
+use crate::meta::{stat, stat_if_there};
 use crate::tree::Own;
 use nexus_model::ByteText;
 use std::io;
@@ -93,8 +93,7 @@ impl Apply<'_> {
             && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
         {
             // The moves set its ctime, which is no change by another process for a later accept.
-            let size = (now.kind != EntryType::Directory).then_some(now.size);
-            self.returned.push(Own { path: at.clone(), ctime: now.ctime, id: Some(now.id), size });
+            self.returned.push(Own::new(at, &now));
         }
         Ok(Some(kept))
     }
