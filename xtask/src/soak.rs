@@ -54,6 +54,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-egress", "--test", "bound"],
     },
     Soak {
+        name: "300 sandboxes of one ordinary user at one time",
+        variable: ("NEXUS_CROWD", "300"),
+        words: &["-p", "nexus-cli", "--test", "crowd"],
+    },
+    Soak {
         name: "200 detached sandboxes at once and 1,000 clients killed at random, for root and for a user",
         variable: ("NEXUS_SOAK_ATTACHES", "1000"),
         words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],

@@ -273,7 +273,7 @@ fn without_a_kernel_key_a_run_is_refused_with_advice() {
     let output = command.args(["-c", WITHOUT_KEYS]).arg(nexus.get_program()).args(nexus.get_args()).output().unwrap();
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(125), "{text}");
-    assert!(text.contains("kernel.keys.maxkeys. Wait until some of them end, or raise the limit"), "{text}");
+    assert!(text.contains("kernel.keys.maxkeys. Wait until programs with keys end, or raise the limit"), "{text}");
     assert!(!bench.workspace.join("ran").exists());
     assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
 }

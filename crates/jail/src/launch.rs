@@ -12,6 +12,7 @@ use crate::child::{self, Here};
 use crate::clone::{Child, Cloned, clone_process, exit_now};
 use crate::identity::Identity;
 use crate::kept::{Inside, Kept};
+use crate::keyring;
 use crate::netpool::Network;
 use crate::prepare::{self, Prepared};
 use crate::steps::{AtStep, Faults, Step, StepError};
@@ -203,24 +204,13 @@ pub(crate) fn check_single_thread(faults: Faults) -> Result<(), StepError> {
     }
 }
 
-/// Leaves the caller's session keyring for one that all sandboxes of this user share and that stays empty: the
-/// keyctl family is refused inside. One for each sandbox would hit the quota of 200 keys (keyrings(7)).
+/// Leaves the caller's session keyring, once in the life of a launcher.
 fn join_keyring(faults: Faults, kept: &mut Kept) -> Result<(), StepError> {
-    faults.check(Step::JoinKeyring)?;
-    if kept.has_keyring {
-        return Ok(());
-    }
-    const JOIN_SESSION_KEYRING: libc::c_int = 1;
-    // SAFETY: the name is a C string; the call only changes which session keyring this process has.
-    let result = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, c"nexus-sandboxes".as_ptr()) };
-    let error = io::Error::last_os_error();
-    // A kernel without keyrings has none to leak.
-    if result >= 0 || error.raw_os_error() == Some(libc::ENOSYS) {
+    if !kept.has_keyring {
+        keyring::join(faults)?;
         kept.has_keyring = true;
-        Ok(())
-    } else {
-        Err(StepError::os(Step::JoinKeyring, error, "an empty session keyring"))
     }
+    faults.check(Step::JoinKeyring)
 }
 
 /// Inode numbers of this process's namespaces, by name.

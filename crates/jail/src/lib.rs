@@ -15,6 +15,7 @@ mod etc;
 mod identity;
 mod idmap;
 mod kept;
+mod keyring;
 pub mod launch;
 pub mod lease;
 mod memory;

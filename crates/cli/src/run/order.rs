@@ -308,9 +308,8 @@ pub fn not_started_failure(reason: &NotStarted) -> Failure {
 
 fn step_failure(step: &StepError) -> Failure {
     if (step.step.name(), step.errno) == ("join_keyring", EDQUOT) {
-        let message =
-            "This user has as many sandboxes as the kernel has keys for: each takes one of kernel.keys.maxkeys";
-        let hint = "Wait until some of them end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
+        let message = "This user has no kernel key left: the sandboxes of a user need one of kernel.keys.maxkeys";
+        let hint = "Wait until programs with keys end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
                     kernel.keys.maxbytes=200000";
         return Failure::refused("limit", message, hint);
     }
