@@ -610,3 +610,47 @@ fn the_standard_streams_can_be_opened_by_name() {
         bench.run(["rm", "-f", "streams"]);
     }
 }
+
+#[test]
+fn nexus_inside_a_sandbox_says_where_it_is() {
+    for bench in benches() {
+        let program = bench.program().to_str().unwrap().to_owned();
+        let bind = format!("{program}:/opt/nexus");
+        for command in ["run", "explain"] {
+            let output = bench.run(["run", "--ro", &bind, "--", "/opt/nexus", command, "--", "true"]);
+            assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+            assert!(stderr(&output).contains("inside a sandbox of Nexus"), "{}: {}", bench.who(), stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn the_release_of_the_system_can_be_read() {
+    for bench in benches() {
+        let output = bench.run(["run", "--", "cat", "/etc/os-release"]);
+        assert_eq!(output.stdout, fs::read("/etc/os-release").unwrap(), "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+#[test]
+fn priorities_and_protection_from_the_memory_killer_stay_outside() {
+    for bench in benches() {
+        // Where the test has the right to protect the caller, it does.
+        let script = "echo -900 2>/dev/null > /proc/self/oom_score_adj; ulimit -r 20 2>/dev/null; ulimit -e 30 2>/dev/null; \
+                      exec \"$0\" run -- bash -c 'cat /proc/self/oom_score_adj; ulimit -Hr; ulimit -He'";
+        let mut command = bench.command_as_root("bash");
+        if let Some(uid) = bench.user {
+            let lower = format!(
+                "echo -900 2>/dev/null > /proc/self/oom_score_adj; exec setpriv --reuid {uid} --regid {uid} --clear-groups bash -c \"$1\" \"$0\""
+            );
+            command.args(["-c", &lower]).arg(bench.program()).arg(script);
+        } else {
+            command.args(["-c", script]).arg(bench.program());
+        }
+        let output = command.output().unwrap();
+        let said = stdout(&output);
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines.len(), 3, "{}: {said}{}", bench.who(), stderr(&output));
+        assert!(!lines[0].starts_with('-') && lines[1..] == ["0", "0"], "{}: {said}", bench.who());
+    }
+}

@@ -223,6 +223,9 @@ fn take_ids(setup: &Setup, here: &Here) -> Result<(), StepError> {
         faults.check(Step::WriteIdMap)?;
         write_own_maps(identity).at(Step::WriteIdMap, "/proc/self/uid_map")?;
     }
+    if !here.on_template {
+        creds::no_memory_privilege().at(Step::ResourceLimits, "/proc/self/oom_score_adj")?;
+    }
     faults.check(Step::CgroupNamespace)?;
     // Not a clone flag: only now is this process where its limits are, and that becomes the visible root.
     // SAFETY: CLONE_NEWCGROUP changes only what this process sees of the hierarchy.

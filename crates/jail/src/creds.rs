@@ -22,7 +22,7 @@ pub fn become_inner(faults: Faults, identity: &Identity) -> Result<(), StepError
     rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::BecomeInner, "setresuid")
 }
 
-/// Turns core dumps off and bounds the processes in the sandbox's own user namespace.
+/// Turns core dumps and priorities off and bounds the processes in the sandbox's own user namespace.
 ///
 /// The limit on core files is 1 and not 0: where `core_pattern` names a program, the kernel starts it on the host as root
 /// whatever the limit, but for exactly this value (core(5); `do_coredump` of fs/coredump.c). The filter keeps the limit.
@@ -30,9 +30,20 @@ pub fn limit_resources(faults: Faults, pids: u32) -> Result<(), StepError> {
     faults.check(Step::ResourceLimits)?;
     let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
     rustix::process::setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+    // A caller may have been given priorities (groups `audio` and `realtime`) with which a loop stops everybody else.
+    rustix::process::setrlimit(Resource::Rtprio, fixed(0)).at(Step::ResourceLimits, "RLIMIT_RTPRIO")?;
+    rustix::process::setrlimit(Resource::Nice, fixed(0)).at(Step::ResourceLimits, "RLIMIT_NICE")?;
     // One more for PID 1, which the user did not ask for.
     let pids = u64::from(pids) + 1;
     rustix::process::setrlimit(Resource::Nproc, fixed(pids)).at(Step::ResourceLimits, "RLIMIT_NPROC")
+}
+
+/// Makes the kernel kill this process, and what it starts, for want of memory like every other: a service may have protected
+/// itself, and would hand that on. To be called while `/proc` can be written.
+pub fn no_memory_privilege() -> io::Result<()> {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    let own = std::fs::read_to_string(FILE)?;
+    if own.trim_start().starts_with('-') { std::fs::write(FILE, "0") } else { Ok(()) }
 }
 
 /// Nothing that is executed from now on gains rights, and nothing has any. Comes after [`drop_bounding`], which takes a

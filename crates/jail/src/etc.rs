@@ -33,6 +33,7 @@ pub const FROM_HOST: &[&str] = &[
     "ld.so.conf",
     "ld.so.conf.d",
     "mime.types",
+    "os-release",
     "pki/ca-trust/extracted",
     "pki/tls/certs",
     "protocols",

@@ -26,7 +26,22 @@ pub const HOSTNAME: &str = "nexus";
 const TERMINALS: &str = "64";
 /// Files in `/proc` that tell of the kernel or of others, or act on the machine (vector B08). `kmsg` is not among them:
 /// the kernel refuses it, and an empty file in its place would look like an allowed one.
-const MASKED: &[&str] = &["kcore", "keys", "key-users", "timer_list", "sysrq-trigger", "kallsyms"];
+const MASKED: &[&str] = &[
+    "kcore",
+    "keys",
+    "key-users",
+    "timer_list",
+    "sysrq-trigger",
+    "kallsyms",
+    "cmdline",
+    "config.gz",
+    "interrupts",
+    "latency_stats",
+    "sched_debug",
+    "softirqs",
+];
+/// Directories in `/proc` that tell of the hardware and of who uses it.
+const MASKED_DIRECTORIES: &[&str] = &["acpi", "asound", "scsi"];
 /// Folders that stay writable, with their modes.
 pub const SCRATCH: &[(&str, u32)] =
     &[("tmp", 0o1777), ("var/tmp", 0o1777), ("home/nexus", 0o700), ("run", 0o755), ("dev/shm", 0o1777)];
@@ -108,17 +123,25 @@ impl Root {
         faults.check(Step::MountProc)?;
         let proc =
             new_proc().at(Step::MountProc, "a fresh /proc: inside a container the outer /proc must not be masked")?;
-        mounts::attach_at(&proc, &self.tree, Path::new("proc")).at(Step::MountProc, "/proc")?;
+        // An empty directory, which the mount covers next.
+        let empty = mounts::place(&self.tree, Path::new("proc")).at(Step::MountProc, "/proc")?;
+        mounts::attach(&proc, &empty).at(Step::MountProc, "/proc")?;
         faults.check(Step::MaskProc)?;
         let null = mounts::place(&self.tree, Path::new("dev/null")).at(Step::MaskProc, "dev/null")?;
-        for name in MASKED {
+        let files = MASKED.iter().map(|name| (name, false));
+        for (name, is_dir) in files.chain(MASKED_DIRECTORIES.iter().map(|name| (name, true))) {
             let place = match mounts::place(&proc, Path::new(name)) {
                 // What this kernel does not have needs no cover. (A cover that is made and not used would be dissolved,
                 // and the kernel waits for all processors then.)
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
                 found => found.at(Step::MaskProc, name)?,
             };
-            let cover = mounts::open_tree_fd(&null, Depth::One).at(Step::MaskProc, "dev/null")?;
+            let with = if is_dir { &empty } else { &null };
+            let cover = mounts::open_tree_fd(with, Depth::One).at(Step::MaskProc, name)?;
+            if is_dir {
+                mounts::set_attributes(&cover, RDONLY | NOSUID | NODEV | NOEXEC, Depth::One)
+                    .at(Step::MaskProc, name)?;
+            }
             mounts::attach(cover, place).at(Step::MaskProc, name)?;
         }
         Ok(())

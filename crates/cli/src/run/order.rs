@@ -165,6 +165,7 @@ impl Order {
 
 /// Refuses what a later version takes, and a question where nobody can be asked.
 pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
+    refuse_inside()?;
     let refuse = |message: &str, hint: &str| Err(Failure::refused("not_in_this_version", message, hint));
     match args.sandbox {
         Sandbox::Untrusted => {}
@@ -178,6 +179,18 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     if args.net.ask && (args.json || args.stdin || args.tty || args.detach || !crate::net::can_ask()) {
         let message = "--ask needs a terminal for itself: not with --json, --stdin, --tty or --detach";
         return Err(Failure::usage("ask", message, "name the destinations with --allow"));
+    }
+    Ok(())
+}
+
+/// Inside a sandbox there is no other one: the calls for it are refused. `CYBROS_NEXUS=1` alone is no proof of being inside,
+/// and a filter of system calls is another's too; both together say it well enough for a message.
+fn refuse_inside() -> Result<(), Failure> {
+    let marked = std::env::var_os("CYBROS_NEXUS").is_some_and(|value| value == "1");
+    let filtered = || rustix::thread::secure_computing_mode() == Ok(rustix::thread::SecureComputingMode::Filter);
+    if marked && filtered() {
+        let message = "This command runs inside a sandbox of Nexus already (CYBROS_NEXUS=1), and there is no sandbox in a sandbox";
+        return Err(Failure::refused("inside", message, "Call the program itself, without nexus run."));
     }
     Ok(())
 }

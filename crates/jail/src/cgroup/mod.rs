@@ -184,6 +184,12 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn kill_members(folder: &Path) -> io::Result<()> {
+    // The unified hierarchy kills all at once, whatever they start meanwhile (Linux 5.14).
+    match std::fs::OpenOptions::new().write(true).open(folder.join("cgroup.kill")) {
+        Ok(mut all) => return io::Write::write_all(&mut all, b"1"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     let members = std::fs::read_to_string(folder.join("cgroup.procs"))?;
     for pid in members.lines().filter_map(|line| rustix::process::Pid::from_raw(line.trim().parse().ok()?)) {
         match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
