@@ -7,10 +7,11 @@
 //! The ranges are [`SYNTHETIC_V4`] (benchmarking, RFC 2544: never routed) and [`SYNTHETIC_V6`] (unique local). They are
 //! not reachable as themselves from a sandbox with redirected TCP.
 //!
-//! The map is bounded and belongs to one sandbox. An address is given to another name only after the whole range was
-//! used up, so that a stale address is no name instead of another one.
+//! The map is bounded and belongs to one sandbox. The name that was unused for longest is forgotten when there are too many, and
+//! no name by time: some programs look a name up once in their life. An address is given to another name only after the whole
+//! range was used up, so that a stale address is no name instead of another one.
 
-use nexus_policy::net::{Moment, Name};
+use nexus_policy::net::Name;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,13 +24,10 @@ pub const SYNTHETIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd6e, 0x6578, 0x7573, 
 const RANGE: u32 = 1 << 17;
 /// Names that are kept at one time.
 const MOST: usize = 16 * 1024;
-/// How long a name keeps its address after it was last used. Longer than any client should remember a 30 s answer.
-const KEEP_MS: u64 = 60 * 60 * 1000;
 
 #[derive(Debug)]
 struct Slot {
     name: Name,
-    used: Moment,
     /// Its key in the order of use.
     turn: u64,
 }
@@ -57,11 +55,10 @@ pub enum Found {
 }
 
 impl Synthetic {
-    /// The addresses of a name, the same as long as it is used.
-    pub fn addresses(&mut self, name: &Name, now: Moment) -> (Ipv4Addr, Ipv6Addr) {
-        self.forget(now);
+    /// The addresses of a name, the same until it is forgotten.
+    pub fn addresses(&mut self, name: &Name) -> (Ipv4Addr, Ipv6Addr) {
         if let Some(number) = self.by_name.get(name).copied() {
-            self.touch(number, now);
+            self.touch(number);
             return of_number(number);
         }
         if self.by_name.len() >= MOST {
@@ -78,19 +75,18 @@ impl Synthetic {
         self.last = number;
         self.turns += 1;
         self.by_name.insert(name.clone(), number);
-        self.by_number.insert(number, Slot { name: name.clone(), used: now, turn: self.turns });
+        self.by_number.insert(number, Slot { name: name.clone(), turn: self.turns });
         self.by_use.insert(self.turns, number);
         of_number(number)
     }
 
     /// The name of an address.
-    pub fn name_of(&mut self, address: IpAddr, now: Moment) -> Found {
+    pub fn name_of(&mut self, address: IpAddr) -> Found {
         let Some(number) = to_number(address) else { return Found::NotOurs };
-        self.forget(now);
         match self.by_number.get(&number) {
             Some(slot) => {
                 let name = slot.name.clone();
-                self.touch(number, now);
+                self.touch(number);
                 Found::Name(name)
             }
             None => Found::Forgotten,
@@ -107,23 +103,12 @@ impl Synthetic {
         self.by_name.is_empty()
     }
 
-    fn touch(&mut self, number: u32, now: Moment) {
+    fn touch(&mut self, number: u32) {
         if let Some(slot) = self.by_number.get_mut(&number) {
             self.by_use.remove(&slot.turn);
             self.turns += 1;
             slot.turn = self.turns;
-            slot.used = now;
             self.by_use.insert(self.turns, number);
-        }
-    }
-
-    fn forget(&mut self, now: Moment) {
-        while let Some((_, number)) = self.by_use.first_key_value() {
-            let over = self.by_number.get(number).is_none_or(|slot| now > slot.used.plus_ms(KEEP_MS));
-            if !over {
-                break;
-            }
-            self.forget_oldest();
         }
     }
 

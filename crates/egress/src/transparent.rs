@@ -67,8 +67,7 @@ fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, Sock
     })?;
     let target = Target::of_socket(address).map_err(|why| Denial::unreadable(&why))?;
     let Host::Address(ip) = target.host else { return Ok((target, address)) };
-    let now = shared.clock.now();
-    let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip, now);
+    let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip);
     match found {
         Found::NotOurs => Ok((target, address)),
         Found::Name(name) => Ok((Target { host: Host::Name(name), port: target.port }, address)),

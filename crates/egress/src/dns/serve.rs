@@ -99,7 +99,7 @@ fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Ad
         grounds.check = None;
     }
     let Some(name) = host.name() else { return Err(denials::malformed("an address is no name")) };
-    Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name, grounds.at))
+    Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name))
 }
 
 /// RFC 6761: the sandbox's own loopback, whoever asks.
