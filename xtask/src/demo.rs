@@ -34,6 +34,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     if !status.success() {
         return Err(Failure::new(format!("the release build failed: {status}"), advice));
     }
+    crate::release::check(&workspace.target.join("release/nexus"))?;
     let scene = Scene::set(&workspace.target).map_err(|error| {
         Failure::new(format!("the demo folder could not be made: {error}"), "look at the space and rights of target/")
     })?;

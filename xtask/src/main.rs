@@ -38,6 +38,7 @@ mod plans;
 mod powerloss;
 mod random;
 mod registries;
+mod release;
 mod rules;
 mod run;
 mod rust_text;

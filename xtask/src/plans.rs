@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, faults, packages, powerloss, registries, sources, spec, vm};
+use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, vm};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -36,6 +36,8 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         promised_tests(),
         docs(),
         escape(workspace),
+        walls(workspace),
+        release(),
         powerloss(),
         faults(),
         vm::step(),
@@ -49,7 +51,7 @@ pub fn test(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 fn test_steps(workspace: &Workspace) -> Vec<Step> {
-    vec![packages(), build(), registries(), tests(), promised_tests(), escape(workspace)]
+    vec![packages(), build(), registries(), tests(), promised_tests(), escape(workspace), walls(workspace)]
 }
 
 /// `prepush`: what takes seconds when little has changed.
@@ -131,6 +133,22 @@ fn escape(workspace: &Workspace) -> Step {
         needs: &[BUILD],
         action: Action::Program { words, env: &[], counted: true },
     }
+}
+
+/// Each wall is left out in turn, and the rows that its table names must notice. `soak` plays all rows.
+fn walls(workspace: &Workspace) -> Step {
+    let built = |name: &str| workspace.target.join("debug").join(name).display().to_string();
+    let words = vec![built("nexus-escape"), "walls".to_owned(), "--nexus".to_owned(), built("nexus")];
+    Step {
+        name: "walls",
+        advice: "play one again: target/debug/nexus-escape walls --nexus target/debug/nexus --wall NAME",
+        needs: &[BUILD],
+        action: Action::Program { words, env: &[], counted: true },
+    }
+}
+
+fn release() -> Step {
+    Step { name: "release", advice: "see above", needs: &[], action: Action::Check(release::refuses_inject) }
 }
 
 fn powerloss() -> Step {

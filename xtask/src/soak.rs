@@ -1,11 +1,12 @@
 //! `soak`: the long versions of tests that continuous integration runs bounded.
 //!
-//! Each is the same test with a larger number in its environment, built for release; the commands at the end play
-//! the release build of `nexus`. Takes some hours on two cores, most of them for the faults.
+//! Each is the same test with a larger number in its environment, built with the profile `soak` (for release, with what the
+//! feature `inject` asks for); the commands at the end play the release build of `nexus`. Takes some hours on two cores, most of them for the faults.
 
 use crate::failure::Failure;
 use crate::faults;
 use crate::powerloss;
+use crate::release;
 use crate::workspace::{Workspace, cargo};
 use std::path::Path;
 use std::process::Command;
@@ -71,6 +72,7 @@ type Long = fn(&Workspace, &Path) -> Result<(), Failure>;
 const COMMANDS: &[(&str, Long)] = &[
     ("2,000 images of disks after a power loss in a commit", powerloss::long),
     ("every system call of a commit fails in every way", faults::long),
+    ("every row of the escape suite with each wall left out", walls),
 ];
 
 /// Runs all of them, also when one fails.
@@ -81,7 +83,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
         let began = Instant::now();
         let (name, value) = soak.variable;
         let status = Command::new(cargo())
-            .args(["test", "--release"])
+            .args(["test", "--profile", "soak"])
             .args(soak.words)
             .args(["--", "--nocapture"])
             .env(name, value)
@@ -108,6 +110,22 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Err(Failure::new(format!("failed: {}", failed.join("; ")), "the seed above repeats it"))
 }
 
+/// Plays all rows with each wall left out, on a test build: a release build leaves no wall out.
+fn walls(workspace: &Workspace, _: &Path) -> Result<(), Failure> {
+    let advice = "play one again: target/debug/nexus-escape walls --nexus target/debug/nexus --all --wall NAME";
+    let failed = |error: std::io::Error| Failure::new(format!("a program did not start: {error}"), advice);
+    let mut build = Command::new(cargo());
+    build.args(["build", "-p", "nexus-cli", "-p", "nexus-escape", "--features", "nexus-cli/inject"]);
+    let built = build.current_dir(&workspace.root).status().map_err(failed)?;
+    let place = workspace.target.join("debug");
+    let mut play = Command::new(place.join("nexus-escape"));
+    play.args(["walls", "--all", "--nexus"]).arg(place.join("nexus")).current_dir(&workspace.root);
+    if built.success() && play.status().map_err(failed)?.success() {
+        return Ok(());
+    }
+    Err(Failure::new("a wall was left out and the rows of its table did not notice", advice))
+}
+
 /// Builds the program that the commands play.
 fn build(workspace: &Workspace) -> Result<(), Failure> {
     let built = Command::new(cargo())
@@ -116,7 +134,7 @@ fn build(workspace: &Workspace) -> Result<(), Failure> {
         .status()
         .map_err(|error| Failure::new(format!("cargo did not start: {error}"), "look at PATH"))?;
     if built.success() {
-        return Ok(());
+        return release::check(&workspace.target.join("release/nexus"));
     }
     Err(Failure::new("the release build of nexus failed", "fix what the compiler names"))
 }

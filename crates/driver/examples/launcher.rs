@@ -1,5 +1,5 @@
-//! A launcher process on its standard input: `launcher NETWORKS REUSE [SANDBOXES [STEP]]`. Tests attack what it starts;
-//! with the feature `inject` the step fails.
+//! A launcher process on its standard input: `launcher NETWORKS REUSE [SANDBOXES [STEP [WALLS]]]`. Tests attack what it
+//! starts; with the feature `inject` the step fails, and the walls are left out.
 
 use nexus_driver::Namespace;
 use nexus_driver::namespace::launcher::{Keep, serve_stdin};
@@ -13,6 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(step) = nexus_driver::Step::by_name(word(3)) {
         driver.faults = nexus_driver::Faults::failing(step);
     }
+    #[cfg(feature = "inject")]
+    nexus_driver::leave_out(word(4))?;
     let sandboxes = if word(2).is_empty() { 0 } else { word(2).parse()? };
     serve_stdin(&driver, Keep { networks: word(0).parse()?, reuse: word(1).parse()?, sandboxes })?;
     Ok(())

@@ -17,6 +17,8 @@ pub mod conformance;
 mod error;
 pub mod fake;
 mod handle;
+#[cfg(feature = "inject")]
+mod leave_out;
 mod ledger;
 pub mod namespace;
 mod not_started;
@@ -27,14 +29,18 @@ mod session;
 
 pub use error::{DestroyError, InventoryError, PrepareError, StartError};
 pub use handle::Handle;
+#[cfg(feature = "inject")]
+pub use leave_out::leave_out;
 pub use ledger::Refused;
 pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
 pub use nexus_jail::disposition::is_ignored;
 pub use nexus_jail::lease::{read_lease, write_lease};
+#[cfg(feature = "inject")]
+pub use nexus_jail::leave_out::VARIABLE as LEAVE_OUT;
 pub use nexus_jail::watch::overlay_is_gone;
 pub use nexus_jail::{
-    DEFAULT_UID_BASE, Faults, Identity, Step, StepError, cgroup, hand_on_nothing, landlock_abi, mark,
+    DEFAULT_UID_BASE, Faults, Identity, Step, StepError, Wall, cgroup, hand_on_nothing, landlock_abi, mark,
 };
 pub use not_started::NotStarted;
 pub use probe::{Finding, ProbeReport};

@@ -5,6 +5,7 @@
 
 pub mod channel;
 mod forward;
+pub mod leave_out;
 mod outbox;
 mod proof;
 mod signals;

@@ -10,6 +10,7 @@
 
 use crate::identity::Identity;
 use crate::launch::{Request, Setup, Start};
+use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
@@ -152,11 +153,15 @@ fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Res
     creds::limit_resources(faults, request.plan.limits.pids)?;
     let channel = close_descriptors(faults, channel)?;
     let finish = || -> Result<(), StepError> {
-        creds::drop_rights(faults)?;
+        // Landlock and the filter ask for no_new_privs, or else for a capability, which then goes after them.
+        if stands(Wall::NoNewPrivileges) {
+            creds::drop_rights(faults)?;
+        }
         creds::not_dumpable(faults)?;
         creds::die_with_parent(faults)?;
         walls::restrict_files(faults, landlock_abi, &writable_places(request))?;
-        walls::filter_calls(faults, &filter)
+        walls::filter_calls(faults, &filter)?;
+        if stands(Wall::NoNewPrivileges) { Ok(()) } else { creds::drop_rights(faults) }
     };
     match finish() {
         Ok(()) => Ok(channel),
@@ -228,9 +233,11 @@ fn take_ids(setup: &Setup, here: &Here) -> Result<(), StepError> {
     }
     faults.check(Step::CgroupNamespace)?;
     // Not a clone flag: only now is this process where its limits are, and that becomes the visible root.
-    // SAFETY: CLONE_NEWCGROUP changes only what this process sees of the hierarchy.
-    let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) };
-    unshared.at(Step::CgroupNamespace, "unshare")?;
+    if stands(Wall::CgroupNamespace) {
+        // SAFETY: CLONE_NEWCGROUP changes only what this process sees of the hierarchy.
+        let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) };
+        unshared.at(Step::CgroupNamespace, "unshare")?;
+    }
     creds::become_inner(faults, identity)
 }
 
@@ -258,10 +265,15 @@ fn names_and_devices(setup: &Setup, here: &Here) -> Result<(), StepError> {
     rustix::process::setsid().at(Step::NewSession, "setsid")?;
     creds::wipe_strings(faults, &here.strings)?;
     faults.check(Step::HostName)?;
-    rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
-    if here.own_network {
+    if stands(Wall::UtsNamespace) {
+        rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
+    }
+    if here.own_network && stands(Wall::NetworkNamespace) {
         faults.check(Step::Loopback)?;
         net::loopback_up().at(Step::Loopback, "lo")?;
+        if !stands(Wall::NoRoute) {
+            net::redirect(false).at(Step::Redirect, "a route that a test asked for")?;
+        }
     }
     Ok(())
 }
@@ -351,6 +363,7 @@ fn open_binds(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result<Vec<
 /// What a bound path may never be, whoever binds it.
 pub fn bind_attributes(access: Access) -> u64 {
     match access {
+        Access::ReadOnly if !stands(Wall::ReadOnlyBinds) => NOSUID | NODEV,
         Access::ReadOnly => RDONLY | NOSUID | NODEV,
         Access::ReadWrite => NOSUID | NODEV,
     }
@@ -510,7 +523,8 @@ fn cover(root: &Root, target: &Path) -> io::Result<()> {
     let place = mounts::place(root.tree(), target)?;
     let (name, _) = COVERS[usize::from(places::is_dir(&place)?)];
     let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
-    mounts::set_attributes(&copy, RDONLY | NOSUID | NODEV, Depth::One)?;
+    let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };
+    mounts::set_attributes(&copy, read_only | NOSUID | NODEV, Depth::One)?;
     mounts::attach(copy, place)
 }
 
@@ -580,9 +594,11 @@ fn close_descriptors(faults: Faults, channel: &OwnedFd) -> Result<OwnedFd, StepE
                 return Err(io::Error::last_os_error());
             }
         }
-        // SAFETY: as above; `null` is closed here as well, so it is forgotten.
-        if unsafe { libc::syscall(libc::SYS_close_range, PLACE as u32 + 1, u32::MAX, 0u32) } != 0 {
-            return Err(io::Error::last_os_error());
+        if stands(Wall::LauncherDescriptors) {
+            // SAFETY: as above; `null` is closed here as well, so it is forgotten.
+            if unsafe { libc::syscall(libc::SYS_close_range, PLACE as u32 + 1, u32::MAX, 0u32) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
         }
         std::mem::forget(null);
         // SAFETY: descriptor 3 is open and nobody else owns it.
@@ -593,6 +609,7 @@ fn close_descriptors(faults: Faults, channel: &OwnedFd) -> Result<OwnedFd, StepE
 
 /// Writes the maps of a child that root started.
 pub fn write_maps(pid: i32, identity: &Identity) -> io::Result<()> {
-    idmap::write_map(pid, "uid_map", &identity.uid_map())?;
-    idmap::write_map(pid, "gid_map", &identity.gid_map())
+    let root = if stands(Wall::IdMap) { "" } else { "\n1001 0 1" };
+    idmap::write_map(pid, "uid_map", &format!("{}{root}", identity.uid_map()))?;
+    idmap::write_map(pid, "gid_map", &format!("{}{root}", identity.gid_map()))
 }

@@ -1,6 +1,7 @@
 //! Rights: ids, capabilities, limits, and the flags that keep them from coming back.
 
 use crate::identity::Identity;
+use crate::leave_out::{Wall, stands};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use nexus_model::plan::INNER_ID;
 use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid};
@@ -17,7 +18,9 @@ pub fn become_inner(faults: Faults, identity: &Identity) -> Result<(), StepError
         return Ok(());
     }
     let (uid, gid) = (Uid::from_raw(INNER_ID), Gid::from_raw(INNER_ID));
-    rustix::thread::set_thread_groups(&[]).at(Step::BecomeInner, "setgroups")?;
+    if stands(Wall::SupplementaryGroups) {
+        rustix::thread::set_thread_groups(&[]).at(Step::BecomeInner, "setgroups")?;
+    }
     rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::BecomeInner, "setresgid")?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::BecomeInner, "setresuid")
 }
@@ -29,10 +32,15 @@ pub fn become_inner(faults: Faults, identity: &Identity) -> Result<(), StepError
 pub fn limit_resources(faults: Faults, pids: u32) -> Result<(), StepError> {
     faults.check(Step::ResourceLimits)?;
     let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
-    rustix::process::setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+    if stands(Wall::CoreLimit) {
+        rustix::process::setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+    }
     // A caller may have been given priorities (groups `audio` and `realtime`) with which a loop stops everybody else.
     rustix::process::setrlimit(Resource::Rtprio, fixed(0)).at(Step::ResourceLimits, "RLIMIT_RTPRIO")?;
     rustix::process::setrlimit(Resource::Nice, fixed(0)).at(Step::ResourceLimits, "RLIMIT_NICE")?;
+    if !stands(Wall::ProcessLimit) {
+        return Ok(());
+    }
     // One more for PID 1, which the user did not ask for.
     let pids = u64::from(pids) + 1;
     rustix::process::setrlimit(Resource::Nproc, fixed(pids)).at(Step::ResourceLimits, "RLIMIT_NPROC")
@@ -52,6 +60,9 @@ pub fn drop_rights(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::DropCapabilities)?;
     drop_capabilities().at(Step::DropCapabilities, "capability sets")?;
     faults.check(Step::NoNewPrivileges)?;
+    if !stands(Wall::NoNewPrivileges) {
+        return Ok(());
+    }
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges, "no_new_privs")
 }
 
@@ -59,6 +70,9 @@ pub fn drop_rights(faults: Faults) -> Result<(), StepError> {
 /// with them. The proof looks at every bit.
 pub fn drop_bounding(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::DropCapabilities)?;
+    if !stands(Wall::BoundingSet) {
+        return Ok(());
+    }
     empty_bounding_set().at(Step::DropCapabilities, "the bounding set")
 }
 
@@ -87,7 +101,12 @@ fn drop_capabilities() -> io::Result<()> {
         | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    rustix::thread::set_capabilities_secure_bits(locked)?;
+    if stands(Wall::Securebits) {
+        rustix::thread::set_capabilities_secure_bits(locked)?;
+    }
+    if !stands(Wall::Capabilities) {
+        return Ok(());
+    }
     let none = CapabilitySet::empty();
     Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
@@ -95,13 +114,18 @@ fn drop_capabilities() -> io::Result<()> {
 /// PID 1 is a copy of the launcher: nobody inside may trace it or read its memory, though the uid is the same.
 pub fn not_dumpable(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::NotDumpable)?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::NotDumpable, "PR_SET_DUMPABLE")
+    // Said in both cases: the kernel itself changes the flag when ids change (prctl(2), PR_SET_DUMPABLE).
+    let behavior = if stands(Wall::NotDumpable) { DumpableBehavior::NotDumpable } else { DumpableBehavior::Dumpable };
+    rustix::process::set_dumpable_behavior(behavior).at(Step::NotDumpable, "PR_SET_DUMPABLE")
 }
 
 /// Dies with the launcher. Must come after the last change of ids, which clears it (prctl(2), PR_SET_PDEATHSIG); a
 /// launcher that died before is noticed because the channel is at its end.
 pub fn die_with_parent(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::ParentDeath)?;
+    if !stands(Wall::ParentDeath) {
+        return Ok(());
+    }
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::ParentDeath, "PR_SET_PDEATHSIG")
 }
 
@@ -126,6 +150,9 @@ pub fn find_strings() -> Result<[Range<usize>; 2], StepError> {
 /// were copied by the fork, and would be readable by anything that managed to read PID 1 (vector G01).
 pub fn wipe_strings(faults: Faults, strings: &[Range<usize>; 2]) -> Result<(), StepError> {
     faults.check(Step::WipeEnvironment)?;
+    if !stands(Wall::EnvironmentWipe) {
+        return Ok(());
+    }
     for range in strings {
         // SAFETY: `find_strings` read this range in the process that this one is a fork of, with one thread, so the
         // kernel's strings of argv and environ lie there here too; the pages are private and writable, and this process

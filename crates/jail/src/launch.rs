@@ -13,6 +13,7 @@ use crate::clone::{Child, Cloned, clone_process, exit_now};
 use crate::identity::Identity;
 use crate::kept::{Inside, Kept};
 use crate::keyring;
+use crate::leave_out::{Wall, stands};
 use crate::netpool::Network;
 use crate::prepare::{self, Prepared};
 use crate::steps::{AtStep, Faults, Step, StepError};
@@ -69,8 +70,7 @@ pub struct Launched {
     pub spent: Vec<OwnedFd>,
 }
 
-const NAMESPACES: u64 =
-    (libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) as u64;
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64;
 
 /// Starts a sandbox. On an error nothing of it is left but the control group, which the caller removes by its name.
 pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepError> {
@@ -157,8 +157,14 @@ pub(crate) fn clone_inside(
     cgroup: Option<&OwnedFd>,
     run: impl FnOnce() -> i32,
 ) -> Result<Child, StepError> {
-    let network = if own_network { libc::CLONE_NEWNET as u64 } else { 0 };
-    match clone_process(NAMESPACES | network, cgroup).at(Step::Clone, "clone3 with new namespaces")? {
+    let network = own_network && stands(Wall::NetworkNamespace);
+    let apart = [
+        (network, libc::CLONE_NEWNET),
+        (stands(Wall::IpcNamespace), libc::CLONE_NEWIPC),
+        (stands(Wall::UtsNamespace), libc::CLONE_NEWUTS),
+    ];
+    let apart = apart.iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, flag)| all | *flag as u64);
+    match clone_process(NAMESPACES | apart, cgroup).at(Step::Clone, "clone3 with new namespaces")? {
         Cloned::Child => {
             // The host's end; the one who owns it in this copy never runs again.
             // SAFETY: a plain close of a descriptor that nothing in this process uses from here on.
@@ -206,7 +212,7 @@ pub(crate) fn check_single_thread(faults: Faults) -> Result<(), StepError> {
 
 /// Leaves the caller's session keyring, once in the life of a launcher.
 fn join_keyring(faults: Faults, kept: &mut Kept) -> Result<(), StepError> {
-    if !kept.has_keyring {
+    if !kept.has_keyring && stands(Wall::Keyring) {
         keyring::join(faults)?;
         kept.has_keyring = true;
     }

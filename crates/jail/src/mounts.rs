@@ -1,5 +1,6 @@
 //! Small wrappers around the mount calls, all on descriptors, so that no path is looked up twice.
 
+use crate::leave_out::{Wall, stands};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
@@ -61,6 +62,7 @@ pub fn set_idmap(mount: impl AsFd, userns: impl AsFd, set: u64, depth: Depth) ->
 }
 
 fn setattr(mount: impl AsFd, attr: libc::mount_attr, depth: Depth) -> io::Result<()> {
+    let attr = libc::mount_attr { attr_set: without_left_out(attr.attr_set), ..attr };
     let mut flags = libc::AT_EMPTY_PATH;
     if depth == Depth::Recursive {
         flags |= libc::AT_RECURSIVE;
@@ -77,6 +79,12 @@ fn setattr(mount: impl AsFd, attr: libc::mount_attr, depth: Depth) -> io::Result
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes out the attributes that a test leaves out.
+fn without_left_out(attributes: u64) -> u64 {
+    let left_out = [(Wall::NoSuid, NOSUID), (Wall::NoDev, NODEV)];
+    left_out.iter().filter(|(wall, _)| !stands(*wall)).fold(attributes, |kept, (_, flag)| kept & !flag)
 }
 
 /// Attaches a detached mount onto an open place.
@@ -101,7 +109,7 @@ pub fn new_filesystem(kind: &str, options: &[(&str, &str)], attributes: u32) -> 
         }
     }
     rustix::mount::fsconfig_create(&context)?;
-    let attributes = MountAttrFlags::from_bits_retain(attributes);
+    let attributes = MountAttrFlags::from_bits_retain(without_left_out(attributes.into()) as u32);
     Ok(rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 

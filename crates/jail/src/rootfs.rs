@@ -8,6 +8,7 @@
 //! One tmpfs serves for all private folders (`/tmp`, HOME, …): they are mounts of its subfolders, so that one size limit
 //! bounds them together.
 
+use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{self, below_root, top};
 use crate::steps::{AtStep, Faults, Step, StepError};
@@ -94,7 +95,8 @@ impl Root {
     pub fn dress(&self, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::MountPts)?;
         let pts = [("ptmxmode", "0666"), ("mode", "0620"), ("max", TERMINALS)];
-        let pts = mounts::new_filesystem("devpts", &pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
+        let pts = if stands(Wall::TerminalLimit) { &pts[..] } else { &pts[..2] };
+        let pts = mounts::new_filesystem("devpts", pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
         mounts::attach_at(pts, &self.tree, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?;
         self.mount_proc(faults)?;
         faults.check(Step::MountScratch)?;
@@ -129,7 +131,8 @@ impl Root {
         faults.check(Step::MaskProc)?;
         let null = mounts::place(&self.tree, Path::new("dev/null")).at(Step::MaskProc, "dev/null")?;
         let files = MASKED.iter().map(|name| (name, false));
-        for (name, is_dir) in files.chain(MASKED_DIRECTORIES.iter().map(|name| (name, true))) {
+        let all = files.chain(MASKED_DIRECTORIES.iter().map(|name| (name, true)));
+        for (name, is_dir) in all.filter(|_| stands(Wall::MaskedProc)) {
             let place = match mounts::place(&proc, Path::new(name)) {
                 // What this kernel does not have needs no cover. (A cover that is made and not used would be dissolved,
                 // and the kernel waits for all processors then.)
@@ -187,7 +190,9 @@ impl Root {
     /// Leaves the host's root for good. A template has left it already.
     pub fn enter(self, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::ReadOnlyRoot)?;
-        mounts::set_attributes(&self.tree, RDONLY, Depth::One).at(Step::ReadOnlyRoot, "/")?;
+        if stands(Wall::ReadOnlyRoot) {
+            mounts::set_attributes(&self.tree, RDONLY, Depth::One).at(Step::ReadOnlyRoot, "/")?;
+        }
         if self.own.is_some() {
             return rustix::process::chdir(c"/").at(Step::ReadOnlyRoot, "/");
         }
@@ -199,12 +204,14 @@ fn tmpfs(faults: Faults, bytes: u64) -> Result<OwnedFd, StepError> {
     faults.check(Step::MountRoot)?;
     let (size, inodes) = (bytes.to_string(), (bytes / 8192).clamp(4096, 1 << 20).to_string());
     let options = [("size", size.as_str()), ("nr_inodes", inodes.as_str()), ("mode", "0755")];
-    mounts::new_filesystem("tmpfs", &options, (NOSUID | NODEV) as u32).at(Step::MountRoot, "tmpfs")
+    let options = if stands(Wall::ScratchSize) { &options[..] } else { &options[2..] };
+    mounts::new_filesystem("tmpfs", options, (NOSUID | NODEV) as u32).at(Step::MountRoot, "tmpfs")
 }
 
 /// `/proc` of this process's pid namespace.
 pub fn new_proc() -> io::Result<OwnedFd> {
-    mounts::new_filesystem("proc", &[], (NOSUID | NODEV | NOEXEC | RDONLY) as u32)
+    let read_only = if stands(Wall::ReadOnlyProc) { RDONLY } else { 0 };
+    mounts::new_filesystem("proc", &[], (NOSUID | NODEV | NOEXEC | read_only) as u32)
 }
 
 /// Makes `tree`, which is attached over it, the root in place of the host's, and drops the host's.
@@ -214,7 +221,9 @@ pub fn leave_host(faults: Faults, tree: &OwnedFd) -> Result<(), StepError> {
     // Both names are the new root: the old one ends up mounted over it and is dropped next (pivot_root(2), NOTES).
     rustix::process::pivot_root(c".", c".").at(Step::PivotRoot, "/")?;
     faults.check(Step::DetachHost)?;
-    rustix::mount::unmount(c".", rustix::mount::UnmountFlags::DETACH).at(Step::DetachHost, "the host's root")?;
+    if stands(Wall::DetachHost) {
+        rustix::mount::unmount(c".", rustix::mount::UnmountFlags::DETACH).at(Step::DetachHost, "the host's root")?;
+    }
     rustix::process::chdir(c"/").at(Step::DetachHost, "/")
 }
 

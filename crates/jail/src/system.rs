@@ -2,6 +2,7 @@
 //! `/etc` and a few devices. Either the child of a launch builds it, or a launcher builds it once as a template.
 
 use crate::etc;
+use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{ensure_place, show};
 use crate::rootfs::{HOSTNAME, SCRATCH};
@@ -89,7 +90,8 @@ fn add(system: &mut System, source: &Path, place: PathBuf) -> io::Result<()> {
         return Ok(());
     }
     let mount = mounts::open_tree(source, Depth::Recursive)?;
-    mounts::set_attributes(&mount, RDONLY | NOSUID | NODEV, Depth::Recursive)?;
+    let read_only = if stands(Wall::ReadOnlySystem) { RDONLY } else { 0 };
+    mounts::set_attributes(&mount, read_only | NOSUID | NODEV, Depth::Recursive)?;
     let is_dir = match kind {
         // The mount is of what the link leads to.
         FileType::Symlink => FileType::from_raw_mode(rustix::fs::fstat(&mount)?.st_mode) == FileType::Directory,

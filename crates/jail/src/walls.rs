@@ -1,5 +1,6 @@
 //! The two walls that the kernel keeps around every process inside: Landlock and seccomp.
 
+use crate::leave_out::{Wall, stands};
 use crate::rootfs;
 use crate::seccomp;
 use crate::steps::{AtStep, Faults, Step, StepError};
@@ -45,15 +46,18 @@ pub fn restrict_files(faults: Faults, abi: i32, writable: &[PathBuf]) -> Result<
 fn restrict(abi: ABI, writable: &[PathBuf]) -> Result<(), String> {
     let text = |error: &dyn std::error::Error| format!("{error}");
     let all = AccessFs::from_all(abi);
-    let look = AccessFs::from_read(abi);
+    let look = if stands(Wall::LandlockFiles) { AccessFs::from_read(abi) } else { all };
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(all)
         .map_err(|error| text(&error))?;
-    if abi >= ABI::V6 {
+    if abi >= ABI::V6 && stands(Wall::LandlockScope) {
         ruleset = ruleset.scope(Scope::from_all(abi)).map_err(|error| text(&error))?;
     }
     let mut created = ruleset.create().map_err(|error| text(&error))?;
+    if !stands(Wall::NoNewPrivileges) {
+        created = created.no_new_privs(false);
+    }
     created = created.add_rule(rule(Path::new("/"), look)?).map_err(|error| text(&error))?;
     let scratch = rootfs::scratch_places().map(|place| (place, true));
     for (place, is_dir) in scratch.chain(writable.iter().map(|place| (place.clone(), place.is_dir()))) {
@@ -62,7 +66,7 @@ fn restrict(abi: ABI, writable: &[PathBuf]) -> Result<(), String> {
     }
     let status = created.restrict_self().map_err(|error| text(&error))?;
     // The library can be told to make do with less; it was told not to, and this holds it to that.
-    if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs {
+    if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs == stands(Wall::NoNewPrivileges) {
         Ok(())
     } else {
         Err(format!("only {:?}", status.ruleset))
@@ -77,5 +81,8 @@ fn rule(path: &Path, rights: BitFlags<AccessFs>) -> Result<PathBeneath<PathFd>, 
 /// From here on system calls are filtered, for this process and everything that it starts.
 pub fn filter_calls(faults: Faults, program: &seccomp::Program) -> Result<(), StepError> {
     faults.check(Step::Seccomp)?;
+    if !stands(Wall::Seccomp) {
+        return Ok(());
+    }
     seccomp::install(program).at(Step::Seccomp, "the filter")
 }

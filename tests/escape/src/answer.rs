@@ -118,6 +118,7 @@ pub fn errno_name(number: i32) -> String {
         (libc::EOPNOTSUPP, "EOPNOTSUPP"),
         (libc::EAFNOSUPPORT, "EAFNOSUPPORT"),
         (libc::ECONNREFUSED, "ECONNREFUSED"),
+        (libc::ENETUNREACH, "ENETUNREACH"),
         (libc::ESTALE, "ESTALE"),
         (libc::EDQUOT, "EDQUOT"),
         (libc::ENOKEY, "ENOKEY"),

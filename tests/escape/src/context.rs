@@ -36,6 +36,14 @@ pub struct Context {
     pub ipc_key: i32,
     /// Id of the shared memory segment.
     pub shm_id: i32,
+    /// A writable directory handed in with `--rw`.
+    pub read_write: PathBuf,
+    /// Names in the workspace that `--hide` covers: a file and a directory.
+    pub hidden: Vec<PathBuf>,
+    /// Description of a key in the caller's session keyring; empty where the kernel has no keyrings.
+    pub key: String,
+    /// Whether the suite gave the driver supplementary groups that the driver can drop.
+    pub has_groups: bool,
     /// Name of the POSIX message queue, with its slash.
     pub mqueue: String,
     /// Descriptors above 2 that were open when the probe started; found by the probe, not by the suite.

@@ -4,13 +4,16 @@
 #[path = "../../support/free_user.rs"]
 mod free_user;
 
-use nexus_escape::{Attacker, Depth, Ground, Options, Outcome, Plan, is_vector, leaky, part, play, report};
+use nexus_escape::{
+    Attacker, Depth, Ground, Noticed, Options, Outcome, Plan, is_vector, leaky, part, play, play_walls, report,
+};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage:
   nexus-escape suite --nexus PATH [--as root|user:UID|both] [--driver real|leaky|none] [--only ID] [--inject STEP,...] [--json]
+  nexus-escape walls --nexus PATH [--as root|user:UID|both] [--wall NAME] [--all]
   nexus-escape probe [--context FILE] ID[/CASE]...
   nexus-escape leaky [run FLAGS] -- COMMAND
   nexus-escape act PART MARKER SECONDS";
@@ -21,6 +24,13 @@ fn main() -> ExitCode {
     let code = match arguments.first().map(String::as_str) {
         Some("probe" | "act") => part(&arguments, Ground::Anywhere),
         Some("leaky") => leaky::run(rest),
+        Some("walls") => match walls_plan(rest) {
+            Ok((plan, only, all_rows)) => walls(&plan, only.as_deref(), all_rows),
+            Err(problem) => {
+                eprintln!("{problem}\n{USAGE}");
+                2
+            }
+        },
         Some("suite") => match plan(rest) {
             Ok((plan, json)) => suite(&plan, json),
             Err(problem) => {
@@ -43,6 +53,41 @@ fn suite(plan: &Plan, json: bool) -> i32 {
         Ok((_, Err(error))) => complain(&error),
         Err(error) => complain(&error),
     }
+}
+
+/// `--all` and `--wall NAME` are of this command alone.
+fn walls_plan(arguments: &[String]) -> Result<(Plan, Option<String>, bool), String> {
+    let (mut rest, mut only, mut all_rows) = (Vec::new(), None, false);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--all" => all_rows = true,
+            "--wall" => only = Some(words.next().ok_or("--wall needs a value")?.clone()),
+            _ => rest.push(word.clone()),
+        }
+    }
+    let (plan, _) = plan(&rest)?;
+    Ok((plan, only, all_rows))
+}
+
+/// Prints each wall with the rows that noticed its loss.
+fn walls(plan: &Plan, only: Option<&str>, all_rows: bool) -> i32 {
+    let found = match play_walls(plan, only, all_rows) {
+        Ok(found) => found,
+        Err(error) => return complain(&error),
+    };
+    let mut failed = 0;
+    for Noticed { entry, column, by, problems } in &found {
+        let rows: Vec<String> = by.iter().map(|(id, name)| format!("{id}/{name}")).collect();
+        let beside = if entry.beside.is_empty() { "-".to_owned() } else { entry.beside.join(",") };
+        println!("{:<22} {:<22} {column:?}: {}", entry.wall, beside, rows.join(" "));
+        for problem in problems {
+            println!("{:<22} {:<22} {column:?}: FAIL: {problem}", entry.wall, beside);
+        }
+        failed += usize::from(!problems.is_empty() || by.is_empty());
+    }
+    println!("{} passed, {failed} failed, 0 skipped", found.len() - failed);
+    i32::from(failed > 0 || found.is_empty())
 }
 
 fn print(outcome: &Outcome, json: bool) -> std::io::Result<()> {

@@ -9,7 +9,7 @@ use crate::host::neighbour::Neighbour;
 use crate::host::world::{World, WorldError, making};
 use crate::report::{self, Column, Judged, Observations, Verdict};
 use crate::scenes::{self, Options};
-use crate::{skips, sys};
+use crate::{probes, skips, sys};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub enum Depth {
 }
 
 /// The suite's command line.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     /// Plays the parts inside.
     pub attacker: Attacker,
@@ -50,6 +50,13 @@ pub struct Plan {
     pub not_given: Vec<(Limit, String)>,
     /// Somebody may set this to end the suite early; everything is cleared away then, too.
     pub stop: Option<Arc<AtomicBool>>,
+}
+
+impl Plan {
+    /// The same for these rows alone; for all when empty.
+    pub(crate) fn clone_for(&self, rows: &[(&'static str, &'static str)]) -> Self {
+        Self { options: Options { rows: rows.to_vec(), inject: Vec::new() }, ..self.clone() }
+    }
 }
 
 /// What came of it.
@@ -122,16 +129,12 @@ pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
             Column::User => ("user", plan.as_user),
         };
         let world = World::make(name, owner, &plan.attacker)?;
-        let driver = match (column, &plan.nexus) {
-            (Column::Unsandboxed, _) => Driver::Unsandboxed,
-            (Column::Leaky, _) => Driver::Leaky(plan.attacker.program.clone()),
-            (_, None) => return Err(SuiteError::NoDriver),
-            // Where it stands others may not read it, but a machine may also have rules for that very path.
-            (_, Some(nexus)) if owner.is_some() => Driver::Real(world.install(nexus)?),
-            // It is started in other folders than this one.
-            (_, Some(nexus)) => Driver::Real(making("the driver's path", std::path::absolute(nexus))?),
+        let driver = match column {
+            Column::Unsandboxed => Driver::Unsandboxed,
+            Column::Leaky => Driver::Leaky(plan.attacker.program.clone()),
+            Column::Root | Column::User => real_driver(plan, &world)?,
         };
-        let found = play_column(plan, &Bench { driver, world, stop: Arc::clone(&stop) })?;
+        let found = play_column(plan, &Bench { driver, world, leave_out: String::new(), stop: Arc::clone(&stop) })?;
         for one in found {
             if let Some(case) = cases::all().find(|case| case.id == one.id && case.name == one.case) {
                 seen.insert((case.id, case.name, column), one.answer);
@@ -163,6 +166,17 @@ pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
     Ok(Outcome { rows, notes })
 }
 
+/// Returns the driver under attack where the user of this world may start it.
+pub(crate) fn real_driver(plan: &Plan, world: &World) -> Result<Driver, SuiteError> {
+    match &plan.nexus {
+        None => Err(SuiteError::NoDriver),
+        // Where it stands others may not read it, but a machine may also have rules for that very path.
+        Some(nexus) if world.owner.is_some() => Ok(Driver::Real(world.install(nexus)?)),
+        // It is started in other folders than this one.
+        Some(nexus) => Ok(Driver::Real(making("the driver's path", std::path::absolute(nexus))?)),
+    }
+}
+
 fn columns(plan: &Plan) -> Vec<Column> {
     let without: &[Column] = match plan.depth {
         Depth::Unsandboxed => &[Column::Unsandboxed],
@@ -181,10 +195,12 @@ fn columns(plan: &Plan) -> Vec<Column> {
 }
 
 fn wanted(plan: &Plan) -> impl Iterator<Item = &'static Case> {
-    cases::all().filter(|case| plan.only.as_deref().is_none_or(|only| case.id == only))
+    let rows = &plan.options.rows;
+    let chosen = |case: &Case| rows.is_empty() || rows.contains(&(case.id, case.name));
+    cases::all().filter(move |case| plan.only.as_deref().is_none_or(|only| case.id == only) && chosen(case))
 }
 
-fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, SuiteError> {
+pub(crate) fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, SuiteError> {
     let mut seen = Vec::new();
     for stage in Stage::ALL {
         let rows: Vec<&Case> =
@@ -207,7 +223,7 @@ fn play_column(plan: &Plan, bench: &Bench) -> Result<Vec<Seen>, SuiteError> {
     for (id, scene) in scenes::ALL {
         // Most of what a driver does around a command can only be seen with one.
         let shows = !matches!(bench.driver, Driver::Unsandboxed) || scenes::WITHOUT_DRIVER.contains(id);
-        if shows && plan.only.as_deref().is_none_or(|only| only == *id) {
+        if shows && wanted(plan).any(|case| case.id == *id && matches!(case.how, How::Scene)) {
             go_on(bench)?;
             seen.extend(scene(bench, &plan.options)?);
         }
@@ -223,13 +239,18 @@ fn go_on(bench: &Bench) -> Result<(), SuiteError> {
 fn play_stage(bench: &Bench, stage: Stage, rows: &[&Case]) -> Result<(Vec<Seen>, Ran), WorldError> {
     let context = bench.world.context.workspace.join("context.json");
     let read_only = bench.world.context.read_only.to_string_lossy().into_owned();
+    let elsewhere = format!("{read_only}:{}", probes::walls::ELSEWHERE);
     let context = context.to_string_lossy().into_owned();
     let mut part = vec!["probe", "--context", &context];
     let names: Vec<String> = rows.iter().map(|case| format!("{}/{}", case.id, case.name)).collect();
     part.extend(names.iter().map(String::as_str));
     let mut flags = stage.flags().to_vec();
     if stage == Stage::Layered {
-        flags.extend(["--ro", &read_only]);
+        flags.extend(["--ro", &read_only, "--ro", &elsewhere, "--hide", "hidden-*"]);
+    }
+    let read_write = bench.world.context.read_write.to_string_lossy().into_owned();
+    if stage == Stage::Direct {
+        flags.extend(["--rw", &read_write]);
     }
     let mut job = bench.part(&flags, &part);
     job.leak_descriptors = !stage.alone();

@@ -165,6 +165,14 @@ fn driver_with(uid_base: u32) -> Namespace {
     {
         driver.faults = nexus_driver::Faults::failing(step);
     }
+    #[cfg(feature = "inject")]
+    if let Ok(names) = std::env::var(nexus_driver::LEAVE_OUT)
+        && let Err(problem) = nexus_driver::leave_out(&names)
+    {
+        tell(&problem);
+        // Nothing is launched for a test that names a wall wrongly.
+        driver.faults = nexus_driver::Faults::failing(nexus_driver::Step::Identity);
+    }
     driver
 }
 

@@ -3,7 +3,7 @@
 use super::{Case, How, Kind, Stage, bad, good, row};
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s, a_tracing as t};
+use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s, a_tracing as t, walls as w};
 use crate::sys::{ask, socket};
 
 /// What a default-deny filter answers: EPERM for what exists, ENOSYS for what should look absent.
@@ -13,6 +13,7 @@ const NO_NAMESPACE: &[&str] = &["EPERM"];
 const NO_CLONE3: &[&str] = &["ENOSYS"];
 const NO_GATE: &[&str] = &["ENOSYS", "killed:SIGSYS"];
 const HIDDEN: &[&str] = &["ENOENT", "EACCES"];
+const UNREADABLE: &[&str] = &["EACCES", "EPERM"];
 const ABSENT: &[&str] = &["absent", "ENOENT", "EACCES"];
 
 fn unshare(flags: i32) -> crate::answer::Answer {
@@ -25,6 +26,8 @@ pub const CASES: &[Case] = &[
     bad("A01", "seccomp_mode", |_| a_process::status_value("Seccomp"), &["2"]),
     bad("A01", "capabilities", a_process::capabilities, &["none"]),
     bad("A01", "become_root", a_process::become_root, &["EPERM", "EINVAL"]),
+    bad("A01", "securebits", w::securebits, &["locked"]),
+    bad("A01", "init_capabilities", w::init_capabilities, &["none"]),
     good("A01", "stay_myself", a_process::stay_myself),
     bad("A02", "mnt", |c| a_process::namespace(c, "mnt"), &["differs"]),
     bad("A02", "pid", |c| a_process::namespace(c, "pid"), &["differs"]),
@@ -33,12 +36,19 @@ pub const CASES: &[Case] = &[
     bad("A02", "uts", |c| a_process::namespace(c, "uts"), &["differs"]),
     bad("A02", "user", |c| a_process::namespace(c, "user"), &["differs"]),
     bad("A02", "cgroup", |c| a_process::namespace(c, "cgroup"), &["differs"]),
+    bad("A02", "no_route", w::route, &["ENETUNREACH"]),
     Case { expect: &["same"], ..good("A02", "own_is_stable", a_process::namespace_is_stable) },
     bad("A03", "host_arguments", a_process::host_arguments, &["absent"]),
     bad("A03", "signal_host", a_process::signal_host, &["ESRCH"]),
+    bad("A03", "init_memory", |c| w::open_of_init(c, "mem"), UNREADABLE),
+    bad("A03", "init_environment", |c| w::open_of_init(c, "environ"), UNREADABLE),
+    bad("A03", "init_maps", |c| w::open_of_init(c, "maps"), UNREADABLE),
+    bad("A03", "init_descriptors", w::descriptors_of_init, UNREADABLE),
+    bad("A03", "secret_in_memory", w::secret_in_memory, &["absent"]),
     Case { expect: &["seen"], ..good("A03", "own_arguments", a_process::own_arguments) },
     good("A03", "signal_child", a_process::signal_child),
     bad("A04", "uid_map", a_process::uid_map, &["not-root"]),
+    bad("A04", "groups", w::groups, &["none"]),
     bad("A04", "gid_map", a_process::gid_map, &["not-root"]),
     bad(
         "A04",
@@ -101,10 +111,14 @@ pub const CASES: &[Case] = &[
     bad("A13", "agent_variable", |_| a_ipc::variable("SSH_AUTH_SOCK"), &["unset"]),
     bad("A13", "secret_variable", |_| a_ipc::variable("NEXUS_ESCAPE_SECRET"), &["unset"]),
     bad("A13", "callers_environment", a_process::callers_environment, &["absent"]),
+    bad("A13", "tmp_above_root", |c| w::connect_above_root(c, "tmp"), HIDDEN),
+    bad("A13", "run_above_root", |c| w::connect_above_root(c, "run"), HIDDEN),
+    bad("A13", "side_above_root", |c| w::connect_above_root(c, "side"), HIDDEN),
     good("A13", "own", a_ipc::path_own),
     bad("A15", "descriptors", a_process::descriptors, &["none"]),
     bad("A15", "through_descriptor", a_process::through_descriptor, &["none"]),
     bad("A15", "through_others_descriptors", a_process::through_others_descriptors, &["none"]),
+    bad("A15", "open_directories", w::open_directories, &["none"]),
     good("A15", "standard_descriptors", a_process::standard_descriptors),
     bad("A16", "shm", a_ipc::shm_by_key, &["ENOENT", "EPERM", "ENOSYS"]),
     bad("A16", "shm_by_id", a_ipc::shm_by_id, &["EINVAL", "EPERM", "ENOSYS"]),
@@ -138,6 +152,7 @@ pub const SYSCALLS: &[Case] = &[
     bad("A08", "userfaultfd", s::userfaultfd, DENIED),
     bad("A08", "userfaultfd_user", s::userfaultfd_user, DENIED),
     bad("A08", "keyctl", s::keyctl, DENIED),
+    bad("A08", "callers_key", w::callers_key, &["EPERM", "ENOSYS", "ENOKEY"]),
     bad("A08", "add_key", s::add_key, DENIED),
     bad("A08", "request_key", s::request_key, DENIED),
     bad("A08", "io_uring_setup", s::io_uring_setup, DENIED),

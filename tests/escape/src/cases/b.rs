@@ -3,7 +3,7 @@
 use super::{Case, How, Kind, Stage, bad, good, row};
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::probes::{a_syscalls, b_files as f, b_modes as m, b_view as v};
+use crate::probes::{a_syscalls, b_files as f, b_modes as m, b_view as v, mounts, walls as w};
 use std::path::Path;
 
 const HIDDEN: &[&str] = &["ENOENT", "EACCES"];
@@ -24,9 +24,14 @@ pub const CASES: &[Case] = &[
     bad("B01", "dot_dot", v::dot_dot, HIDDEN),
     bad("B01", "shadow", |_| v::read("/etc/shadow"), HIDDEN),
     bad("B01", "var_log", |_| Answer::from_io(std::fs::read_dir("/var/log")), HIDDEN),
+    bad("B01", "stat_above_root", w::stat_above_root, &["ENOENT"]),
+    bad("B01", "read_above_root", w::read_above_root, &["ENOENT"]),
+    bad("B01", "shadow_above_root", w::shadow_above_root, HIDDEN),
+    bad("B01", "every_mount", mounts::every_mount, &["as-planned"]),
     good("B01", "own_file", |c| v::read(c.workspace.join("own-file"))),
     good("B01", "system_file", |_| v::read("/usr/bin/env")),
     bad("B02", "root", |c| v::create_in(c, "/"), PRIVATE),
+    bad("B02", "refused_root", w::create_in_root, READ_ONLY),
     bad("B02", "etc", |c| v::create_in(c, "/etc"), PRIVATE),
     bad("B02", "usr", |c| v::create_in(c, "/usr"), PRIVATE),
     bad("B02", "usr_bin", |c| v::create_in(c, "/usr/bin"), PRIVATE),
@@ -52,6 +57,7 @@ pub const CASES: &[Case] = &[
     bad("B04", "descriptor", f::link_descriptor, NO_LINK),
     good("B04", "own_file", f::link_own_file),
     bad("B05", "write", f::write_read_only, READ_ONLY),
+    bad("B05", "write_elsewhere", w::write_elsewhere, READ_ONLY),
     bad("B05", "reopen", f::reopen_read_only, READ_ONLY),
     bad("B05", "truncate", f::truncate_read_only, READ_ONLY),
     bad("B05", "chmod", f::chmod_read_only, READ_ONLY),
@@ -65,6 +71,10 @@ pub const CASES: &[Case] = &[
     bad("B08", "kcore", |_| v::content("/proc/kcore"), MASKED),
     bad("B08", "kmsg", |_| v::read("/proc/kmsg"), NO_WRITE),
     bad("B08", "keys", |_| v::content("/proc/keys"), MASKED),
+    bad("B08", "key-users", |_| v::content("/proc/key-users"), MASKED),
+    bad("B08", "kallsyms", |_| v::content("/proc/kallsyms"), MASKED),
+    bad("B08", "covers", mounts::covers, &["covered"]),
+    bad("B08", "own_switch", w::own_switch, NO_WRITE),
     bad("B08", "timer_list", |_| v::content("/proc/timer_list"), MASKED),
     bad("B08", "cmdline", |_| v::content("/proc/cmdline"), MASKED),
     bad("B08", "interrupts", |_| v::content("/proc/interrupts"), MASKED),
@@ -87,6 +97,10 @@ pub const CASES: &[Case] = &[
     bad("B08", "cgroup", v::make_cgroup, NO_WRITE),
     Case { expect: &["bytes"], ..good("B08", "maps", |_| v::content("/proc/self/maps")) },
     Case { expect: &["bytes"], ..good("B08", "meminfo", |_| v::content("/proc/meminfo")) },
+    bad("B14", "uncover_file", |c| w::uncover(c, 0), READ_ONLY),
+    bad("B14", "uncover_directory", |c| w::uncover(c, 1), READ_ONLY),
+    bad("B14", "read", w::read_hidden, &["EACCES"]),
+    good("B14", "neighbour", w::change_neighbour),
     bad("B10", "listing", v::dev_is_minimal, &["minimal"]),
     bad("B10", "kmsg", |_| v::read("/dev/kmsg"), HIDDEN),
     bad("B10", "kvm", |_| v::read("/dev/kvm"), HIDDEN),
@@ -175,6 +189,7 @@ pub const MODES: &[Case] = &[
     direct("direct_mknod_regular", m::mknod_setuid, NO_BITS),
     direct("direct_mkdir_setgid", m::mkdir_setgid, NO_BITS),
     direct("direct_capability", m::file_capability, &["EPERM", "ENOSYS", "EACCES"]),
+    row("B01", "every_direct_mount", Kind::Malicious, How::Probe(Stage::Direct, mounts::every_mount), &["as-planned"]),
     direct("direct_mount_flags", m::mount_flags, &["nosuid,nodev"]),
     twin("direct_fifo", Stage::Direct, fifo),
     twin("direct_chmod_plain", Stage::Direct, |c| m::chmod(c, 0o755)),

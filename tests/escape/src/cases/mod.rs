@@ -240,6 +240,7 @@ pub const VECTORS: &[Vector] = &[
     vector("B10", "devices of the host"),
     vector("B11", "leaving data for the next run"),
     vector("B13", "working directory outside"),
+    vector("B14", "hidden paths of the workspace"),
     vector("E01", "fork bomb"),
     vector("E02", "memory"),
     vector("E03", "disk"),

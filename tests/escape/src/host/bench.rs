@@ -31,6 +31,8 @@ pub struct Bench {
     pub driver: Driver,
     /// Its host.
     pub world: World,
+    /// Walls that a test build of the driver leaves out, with commas between.
+    pub leave_out: String,
     /// Set when somebody wants the suite to end early.
     pub stop: Arc<AtomicBool>,
 }
@@ -167,12 +169,16 @@ impl Bench {
             // std also drops the supplementary groups when root changes the uid.
             command.uid(uid).gid(uid);
         }
+        let groups = self.world.context.has_groups;
         let root = making("the root folder", fs::File::open("/"))?;
         let leak = job.leak_descriptors.then_some(root);
         let mut program = if job.refuse.is_empty() { Vec::new() } else { fault::program(job.refuse) };
         // SAFETY: the closure only makes system calls and allocates nothing.
         unsafe {
             command.pre_exec(move || {
+                if groups && libc::setgroups(GROUPS.len(), GROUPS.as_ptr()) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
                 if let Some(root) = &leak {
                     leak_descriptors(root.as_raw_fd());
                 }
@@ -212,12 +218,18 @@ impl Bench {
         command.env("NEXUS_CONFIG_DIR", self.world.base.join("config"));
         command.env("SSH_AUTH_SOCK", self.world.base.join("side/host.sock"));
         command.env("NEXUS_ESCAPE_SECRET", &self.world.context.secret);
+        if !self.leave_out.is_empty() {
+            command.env("NEXUS_LEAVE_OUT", &self.leave_out);
+        }
         if let Some((name, value)) = &job.variable {
             command.env(name, value);
         }
         command
     }
 }
+
+/// Groups of the host that root's driver is started with: disk and shadow of Debian, whatever their names are here.
+const GROUPS: [libc::gid_t; 2] = [6, 42];
 
 static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
 

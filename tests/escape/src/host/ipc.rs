@@ -32,6 +32,34 @@ pub fn remove_queue(token: &str) -> io::Result<()> {
     gone.map(drop).map_err(io::Error::from_raw_os_error)
 }
 
+/// The session keyring of this process, as keyctl(2) names it.
+const SESSION_KEYRING: usize = -3_isize as usize;
+/// A key that nobody removes is removed by the kernel, in seconds.
+const KEY_TIMEOUT: usize = 1800;
+
+/// Adds a key of this description to the session keyring.
+pub fn add_key(description: &str) -> io::Result<()> {
+    let (kind, name) = (c"user", sys::c_path(description));
+    let (kind, name) = (address(kind.to_bytes_with_nul()), address(name.as_bytes_with_nul()));
+    let failed = io::Error::from_raw_os_error;
+    let id = call(libc::SYS_add_key, &[kind, name, name, description.len(), SESSION_KEYRING]).map_err(failed)?;
+    let timeout = [libc::KEYCTL_SET_TIMEOUT as usize, id as usize, KEY_TIMEOUT];
+    call(libc::SYS_keyctl, &timeout).map(drop).map_err(failed)
+}
+
+/// Finds the key of this description in the session keyring.
+pub fn find_key(description: &str) -> Result<i64, i32> {
+    let (kind, name) = (c"user", sys::c_path(description));
+    let (kind, name) = (address(kind.to_bytes_with_nul()), address(name.as_bytes_with_nul()));
+    call(libc::SYS_keyctl, &[libc::KEYCTL_SEARCH as usize, SESSION_KEYRING, kind, name, 0])
+}
+
+/// Removes it.
+pub fn remove_key(description: &str) -> io::Result<()> {
+    let unlink = |id| call(libc::SYS_keyctl, &[libc::KEYCTL_UNLINK as usize, id as usize, SESSION_KEYRING]);
+    find_key(description).and_then(unlink).map(drop).map_err(io::Error::from_raw_os_error)
+}
+
 /// Removes whatever is left of an attack that has ended. The kernel lets only its owner.
 pub fn clear(token: &str, pid: u32, column: &str) {
     for (get, control) in KINDS {

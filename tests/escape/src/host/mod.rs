@@ -8,3 +8,5 @@ pub mod neighbour;
 pub mod stale;
 pub mod terminal;
 pub mod world;
+
+pub use ipc::find_key;

@@ -66,6 +66,10 @@ impl World {
         let context = Context {
             workspace: base.join("ws"),
             read_only: base.join("ro"),
+            read_write: base.join("rw"),
+            hidden: ["hidden-file", "hidden-dir"].map(|name| base.join("ws").join(name)).into(),
+            key: format!("{token}-key"),
+            has_groups: owner.is_none() && sys::uid() == 0,
             canary_home: home.join(format!(".nexus-escape-canary-{token}")),
             canary_tmp: PathBuf::from(format!("/tmp/nexus-escape-canary-{token}")),
             canary_side: base.join("side/canary"),
@@ -94,13 +98,14 @@ impl World {
         world.hand_over_cgroups()?;
         world.make_sockets()?;
         world.make_ipc()?;
+        world.make_key();
         world.make_marker()?;
         world.prepare_workspace(&world.context.workspace.clone())?;
         Ok(world)
     }
 
     fn make_folders(&mut self) -> Result<(), WorldError> {
-        for name in ["home", "state", "config", "ro", "side", "out", "bin", "tmp"] {
+        for name in ["home", "state", "config", "ro", "rw", "side", "out", "bin", "tmp"] {
             self.folder(&self.base.join(name))?;
         }
         // World writable on the host, so that only the sandbox can be what refuses.
@@ -193,6 +198,13 @@ impl World {
         Ok(())
     }
 
+    /// Puts a key into the session keyring that every driver inherits from the suite.
+    fn make_key(&mut self) {
+        if ipc::add_key(&self.context.key).is_err() {
+            self.context.key.clear();
+        }
+    }
+
     fn make_marker(&mut self) -> Result<(), WorldError> {
         let child = Command::new(&self.attacker.program)
             .args(&self.attacker.words)
@@ -220,6 +232,14 @@ impl World {
         let context = serde_json::to_string(&self.context).map_err(io::Error::from);
         self.file(&workspace.join("context.json"), &making("the context", context)?, 0o644)?;
         self.file(&workspace.join("own-file"), "mine\n", 0o644)?;
+        for hidden in &self.context.hidden {
+            let name = hidden.file_name().map_or(hidden.as_path(), Path::new);
+            if name.to_string_lossy().ends_with("dir") {
+                self.folder(&workspace.join(name))?;
+            } else {
+                self.file(&workspace.join(name), "hidden\n", 0o644)?;
+            }
+        }
         for (name, target) in [
             ("link-canary", self.context.canary_side.as_path()),
             ("link-root", Path::new("/")),
@@ -255,6 +275,9 @@ impl Drop for World {
         }
         for (control, id) in &self.ipc {
             report("a System V object", ipc::remove(*control, *id));
+        }
+        if !self.context.key.is_empty() {
+            report("the key", ipc::remove_key(&self.context.key));
         }
         report("the message queue", ipc::remove_queue(&self.context.token));
         for path in &self.stray_files {

@@ -9,7 +9,7 @@ const SUSPEND_SECCOMP: usize = 1 << 21;
 
 /// The process that must stay out of reach: PID 1 of the sandbox. Where a process of the host can be seen that one takes its
 /// place, since not every machine lets its root trace the first process of all.
-fn init(context: &Context) -> usize {
+pub fn init(context: &Context) -> usize {
     let pid = context.host_pid;
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let marker = context.host_marker.as_bytes();

@@ -9,3 +9,5 @@ pub mod b_files;
 pub mod b_modes;
 pub mod b_view;
 pub mod e_limits;
+pub mod mounts;
+pub mod walls;

@@ -21,6 +21,8 @@ pub type Scene = fn(&Bench, &Options) -> Result<Vec<Seen>, WorldError>;
 pub struct Options {
     /// Steps for `NEXUS_INJECT`, when the driver was built with that hook.
     pub inject: Vec<String>,
+    /// The rows that are played; all when empty.
+    pub rows: Vec<(&'static str, &'static str)>,
 }
 
 /// Scenes that mean something without a driver, too.
