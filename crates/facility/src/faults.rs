@@ -60,6 +60,25 @@ steps! {
     Discard = "discard",
 }
 
+/// One comparison of a commit, by name, so that a test can leave it out and see what then goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// What a put is about to displace, before the exchange.
+    BeforePut,
+    /// What came out of the workspace at a put.
+    AfterPut,
+    /// What is about to be taken out, before the rename.
+    BeforeTake,
+    /// What came out of the workspace at a taking out.
+    AfterTake,
+    /// The identity of the directory that a step works in.
+    Parent,
+    /// A displaced file, before it is removed.
+    BeforeRemoval,
+    /// An entry of a displaced directory, before it is removed.
+    InsideRemoval,
+}
+
 /// What a test wants to go wrong. Cloning shares the counter.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
@@ -75,6 +94,8 @@ pub struct Faults {
     syncs: std::sync::Arc<std::sync::atomic::AtomicU64>,
     #[cfg(feature = "inject")]
     no_rename_flags: bool,
+    #[cfg(feature = "inject")]
+    left_out: Vec<Comparison>,
     #[cfg(feature = "inject")]
     between: Between,
 }
@@ -109,6 +130,12 @@ impl Faults {
     #[must_use]
     pub fn without_rename_flags(self) -> Self {
         Self { no_rename_flags: true, ..self }
+    }
+
+    /// Leaves these comparisons out.
+    #[must_use]
+    pub fn without_comparisons(self, left_out: &[Comparison]) -> Self {
+        Self { left_out: left_out.to_vec(), ..self }
     }
 
     /// Calls a function between every two calls, with their number from 1.
@@ -162,6 +189,19 @@ impl Faults {
             }
         }
         call()
+    }
+
+    /// Whether a comparison counts, as far as a test is concerned.
+    #[cfg_attr(
+        not(feature = "inject"),
+        allow(clippy::unused_self, unused_variables, reason = "the fields exist only under inject")
+    )]
+    pub(crate) fn compares(&self, one: Comparison) -> bool {
+        #[cfg(feature = "inject")]
+        if self.left_out.contains(&one) {
+            return false;
+        }
+        true
     }
 
     /// Whether renameat2(2) has flags here, as far as a test is concerned.

@@ -81,7 +81,7 @@ pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, stage};
 pub use commit::roll_back::roll_back;
 pub use commit::writers::open_for_reading;
-pub use faults::{Faults, Step};
+pub use faults::{Comparison, Faults, Step};
 pub use identity::{FolderId, Home, journals_of};
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,

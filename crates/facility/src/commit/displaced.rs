@@ -13,7 +13,7 @@ use crate::commit::ops::{Op, Origin};
 use crate::commit::removing::Removing;
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
-use crate::faults::Faults;
+use crate::faults::{Comparison, Faults};
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
 use rustix::fs::AtFlags;
@@ -300,19 +300,21 @@ impl Displaced<'_> {
         };
         let found = stat_if_there(dir.as_fd(), name).doing("look at", at)?;
         let Some(now) = found else { return Ok(Quiet::Gone) };
-        if now.id != old.id {
+        let counts = faults.compares(Comparison::BeforeRemoval);
+        if now.id != old.id && counts {
             // Our own entry goes with the layer. Anything else came out of the workspace in a crash, and is not ours.
             return Ok(if *new == Some(now.id) { Quiet::Yes } else { Quiet::No });
         }
         if old.kind == EntryType::Directory {
             let quiet = quiet_inside(tree, at, leases, is_late).doing("look through", &path.0)?;
-            return if quiet == Quiet::Yes { self.remove_seen(leases, faults) } else { Ok(quiet) };
+            let inside = faults.compares(Comparison::InsideRemoval);
+            return if quiet == Quiet::Yes || !inside { self.remove_seen(leases, faults) } else { Ok(quiet) };
         }
         let lease = if old.kind == EntryType::File { Some(writers(leases, dir.as_fd(), name)) } else { None };
-        if matches!(lease, Some(Writers::Some)) {
+        if matches!(lease, Some(Writers::Some)) && counts {
             return Ok(Quiet::Written);
         }
-        if !old.is_same_version(&stat(dir.as_fd(), name).doing("look at", &path.0)?) {
+        if counts && !old.is_same_version(&stat(dir.as_fd(), name).doing("look at", &path.0)?) {
             return Ok(Quiet::No);
         }
         rustix::fs::unlinkat(dir.as_fd(), name, AtFlags::empty()).doing("remove", &path.0)?;
@@ -365,7 +367,9 @@ impl Displaced<'_> {
     ) -> io::Result<Left> {
         let (meta, _lease) = match look(leases, dir, name, &|| faults.action())? {
             Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
-            Look::At(meta, _) if (self.is_late)(name, &meta) => return Ok(Left::Entry(Quiet::No)),
+            Look::At(meta, _) if (self.is_late)(name, &meta) && faults.compares(Comparison::InsideRemoval) => {
+                return Ok(Left::Entry(Quiet::No));
+            }
             Look::At(meta, lease) => (meta, lease),
             Look::Written => return Ok(Left::Entry(Quiet::Written)),
             Look::Gone => return Ok(Left::Nothing),

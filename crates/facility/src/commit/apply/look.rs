@@ -8,6 +8,7 @@ use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
+use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
 use std::io;
@@ -46,6 +47,7 @@ impl Apply<'_> {
         };
         if let Some(wanted) = self.parent_ids.get(parent)
             && stat(dir, b"")?.id != *wanted
+            && self.faults.compares(Comparison::Parent)
         {
             self.parents.last = None;
             return Err(Stop::keep(Outside::Replaced));

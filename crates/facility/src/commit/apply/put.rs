@@ -10,6 +10,7 @@ use crate::commit::displaced::Quiet;
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::writers::Writers;
+use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat_if_there};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -127,7 +128,7 @@ impl Apply<'_> {
                 Some(out) => self.is_quiet(old, source_tree, &source_path, out, lease.is_some())?,
             };
             drop(lease);
-            if quiet != Quiet::Yes {
+            if quiet != Quiet::Yes && self.faults.compares(Comparison::AfterPut) {
                 return Err(self.give_back(put, (source, target), (&new, old), quiet)?);
             }
             if let Some(out) = &out {
@@ -239,7 +240,7 @@ impl Apply<'_> {
         self.faults.action();
         let dir = self.parents.get(parent)?;
         let now = stat_if_there(dir, name)?.ok_or_else(|| Stop::keep(Outside::Vanished))?;
-        if !self.is_untouched(old, &now) {
+        if self.faults.compares(Comparison::BeforePut) && !self.is_untouched(old, &now) {
             return Err(Stop::keep(Outside::Changed));
         }
         let dir = self.parents.get(parent)?;

@@ -8,6 +8,7 @@ use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::displaced::Quiet;
 use crate::commit::ops::Slot;
 use crate::commit::seen::Seen;
+use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use rustix::fs::AtFlags;
 use std::io;
@@ -91,7 +92,7 @@ impl Apply<'_> {
             self.faults.action();
             let dir = self.parents.get(parent)?;
             let now = stat_if_there(dir, name)?.unwrap_or(now);
-            if !self.is_untouched(old, &now) {
+            if self.faults.compares(Comparison::BeforeTake) && !self.is_untouched(old, &now) {
                 return Err(Stop::keep(Outside::Changed));
             }
             let dir = self.parents.get(parent)?;
@@ -113,7 +114,7 @@ impl Apply<'_> {
         };
         drop(lease);
         self.touch(parent);
-        if quiet == Quiet::Yes {
+        if quiet == Quiet::Yes || !self.faults.compares(Comparison::AfterTake) {
             self.left(at, old, &out);
             self.remember(&out);
             return Ok(());
