@@ -1,33 +1,117 @@
 //! New links that lead to protected files: a program of the host that writes through such a link would write a hook or a
 //! start file with what it was given.
 //!
-//! A link is judged by the names of its text alone, at the place where it will be.
+//! A link is followed as the kernel will follow it: through the links of the layer and of the workspace, `..` from where they lead.
 
-use crate::beneath::{Doing as _, IoFailure, split};
+use crate::bare;
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, split};
 use crate::meta::EntryType;
 use crate::names::Names;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
-use crate::walk::{LastDir, Walk};
+use crate::walk::{LastDir, Walk, lower_path};
+use rustix::io::Errno;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+/// Links on the way, as the kernel counts them at most (ELOOP, path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
 /// Judges the links of a layer.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let is_new = |at: &usize| {
+        let one = &tree.nodes[*at];
+        one.role == Role::Entry && one.meta.kind == EntryType::Symlink
+    };
+    let all: Vec<usize> = (1..tree.nodes.len()).filter(is_new).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
     let mut dirs = LastDir::new(walk.upper);
-    let ends = Ends::new(walk.rules, walk.base.path());
-    for one in tree.nodes.iter_mut().skip(1) {
-        if one.role != Role::Entry || one.meta.kind != EntryType::Symlink || one.rare.verdict.is_some() {
-            continue;
-        }
-        let (parent, name) = split(&one.path.0);
+    let mut texts: HashMap<usize, Vec<u8>> = HashMap::new();
+    for at in &all {
+        let path = &tree.nodes[*at].path.0;
+        let (parent, name) = split(path);
         let dir = dirs.get(parent).doing("open", parent)?;
-        let text = rustix::fs::readlinkat(dir, name, Vec::new()).doing("read the link", &one.path.0)?;
-        if let Some(why) = ends.reason(&one.path.0, text.to_bytes()) {
-            one.rare.verdict = Some(Verdict::Park(why));
+        let text = rustix::fs::readlinkat(dir, name, Vec::new()).doing("read the link", path)?;
+        texts.insert(*at, text.into_bytes());
+    }
+    let ends = Ends::new(walk.rules, walk.base.path());
+    let mut verdicts = Vec::new();
+    {
+        let nodes = tree.nodes.iter().enumerate().skip(1);
+        let known: HashMap<&[u8], usize> = nodes.map(|(at, one)| (&*one.path.0, at)).collect();
+        // What is committed, and what stays where something of it is held back.
+        let after = |path: &[u8]| link_after(walk, tree, &known, &texts, path);
+        let before = |path: &[u8]| link(walk.base, path);
+        for at in all.into_iter().filter(|at| tree.nodes[*at].rare.verdict.is_none()) {
+            let (path, text) = (&tree.nodes[at].path.0, &texts[&at]);
+            let mut why = ends.reason(path, text, &after)?;
+            if why.is_none() {
+                why = ends.reason(path, text, &before)?;
+            }
+            if why.is_none() && ends.leads_to_bare(walk.base, path, text, &after)? {
+                why = Some("a link that leads to something protected: a file of git".to_owned());
+            }
+            verdicts.extend(why.map(|why| (at, why)));
         }
     }
+    for (at, why) in verdicts {
+        tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
+    }
     Ok(())
+}
+
+/// The text of the link that will be at a path of the workspace when the layer is committed.
+fn link_after(
+    walk: &Walk<'_>,
+    tree: &LayerTree,
+    known: &HashMap<&[u8], usize>,
+    texts: &HashMap<usize, Vec<u8>>,
+    path: &[u8],
+) -> Result<Option<Vec<u8>>, IoFailure> {
+    if let Some(at) = known.get(path) {
+        return Ok(texts.get(at).cloned());
+    }
+    // The nearest directory that the layer has says which directory of the workspace it continues.
+    let mut parent = split(path).0;
+    while !parent.is_empty() && !known.contains_key(parent) {
+        parent = split(parent).0;
+    }
+    let node = &tree.nodes[known.get(parent).copied().unwrap_or(0)];
+    let rest = path.strip_prefix(parent).unwrap_or(path);
+    let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+    match lower_path(node) {
+        Some(lower) => link(walk.base, &join(lower, rest)),
+        None => Ok(None),
+    }
+}
+
+/// The text of a link of the workspace; `None` for what is none.
+pub(crate) fn link(base: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+    let (parent, name) = split(path);
+    let dir = match base.dir(parent) {
+        Ok(dir) => dir,
+        Err(error) if is_no_way(&error) => return Ok(None),
+        Err(error) => return Err(error).doing("open", parent),
+    };
+    match rustix::fs::readlinkat(dir.as_fd(), name, Vec::new()) {
+        Ok(text) => Ok(Some(text.into_bytes())),
+        Err(Errno::INVAL) => Ok(None),
+        Err(error) if is_no_way(&error.into()) => Ok(None),
+        Err(error) => Err(error).doing("read the link", path),
+    }
+}
+
+/// Whether nothing can be reached there by this user.
+fn is_no_way(error: &io::Error) -> bool {
+    is_gone(error)
+        || is_other_mount(error)
+        || error.kind() == io::ErrorKind::PermissionDenied
+        || [Errno::LOOP, Errno::NAMETOOLONG].iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
 /// Tells where links lead.
@@ -39,6 +123,11 @@ pub(crate) struct Ends<'a> {
     top: &'a Path,
 }
 
+/// Takes the end of a link: relative to the workspace, where it is in it, and absolute.
+type TakeEnd<'a> = dyn FnMut(Option<&[u8]>, &[u8]) + 'a;
+/// Reads the link at a path of the workspace.
+type ReadLink<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>, IoFailure> + 'a;
+
 impl<'a> Ends<'a> {
     /// `top` is the workspace's real path; without it only relative links in the workspace are judged.
     pub(crate) fn new(rules: &'a Rules, top: &'a Path) -> Self {
@@ -46,46 +135,116 @@ impl<'a> Ends<'a> {
     }
 
     /// Why the link at `path` with this text may not come unasked.
-    pub(crate) fn reason(&self, path: &[u8], text: &[u8]) -> Option<String> {
-        let top = self.top.as_os_str().as_bytes();
-        let end = follow(&[top, b"/", split(path).0].concat(), text);
-        let inside = end.strip_prefix(top).and_then(|rest| rest.strip_prefix(b"/"));
-        let class = match inside {
-            Some(inside) => self.rules.class(inside),
-            None if end == top => return None,
-            None => self.standard.class(&end),
-        };
-        let why = match class {
-            Class::Plain | Class::MustBeDirectory | Class::NoLink => return None,
-            Class::Listed(why) => why,
-            _ => "a file of git".to_owned(),
-        };
-        Some(format!("a link that leads to something protected: {why}"))
+    pub(crate) fn reason(&self, path: &[u8], text: &[u8], read: &ReadLink<'_>) -> Result<Option<String>, IoFailure> {
+        let mut why = None;
+        self.follow(path, text, read, &mut |inside, end| {
+            let class = match inside {
+                Some([]) => return,
+                Some(inside) => self.rules.class(inside),
+                None => self.standard.class(end),
+            };
+            let found = match class {
+                Class::Plain | Class::NoLink => return,
+                Class::MustBeDirectory => "a directory with protected names".to_owned(),
+                Class::Listed(why) => why,
+                _ => "a file of git".to_owned(),
+            };
+            why = Some(format!("a link that leads to something protected: {found}"));
+        })?;
+        Ok(why)
     }
-}
 
-/// The absolute path that a link in `parent` names, by its names alone. Pure.
-fn follow(parent: &[u8], text: &[u8]) -> Vec<u8> {
-    let begin = if text.starts_with(b"/") { &b""[..] } else { parent };
-    let mut plain: Vec<&[u8]> = Vec::new();
-    for name in begin.split(|byte| *byte == b'/').chain(text.split(|byte| *byte == b'/')) {
-        match name {
-            b"" | b"." => {}
-            b".." => drop(plain.pop()),
-            other => plain.push(other),
-        }
+    /// Whether a link leads to what decides what git runs in a bare repository of the workspace.
+    fn leads_to_bare(
+        &self,
+        base: &Workspace,
+        path: &[u8],
+        text: &[u8],
+        read: &ReadLink<'_>,
+    ) -> Result<bool, IoFailure> {
+        let mut found = Ok(false);
+        self.follow(path, text, read, &mut |inside, _| {
+            if let Some(inside) = inside.filter(|inside| !inside.is_empty()) {
+                found = bare::holds(base, inside);
+            }
+        })?;
+        found
     }
-    plain.iter().flat_map(|name| [b"/", *name].concat()).collect()
+
+    /// Follows a link and gives its end to `judge`.
+    fn follow(&self, path: &[u8], text: &[u8], read: &ReadLink<'_>, judge: &mut TakeEnd<'_>) -> Result<(), IoFailure> {
+        let top = self.top.as_os_str().as_bytes();
+        let inside = |real: &'_ [u8]| -> Option<Vec<u8>> {
+            if real == top {
+                return Some(Vec::new());
+            }
+            real.strip_prefix(top).and_then(|rest| rest.strip_prefix(b"/")).map(<[u8]>::to_vec)
+        };
+        let parts = |text: &[u8]| -> VecDeque<Vec<u8>> {
+            let names = text.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+            names.map(<[u8]>::to_vec).collect()
+        };
+        let parent = split(path).0;
+        let mut at = if text.starts_with(b"/") {
+            Vec::new()
+        } else if parent.is_empty() {
+            top.to_vec()
+        } else {
+            [top, b"/", parent].concat()
+        };
+        let mut rest = parts(text);
+        let mut links = 0;
+        while let Some(name) = rest.pop_front() {
+            if name == b".." {
+                at.truncate(at.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+                continue;
+            }
+            let here = [&at[..], b"/", &name].concat();
+            let target = match inside(&here) {
+                Some(path) if path.is_empty() => None,
+                Some(path) => read(&path)?,
+                None => match rustix::fs::readlink(&here[..], Vec::new()) {
+                    Ok(target) => Some(target.into_bytes()),
+                    // What cannot be looked at here cannot be followed by this user's programs.
+                    Err(_) => None,
+                },
+            };
+            let Some(target) = target else {
+                at = here;
+                continue;
+            };
+            links += 1;
+            if links > MAX_LINKS {
+                return Ok(());
+            }
+            if target.starts_with(b"/") {
+                at.clear();
+            }
+            for name in parts(&target).into_iter().rev() {
+                rest.push_front(name);
+            }
+        }
+        judge(inside(&at).as_deref(), &at);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_link_is_judged_by_where_it_leads() {
+    fn reason(links: &[(&str, &str)], path: &str, text: &str) -> Option<String> {
         let rules = Rules::default();
         let ends = Ends::new(&rules, Path::new("/h/u/ws"));
+        let read = |path: &[u8]| {
+            let found = links.iter().find(|(at, _)| at.as_bytes() == path);
+            Ok(found.map(|(_, text)| text.as_bytes().to_vec()))
+        };
+        ends.reason(path.as_bytes(), text.as_bytes(), &read).unwrap()
+    }
+
+    #[test]
+    fn a_link_is_judged_by_where_it_leads() {
         for (path, text) in [
             ("log", ".git/hooks/post-merge"),
             ("a/b/log", "../../.vscode/tasks.json"),
@@ -95,9 +254,10 @@ mod tests {
             ("a/log", "../../.config/autostart/x.desktop"),
             ("log", "/root/.ssh/authorized_keys"),
             ("d", ".git"),
+            ("d", ".git/hooks"),
             ("log", "/h/u/other/.git/hooks/x"),
         ] {
-            assert!(ends.reason(path.as_bytes(), text.as_bytes()).is_some(), "{path} {text}");
+            assert!(reason(&[], path, text).is_some(), "{path} {text}");
         }
         for (path, text) in [
             ("node_modules/.bin/x", "../pkg/cli.js"),
@@ -110,7 +270,26 @@ mod tests {
             ("a", "/h/u/ws/src"),
             ("a", ""),
         ] {
-            assert_eq!(ends.reason(path.as_bytes(), text.as_bytes()), None, "{path} {text}");
+            assert_eq!(reason(&[], path, text), None, "{path} {text}");
         }
+    }
+
+    #[test]
+    fn a_link_is_followed_through_other_links() {
+        let links = [("deep", "a/b/c"), ("h", ".git"), ("one", "two"), ("two", "deep"), ("loop", "loop")];
+        for (path, text) in [
+            ("log", "h/hooks/pre-commit"),
+            // `..` of where the link leads.
+            ("log", "deep/../../../.envrc"),
+            ("log", "two/../../../.git/config"),
+            ("log", "one/../../.vscode/x"),
+        ] {
+            assert!(reason(&links, path, text).is_some(), "{path} {text}");
+        }
+        for (path, text) in [("log", "one/x"), ("log", "loop/.envrc"), ("x", "deep/../y")] {
+            assert_eq!(reason(&links, path, text), None, "{path} {text}");
+        }
+        // By its text it would lead to the top.
+        assert_eq!(reason(&links, "log", "deep/../x"), None);
     }
 }

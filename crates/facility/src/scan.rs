@@ -86,7 +86,10 @@ impl Scanner<'_> {
             return Ok(None);
         }
         match rustix::fs::readlinkat(dir, name, Vec::new()) {
-            Ok(text) => Ok(Ends::new(self.rules, self.base.path()).reason(path, text.to_bytes())),
+            Ok(text) => {
+                let read = |at: &[u8]| crate::link_ends::link(self.base, at);
+                Ends::new(self.rules, self.base.path()).reason(path, text.to_bytes(), &read)
+            }
             // Gone, or no link any more.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => Ok(None),
             Err(error) => Err(error).doing("read the link", path),

@@ -489,6 +489,29 @@ fn more_names_can_be_protected_for_a_run() {
 }
 
 #[test]
+fn a_link_to_a_protected_file_through_other_links_parks() {
+    let mut base = repository();
+    base.extend([dir("x"), dir("x/y"), Op::Symlink(b("x/y"), b("old")), dir("r"), dir("r/objects"), dir("r/refs")]);
+    base.extend([file("r/HEAD", "ref: x"), file("r/config", CONFIG)]);
+    let scene = Scene::new(LayerMode::Root, &base);
+    let sym = |text: &str, path: &str| Op::Symlink(b(text), b(path));
+    let result = run(
+        &scene,
+        &[
+            sym("old/../../.git/hooks/pre-commit", "by-old"),
+            dir("n"),
+            dir("n/m"),
+            sym("n/m", "new"),
+            sym("new/../../.envrc", "by-new"),
+            sym("r/config", "bare"),
+            sym("old/../plain", "fine"),
+            sym(".git/hooks", "hooks"),
+        ],
+    );
+    assert_eq!(parked(&result), ["bare", "by-new", "by-old", "hooks"]);
+}
+
+#[test]
 fn a_directory_with_something_to_resume_becomes_no_repository() {
     for state in ["rebase-merge/git-rebase-todo", "info/attributes", "MERGE_AUTOSTASH", "refs/replace/x"] {
         let path = format!("d/{state}");
