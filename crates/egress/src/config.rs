@@ -103,7 +103,7 @@ pub struct Limits {
     pub connect_time: Duration,
     /// Until the next address is tried beside a silent one (RFC 8305).
     pub connect_stagger: Duration,
-    /// A tunnel or exchange without a byte in either direction.
+    /// A tunnel or exchange without a byte in either direction. A peer that is gone is noticed sooner, by keepalives.
     pub idle: Duration,
     /// The same after one direction has ended. A client that is gone looks like one that only has nothing more to say.
     pub half_closed: Duration,
@@ -138,7 +138,7 @@ impl Default for Limits {
             resolve_time: Duration::from_secs(10),
             connect_time: Duration::from_secs(20),
             connect_stagger: Duration::from_millis(250),
-            idle: Duration::from_secs(30 * 60),
+            idle: Duration::from_secs(24 * 60 * 60),
             half_closed: Duration::from_secs(5 * 60),
         }
     }

@@ -10,20 +10,36 @@ use crate::inbuf::InBuf;
 use crate::resolve::{ResolveError, Resolver};
 use crate::upstream::UpstreamProxy;
 use nexus_policy::net::{Host, Permit, Route, Target};
+use rustix::net::sockopt;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 /// The longest answer of an upstream proxy to CONNECT that is read.
 const UPSTREAM_HEAD: usize = 16 * 1024;
 
+/// How long a connection is silent before the server is asked, and between two such questions.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Questions without an answer after which the connection has ended.
+const KEEP_ALIVE_TRIES: u32 = 5;
+
+/// Addresses of one attempt that are tried at the same time.
+const MOST_AT_ONCE: usize = 6;
+
+/// Sockets of all attempts together that are tried beside the first of each.
+pub(crate) const SPARE_SOCKETS: usize = 128;
+
 /// How to connect.
 pub(crate) struct Dialer {
+    /// Has [`SPARE_SOCKETS`].
+    pub(crate) spare: Arc<Semaphore>,
     pub(crate) connect_time: Duration,
     pub(crate) stagger: Duration,
     pub(crate) upstream: Option<UpstreamProxy>,
@@ -81,13 +97,14 @@ impl Dialer {
     async fn any_of(&self, addrs: &[SocketAddr], target: &Target) -> Result<TcpStream, DialError> {
         let connected = match addrs {
             [one] => timeout(self.connect_time, TcpStream::connect(*one)).await,
-            many => timeout(self.connect_time, race(many, self.stagger)).await,
+            many => timeout(self.connect_time, race(many, self.stagger, &self.spare)).await,
         };
         match connected {
             Ok(Ok(stream)) => {
                 // A client's small writes were sent one by one; holding them back until the server acknowledges the
                 // last would add 40 ms to what comes in two. It fails only on a connection that is gone already.
-                stream.set_nodelay(true).map_err(|source| DialError::Connect { target: target.clone(), source })?;
+                let settled = stream.set_nodelay(true).and_then(|()| keep_alive(&stream));
+                settled.map_err(|source| DialError::Connect { target: target.clone(), source })?;
                 Ok(stream)
             }
             Ok(Err(source)) => Err(DialError::Connect { target: target.clone(), source }),
@@ -128,14 +145,36 @@ impl Dialer {
     }
 }
 
-/// Happy eyeballs without preference: each address gets a head start over the next, the first that answers wins.
-async fn race(addrs: &[SocketAddr], stagger: Duration) -> io::Result<TcpStream> {
+/// Asks a silent server every minute whether it is there: address translators and load balancers forget a silent connection
+/// after 5 minutes, and the client's own keepalive ends here.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE)?;
+    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_TRIES)?;
+    Ok(())
+}
+
+/// Happy eyeballs without preference: each address gets a head start over the next, the first that answers wins. Where too many
+/// are silent, the one that was tried for longest is given up for the next.
+async fn race(addrs: &[SocketAddr], stagger: Duration, spare: &Arc<Semaphore>) -> io::Result<TcpStream> {
     let mut trying = JoinSet::new();
+    let mut handles = VecDeque::new();
     let mut waiting = addrs.iter();
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
-        if let Some(address) = waiting.next() {
-            trying.spawn(TcpStream::connect(*address));
+        if waiting.len() > 0 {
+            let place = match trying.len() {
+                0 => Some(None),
+                1..MOST_AT_ONCE => Arc::clone(spare).try_acquire_owned().ok().map(Some),
+                _ => None,
+            };
+            if let Some(place) = place {
+                handles.extend(waiting.next().map(|address| trying.spawn(connect(*address, place))));
+            } else if let Some(oldest) = oldest(&mut handles) {
+                oldest.abort();
+                last = io::ErrorKind::TimedOut.into();
+            }
         }
         let more = waiting.len() > 0;
         let ended = tokio::select! {
@@ -145,11 +184,29 @@ async fn race(addrs: &[SocketAddr], stagger: Duration) -> io::Result<TcpStream> 
         match ended {
             Some(Ok(Ok(stream))) => return Ok(stream),
             Some(Ok(Err(error))) => last = error,
+            Some(Err(error)) if error.is_cancelled() => {}
             Some(Err(error)) => last = io::Error::other(error),
             None if more => {}
             None => return Err(last),
         }
     }
+}
+
+/// The try that began first and goes on.
+fn oldest(handles: &mut VecDeque<AbortHandle>) -> Option<AbortHandle> {
+    while let Some(handle) = handles.pop_front() {
+        if !handle.is_finished() {
+            return Some(handle);
+        }
+    }
+    None
+}
+
+/// Connects; the place is given back with the socket, or when it is connected.
+async fn connect(address: SocketAddr, place: Option<OwnedSemaphorePermit>) -> io::Result<TcpStream> {
+    let connected = TcpStream::connect(address).await;
+    drop(place);
+    connected
 }
 
 /// Sends CONNECT and reads the answer; gives back what came behind it.
@@ -180,5 +237,64 @@ async fn ask(stream: &mut TcpStream, target: &Target, authorization: Option<&str
         if answer.bytes().len() > UPSTREAM_HEAD {
             return Err("its answer is too long".into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A port of loopback on which no connection is ever made: its queue is full.
+    fn silent() -> (Vec<std::os::fd::OwnedFd>, u16) {
+        let kind = (AddressFamily::INET, SocketType::STREAM);
+        let socket = rustix::net::socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let port = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap().port();
+        let mut held = vec![socket];
+        for _ in 0..8 {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let client = rustix::net::socket_with(kind.0, kind.1, flags, None).unwrap();
+            match rustix::net::connect(&client, &SocketAddr::from(([127, 0, 0, 1], port))) {
+                Ok(()) | Err(_) => held.push(client),
+            }
+        }
+        (held, port)
+    }
+
+    fn syn_sent(port: u16) -> usize {
+        let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        table.lines().filter(|line| line.contains(&format!(":{port:04X} 02 "))).count()
+    }
+
+    #[test]
+    fn many_silent_addresses_take_few_sockets_and_the_last_is_tried() {
+        let (held, port) = silent();
+        let before = syn_sent(port);
+        assert!(before > 0, "the queue is not full");
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = (1..=40).map(|last| SocketAddr::from(([127, 0, 1, last], port)));
+        let addrs: Vec<SocketAddr> = silent.chain([server.local_addr().unwrap()]).collect();
+        let (over, most) = (Arc::new(AtomicBool::new(false)), Arc::clone(&Arc::new(Semaphore::new(SPARE_SOCKETS))));
+        let ended = Arc::clone(&over);
+        let counter = std::thread::spawn(move || {
+            let mut seen = 0;
+            while !ended.load(Ordering::SeqCst) {
+                seen = seen.max(syn_sent(port));
+            }
+            seen
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let connected = runtime.block_on(race(&addrs, Duration::from_millis(20), &most));
+        over.store(true, Ordering::SeqCst);
+        assert_eq!(connected.unwrap().peer_addr().unwrap(), server.local_addr().unwrap());
+        let seen = counter.join().unwrap();
+        // One may be closed while the next begins.
+        assert!((3..=MOST_AT_ONCE + 1).contains(&(seen - before)), "{seen}, {before} before");
+        drop(runtime);
+        assert_eq!(most.available_permits(), SPARE_SOCKETS, "every place was given back");
+        drop(held);
     }
 }

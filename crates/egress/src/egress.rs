@@ -12,7 +12,7 @@
 use crate::accept::{Door, accept};
 use crate::audit::Audit;
 use crate::config::{Config, Limits, Listeners};
-use crate::dial::Dialer;
+use crate::dial::{Dialer, SPARE_SOCKETS};
 use crate::dns;
 use crate::own::{KernelRoutes, OwnAddresses, watch};
 pub use crate::registry::ReloadError;
@@ -27,7 +27,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Descriptors that are left to the rest of the process.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -100,6 +100,7 @@ impl Egress {
         let dialer = Dialer {
             connect_time: limits.connect_time,
             stagger: limits.connect_stagger,
+            spare: Arc::new(Semaphore::new(SPARE_SOCKETS)),
             upstream: config.upstream_proxy,
             resolver: Arc::clone(&config.resolver),
         };
@@ -190,10 +191,10 @@ impl Drop for Egress {
     }
 }
 
-/// How many clients the process has descriptors for: one for the client and one for its server.
+/// How many clients the process has descriptors for: one for the client and one for its server, beside those that are tried.
 fn affordable() -> Result<usize, StartError> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    match limit.saturating_sub(SPARE_DESCRIPTORS) / 2 {
+    match limit.saturating_sub(SPARE_DESCRIPTORS + SPARE_SOCKETS as u64) / 2 {
         0..16 => Err(StartError::Descriptors { limit }),
         clients => Ok(usize::try_from(clients).unwrap_or(usize::MAX)),
     }

@@ -72,7 +72,7 @@ impl Ticket {
         self.half_closed.swap(true, Ordering::Relaxed)
     }
 
-    /// Waits until the connection was silent for too long (`None`) or the policy's time is over.
+    /// Waits until the connection was silent for too long (`None` where one direction had ended) or the policy's time is over.
     pub(crate) async fn until_over(&self) -> Option<Denial> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (whole, half) = (ms(self.shared.limits.idle), ms(self.shared.limits.half_closed));
@@ -88,7 +88,13 @@ impl Ticket {
             }
             let silent = Moment(self.last.load(Ordering::Relaxed)).plus_ms(idle);
             if now >= silent {
-                return None;
+                let whole = !self.half_closed.load(Ordering::Relaxed);
+                return whole.then(|| {
+                    crate::denials::too_many(format!(
+                        "nothing came or went for {} s",
+                        self.shared.limits.idle.as_secs()
+                    ))
+                });
             }
             // It may be half-closed meanwhile, so it is looked at that often.
             let wake = expires.map_or(silent, |end| end.min(silent)).min(now.plus_ms(half));

@@ -162,6 +162,27 @@ fn an_idle_tunnel_ends_and_a_busy_one_does_not() {
     }
     assert_eq!(idle.join().unwrap(), None, "a reset");
     assert!(round_trip(&mut busy));
+    // The record says who ended it.
+    eventually("the cut in the record", || world.events.has(EventKind::Cut));
+    let cut = world.events.take().into_iter().find(|event| event.event == EventKind::Cut).unwrap();
+    assert_eq!(cut.explanation.as_deref(), Some("nothing came or went for 0 s"));
+}
+
+/// The kernel's table shows the timer of each connection: 02 is a keepalive.
+#[test]
+fn a_silent_connection_is_kept_alive_towards_the_server() {
+    let upstream = server("127.0.0.1:0", echo);
+    let [one, _] = two_names(upstream);
+    let world = world(upstream);
+    let mut client = tunnel(world.http, &one).unwrap();
+    assert!(round_trip(&mut client));
+    let to = format!(" 0100007F:{:04X} 01 ", upstream.port());
+    let timer = || {
+        let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let line = table.lines().find(|line| line.contains(&to));
+        line.and_then(|line| line.split_whitespace().nth(5)).map(|timer| timer[..2].to_owned())
+    };
+    eventually("a keepalive timer", || timer().as_deref() == Some("02"));
 }
 
 #[test]
