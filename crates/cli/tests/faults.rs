@@ -115,6 +115,59 @@ fn a_set_up_step_that_fails_is_named_and_nothing_starts() {
     assert_eq!(never, expected, "steps that no run of this test came to");
 }
 
+/// Walls that are left out, and checks of the proof that must see it.
+const UNPROVED: &[(&str, &[&str])] = &[
+    ("read_only_root", &["root_flags"]),
+    ("read_only_root,landlock_files", &["write_root", "root_flags"]),
+    ("nosuid", &["root_flags", "workspace_flags"]),
+    ("nodev", &["root_flags", "workspace_flags"]),
+    ("seccomp", &["socket_packet", "new_user_namespace", "read_keyring", "seccomp"]),
+    ("no_new_privileges", &["no_new_privs"]),
+    ("capabilities", &["capabilities"]),
+    ("bounding_set", &["capabilities"]),
+    ("core_limit", &["core_limit"]),
+    ("no_route", &["reach_network"]),
+    ("network_namespace", &["namespace_net"]),
+    ("ipc_namespace", &["namespace_ipc"]),
+    ("uts_namespace", &["namespace_uts"]),
+    ("cgroup_namespace", &["namespace_cgroup"]),
+];
+
+/// The maps of a user's sandbox are written by itself, and the kernel refuses more.
+const UNPROVED_OF_ROOT: (&str, &[&str]) = ("id_map", &["uid_map"]);
+
+/// Names of the checks in the message about a proof that failed.
+fn failed_checks(message: &str) -> Vec<&str> {
+    let (_, list) = message.split_once("the proof of the sandbox failed: ").unwrap_or_default();
+    list.split("; ").filter_map(|check| check.split(" gave ").next()).collect()
+}
+
+#[test]
+fn a_proof_that_fails_ends_the_launch() {
+    for bench in lone_benches() {
+        let by_root = is_root() && bench.user.is_none();
+        for (walls, checks) in UNPROVED.iter().chain(by_root.then_some(&UNPROVED_OF_ROOT)) {
+            let play = |walls: &str| {
+                let mut command = bench.nexus(["run"]);
+                command.args(["--shell", SCRIPT]).env("NEXUS_LEAVE_OUT", walls).output().unwrap()
+            };
+            let (what, before) = (format!("{}, without {walls}", bench.who()), bench.before());
+            let output = play(walls);
+            let (out, err) = (stdout(&output), stderr(&output));
+            assert_eq!((output.status.code(), out.as_str()), (Some(125), ""), "{what}: {err}");
+            assert_eq!(err.lines().count(), 1, "{what}: {err}");
+            let failed = failed_checks(&err);
+            assert!(checks.iter().all(|check| failed.contains(check)), "{what}: {failed:?}");
+            assert!(!bench.workspace.join("marker").exists(), "{what}: the command ran");
+            bench.assert_no_trace(&before, &what);
+            // It is the proof that ended it: without the proof too the command runs.
+            let output = play(&format!("{walls},proof"));
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "STARTED\n"), "{what}, no proof");
+            fs::remove_file(bench.workspace.join("marker")).unwrap();
+        }
+    }
+}
+
 /// Where the workspace and the changes have to be after a step of the commit failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
