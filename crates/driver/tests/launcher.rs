@@ -278,6 +278,24 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
 }
 
 #[test]
+fn a_mount_below_the_system_is_closed_too() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (bench, host) = (Bench::new(), OtherMounts::new());
+    host.run("mount -t tmpfs -o mode=1777 none /usr/local; touch /usr/local/there");
+    let mut program = host.command(launcher_program());
+    program.args(["1", "true"]);
+    let remote = Launcher::start(program).unwrap();
+    let script =
+        "ls /usr/local; : 2>/dev/null > /usr/local/made && echo made; grep ' /usr/local ' /proc/self/mountinfo";
+    let seen = bench.output(Some(&remote), bench.draft(Path::new("/workspace"), script));
+    remote.stop().unwrap();
+    assert!(seen.starts_with("there\n") && !seen.contains("made"), "{seen}");
+    assert!(seen.contains(" /usr/local ro,nosuid,nodev"), "{seen}");
+}
+
+#[test]
 fn no_sandbox_sees_the_places_or_processes_of_another() {
     let bench = Bench::new();
     let remote = launcher(&["1", "true"]);

@@ -124,4 +124,17 @@ mod tests {
         listener.join().unwrap();
         assert!(outbox.is_empty());
     }
+
+    #[test]
+    fn what_waits_for_a_host_that_does_not_listen_is_bounded() {
+        let (_host, guest) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let mut outbox = Outbox::new(Channel::new(guest));
+        let frame = GuestFrame::ForwardFailed { forward: 1, errno: 111 };
+        let length = frames::encode(&frame).unwrap().len();
+        // As the guest does: a request is read, and answered, only while there is room.
+        let answered = (0..2 * MOST_WAITING / length).take_while(|_| outbox.has_room() && outbox.say(&frame).is_ok());
+        assert!(answered.count() < 2 * MOST_WAITING / length, "no end of answers");
+        assert!(!outbox.has_room() && outbox.waiting.len() < MOST_WAITING + length);
+    }
 }

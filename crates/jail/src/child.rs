@@ -133,14 +133,20 @@ fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedF
     take_mark(&request)?;
     connect_to_egress(&request, here, channel)?;
     // Looked at before the first is taken: what does not come is not to be looked for here, among the template's paths.
-    if mounts.len() != plan.binds.len() + 1 {
-        return Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"));
-    }
+    check_count(mounts.len(), plan.binds.len())?;
     let mut mounts = mounts.into_iter();
     let workspace = open_workspace(&request, mounts.next(), None)?;
     let binds = open_binds(&request, Some(mounts.collect()))?;
     let root = furnish(&request, root, workspace, binds, channel)?;
     seal(&request, root, mask, channel)
+}
+
+/// An order has a mount for the workspace and one for each bind.
+fn check_count(mounts: usize, binds: usize) -> Result<(), StepError> {
+    if mounts == binds + 1 {
+        return Ok(());
+    }
+    Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"))
 }
 
 /// From here on nothing is added, and everything given up. The bounding set is empty already.
@@ -613,3 +619,7 @@ pub fn write_maps(pid: i32, identity: &Identity) -> io::Result<()> {
     idmap::write_map(pid, "uid_map", &format!("{}{root}", identity.uid_map()))?;
     idmap::write_map(pid, "gid_map", &format!("{}{root}", identity.gid_map()))
 }
+
+#[cfg(test)]
+#[path = "child_tests.rs"]
+mod tests;

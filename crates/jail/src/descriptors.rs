@@ -9,3 +9,25 @@ pub fn hand_on_nothing() -> io::Result<()> {
     let set = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn no_descriptor_above_2_outlives_an_exec() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: dup(2) and fcntl(2) with plain numbers; the copy, which an exec would keep, is closed below.
+        let copy = unsafe { libc::dup(file.as_raw_fd()) };
+        let is_kept = || {
+            // SAFETY: as above.
+            unsafe { libc::fcntl(copy, libc::F_GETFD) & libc::FD_CLOEXEC == 0 }
+        };
+        assert!(copy > 2 && is_kept());
+        hand_on_nothing().unwrap();
+        assert!(!is_kept());
+        // SAFETY: as above.
+        unsafe { libc::close(copy) };
+    }
+}

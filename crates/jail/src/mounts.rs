@@ -136,3 +136,40 @@ pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_place_is_reached_through_no_link() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(base.path().join("real/inner")).unwrap();
+        symlink("real", base.path().join("link")).unwrap();
+        symlink("inner", base.path().join("real/last")).unwrap();
+        let root = open_path(base.path()).unwrap();
+        assert!(place(&root, Path::new("real/inner")).is_ok());
+        let error = place(&root, Path::new("link/inner")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        // The last name may be a link: it is the place then, and where it leads is not.
+        let last = rustix::fs::fstat(place(&root, Path::new("real/last")).unwrap()).unwrap();
+        assert_eq!(rustix::fs::FileType::from_raw_mode(last.st_mode), rustix::fs::FileType::Symlink);
+        assert!(place(&root, Path::new("../x")).is_err());
+    }
+
+    #[test]
+    fn a_path_with_a_link_in_it_is_not_opened() {
+        let base = tempfile::tempdir().unwrap();
+        let real = base.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir_all(real.join("inner")).unwrap();
+        assert!(open_canonical(&real.join("inner")).is_ok());
+        // As if somebody had exchanged the directory for a link after it was checked.
+        let link = real.with_file_name("link");
+        symlink(&real, &link).unwrap();
+        for path in [link.join("inner"), link] {
+            let error = open_canonical(&path).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ELOOP), "{}", path.display());
+        }
+    }
+}

@@ -50,10 +50,12 @@ fn mount(parts: &Parts<'_>, options: &[(&str, &str)]) -> io::Result<OwnedFd> {
     let mut all = vec![("lowerdir", lower.as_str()), ("upperdir", upper.as_str()), ("workdir", work.as_str())];
     all.extend_from_slice(options);
     let mount = mounts::new_filesystem("overlay", &all, (NOSUID | NODEV) as u32)?;
-    if is_read_only(&mount)? {
-        return Err(io::Error::other("the overlay came up read-only"));
-    }
-    Ok(mount)
+    writable(mount)
+}
+
+/// Refuses an overlay that the kernel made read-only: it does where it cannot use the layer.
+fn writable(mount: OwnedFd) -> io::Result<OwnedFd> {
+    if is_read_only(&mount)? { Err(io::Error::other("the overlay came up read-only")) } else { Ok(mount) }
 }
 
 fn is_read_only(mount: impl AsFd) -> io::Result<bool> {
@@ -70,4 +72,22 @@ fn set_fs_ids(uid: u32, gid: u32) -> io::Result<()> {
         (libc::setfsuid(u32::MAX) as u32, libc::setfsgid(u32::MAX) as u32)
     };
     if now == (uid, gid) { Ok(()) } else { Err(io::Error::other("setfsuid did not take effect")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_that_came_up_read_only_is_refused() {
+        // Another file system stands for it: only root can make one here.
+        let open = |flags: u64| mounts::new_filesystem("tmpfs", &[], flags as u32);
+        match open(NOSUID) {
+            Ok(mount) => {
+                assert!(writable(mount).is_ok());
+                assert!(writable(open(NOSUID | mounts::RDONLY).unwrap()).is_err());
+            }
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM)),
+        }
+    }
 }
