@@ -667,3 +667,20 @@ fn a_state_directory_with_a_long_path_works() {
     assert_eq!(stdout(&output), "reached\n", "{}", stderr(&output));
     assert_eq!(run(&["rm", "-f", &id]).status.code(), Some(0));
 }
+
+#[test]
+fn the_end_of_a_run_with_many_changes_stays_small_and_known() {
+    for bench in benches() {
+        let script = "import os\nfor n in range(6000):\n    open(f'{n}-' + 'x' * 200, 'w').close()\n";
+        let id = bench.detach(&["--changes", "discard", "--", "python3", "-c", script]);
+        assert_eq!(bench.run(["wait", &id]).status.code(), Some(0), "{}", bench.who());
+        let told = bench.sessions().into_iter().find(|one| one["id"] == *id).unwrap();
+        let changes = &told["run"]["changes"];
+        let kept = changes["changes"].as_array().unwrap().len() as u64;
+        assert_eq!(changes["added"], 6000);
+        assert_eq!(kept + changes["omitted"].as_u64().unwrap(), 6000, "{}", bench.who());
+        let ending = bench.state.join("sessions").join(&id).join("ending.json");
+        assert!(fs::metadata(&ending).unwrap().len() < 400 << 10, "{}", ending.display());
+        assert!(bench.run(["rm", &id]).status.success());
+    }
+}

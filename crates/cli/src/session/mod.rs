@@ -13,6 +13,7 @@ mod answer;
 mod args;
 mod client;
 mod command;
+mod ending;
 mod exec;
 mod hub;
 mod link;

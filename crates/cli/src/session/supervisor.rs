@@ -194,7 +194,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
             reason: Some(report.reason()),
             ended_ms: now_ms(),
             message: report.text(false),
-            report: report.json(args),
+            report: super::ending::bounded(report.json(args)),
         },
         Err(failure) => Ending {
             exit: failure.exit,
