@@ -37,8 +37,24 @@ pub fn every_mount(context: &Context) -> Answer {
     }
 }
 
-/// Files of `/proc` that a sandbox covers, where the kernel has them.
-pub const COVERED: [&str; 6] = ["kcore", "keys", "key-users", "timer_list", "sysrq-trigger", "kallsyms"];
+/// Files and directories of `/proc` that a sandbox covers, where the kernel has them.
+pub const COVERED: [&str; 15] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "timer_list",
+    "sysrq-trigger",
+    "kallsyms",
+    "cmdline",
+    "config.gz",
+    "interrupts",
+    "latency_stats",
+    "sched_debug",
+    "softirqs",
+    "acpi",
+    "asound",
+    "scsi",
+];
 
 /// Whether each of them is covered: what one of them shows without its cover depends on the user.
 pub fn covers(_: &Context) -> Answer {
