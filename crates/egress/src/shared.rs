@@ -10,6 +10,7 @@
 //! The order is the point: nothing is resolved before the name was decided, counted and, where the program inside chose it,
 //! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet leaves.
 
+use crate::accept;
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
 use crate::bounds::{Heads, Pace};
@@ -35,6 +36,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::net::TcpStream;
 
 /// What every connection of one sandbox shares.
 pub(crate) struct Shared {
@@ -227,11 +229,12 @@ impl Shared {
         self: &Arc<Self>,
         attempt: Attempt,
         caller: &Caller,
+        client: &TcpStream,
         speech: Speech,
     ) -> Result<Opened, Refusal> {
         let attempt = caller.complete(self, attempt).await;
         let id = self.next_id();
-        match self.permitted(&attempt, speech, id).await {
+        match self.permitted(&attempt, client, speech, id).await {
             Ok(ticket) => self.dialled(ticket).await,
             Err((denial, grounds)) => {
                 self.denied_on(&grounds, Event::of(EventKind::Deny, id, &attempt), &attempt, &denial);
@@ -264,9 +267,15 @@ impl Shared {
     }
 
     /// Everything up to the dial. Whoever holds the ticket settles the budget by dropping it.
-    async fn permitted(self: &Arc<Self>, attempt: &Attempt, speech: Speech, id: u64) -> Result<Ticket, Refused> {
+    async fn permitted(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        client: &TcpStream,
+        speech: Speech,
+        id: u64,
+    ) -> Result<Ticket, Refused> {
         let changes = self.host_changes.load(Ordering::Acquire);
-        let Decided { permit, charged, ttl_s, grounds } = self.decide(attempt, id).await?;
+        let Decided { permit, charged, ttl_s, grounds } = self.decide(attempt, client, id).await?;
         let other = |denial| (denial, self.grounds());
         if speech == Speech::PlainHttp {
             check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now()).map_err(other)?;
@@ -311,13 +320,18 @@ impl Shared {
     }
 
     /// Decides, and asks once where the policy says that somebody may be asked.
-    async fn decide(self: &Arc<Self>, attempt: &Attempt, id: u64) -> Result<Decided, Refused> {
+    async fn decide(self: &Arc<Self>, attempt: &Attempt, client: &TcpStream, id: u64) -> Result<Decided, Refused> {
         let (denial, grounds) = match self.decide_with(attempt, id, None).await {
             Err((denial, grounds)) if denial.cause == Cause::MayAsk => (denial, grounds),
             decided => return decided,
         };
         let Some(approver) = &self.approver else { return Err((denial, grounds)) };
-        match approver.ask(attempt, &denial).await {
+        let answer = tokio::select! {
+            answer = approver.ask(attempt, &denial) => answer,
+            // A yes would now send a request for which nobody waits.
+            () = accept::has_left(client) => Answer::Deny,
+        };
+        match answer {
             Answer::Deny => Err((denial, grounds)),
             Answer::Once(rule) => self.decide_with(attempt, id, Some(rule)).await,
             Answer::Again => self.decide_with(attempt, id, None).await,

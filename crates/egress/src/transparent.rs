@@ -50,7 +50,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     };
     let caller = Caller::of(Some(Connection { local: peer, remote }));
     let attempt = Attempt { target, way: Way::Transparent, program: None };
-    if let Ok(opened) = shared.open(attempt, &caller, Speech::Unknown).await {
+    if let Ok(opened) = shared.open(attempt, &caller, &stream, Speech::Unknown).await {
         carry(stream, InBuf::default(), opened).await;
     } else {
         shared.pause_after_refusal().await;

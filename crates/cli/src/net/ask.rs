@@ -6,21 +6,21 @@
 //!          └──────── Answer ──────────────┤ this run: a new policy, decide again
 //!                                         └ save: the same, and a line in the user's profile `asked`
 //! ```
-//! What was typed before the question does not answer it, and neither does anything but a known word: a command can
-//! make a terminal send text of its own. A destination that was refused, or that nobody answered about, is not asked
-//! about again in this run.
+//! While a question is open nothing of the command is shown ([`Hold`]): otherwise the command could hide the question and
+//! draw one of its own. What was typed before the question was drawn does not answer it, and neither does anything but a
+//! known word. A question whose client has gone is withdrawn, and the next one comes a second later, so that no answer to
+//! the one is taken for the other. A destination that was refused, or that nobody answered about, is not asked about
+//! again in this run.
 
 use super::{rules, saved};
+use crate::terminal::{Hold, Taken};
 use nexus_egress::{Answer, Approver, Asked, Egress};
-use nexus_policy::net::{Attempt, Denial, Program};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use nexus_policy::net::{AnyRule, Attempt, Denial, Program};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -36,14 +36,33 @@ struct Question {
     answer: oneshot::Sender<Answer>,
 }
 
+/// How long the terminal rests after a question was withdrawn.
+const REST: Duration = Duration::from_secs(1);
+
 /// The egress's side. `None` ends the other one.
-pub struct Questions(Sender<Option<Question>>);
+pub struct Questions {
+    sender: Sender<Option<Question>>,
+    hold: Arc<Hold>,
+}
+
+/// Wakes the asker when an attempt ends before its answer.
+struct Attending<'a>(&'a Hold);
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        self.0.nudge();
+    }
+}
 
 impl Approver for Questions {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _denial: &'a Denial) -> Asked<'a> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.0.send(Some(Question { target: wish(attempt), answer }));
+        let sent = self.sender.send(Some(Question { target: wish(attempt), answer }));
+        // Dropped after the receiver: by then the question is closed.
+        let attending = Attending(&self.hold);
         Box::pin(async move {
+            let _attending = attending;
+            let answered = answered;
             match sent {
                 Ok(()) => answered.await.unwrap_or(Answer::Deny),
                 Err(_) => Answer::Deny,
@@ -72,10 +91,18 @@ fn told(wish: &str) -> String {
     }
 }
 
+/// The destination, and the program where the answer is for one alone.
+fn about(wish: &str) -> String {
+    match wish.split_once('@') {
+        Some((target, program)) => format!("{target} for {program}"),
+        None => wish.to_owned(),
+    }
+}
+
 /// The person's side.
 pub struct Asker {
     egress: Arc<OnceLock<Weak<Egress>>>,
-    stop: UnixStream,
+    hold: Arc<Hold>,
     questions: Sender<Option<Question>>,
     thread: JoinHandle<()>,
 }
@@ -87,13 +114,20 @@ pub fn terminal() -> io::Result<File> {
 
 impl Asker {
     /// Starts the thread that asks, with the other side for the egress.
-    pub fn start(terminal: File, patience: Duration) -> io::Result<(Self, Arc<Questions>)> {
+    pub fn start(terminal: File, patience: Duration, hold: Arc<Hold>) -> io::Result<(Self, Arc<Questions>)> {
         let (sender, questions) = channel();
-        let (stop, stopped) = UnixStream::pair()?;
         let egress = Arc::new(OnceLock::new());
-        let desk = Desk { terminal, stopped, patience, egress: Arc::clone(&egress), settled: BTreeMap::new() };
+        let desk = Desk {
+            terminal,
+            hold: Arc::clone(&hold),
+            patience,
+            egress: Arc::clone(&egress),
+            settled: BTreeMap::new(),
+            withdrawn: None,
+        };
         let thread = std::thread::Builder::new().name("nexus-ask".into()).spawn(move || desk.serve(&questions))?;
-        Ok((Self { egress, stop, questions: sender.clone(), thread }, Arc::new(Questions(sender))))
+        let asker = Self { egress, hold: Arc::clone(&hold), questions: sender.clone(), thread };
+        Ok((asker, Arc::new(Questions { sender, hold })))
     }
 
     /// Whose policy a lasting answer changes.
@@ -104,7 +138,7 @@ impl Asker {
 
     /// Ends a question that is open, and the thread; call it before the egress ends.
     pub fn end(self) -> Result<(), Panicked> {
-        drop(self.stop);
+        self.hold.end();
         // Where nobody receives it the thread has ended, and joining tells how.
         self.questions.send(None).ok();
         self.thread.join().map_err(|_| Panicked)
@@ -123,42 +157,68 @@ enum Said {
     Run,
     Save,
     No,
-    /// Nobody, or the run ended.
+    /// Nobody answered, or the run ended.
     Nothing,
+    /// The attempt has ended meanwhile.
+    Withdrawn,
 }
 
 struct Desk {
     terminal: File,
-    stopped: UnixStream,
+    hold: Arc<Hold>,
     patience: Duration,
     egress: Arc<OnceLock<Weak<Egress>>>,
     /// Destinations that were decided for the rest of the run.
     settled: BTreeMap<String, bool>,
+    /// When the latest question was withdrawn.
+    withdrawn: Option<Instant>,
 }
 
 impl Desk {
     fn serve(mut self, questions: &Receiver<Option<Question>>) {
         while let Ok(Some(question)) = questions.recv() {
+            if question.answer.is_closed() {
+                continue;
+            }
             // A yes is for the program that asked, a no for the place: else another name of a program would ask again.
             let settled = |of: &str| self.settled.get(of).copied();
             let answer = match (settled(place(&question.target)), settled(&question.target)) {
                 (Some(false), _) => Answer::Deny,
                 (_, Some(true)) => Answer::Again,
-                (Some(true) | None, Some(false) | None) => self.decide(&question.target),
+                (Some(true) | None, Some(false) | None) => self.decide(&question),
             };
-            // Whoever asked may have left.
+            // The attempt may have ended meanwhile.
             drop(question.answer.send(answer));
         }
     }
 
-    fn decide(&mut self, target: &str) -> Answer {
-        // A terminal that fails is nobody.
-        let said = self.ask(target).unwrap_or(Said::Nothing);
+    fn decide(&mut self, question: &Question) -> Answer {
+        let target = &question.target;
         let Ok(rule) = rules::approved(target) else { return Answer::Deny };
+        let hold = Arc::clone(&self.hold);
+        // A terminal that fails is nobody.
+        let (said, taken) = self.ask(&hold, question).unwrap_or((Said::Nothing, None));
+        let answer = self.carry_out(said, target, rule);
+        drop(taken);
+        answer
+    }
+
+    /// Does what was answered, and repeats what it is about.
+    fn carry_out(&mut self, said: Said, target: &str, rule: AnyRule) -> Answer {
         match said {
-            Said::Once => Answer::Once(rule),
+            Said::Once => {
+                self.say(&format!("{} is allowed once", about(target)));
+                Answer::Once(rule)
+            }
+            Said::Withdrawn => {
+                self.withdrawn = Some(Instant::now());
+                Answer::Deny
+            }
             Said::No | Said::Nothing => {
                 self.settled.insert(place(target).to_owned(), false);
+                if said == Said::No {
+                    self.say(&format!("{} stays blocked for this run", place(target)));
+                }
                 Answer::Deny
             }
             Said::Run | Said::Save => {
@@ -166,15 +226,20 @@ impl Desk {
                 let changed = egress.policy().approve(rule).map_err(|error| error.to_string());
                 let reloaded = changed.and_then(|policy| egress.reload(Arc::new(policy)).map_err(|e| e.to_string()));
                 if let Err(error) = reloaded {
-                    self.say(&format!("{target} stays blocked: {error}"));
+                    self.say(&format!("{} stays blocked: {error}", about(target)));
                     return Answer::Deny;
                 }
                 self.settled.insert(target.to_owned(), true);
+                let allowed = format!("{} is allowed for this run", about(target));
                 if said == Said::Save {
                     match saved::add(target) {
-                        Ok(path) => self.say(&format!("saved in {}, which counts with --ask", path.display())),
-                        Err(why) => self.say(&format!("not saved, so it holds for this run alone: {why}")),
+                        Ok(path) => {
+                            self.say(&format!("{allowed} and saved in {}, which counts with --ask", path.display()));
+                        }
+                        Err(why) => self.say(&format!("{allowed} alone, since it was not saved: {why}")),
                     }
+                } else {
+                    self.say(&allowed);
                 }
                 Answer::Again
             }
@@ -186,38 +251,54 @@ impl Desk {
         self.terminal.write_all(format!("nexus: {text}\n").as_bytes()).ok();
     }
 
-    fn ask(&mut self, target: &str) -> io::Result<Said> {
+    /// Asks, and keeps the terminal for what is said after the answer.
+    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Said, Option<Taken<'a>>)> {
         // Reading as a background process would stop us, and with us the sandbox's clock and limits.
         if tcgetpgrp(&self.terminal)? != rustix::process::getpgrp() {
-            return Ok(Said::Nothing);
+            return Ok((Said::Nothing, None));
         }
-        let over = poll(&mut [PollFd::new(&self.stopped, PollFlags::IN)], Some(&Timespec::default()))?;
-        if over > 0 {
-            return Ok(Said::Nothing);
+        let gone = || question.answer.is_closed();
+        if let Some(at) = self.withdrawn.take()
+            && hold.is_over_by(at + REST)?
+        {
+            return Ok((Said::Nothing, None));
         }
+        let end = Instant::now() + self.patience;
+        let Some(taken) = hold.take(end, gone)? else {
+            return Ok((if gone() { Said::Withdrawn } else { Said::Nothing }, None));
+        };
+        let said = self.question(&taken, question, end)?;
+        Ok((said, Some(taken)))
+    }
+
+    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Said> {
+        // The command may have left colours that hide, and a sequence without its end.
+        let text = format!("\x1b[0m\nnexus: {}\n", told(&question.target));
+        self.terminal.write_all(text.as_bytes())?;
         tcflush(&self.terminal, QueueSelector::IFlush)?;
         let seconds = self.patience.as_secs();
-        let text = format!(
-            "\nnexus: {}\n\
-             nexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) ",
-            told(target)
-        );
+        let text = format!("nexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) ");
         self.terminal.write_all(text.as_bytes())?;
-        let end = Instant::now() + self.patience;
         let mut typed = Vec::new();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-            let mut both = [PollFd::new(&self.terminal, PollFlags::IN), PollFd::new(&self.stopped, PollFlags::IN)];
-            match poll(&mut both, Some(&timeout)) {
-                Ok(0) => {
-                    self.say("nobody answered: no");
-                    return Ok(Said::Nothing);
-                }
-                Ok(_) if !both[1].revents().is_empty() => return Ok(Said::Nothing),
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
+            let is_typed = taken.wait(self.terminal.as_fd(), end)?;
+            if taken.is_over() {
+                return Ok(Said::Nothing);
+            }
+            if question.answer.is_closed() {
+                let text = format!(
+                    "\nnexus: nothing waits for {} any more, so nothing was decided\n",
+                    place(&question.target)
+                );
+                self.terminal.write_all(text.as_bytes())?;
+                return Ok(Said::Withdrawn);
+            }
+            if Instant::now() >= end {
+                self.say(&format!("nobody answered: no, so {} stays blocked for this run", place(&question.target)));
+                return Ok(Said::Nothing);
+            }
+            if !is_typed {
+                continue;
             }
             let mut piece = [0u8; 64];
             let count = self.terminal.read(&mut piece)?;
@@ -257,7 +338,7 @@ pub fn is_possible() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_policy::net::{AnyRule, Target, Way};
+    use nexus_policy::net::{Target, Way};
 
     #[test]
     fn an_answer_is_for_the_program_that_asked_where_it_is_known() {

@@ -4,12 +4,14 @@ use super::args::NetFlags;
 use super::{clients, environment, host, rules};
 use crate::failure::Failure;
 use crate::profile::Found;
+use crate::terminal::Hold;
 use nexus_egress::UpstreamProxy;
 use nexus_policy::net::{Groups, Policy, RuleError, builtin_groups};
 use nexus_policy::profile::{Grants, NetMode, Origin};
 use nexus_policy::settings::EgressSettings;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a question waits.
@@ -23,6 +25,8 @@ pub struct Network {
     pub upstream: Option<UpstreamProxy>,
     /// How long a question waits, when questions are asked.
     pub ask: Option<Duration>,
+    /// Keeps the command's output off the terminal while a question is open; present when questions are asked.
+    pub hold: Option<Arc<Hold>>,
     /// What the user should know at the end.
     pub notes: Vec<String>,
     /// The groups that are in use, with their rules.
@@ -56,7 +60,11 @@ impl Network {
         })?;
         groups.retain(|name, _| grants.net.groups.iter().any(|group| group.value == *name));
         let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
-        Ok(Some(Self { policy, upstream: rules::upstream(settings)?, ask, notes, groups }))
+        let hold = ask.map(|_| Hold::new().map(Arc::new)).transpose().map_err(|error| {
+            let message = format!("the questions of --ask cannot be prepared: {error}");
+            Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
+        })?;
+        Ok(Some(Self { policy, upstream: rules::upstream(settings)?, ask, hold, notes, groups }))
     }
 
     /// The same for an egress that listens on this host, under a number of its own.

@@ -11,6 +11,7 @@ use super::ended::Ended;
 use super::network::Network;
 use crate::failure::Failure;
 use crate::places::Places;
+use crate::terminal::Hold;
 use nexus_driver::{Listeners as Handed, ProcessView};
 use nexus_egress::{Clock, Config, Egress, FileSink, Limits, Listeners, Processes};
 use nexus_model::RunId;
@@ -39,8 +40,16 @@ enum State {
 /// What an egress is started with.
 struct Ready {
     config: Config,
-    /// The terminal and how long a question waits, when questions are asked.
-    ask: Option<(File, Duration)>,
+    /// Present when questions are asked.
+    ask: Option<Asking>,
+}
+
+/// What the questions of a run need.
+struct Asking {
+    terminal: File,
+    /// How long a question waits.
+    patience: Duration,
+    hold: Arc<Hold>,
 }
 
 impl Service {
@@ -50,7 +59,10 @@ impl Service {
         let sink = Arc::new(FileSink::new(record, audit::MOST_BYTES));
         let mut config = Config::new(Arc::new(network.policy.clone()), Clock::start(), sink);
         config.upstream_proxy.clone_from(&network.upstream);
-        let ask = network.ask.map(|patience| Ok((terminal()?, patience))).transpose()?;
+        let ask = match (network.ask, &network.hold) {
+            (Some(patience), Some(hold)) => Some(Asking { terminal: terminal()?, patience, hold: Arc::clone(hold) }),
+            (None, _) | (_, None) => None,
+        };
         let ready = Ready { config, ask };
         Ok(Self { state: State::Ready(Box::new(ready)), failure: None, notes: network.notes.clone() })
     }
@@ -135,8 +147,8 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
     raise_descriptors();
     let Ready { mut config, ask } = ready;
     let mut asker = None;
-    if let Some((terminal, patience)) = ask {
-        let (started, questions) = Asker::start(terminal, patience).map_err(|error| failed(&error))?;
+    if let Some(Asking { terminal, patience, hold }) = ask {
+        let (started, questions) = Asker::start(terminal, patience, hold).map_err(|error| failed(&error))?;
         config.approver = Some(questions);
         asker = Some(started);
     }

@@ -58,19 +58,26 @@ pub fn ask(
     if set.changes.len() > SHOWN {
         lines.push(format!("nexus:   … and {} more", set.changes.len() - SHOWN));
     }
-    let text = lines.join("\n") + "\n";
+    // Colours that hide are the command's to leave and not to keep.
+    let text = format!("\x1b[0m{}\n", lines.join("\n"));
+    let mut stderr = crate::terminal::out::stderr();
+    stderr.write_all(text.as_bytes()).map_err(|error| format!("nobody could be asked: {error}"))?;
+    // What was typed while the command ran was not typed for this question.
+    match rustix::termios::tcflush(rustix::stdio::stdin(), rustix::termios::QueueSelector::IFlush) {
+        // A terminal that has gone answers nothing anyway.
+        Ok(()) | Err(Errno::IO | Errno::NOTTY) => {}
+        Err(error) => return Err(format!("nobody could be asked: {error}")),
+    }
     let show = || changes::diff_of_layer(layer, workspace, rules);
-    answer(text.as_bytes(), &show, &mut BufReader::new(Typed { signals }), &mut crate::terminal::out::stderr())
+    answer(&show, &mut BufReader::new(Typed { signals }), &mut stderr)
 }
 
 fn answer(
-    text: &[u8],
     show: &dyn Fn() -> Result<Vec<u8>, String>,
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> Result<Changes, String> {
     let failed = |error: std::io::Error| format!("nobody could be asked: {error}");
-    output.write_all(text).map_err(failed)?;
     loop {
         output.write_all(b"nexus: [c]ommit, [d]iff, [r]eview later, [x] discard? ").map_err(failed)?;
         output.flush().map_err(failed)?;
@@ -98,7 +105,7 @@ mod tests {
     fn asked(typed: &str) -> (Changes, String) {
         let mut output = Vec::new();
         let show = || Ok(b"THE DIFF\n".to_vec());
-        let decided = answer(b"listed\n", &show, &mut typed.as_bytes(), &mut output).unwrap();
+        let decided = answer(&show, &mut typed.as_bytes(), &mut output).unwrap();
         (decided, String::from_utf8(output).unwrap())
     }
 
@@ -115,7 +122,7 @@ mod tests {
     fn the_diff_is_shown_before_the_decision() {
         let (decided, output) = asked("d\nx\n");
         assert_eq!(decided, Changes::Discard);
-        assert!(output.starts_with("listed\n") && output.contains("THE DIFF\n"), "{output}");
+        assert!(output.contains("THE DIFF\n"), "{output}");
         assert_eq!(output.matches("discard?").count(), 2);
     }
 }

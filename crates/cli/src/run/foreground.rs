@@ -5,8 +5,8 @@ use super::inside::Inside;
 use super::output::Stream;
 use super::ports::{PortToken, Ports};
 use super::sink::{Kept, Sink};
-use crate::terminal::out;
 use crate::terminal::raw::{self, Raw};
+use crate::terminal::{Hold, out};
 use nexus_driver::Event;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -44,6 +44,8 @@ pub enum Token {
     Output(Stream),
     Input,
     Port(PortToken),
+    /// A question begins or has ended.
+    Question,
 }
 
 impl Foreground {
@@ -113,6 +115,9 @@ impl Caller for Foreground {
         if self.input && inside.takes_input() {
             watched.push((Token::Input, rustix::stdio::stdin(), PollFlags::IN));
         }
+        if let Some(hold) = self.sink.hold() {
+            watched.push((Token::Question, hold.pump_fd(), PollFlags::IN));
+        }
         self.ports.watch(|token, fd, flags| watched.push((Token::Port(token), fd, flags)));
     }
 
@@ -129,6 +134,10 @@ impl Caller for Foreground {
                 Ok(())
             }
             Token::Input => self.read_input(inside),
+            Token::Question => {
+                self.sink.hold().into_iter().for_each(Hold::pump_woken);
+                Ok(())
+            }
             Token::Port(token) => {
                 self.ports.ready(token, found, inside);
                 Ok(())
@@ -182,6 +191,9 @@ impl Caller for Foreground {
 
     fn tick(&mut self, now: Instant, _inside: &mut Inside) -> io::Result<()> {
         self.ports.tick(now);
+        if let Some(hold) = self.sink.hold() {
+            hold.hand_over(self.sink.is_drained());
+        }
         Ok(())
     }
 
@@ -194,6 +206,7 @@ impl Caller for Foreground {
     }
 
     fn sandbox_is_dead(&mut self) {
+        self.sink.hold().into_iter().for_each(Hold::end);
         self.ports.close();
     }
 

@@ -126,7 +126,8 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
             (false, true) => Show::Filtered(Mode::Interactive),
             (false, false) => Show::Filtered(Mode::Plain),
         };
-        let sink = Sink::new(args.json, order.max_output, full, show);
+        let hold = order.network.as_ref().and_then(|network| network.hold.clone());
+        let sink = Sink::new(args.json, order.max_output, full, show).held_by(hold);
         let raw = if args.tty { Some(Raw::enter().map_err(|error| internal("the terminal", &error))?) } else { None };
         Ok(Foreground::new(sink, args.stdin || args.tty, raw, ports))
     };

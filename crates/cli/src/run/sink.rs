@@ -3,12 +3,13 @@
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
 use crate::terminal::out::{self, LAST_WAIT, caller};
-use crate::terminal::{Filter, Mode, raw};
+use crate::terminal::{Filter, Hold, Mode, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes on their way to the caller.
@@ -61,6 +62,8 @@ pub struct Sink {
     /// For terminals.
     filters: [Option<Filter>; 2],
     full: Option<FullOutput>,
+    /// Stops the output while a person is asked.
+    hold: Option<Arc<Hold>>,
 }
 
 /// What a terminal of the caller shows.
@@ -89,7 +92,19 @@ impl Sink {
             routes: if terminals == [true, true] && is_one_terminal() { [0, 0] } else { [0, 1] },
             filters: terminals.map(filter),
             full,
+            hold: None,
         }
+    }
+
+    /// The same sink, which takes nothing while a question is open.
+    pub fn held_by(mut self, hold: Option<Arc<Hold>>) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The agreement with the thread that asks.
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.as_deref()
     }
 
     /// Takes output. `true` means that nobody reads this stream any more.
@@ -119,7 +134,8 @@ impl Sink {
 
     /// Whether there is room for more of this stream.
     pub fn takes(&self, stream: Stream) -> bool {
-        self.outlets[self.routes[stream as usize]].pending.rest().is_empty()
+        let is_held = self.hold.as_ref().is_some_and(|hold| !hold.lets_read());
+        !is_held && self.outlets[self.routes[stream as usize]].pending.rest().is_empty()
     }
 
     /// The caller's descriptor, while something waits to be written there.

@@ -9,6 +9,7 @@
 
 mod allow;
 pub mod filter;
+mod hold;
 pub mod keys;
 mod left;
 mod nowait;
@@ -18,3 +19,4 @@ pub mod raw;
 mod seeds;
 
 pub use filter::{Filter, Mode};
+pub use hold::{Hold, Taken};

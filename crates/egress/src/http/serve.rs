@@ -182,7 +182,7 @@ impl Client {
     async fn connect(mut self, target: Target) {
         self.kept = None;
         let attempt = self.attempt(target, Way::Connect);
-        let opened = match self.shared.open(attempt, &self.caller, Speech::Unknown).await {
+        let opened = match self.shared.open(attempt, &self.caller, &self.stream, Speech::Unknown).await {
             Ok(opened) => opened,
             Err(refusal) => {
                 self.shared.pause_after_refusal().await;
@@ -227,7 +227,7 @@ impl Client {
                 outcome => return self.settle(outcome, opened, order).await,
             }
         }
-        match self.shared.open(attempt, &self.caller, Speech::PlainHttp).await {
+        match self.shared.open(attempt, &self.caller, &self.stream, Speech::PlainHttp).await {
             Ok(mut opened) => {
                 let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await;
                 self.settle(outcome, opened, order).await

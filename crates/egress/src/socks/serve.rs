@@ -19,7 +19,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
     let mut held = InBuf::default();
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
     let Ok(Ok(Some(command))) = asked else { return };
-    match opened(&shared, command, &Caller::of(Some(connection))).await {
+    match opened(&shared, command, &Caller::of(Some(connection)), &stream).await {
         Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
                 carry(stream, held, opened).await;
@@ -66,7 +66,7 @@ async fn step<T>(stream: &mut TcpStream, held: &mut InBuf, read: fn(&[u8]) -> St
 }
 
 /// The connection, or the code of the reply that says why there is none.
-async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller) -> Result<Opened, u8> {
+async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, stream: &TcpStream) -> Result<Opened, u8> {
     let unreadable = |denial: Denial, code: u8| {
         shared.unreadable(Way::Socks5, &denial);
         code
@@ -83,7 +83,7 @@ async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller) -> Resu
         Command::Malformed => return Err(unreadable(denials::malformed("the SOCKS request is malformed"), 1)),
     };
     let attempt = Attempt { target, way: Way::Socks5, program: None };
-    shared.open(attempt, caller, Speech::Unknown).await.map_err(|refusal| match refusal {
+    shared.open(attempt, caller, stream, Speech::Unknown).await.map_err(|refusal| match refusal {
         Refusal::Denied(denial) => denial.socks_reply(),
         Refusal::Unreachable(DialError::TimedOut { .. }) => 4,
         Refusal::Unreachable(DialError::Connect { source, .. }) => match source.kind() {
