@@ -50,7 +50,8 @@ pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<
     Ok(outermost(found))
 }
 
-fn is_harmless(error: &std::io::Error) -> bool {
+/// Reports whether an entry that cannot be looked at hides nothing from the search.
+pub fn is_harmless(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
 }
 

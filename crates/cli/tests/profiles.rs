@@ -506,6 +506,64 @@ fn no_profile_shows_a_credential_of_the_home() {
     }
 }
 
+/// Settings that clients keep beside their programs, each with a login.
+const BESIDE_TOOLS: &[(&str, &str)] = &[
+    ("node", ".nvm/versions/node/v22.1.0/etc/npmrc"),
+    ("node", ".nvm/versions/node/v22.1.0/lib/node_modules/npm/npmrc"),
+    ("python", ".pyenv/versions/3.12.1/pip.conf"),
+    ("python", ".pyenv/versions/3.12.1/lib/python3.12/distutils/distutils.cfg"),
+    ("python", "venvs/app/pip.conf"),
+    ("python", "miniconda3/.condarc"),
+    ("python", "miniconda3/condarc.d/corp.yml"),
+    ("python", "miniconda3/envs/e/.netrc"),
+    ("rust", ".rustup/toolchains/stable/etc/credentials.toml"),
+    ("rust", ".cargo/bin/.netrc"),
+    ("go", "sdk/go1.25/go.env"),
+    ("java", ".sdkman/candidates/maven/3.9.9/conf/settings.xml"),
+    ("java", ".sdkman/candidates/maven/3.9.9/conf/settings-security.xml"),
+    ("java", ".sdkman/candidates/gradle/8/gradle.properties"),
+    ("java", ".sdkman/candidates/gradle/8/init.d/corp.gradle"),
+    ("java", ".sdkman/candidates/java/21/conf/management/jmxremote.password"),
+    ("git", ".gitdist/2.50/etc/gitconfig"),
+];
+
+#[test]
+fn settings_beside_a_tool_show_no_login() {
+    for bench in benches() {
+        let tools = home_with_tools(&bench);
+        for program in [
+            "venvs/app/bin/python3",
+            "miniconda3/bin/python3",
+            ".sdkman/candidates/maven/3.9.9/bin/mvn",
+            ".sdkman/candidates/gradle/8/bin/gradle",
+            ".gitdist/2.50/bin/git",
+        ] {
+            at_home(&bench, program, "#!/bin/sh\necho tool\n");
+        }
+        at_home(&bench, "venvs/app/pyvenv.cfg", "");
+        at_home(&bench, "miniconda3/conda-meta/history", "");
+        for (_, file) in BESIDE_TOOLS {
+            at_home(&bench, file, "password = HUNTER2\n");
+        }
+        let further = [".sdkman/candidates/maven/3.9.9/bin", ".sdkman/candidates/gradle/8/bin", ".gitdist/2.50/bin"];
+        let further = further.map(|folder| bench.home.join(folder).display().to_string()).join(":");
+        let home = bench.home.display();
+        for python in ["", "venvs/app/bin", "miniconda3/bin"] {
+            let first = if python.is_empty() { String::new() } else { format!("{home}/{python}:") };
+            let path = format!("{first}{further}:{tools}");
+            let line = format!("grep -rs HUNTER2 {home}; find {home} -type f | sed 's,^{home}/,,'");
+            let output = bench.nexus(["run"]).args(ALL).args(["--shell", &line]).env("PATH", &path).output().unwrap();
+            let out = stdout(&output);
+            assert!(!out.contains("HUNTER2"), "{}: {python}: {out}", bench.who());
+            for (profile, file) in BESIDE_TOOLS {
+                let is_shown = *profile != "python" || (!python.is_empty() && file.starts_with(&python[..4]));
+                let has = out.lines().any(|line| line == *file);
+                assert!(has || !is_shown, "{}: {profile} {file}: {out}{}", bench.who(), stderr(&output));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_link_in_the_workspace_never_makes_a_profile_show_what_it_leads_to() {
     for bench in benches() {

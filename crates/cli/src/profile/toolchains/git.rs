@@ -58,7 +58,7 @@ fn worktree(to: &mut Adder<'_>) {
         Ok(configs) => configs,
         Err(why) => return to.note(format!("{why}: the history of this worktree is not shown")),
     };
-    to.show(&linked.common, "the history of this linked worktree");
+    to.show_unsearched(&linked.common, &linked.common, "the history of this linked worktree");
     for (path, shown) in configs {
         to.show_made(shown, &path.display().to_string(), "its configuration without passwords and programs");
     }

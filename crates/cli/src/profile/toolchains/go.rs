@@ -22,7 +22,7 @@ pub fn find(to: &mut Adder<'_>) {
         }
     });
     if let Some(modules) = modules {
-        to.show_at(&modules, &Path::new(HOME).join("go/pkg/mod"), "downloaded modules");
+        to.show_unsearched(&modules, &Path::new(HOME).join("go/pkg/mod"), "downloaded modules");
     }
     // At once and clearly, instead of after the time limit of a resolver that cannot answer.
     to.set("GOPROXY", "off");

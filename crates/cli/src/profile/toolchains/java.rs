@@ -30,10 +30,10 @@ pub fn find(to: &mut Adder<'_>) {
         return;
     }
     if let Some(repository) = to.host.in_home(".m2/repository") {
-        to.show_at(&repository, &Path::new(HOME).join(".m2/repository"), "downloaded artifacts of Maven");
+        to.show_unsearched(&repository, &Path::new(HOME).join(".m2/repository"), "downloaded artifacts of Maven");
     }
     if let Some(modules) = to.host.in_home(".gradle/caches/modules-2") {
-        to.show_at(&modules, Path::new("/opt/nexus/gradle/modules-2"), "downloaded artifacts of Gradle");
+        to.show_unsearched(&modules, Path::new("/opt/nexus/gradle/modules-2"), "downloaded artifacts of Gradle");
         to.set("GRADLE_RO_DEP_CACHE", "/opt/nexus/gradle");
     }
 }

@@ -6,13 +6,15 @@
 //!   show what it points to would show any folder of the home (the link attack of the CVE-2024-0132 family).
 //! * A tool's whole folder is shown only when it is plainly the tool's own; else just the file ([`host::prefix`]).
 //! * Credentials and settings are never among what is shown: no `~/.cargo/credentials.toml`, `.npmrc`, `.pypirc`,
-//!   `.netrc`, `.m2/settings.xml`, git helpers. HOME inside is empty and private, so tools make caches of their own.
+//!   `.netrc`, `.m2/settings.xml`, git helpers. Where such a file lies in a directory that is shown, a file of Nexus's own
+//!   is shown in its place ([`logins`]). HOME inside is empty and private, so tools make caches of their own.
 
 mod git;
 mod git_config;
 mod go;
 pub mod host;
 mod java;
+mod logins;
 mod node;
 mod python;
 mod rust;
@@ -97,8 +99,32 @@ impl Adder<'_> {
         self.show_at(path, path, why);
     }
 
-    /// Shows a path somewhere else.
+    /// Shows a path somewhere else, with a file of Nexus's own over each file of logins.
     fn show_at(&mut self, source: &Path, target: &Path, why: &'static str) {
+        if host::is_system(target) || target.starts_with(&self.host.workspace) {
+            return;
+        }
+        let covered = if source.is_dir() { logins::find(source) } else { Ok(BTreeMap::new()) };
+        match covered {
+            Ok(covered) => {
+                for (file, cover) in covered {
+                    let target = target.join(file);
+                    self.cover(cover, target);
+                }
+                self.show_unsearched(source, target, why);
+            }
+            Err(error) => self.note(format!("{error}, so it is not shown")),
+        }
+    }
+
+    fn cover(&mut self, content: Vec<u8>, target: PathBuf) {
+        let why = "in place of settings that may hold logins";
+        let bind = FoundBind { source: Source::Made(content), target, why, from: self.from.clone() };
+        self.bind(bind);
+    }
+
+    /// Shows a path as it is: what a package manager downloaded, or a repository's history. Neither holds settings of a client.
+    fn show_unsearched(&mut self, source: &Path, target: &Path, why: &'static str) {
         if host::is_system(target) || target.starts_with(&self.host.workspace) {
             return;
         }

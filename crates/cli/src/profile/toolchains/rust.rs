@@ -25,7 +25,7 @@ pub fn find(to: &mut Adder<'_>) {
     if !to.host.network {
         for (name, why) in [("registry", "downloaded crates"), ("git", "downloaded git dependencies")] {
             if let Some(folder) = to.host.folder(&cargo_home.join(name)) {
-                to.show_at(&folder, &inside.join(name), why);
+                to.show_unsearched(&folder, &inside.join(name), why);
             }
         }
         to.set("CARGO_NET_OFFLINE", "true");

@@ -1,0 +1,296 @@
+//! Files of logins in the directories that toolchains show: clients keep settings beside their programs (npm's global
+//! `etc/npmrc`, pip's `pip.conf` in an environment, conda's `.condarc`), with tokens and passwords of mirrors in them.
+//!
+//! Such a file gets a file of Nexus's own over it: an empty one, or the least that its client accepts. Names decide, not
+//! content: a token in the path of an address looks like any other word. What a package manager downloaded is not
+//! searched ([`super::Adder::show_unsearched`]); neither are the directories of installed libraries.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use walkdir::{DirEntry, WalkDir};
+
+/// Covered wherever they lie. In small letters: NuGet's has several spellings.
+const NAMES: &[&str] = &[
+    // npm, pnpm, yarn, bun
+    "npmrc",
+    ".npmrc",
+    "pnpmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    "bunfig.toml",
+    ".bunfig.toml",
+    // Python: pip, twine, distutils, uv, poetry, conda, mamba
+    "pip.conf",
+    "pip.ini",
+    ".pypirc",
+    "distutils.cfg",
+    ".pydistutils.cfg",
+    "uv.toml",
+    "auth.toml",
+    ".condarc",
+    "condarc",
+    ".mambarc",
+    "mambarc",
+    // Java: Maven, Gradle, remote management
+    "settings-security.xml",
+    "gradle.properties",
+    "jmxremote.password",
+    ".keystore",
+    // Go, Rust, Ruby, PHP, .NET, Terraform
+    "go.env",
+    "credentials",
+    "credentials.toml",
+    "credentials.json",
+    "credentials.tfrc.json",
+    "auth.json",
+    "nuget.config",
+    ".terraformrc",
+    "terraform.rc",
+    // Clients of servers
+    ".netrc",
+    "_netrc",
+    ".git-credentials",
+    ".gitconfig",
+    "gitconfig",
+    "hosts.yml",
+    ".dockercfg",
+    ".pgpass",
+    ".my.cnf",
+    ".s3cfg",
+    ".boto",
+    ".vault-token",
+    ".env",
+    "id_rsa",
+    "id_ecdsa",
+    "id_ed25519",
+];
+
+/// Covered only in a directory of this name.
+const IN_DIRECTORY: &[(&str, &str)] = &[
+    ("conf", "settings.xml"),
+    (".m2", "settings.xml"),
+    (".cargo", "config"),
+    (".cargo", "config.toml"),
+    (".bundle", "config"),
+    (".docker", "config.json"),
+];
+
+/// Every plain file in a directory of this name is covered.
+const WHOLE: &[&str] = &["init.d", "condarc.d", ".condarc.d"];
+
+/// Directories of installed libraries and of texts, which may be very large and hold no settings of a client.
+const LIBRARIES: &[&str] = &[
+    "site-packages",
+    "dist-packages",
+    "node_modules",
+    "__pycache__",
+    "idlelib",
+    "encodings",
+    "ensurepip",
+    "test",
+    "tests",
+    "include",
+    "man",
+    "doc",
+    "docs",
+    "legal",
+    "jmods",
+    "terminfo",
+    "zoneinfo",
+    "rustlib",
+];
+
+/// Directories that lie in each other: `versions/3.12/lib/python3.12/distutils/distutils.cfg`, with one to spare.
+const MAX_DEPTH: usize = 7;
+/// Entries of one directory that a toolchain shows.
+const MAX_ENTRIES: usize = 400_000;
+
+/// A directory could not be searched, so it may not be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// It holds more than is looked through.
+    #[error("{0} holds more than {MAX_ENTRIES} entries and was not searched for logins")]
+    TooLarge(PathBuf),
+    /// It cannot be read.
+    #[error("{path} could not be searched for logins: {source}")]
+    Unreadable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Finds the files to cover below `shown`, relative to it, each with what is shown in its place.
+pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
+    let mut found = BTreeMap::new();
+    let mut walk = WalkDir::new(shown).max_depth(MAX_DEPTH).follow_links(false).into_iter();
+    let mut entries = 0;
+    while let Some(entry) = walk.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            // Gone meanwhile, or a directory that the command cannot enter either.
+            Err(error) if error.io_error().is_some_and(crate::hide::is_harmless) => continue,
+            Err(error) => return Err(SearchError::Unreadable { path: shown.to_owned(), source: error.into() }),
+        };
+        entries += 1;
+        if entries > MAX_ENTRIES {
+            return Err(SearchError::TooLarge(shown.to_owned()));
+        }
+        if entry.file_type().is_dir() {
+            if entry.depth() > 0 && is_one_of(entry.file_name(), LIBRARIES) {
+                walk.skip_current_dir();
+                // npm's built-in settings lie beside npm.
+                let builtin = entry.path().join("npm/npmrc");
+                add(&mut found, shown, &builtin);
+            }
+            continue;
+        }
+        if is_login(&entry) {
+            add(&mut found, shown, entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Adds a file, or the file that a link leads to where that is shown as well.
+fn add(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, path: &Path) {
+    // What leads nowhere shows nothing.
+    let Ok(real) = std::fs::canonicalize(path) else { return };
+    let Ok(root) = std::fs::canonicalize(shown) else { return };
+    let Ok(relative) = real.strip_prefix(&root) else { return };
+    if real.is_file() {
+        found.insert(relative.to_owned(), cover(path));
+    }
+}
+
+fn is_login(entry: &DirEntry) -> bool {
+    let parent = entry.path().parent().and_then(Path::file_name).unwrap_or_default();
+    let name = entry.file_name();
+    is_one_of(name, NAMES)
+        || is_one_of(parent, WHOLE)
+        || IN_DIRECTORY.iter().any(|(folder, file)| parent == *folder && name == *file)
+}
+
+fn is_one_of(name: &OsStr, list: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    list.iter().any(|known| name == *known)
+}
+
+/// The least that the client of such a file accepts.
+fn cover(path: &Path) -> Vec<u8> {
+    let name = path.file_name().unwrap_or_default().to_ascii_lowercase();
+    let extension = path.extension().unwrap_or_default();
+    if name == "go.env" {
+        return go_env(&std::fs::read(path).unwrap_or_default());
+    }
+    let text = if name == "settings.xml" {
+        "<settings/>\n"
+    } else if name == "settings-security.xml" {
+        "<settingsSecurity/>\n"
+    } else if name == "nuget.config" {
+        "<configuration/>\n"
+    } else if extension == "json" {
+        "{}\n"
+    } else {
+        ""
+    };
+    text.as_bytes().to_vec()
+}
+
+/// Keeps of Go's own defaults what can hold no login: without them `go` has no proxy at all.
+fn go_env(text: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(text);
+    let mut kept = String::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let is_plain = match key.trim() {
+            "GOPROXY" => value.split([',', '|']).all(|entry| {
+                let entry = entry.trim();
+                matches!(entry, "direct" | "off" | "https://proxy.golang.org")
+            }),
+            "GOSUMDB" => matches!(value.trim(), "sum.golang.org" | "off"),
+            "GOTOOLCHAIN" => !value.contains(['@', ':', '/']),
+            _ => false,
+        };
+        if is_plain {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found_in(files: &[&str]) -> Vec<(String, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        for file in files {
+            let path = root.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "GOPROXY=https://me:SECRET@proxy.test\nGOSUMDB=sum.golang.org\n").unwrap();
+        }
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        find(&root).unwrap().into_iter().map(|(path, cover)| (path.to_str().unwrap().to_owned(), text(cover))).collect()
+    }
+
+    #[test]
+    fn each_file_of_logins_is_covered_and_its_neighbours_are_not() {
+        let all = [
+            ("etc/npmrc", ""),
+            ("lib/node_modules/npm/npmrc", ""),
+            ("versions/3.12/pip.conf", ""),
+            ("versions/3.12/lib/python3.12/distutils/distutils.cfg", ""),
+            ("envs/a/.condarc", ""),
+            ("condarc.d/mirror.yml", ""),
+            ("conf/settings.xml", "<settings/>\n"),
+            ("conf/settings-security.xml", "<settingsSecurity/>\n"),
+            ("gradle.properties", ""),
+            ("init.d/mirror.gradle", ""),
+            ("go.env", "GOSUMDB=sum.golang.org\n"),
+            ("etc/NuGet.Config", "<configuration/>\n"),
+            (".composer/auth.json", "{}\n"),
+            (".cargo/credentials.toml", ""),
+            (".gem/credentials", ""),
+            (".bundle/config", ""),
+            (".config/gh/hosts.yml", ""),
+            (".netrc", ""),
+        ];
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let others = ["lib/settings.xml", "bin/npm", "lib/node_modules/x/index.js", "conf/logging.xml", "lib/config"];
+        let mut expected: Vec<_> = all.iter().map(|(name, cover)| ((*name).to_owned(), (*cover).to_owned())).collect();
+        expected.sort();
+        let mut found = found_in(&[&names[..], &others].concat());
+        found.sort();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_link_is_followed_to_what_is_shown_and_no_further() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir_all(root.join("tool/etc")).unwrap();
+        for name in ["outside", "tool/mine"] {
+            std::fs::write(root.join(name), "SECRET").unwrap();
+        }
+        std::os::unix::fs::symlink("../mine", root.join("tool/etc/npmrc")).unwrap();
+        std::os::unix::fs::symlink("../outside", root.join("tool/pip.conf")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("tool/.netrc")).unwrap();
+        let found: Vec<_> = find(&root.join("tool")).unwrap().into_keys().collect();
+        assert_eq!(found, [PathBuf::from("mine")]);
+    }
+
+    #[test]
+    fn go_keeps_its_proxy_and_no_address_of_a_mirror() {
+        let own = "GOPROXY=https://proxy.golang.org,direct\nGOSUMDB=sum.golang.org\nGOTOOLCHAIN=auto\n";
+        assert_eq!(go_env(own.as_bytes()), own.as_bytes());
+        for bad in ["GOPROXY=https://a:b@c", "GOPROXY=https://corp.test/t/TOKEN", "GOFLAGS=-x", "GOAUTH=netrc"] {
+            assert_eq!(go_env(bad.as_bytes()), b"", "{bad}");
+        }
+    }
+}
