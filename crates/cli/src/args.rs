@@ -461,11 +461,14 @@ pub struct VerifyArgs {
     /// Compare this file with what the command wrote to stderr
     #[arg(long, value_name = "FILE")]
     pub stderr: Option<PathBuf>,
+    /// Compare this file with the record of the run's network (`net/RUN.jsonl` in the state directory)
+    #[arg(long, value_name = "FILE")]
+    pub net_record: Option<PathBuf>,
     /// Compare the document that `nexus run --json` printed
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Verify all receipts of this machine, and that none was taken out
-    #[arg(long, conflicts_with_all = ["stdout", "stderr", "report"])]
+    #[arg(long, conflicts_with_all = ["stdout", "stderr", "net_record", "report"])]
     pub chain: bool,
     /// Print JSON
     #[arg(long)]

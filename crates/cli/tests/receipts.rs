@@ -5,7 +5,7 @@
 mod support;
 
 use nexus_model::bytes::{base64_decode, base64_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -494,4 +494,81 @@ fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() 
         assert!(stderr(&output).contains("--receipt") && stderr(&output).contains("lies in the workspace"));
         assert!(!bench.workspace.join("ran").exists() && !inside.exists());
     }
+}
+
+#[test]
+fn a_receipt_names_the_network_in_force() {
+    for bench in benches() {
+        let all = [
+            &["--shell", "true"][..],
+            &["--net", "unrestricted", "--shell", "true"],
+            &["--allow", "a.test", "--deny", "b.test", "--shell", "true"],
+            &["--net", "unrestricted", "--allow-private", "10.0.0.0/8:*", "--shell", "true"],
+        ];
+        let receipts: Vec<Value> =
+            all.iter().map(|arguments| payload(&fs::read(run(&bench, arguments).1).unwrap())).collect();
+        let part = |name: &str| -> Vec<Value> {
+            receipts.iter().map(|receipt| receipt["request"]["network"][name].clone()).collect()
+        };
+        let modes = part("mode");
+        assert_eq!(modes, ["none", "unrestricted", "allowlist", "unrestricted"], "{}", bench.who());
+        let rules: Vec<Value> = part("rules").iter().map(|rules| rules["items"].clone()).collect();
+        assert_eq!(rules[2], json!(["allow a.test:443", "deny b.test:*"]), "{}", bench.who());
+        assert_eq!(rules[3], json!(["allow-private 10.0.0.0/8:*"]), "{}", bench.who());
+        assert!(
+            part("policy").iter().skip(1).all(|hash| hash.as_str().is_some_and(|hash| hash.starts_with("blake3:")))
+        );
+        let specs: std::collections::BTreeSet<_> =
+            receipts.iter().map(|receipt| receipt["spec_hash"].to_string()).collect();
+        assert_eq!(specs.len(), all.len(), "{}: another network is another request", bench.who());
+        let again = payload(&fs::read(run(&bench, all[2]).1).unwrap());
+        assert_eq!(again["spec_hash"], receipts[2]["spec_hash"], "{}", bench.who());
+    }
+}
+
+#[test]
+fn the_record_of_the_network_is_bound_to_the_receipt() {
+    for bench in benches() {
+        let output =
+            bench.run(["run", "--json", "--allow", "a.test", "--shell", "curl -s http://blocked.test/ || true"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let run = report["run_id"].as_str().unwrap().to_owned();
+        let place = bench.state.join(format!("net/{run}.jsonl"));
+        let record = fs::read(&place).unwrap();
+        let whole = place.display().to_string();
+        assert_eq!(verify(&bench, &[&run, "--net-record", &whole]).status.code(), Some(0), "{}", bench.who());
+        let policy = payload(&fs::read(report["receipt"]["path"]["text"].as_str().unwrap()).unwrap());
+        let first: Value = serde_json::from_slice(record.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+        assert_eq!(policy["request"]["network"]["policy"], first["policy"], "{}", bench.who());
+        // A line that was taken out.
+        let end = record[..record.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        let cut = file(&bench, "cut", &record[..end]);
+        let mismatch = (1, "net_record_mismatch".to_owned());
+        assert_eq!(reason(&bench, &[&run, "--net-record", &cut]), mismatch, "{}", bench.who());
+        // A run that tried nothing says so, and one without a network has no record.
+        let output = bench.run(["run", "--json", "--allow", "a.test", "--shell", "true"]);
+        let quiet: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let empty = file(&bench, "empty", b"");
+        let quiet = quiet["run_id"].as_str().unwrap();
+        assert_eq!(verify(&bench, &[quiet, "--net-record", &empty]).status.code(), Some(0), "{}", bench.who());
+        assert_eq!(reason(&bench, &[quiet, "--net-record", &whole]), mismatch);
+    }
+}
+
+/// Made by the program before receipts named the network.
+const OLD: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/receipts/v1.json"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/receipts/v1.pem"),
+];
+
+#[test]
+fn a_receipt_of_the_form_before_is_verified_and_shown() {
+    let bench = benches().remove(0);
+    let [receipt, key] = OLD;
+    let checked = verify(&bench, &["--key", key, receipt]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+    let shown = bench.run(["receipt", "show", "--key", key, receipt]);
+    assert!(stdout(&shown).contains("0 allowed, 1 denied"), "{}{}", stdout(&shown), stderr(&shown));
+    let empty = file(&bench, "empty", b"");
+    assert_eq!(reason(&bench, &["--key", key, receipt, "--net-record", &empty]), (1, "net_record_mismatch".to_owned()));
 }

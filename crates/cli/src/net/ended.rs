@@ -2,7 +2,7 @@
 
 use nexus_egress::{Denied, Summary};
 use nexus_policy::net::DenyCode;
-use nexus_policy::receipt::{Digest, Egress};
+use nexus_policy::receipt::{Digest, Egress, StreamDigest};
 use serde_json::{Value, json};
 
 /// Blocked destinations that are listed.
@@ -17,6 +17,8 @@ pub struct Ended {
     pub problem: Option<String>,
     /// What the user should know about the rules.
     pub notes: Vec<String>,
+    /// The closed record.
+    pub record: Option<StreamDigest>,
 }
 
 impl Ended {
@@ -73,6 +75,7 @@ impl Ended {
             bytes_in: self.summary.bytes_down,
             bytes_out: self.summary.bytes_up,
             hash: Digest::of_json(&self.json())?,
+            record: self.record,
         })
     }
 }

@@ -29,7 +29,7 @@ mod service;
 
 pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
 pub use ask::is_possible as can_ask;
-pub use audit::forget_if_empty as forget_empty_record;
+pub use audit::{digest, forget_if_empty as forget_empty_record};
 pub use command::command;
 pub use ended::Ended;
 pub use network::Network;

@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use crate::profile::Found;
 use crate::terminal::Hold;
 use nexus_egress::UpstreamProxy;
-use nexus_policy::net::{Groups, Policy, RuleError, builtin_groups};
+use nexus_policy::net::{Groups, Policy, RuleError, builtin_groups, mode_name};
 use nexus_policy::profile::{Grants, NetMode, Origin};
+use nexus_policy::receipt::{Bounded, Network as InForce};
 use nexus_policy::settings::EgressSettings;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -75,6 +76,17 @@ impl Network {
 }
 
 impl Network {
+    /// The network as a receipt says it.
+    pub fn for_receipt(&self) -> InForce {
+        InForce {
+            mode: mode_name(self.policy.mode()).to_owned(),
+            rules: Bounded::whole(self.policy.listed()),
+            policy: self.policy.recorded().map(|(hash, _)| hash),
+            upstream: self.upstream.is_some(),
+            ask: self.ask.is_some(),
+        }
+    }
+
     /// What counts beside the lists of profiles and flags, each with who said it, for `nexus explain`.
     pub fn told(&self, settings: &EgressSettings) -> Vec<(String, String)> {
         let mut rows = Vec::new();

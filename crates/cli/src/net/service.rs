@@ -105,6 +105,12 @@ impl Service {
     /// Ends it and sums up. Empty and old records go.
     pub fn finish(self, places: &Places, run: RunId) -> Ended {
         let mut ended = self.ended();
+        match audit::digest(&audit::place(places, run)) {
+            Ok(record) => ended.record = Some(record),
+            Err(error) => {
+                ended.problem.get_or_insert(format!("the record of the network could not be read: {error}"));
+            }
+        }
         if let Err(error) = audit::forget_if_empty(places, run).and_then(|()| audit::prune(places)) {
             ended.problem.get_or_insert(format!("old records of the network could not be removed: {error}"));
         }
@@ -121,8 +127,8 @@ impl Service {
             Err(_) => Err("the egress is still held by its questions".to_owned()),
         };
         match (stopped, asked) {
-            (Ok(summary), Ok(())) => Ended { summary, problem: None, notes },
-            (Ok(summary), Err(panicked)) => Ended { summary, problem: Some(panicked.to_string()), notes },
+            (Ok(summary), Ok(())) => Ended { summary, notes, ..Ended::default() },
+            (Ok(summary), Err(panicked)) => Ended { summary, problem: Some(panicked.to_string()), notes, record: None },
             (Err(problem), _) => Ended { problem: Some(problem), notes, ..Ended::default() },
         }
     }

@@ -17,8 +17,8 @@ use nexus_model::plan::PlanDraft;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, Guarantee, Plan};
 use nexus_policy::receipt::{
-    Bounded, ChainPlace, Changes, Digest, Driver, Egress, EnvEntry, Exit, KeyId, Nexus, Output, ProfileRef, Receipt,
-    Request, SCHEMA, Sealed, Seed, Timing, seal,
+    Bounded, ChainPlace, Changes, Digest, Driver, Egress, EnvEntry, Exit, KeyId, Network as NetworkInForce, Nexus,
+    Output, ProfileRef, Receipt, Request, SCHEMA, Sealed, Seed, Timing, seal,
 };
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,6 +53,8 @@ pub struct Finished<'a> {
     pub guarantees: &'a [Guarantee],
     /// What was tried before the command started.
     pub proof: &'a [ProofItem],
+    /// The network in force.
+    pub network: NetworkInForce,
     /// What went over the network.
     pub egress: Option<Egress>,
     /// What became of the changes.
@@ -136,6 +138,7 @@ fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms:
         env_secrets: finished.env_secrets.to_vec(),
         opened_binds: finished.opened_binds.to_vec(),
         allowed_sockets: finished.allowed_sockets.to_vec(),
+        network: Some(finished.network),
     };
     let no_hash = || "its hashes could not be made".to_owned();
     let micros = |duration: Duration| duration.as_micros() as u64;

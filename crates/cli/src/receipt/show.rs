@@ -6,7 +6,7 @@ use crate::args::ShowArgs;
 use crate::failure::{Failure, one_line};
 use nexus_model::ByteText;
 use nexus_model::units::format_size;
-use nexus_policy::receipt::{Changes, Exit, Receipt, StreamDigest};
+use nexus_policy::receipt::{Changes, Egress, Exit, Receipt, StreamDigest};
 
 /// Shows it.
 pub fn command(args: &ShowArgs) -> Result<String, Failure> {
@@ -67,8 +67,19 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
     for profile in &receipt.profiles {
         rows.push(("profile", format!("{} ({}), {}", profile.name, profile.source.as_path().display(), profile.hash)));
     }
+    if let Some(network) = &request.network {
+        let said = std::iter::once(network.mode.clone()).chain(network.rules.items.iter().cloned());
+        let said = said.collect::<Vec<_>>().join(", ");
+        let upstream = if network.upstream { ", by the operator's proxy" } else { "" };
+        let ask = if network.ask { ", others by question" } else { "" };
+        let policy = network.policy.map(|hash| format!(", {hash}")).unwrap_or_default();
+        let more = more(network.rules.omitted);
+        rows.push(("may reach", format!("{said}{more}{upstream}{ask}{policy}")));
+    }
     if let Some(egress) = &receipt.egress {
-        rows.push(("network", format!("{} allowed, {} denied, {}", egress.allowed, egress.denied, egress.hash)));
+        let record = egress.record.map(|record| format!("; record {}", stream(&record))).unwrap_or_default();
+        let Egress { allowed, denied, hash, .. } = egress;
+        rows.push(("network", format!("{allowed} allowed, {denied} denied, {hash}{record}")));
     }
     rows
 }

@@ -189,8 +189,12 @@ fn look(args: &VerifyArgs) -> Result<Result<String, Invalid>, Failure> {
     if let Some(invalid) = against(args, &opened)? {
         return Ok(Err(invalid));
     }
-    let also =
-        [(args.stdout.is_some(), "stdout"), (args.stderr.is_some(), "stderr"), (args.report.is_some(), "the report")];
+    let also = [
+        (args.stdout.is_some(), "stdout"),
+        (args.stderr.is_some(), "stderr"),
+        (args.net_record.is_some(), "the record of the network"),
+        (args.report.is_some(), "the report"),
+    ];
     let also: Vec<&str> = also.into_iter().filter_map(|(asked, what)| asked.then_some(what)).collect();
     let also = if also.is_empty() { String::new() } else { format!("; {} as it says", also.join(" and ")) };
     let also = match &args.report {
@@ -222,11 +226,36 @@ fn against(args: &VerifyArgs, opened: &Opened) -> Result<Option<Invalid>, Failur
             return Ok(Some(Invalid { code, message }));
         }
     }
+    if let Some(path) = &args.net_record
+        && let Some(invalid) = against_record(path, receipt)?
+    {
+        return Ok(Some(invalid));
+    }
     let Some(path) = &args.report else { return Ok(None) };
     Ok(differs(&report(path)?, receipt).map(|what| {
         let message = format!("{} is not the report of the run: its {what} is another", path.display());
         Invalid { code: "report_mismatch", message }
     }))
+}
+
+/// The record of the network, as it was when the run ended.
+fn against_record(path: &Path, receipt: &Receipt) -> Result<Option<Invalid>, Failure> {
+    let code = "net_record_mismatch";
+    let Some(said) = receipt.egress.as_ref().and_then(|egress| egress.record) else {
+        let why = if receipt.egress.is_some() { "its form is older" } else { "the run had no network" };
+        let message = format!("the receipt says nothing of a record of the network: {why}");
+        return Ok(Some(Invalid { code, message }));
+    };
+    let found = digest(path)?;
+    let message = format!(
+        "{} is not the record of the run's network: it has {} bytes, {}; the receipt says {} bytes, {}",
+        path.display(),
+        found.bytes,
+        found.hash,
+        said.bytes,
+        said.hash
+    );
+    Ok((found != said).then_some(Invalid { code, message }))
 }
 
 fn report(path: &Path) -> Result<Value, Failure> {
@@ -317,22 +346,7 @@ fn changes_hash(changes: &Value) -> Option<Digest> {
 }
 
 fn digest(path: &Path) -> Result<StreamDigest, Failure> {
-    let failed = |error: &std::io::Error| nothing(&path.display().to_string(), error);
-    let mut file = File::open(path).map_err(|error| failed(&error))?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 256 * 1024];
-    let mut bytes = 0;
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(StreamDigest { bytes, hash: Digest::finished(&hasher) }),
-            Ok(count) => {
-                hasher.update(&buffer[..count]);
-                bytes += count as u64;
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(&error)),
-        }
-    }
+    crate::net::digest(path).map_err(|error| nothing(&path.display().to_string(), &error))
 }
 
 /// Every receipt of this state directory, and whether one was taken out.

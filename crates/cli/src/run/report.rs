@@ -12,20 +12,20 @@ use super::settle::{Settled, State};
 use super::sink::write_to_caller;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
-use crate::net::Ended;
+use crate::net::{Ended, Network};
 use crate::receipt::{self, Finished, Issued, Issuer};
 use crate::terminal::out;
 use document::{ToCaller, elements};
 use nexus_driver::Handle;
 use nexus_facility::{Change, ChangeKind};
 use nexus_model::exit::{REFUSED, USAGE};
-use nexus_model::network::Network;
+use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
 use nexus_policy::profile::ProfileName;
 use nexus_policy::receipt::canonical::Member;
-use nexus_policy::receipt::{Digest, Exit, Output, ProfileRef};
+use nexus_policy::receipt::{Digest, Exit, Network as NetworkInForce, Output, ProfileRef};
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -175,6 +175,7 @@ impl Report {
                 driver: &self.driver,
                 guarantees: &self.guarantees,
                 proof: &self.proof,
+                network: order.network.as_ref().map_or_else(NetworkInForce::none, Network::for_receipt),
                 egress: self.egress.as_ref().map(|egress| egress.receipt().ok_or_else(no_hash)).transpose()?,
                 changes: self.changes_for_receipt()?,
                 durable: !matches!(self.settled.state, State::None | State::Discarded),
@@ -406,8 +407,8 @@ fn guarantees(order: &Order) -> Vec<Guarantee> {
         Guarantee::FsWorkspaceOnly,
         Guarantee::FsReadOnlySystem,
         match order.plan.network {
-            Network::None => Guarantee::NetNone,
-            Network::Egress | Network::EgressByProgram => Guarantee::NetDestinationChecked,
+            NetworkKind::None => Guarantee::NetNone,
+            NetworkKind::Egress | NetworkKind::EgressByProgram => Guarantee::NetDestinationChecked,
         },
         Guarantee::LimitsPids,
         Guarantee::KillComplete,

@@ -20,6 +20,7 @@ mod explain;
 pub mod fuzz;
 mod groups;
 mod item;
+mod listed;
 mod literal;
 mod methods;
 mod name;

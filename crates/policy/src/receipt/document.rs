@@ -11,8 +11,10 @@ use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, Limits, RunId};
 use serde::{Deserialize, Serialize};
 
-/// The form that this code writes and reads.
-pub const SCHEMA: &str = "nexus.receipt/1";
+/// The form that this code writes.
+pub const SCHEMA: &str = "nexus.receipt/2";
+/// The forms that this code reads. A receipt of form 1 says nothing of the network that was in force.
+pub const SCHEMAS: [&str; 2] = ["nexus.receipt/1", SCHEMA];
 /// How much of each list a receipt carries. The hash of the whole stands beside it.
 pub const MAX_LISTED_BYTES: usize = 64 * 1024;
 
@@ -145,6 +147,32 @@ pub struct Request {
     /// Sockets of the host that the command could connect to. Left out when there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_sockets: Vec<ByteText>,
+    /// The network in force; nothing in a receipt of form 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+}
+
+/// The network in force when the command started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// `none`, `allowlist` or `unrestricted`.
+    pub mode: String,
+    /// Each rule as `allow HOST:PORTS`, `allow-private …`, `deny …`.
+    pub rules: Bounded<String>,
+    /// Hash of the policy as the record of the network begins with it; nothing without a network.
+    pub policy: Option<Digest>,
+    /// Reports that everything went through the operator's proxy.
+    pub upstream: bool,
+    /// Reports that a person could be asked about other destinations.
+    pub ask: bool,
+}
+
+impl Network {
+    /// No network at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { mode: "none".to_owned(), rules: Bounded::whole(Vec::new()), policy: None, upstream: false, ask: false }
+    }
 }
 
 impl Request {
@@ -158,6 +186,9 @@ impl Request {
             env: self.env.cut(|entry| entry.name.0.len() + 2 * FRAME),
             binds: self.binds.cut(|bind| bind.source.0.len() + bind.target.0.len() + 2 * FRAME),
             hidden: self.hidden.cut(|path| path.0.len() + FRAME),
+            network: self
+                .network
+                .map(|network| Network { rules: network.rules.cut(|rule| rule.len() + FRAME), ..network }),
             ..self
         }
     }
@@ -196,6 +227,10 @@ pub struct Egress {
     pub bytes_out: u64,
     /// Hash of the report's `egress`.
     pub hash: Digest,
+    /// The record of the network when it was closed, empty where nothing was tried; nothing in a receipt of form 1, and
+    /// where the record could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<StreamDigest>,
 }
 
 /// What became of the changes.

@@ -8,7 +8,7 @@
 //! Nothing of the document is looked at before its signature has been found good.
 
 use super::Digest;
-use super::document::{Receipt, SCHEMA};
+use super::document::{Receipt, SCHEMAS};
 use super::keys::{KeyId, Keyring, Pair};
 use nexus_model::bytes::{base64_decode, base64_encode};
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub enum VerifyError {
         key_id: KeyId,
     },
     /// Signed, and of a form that this version does not know.
-    #[error("its form is {found:?}, and this version reads {SCHEMA}")]
+    #[error("its form is {found:?}, and this version reads {}", SCHEMAS.join(" and "))]
     UnknownSchema {
         /// Its form.
         found: String,
@@ -172,7 +172,7 @@ pub fn open(file: &[u8], keys: &Keyring) -> Result<Opened, VerifyError> {
     let (payload, signed) = open_bytes(PAYLOAD_TYPE, file, keys)?;
     let bad = |error: serde_json::Error| VerifyError::BadContent { why: error.to_string() };
     let schema: Schema = serde_json::from_slice(&payload).map_err(bad)?;
-    if schema.schema != SCHEMA {
+    if !SCHEMAS.contains(&schema.schema.as_str()) {
         return Err(VerifyError::UnknownSchema { found: schema.schema });
     }
     let receipt: Receipt = serde_json::from_slice(&payload).map_err(bad)?;

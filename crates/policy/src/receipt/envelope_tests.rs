@@ -40,6 +40,7 @@ fn receipt(pair: &Pair) -> Receipt {
             env_secrets: Vec::new(),
             opened_binds: Vec::new(),
             allowed_sockets: Vec::new(),
+            network: None,
         },
         spec_hash: Digest::of(b"spec"),
         plan_hash: Digest::of(b"plan"),
@@ -159,9 +160,9 @@ fn other_forms_and_other_content_are_refused_by_name() {
     let pair = pair(1);
     let keys = ring(&pair);
     let mut other = receipt(&pair);
-    other.schema = "nexus.receipt/2".to_owned();
+    other.schema = "nexus.receipt/3".to_owned();
     let error = open(&seal(&other, &pair).unwrap().file, &keys).unwrap_err();
-    assert_eq!(error, VerifyError::UnknownSchema { found: "nexus.receipt/2".to_owned() });
+    assert_eq!(error, VerifyError::UnknownSchema { found: "nexus.receipt/3".to_owned() });
     let empty = seal_bytes(PAYLOAD_TYPE, b"{\"schema\":\"nexus.receipt/1\"}", &pair).unwrap();
     assert!(matches!(open(&empty.file, &keys).unwrap_err(), VerifyError::BadContent { .. }));
     for (text, what) in [("[]\n", "an array"), ("{\"a\":1}\n", "another object"), ("hello\n", "text")] {

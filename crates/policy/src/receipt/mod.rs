@@ -22,8 +22,8 @@ mod link;
 pub use chain::{ChainEnd, ChainProblem, ChainReport, Ring, check_chain};
 pub use digest::Digest;
 pub use document::{
-    Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, MAX_LISTED_BYTES, Nexus, Output, ProfileRef, Receipt,
-    Request, SCHEMA, StreamDigest, Timing,
+    Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, MAX_LISTED_BYTES, Network, Nexus, Output, ProfileRef,
+    Receipt, Request, SCHEMA, SCHEMAS, StreamDigest, Timing,
 };
 pub use envelope::{MAX_BYTES, Opened, PAYLOAD_TYPE, Sealed, VerifyError, open, pre_authentication, seal};
 pub use keys::{KeyId, KeyTextError, Keyring, PRIVATE_KEY_BYTES, PublicKey, Seed};
