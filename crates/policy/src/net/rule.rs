@@ -4,10 +4,10 @@ use super::name::HostError;
 use super::pattern::{Pattern, PatternError};
 use super::ports::{Ports, PortsError};
 use super::target::{self, Host, Port, TargetError};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// An absolute path of an executable. The egress finds it out from the kernel, never from what a process says of itself.
 ///
@@ -181,6 +181,9 @@ pub enum RuleFault {
         /// The network.
         with: String,
     },
+    /// A range that holds the IPv4-mapped addresses and others.
+    #[error("the range holds ::ffff:0:0/96, which is IPv4; write the IPv4 range and the IPv6 ranges beside it")]
+    CutsMapped,
     /// No range.
     #[error("the range after the slash is wrong")]
     Range,
@@ -336,13 +339,53 @@ fn range_and_ports(text: &str, default: Ports) -> Result<(IpNet, Ports), RuleFau
 
 fn range(text: &str) -> Result<IpNet, RuleFault> {
     let net: IpNet = text.parse().map_err(|_| RuleFault::Range)?;
-    if net.trunc() == net { Ok(net) } else { Err(RuleFault::HostBits { with: net.trunc().to_string() }) }
+    if net.trunc() != net {
+        return Err(RuleFault::HostBits { with: net.trunc().to_string() });
+    }
+    unmapped(net)
 }
+
+/// Turns a range of IPv4-mapped addresses into the IPv4 range: attempts at such addresses are decided as IPv4. A wider
+/// range would match its IPv6 part alone. `::/0` says every IPv6 address, and means no IPv4 one.
+fn unmapped(net: IpNet) -> Result<IpNet, RuleFault> {
+    let IpNet::V6(v6) = net else { return Ok(net) };
+    let Some(v4) = v6.addr().to_ipv4_mapped().filter(|_| v6.prefix_len() >= MAPPED_BITS) else {
+        let mapped = Ipv4Addr::UNSPECIFIED.to_ipv6_mapped();
+        return if v6.prefix_len() > 0 && v6.contains(&mapped) { Err(RuleFault::CutsMapped) } else { Ok(net) };
+    };
+    Ipv4Net::new(v4, v6.prefix_len() - MAPPED_BITS).map(IpNet::V4).map_err(|_| RuleFault::Range)
+}
+
+/// Bits of the prefix of IPv4-mapped addresses (RFC 4291 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
 
 /// The value of `--allow-private` for an address.
 pub(super) fn address_flag(address: IpAddr, ports: &Ports) -> String {
     match address {
         IpAddr::V4(address) => format!("{address}:{ports}"),
         IpAddr::V6(address) => format!("[{address}]:{ports}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_mapped_addresses_is_its_ipv4_range() {
+        let deny = |text: &str| match parse_deny(text, Source::flag(text)) {
+            Ok(AnyRule::Address(rule)) => Ok(rule.net.to_string()),
+            Ok(AnyRule::Name(_)) => panic!("{text}"),
+            Err(error) => Err(error.why),
+        };
+        assert_eq!(deny("::ffff:93.184.216.0/120").unwrap(), "93.184.216.0/24");
+        assert_eq!(deny("[::ffff:10.0.0.0/104]:80").unwrap(), "10.0.0.0/8");
+        assert_eq!(deny("::ffff:0:0/96").unwrap(), "0.0.0.0/0");
+        for cut in ["::/80", "::/8", "::fffe:0:0/95"] {
+            assert_eq!(deny(cut), Err(RuleFault::CutsMapped), "{cut}");
+        }
+        for other in ["::/0", "::fffe:0:0/96", "fd00::/8", "::ffff:0:0:0/96"] {
+            assert_eq!(deny(other).unwrap(), other);
+        }
     }
 }
