@@ -2,7 +2,7 @@
 
 use super::explain::{grants_json, grants_text};
 use super::library::{self, Shelf};
-use super::{chain, granted};
+use super::{chain, granted, workspace_file};
 use crate::args::{ProfileAction, ProfileArgs};
 use crate::failure::Failure;
 use crate::run;
@@ -90,8 +90,7 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
     }
     for path in files {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path);
-        let read = text.map_err(|error| format!("{name}: {error}"));
+        let read = workspace_file::text_of(path).map_err(|why| format!("{name} cannot be used: {why}"));
         let read =
             read.and_then(|text| library::read("profile", name.clone(), &text).map_err(|failure| failure.message));
         found.push((name, read.err()));

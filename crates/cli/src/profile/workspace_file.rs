@@ -39,28 +39,43 @@ pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, Failure> {
         Err(Errno::LOOP | Errno::XDEV) => return Err(refuse("it is a symbolic link")),
         Err(error) => return Err(refuse(&error.to_string())),
     };
-    let stat = rustix::fs::fstat(&file).map_err(|error| refuse(&error.to_string()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(refuse("it is no plain file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| refuse(&error.to_string()))?;
-    if bytes.len() > MAX_BYTES {
-        return Err(refuse(&format!("it has more than {MAX_BYTES} bytes")));
-    }
-    let hash = blake3::hash(&bytes).to_hex().to_string();
-    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8"))?;
+    let text = plain_text(file).map_err(|why| refuse(&why))?;
+    let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
     let loaded = super::library::read(NAME, path.display().to_string(), &text)?;
     Ok(Some(WorkspaceFile { path, hash, loaded }))
 }
 
+/// Reads a file that may be a workspace's: the last name is no link, nothing waits, and the length is bounded.
+pub fn text_of(path: &Path) -> Result<String, String> {
+    match rustix::fs::open(path, FLAGS, Mode::empty()) {
+        Ok(file) => plain_text(File::from(file)),
+        Err(Errno::LOOP) => Err("it is a symbolic link".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn plain_text(file: File) -> Result<String, String> {
+    let stat = rustix::fs::fstat(&file).map_err(|error| error.to_string())?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err("it is no plain file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// Without NONBLOCK a fifo of that name would stop us for ever.
+const FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
 fn open(workspace: &Path) -> Result<File, Errno> {
     let folder = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
     let folder = rustix::fs::open(workspace, folder, Mode::empty())?;
-    // Without NONBLOCK a fifo of that name would stop us for ever.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(folder, NAME, flags, Mode::empty(), resolve).map(File::from)
+    rustix::fs::openat2(folder, NAME, FLAGS, Mode::empty(), resolve).map(File::from)
 }
 
 #[cfg(test)]
@@ -81,6 +96,20 @@ mod tests {
         let first = read(&path).unwrap().unwrap();
         std::fs::write(path.join(NAME), "changes: review\n\n").unwrap();
         assert_ne!(first.hash, read(&path).unwrap().unwrap().hash, "every byte counts");
+    }
+
+    #[test]
+    fn a_named_file_is_read_as_carefully() {
+        let (_dir, path) = folder();
+        std::fs::write(path.join("plain"), "changes: review\n").unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path.join("link")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        std::fs::write(path.join("large"), "#".repeat(MAX_BYTES + 1)).unwrap();
+        assert_eq!(text_of(&path.join("plain")).unwrap(), "changes: review\n");
+        let refused = |name: &str| text_of(&path.join(name)).unwrap_err();
+        assert!(refused("link").contains("symbolic link"));
+        assert!(refused("fifo").contains("no plain file") && text_of(Path::new("/dev/zero")).is_err());
+        assert!(refused("large").contains("more than") && !refused("missing").is_empty());
     }
 
     #[test]
