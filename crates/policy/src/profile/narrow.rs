@@ -12,6 +12,7 @@ use super::chain::Loaded;
 use super::document::{At, ChangesMode, NetMode};
 use super::grants::{Grants, NetGrants};
 use super::origin::{Place, Sourced};
+use crate::net::{Name, Pattern, Source, parse_allow};
 
 /// What the file may not do by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,19 +102,21 @@ impl Walk<'_> {
     fn network(&mut self) {
         let (base, part) = (&self.base.net, &self.file.document.net);
         let has = base.effective_mode();
-        if has != NetMode::Unrestricted {
+        // A flag that closes the network has the last word; the lists of the file open nothing then.
+        let closed = has == NetMode::None && base.mode.as_ref().is_some_and(|mode| mode.from.is_flag());
+        if has != NetMode::Unrestricted && !closed {
             let open = if has == NetMode::Allowlist { base } else { &NetGrants::default() };
             for (rule, place) in &part.allow {
-                // For one program is less than for all.
-                let wider = rule.split_once("@/").map_or(rule.as_str(), |(place, _)| place);
-                if !open.allow.iter().any(|known| known.value == *rule || known.value == wider) {
+                if !is_within(rule, &open.allow) {
                     self.refuse(*place, format!("reach {rule}"));
                 }
             }
         }
         // Whatever the mode: for a group the user's own package clients are asked, and their settings are shown inside.
         let groups = if has == NetMode::None { &[][..] } else { &base.groups };
-        self.only_known(&part.groups, groups, |group| format!("reach the group {group}"));
+        if !closed {
+            self.only_known(&part.groups, groups, |group| format!("reach the group {group}"));
+        }
         if let Some((methods, place)) = part.methods {
             if methods >= base.effective_methods() {
                 self.out.net.restrict_methods(Sourced::new(methods, self.file.origin(place)));
@@ -186,6 +189,36 @@ impl Walk<'_> {
         } else if wanted > mode || has.is_none() {
             self.out.changes = Some(Sourced::new(wanted, self.file.origin(place)));
         }
+    }
+}
+
+/// Reports whether all that a rule allows is allowed by these: the same names or names below, on ports that together
+/// are as many, for this program or for all. Texts may differ: `a.example` is `a.example:443`.
+fn is_within(rule: &str, known: &[Sourced<String>]) -> bool {
+    if known.iter().any(|known| known.value == *rule) {
+        return true;
+    }
+    let parse = |text: &str| parse_allow(text, Source::flag(text)).ok();
+    let Some(asked) = parse(rule) else { return false };
+    let wider = known.iter().filter_map(|known| parse(&known.value)).filter(|known| {
+        let program = known.program.is_none() || known.program == asked.program;
+        program && known.tls == asked.tls && covers(&known.pattern, &asked.pattern)
+    });
+    wider
+        .map(|known| known.ports)
+        .reduce(|all, ports| all.union(&ports))
+        .is_some_and(|all| all.contains_all(&asked.ports))
+}
+
+/// Reports whether every name of `asked` is one of `known`.
+fn covers(known: &Pattern, asked: &Pattern) -> bool {
+    let below =
+        |base: &Name, name: &Name| name.as_str().strip_suffix(base.as_str()).is_some_and(|rest| rest.ends_with('.'));
+    match (known, asked) {
+        (Pattern::Exact(known), Pattern::Exact(asked)) => known == asked,
+        (Pattern::Below(known), Pattern::Exact(asked)) => below(known, asked),
+        (Pattern::Below(known), Pattern::Below(asked)) => known == asked || below(known, asked),
+        (Pattern::Exact(_), Pattern::Below(_)) => false,
     }
 }
 

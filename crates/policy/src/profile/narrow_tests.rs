@@ -87,6 +87,49 @@ fn one_program_is_less_than_all_and_another_one_is_not() {
 }
 
 #[test]
+fn rules_are_compared_by_what_they_allow() {
+    let profile = base(
+        "net: {allow: [a.example, \"b.example:80,443\", \"*.c.example:1-100\", \"d.example:1\", \"d.example:2\"]}",
+    );
+    for within in [
+        "a.example:443",
+        "A.example.",
+        "b.example:443",
+        "b.example:443,80",
+        "x.c.example:80",
+        "*.x.c.example:7-9",
+        "a.example:443@/usr/bin/curl",
+        "d.example:1,2",
+    ] {
+        let kept =
+            narrowed(&format!("net: {{allow: [\"{within}\"]}}"), &profile).unwrap_or_else(|_| panic!("{within}"));
+        assert_eq!(kept.net.allow.len(), 1, "only what the file names stays: {within}");
+    }
+    for wider in [
+        "a.example:80",
+        "b.example:80-443",
+        "c.example:80",
+        "*.example",
+        "xc.example:80",
+        "d.example:1-3",
+        "*.a.example",
+    ] {
+        assert!(narrowed(&format!("net: {{allow: [\"{wider}\"]}}"), &profile).is_err(), "{wider}");
+    }
+    assert!(narrowed("net: {allow: [x.example]}", &base("net: {allow: [\"x.example@/usr/bin/curl\"]}")).is_err());
+}
+
+#[test]
+fn a_flag_without_network_drops_the_lists_of_the_file() {
+    let mut none = base("net: none");
+    let file = "net: {allow: [a.example], groups: [\"pkg:pip\"]}";
+    assert!(narrowed(file, &none).is_err(), "a profile is asked for, a flag decides");
+    none.net.mode = Some(Sourced::new(NetMode::None, Origin::Flag("--net none".to_owned())));
+    let kept = narrowed(file, &none).unwrap();
+    assert_eq!((kept.net.effective_mode(), kept.net.allow.len(), kept.net.groups.len()), (NetMode::None, 0, 0));
+}
+
+#[test]
 fn a_flag_that_is_smaller_than_the_file_counts_and_refuses_nothing() {
     let mut profile = base("");
     let flag = |value| Sourced::new(value, Origin::Flag("--memory".to_owned()));
