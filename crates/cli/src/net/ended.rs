@@ -27,10 +27,18 @@ impl Ended {
         let mut lines: Vec<String> = self.problem.iter().chain(&self.notes).cloned().collect();
         let blocked = blocked(&self.summary.denied);
         lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied)));
-        if blocked.len() > MOST_SHOWN || self.summary.truncated {
+        // The summary is cut for allowed destinations, too; then nothing blocked is missing.
+        let is_cut = self.summary.truncated && !blocked.is_empty();
+        if blocked.len() > MOST_SHOWN || is_cut {
             let more = blocked.len().saturating_sub(MOST_SHOWN);
-            let more = if self.summary.truncated { format!("more than {more}") } else { more.to_string() };
-            lines.push(format!("blocked: … and {more} more (nexus net log)"));
+            let more = if more == 0 {
+                "perhaps others".to_owned()
+            } else if is_cut {
+                format!("more than {more} more")
+            } else {
+                format!("{more} more")
+            };
+            lines.push(format!("blocked: … and {more} (nexus net log)"));
         }
         if self.summary.audit_lost > 0 {
             let lost = self.summary.audit_lost;
@@ -146,6 +154,18 @@ mod tests {
                 "blocked: b.test: no; allow it with --allow b.test:443",
             ]
         );
+    }
+
+    #[test]
+    fn a_summary_that_is_cut_counts_no_block_that_is_not_known() {
+        let cut = |denied: Vec<Denied>| {
+            Ended { summary: Summary { denied, truncated: true, ..Summary::default() }, ..Ended::default() }.lines()
+        };
+        assert_eq!(cut(Vec::new()), [""; 0], "many allowed destinations, and nothing blocked");
+        let one = cut(vec![denied("a.test", 443, DenyCode::NotInAllowlist, None)]);
+        assert_eq!(one[1], "blocked: … and perhaps others (nexus net log)");
+        let many = (1..=25).map(|port| denied("a.test", port, DenyCode::PortNotAllowed, None));
+        assert_eq!(cut(many.collect())[20], "blocked: … and more than 5 more (nexus net log)");
     }
 
     #[test]

@@ -11,9 +11,9 @@ use nexus_policy::profile::{Origin, Sourced};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// The sandbox's own servers, also by its host name, which no proxy can reach. Only forms that every client reads: a range or a bracket in
+/// The sandbox's own servers, also by its host name and by 0.0.0.0, which servers print; no proxy can reach them. Only forms that every client reads: a range or a bracket in
 /// this list stops some of them.
-const OWN: &str = "localhost,nexus,127.0.0.1,::1";
+const OWN: &str = "localhost,nexus,127.0.0.1,0.0.0.0,::1";
 
 /// Adds them, with who opened the network as their source.
 pub fn add(to: &mut BTreeMap<String, Sourced<OsString>>, from: &Origin) {

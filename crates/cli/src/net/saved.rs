@@ -6,13 +6,19 @@
 use crate::profile::{configuration_folder, read_owned};
 use nexus_model::RunId;
 use nexus_policy::profile::parse;
-use std::fs::{DirBuilder, OpenOptions};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The profile's name.
 pub const NAME: &str = "asked";
+
+/// How long an answer waits for another run's.
+const LOCK_TIME: Duration = Duration::from_secs(5);
 
 const HEAD: &str = "# What nexus run --ask was told to save. It counts with --ask, and as --profile asked.\n\
                     net:\n  allow:\n";
@@ -20,12 +26,33 @@ const HEAD: &str = "# What nexus run --ask was told to save. It counts with --as
 /// Adds a destination and returns the file.
 pub fn add(target: &str) -> Result<PathBuf, String> {
     let folder = configuration_folder().ok_or("there is no configuration folder; set NEXUS_CONFIG_DIR")?;
-    let folder = folder.join("profiles");
+    add_in(&folder.join("profiles"), target)
+}
+
+fn add_in(folder: &Path, target: &str) -> Result<PathBuf, String> {
     let path = folder.join(format!("{NAME}.yaml"));
+    // Two runs may save at one time: each reads what the other has added.
+    let lock = lock(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let old = read_owned(&path, None).map_err(|failure| failure.text())?;
     let Some(new) = with(old.as_deref(), target)? else { return Ok(path) };
-    put(&folder, &path, &new).map_err(|error| format!("{}: {error}", path.display()))?;
+    put(folder, &path, &new).map_err(|error| format!("{}: {error}", path.display()))?;
+    drop(lock);
     Ok(path)
+}
+
+/// Locks the directory against other answers until the file is dropped.
+fn lock(folder: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let file = File::open(folder)?;
+    let end = Instant::now() + LOCK_TIME;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(Duration::from_millis(2)),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The text with one more line; `None` when it is there already.
@@ -53,7 +80,6 @@ fn allowed(text: &str) -> Result<Vec<String>, String> {
 
 /// A new file takes the place of the old one, so that no half of one is ever read.
 fn put(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let fresh = folder.join(format!(".{NAME}-{}", RunId::new()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
@@ -76,6 +102,20 @@ mod tests {
         assert_eq!(with(Some(&two), "a.test:443").unwrap(), None);
         assert_eq!(allowed(&two).unwrap(), ["a.test:443", "b.test:8443"]);
         assert!(two.starts_with(HEAD));
+    }
+
+    #[test]
+    fn answers_of_many_runs_at_one_time_are_all_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("profiles");
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let folder = &folder;
+                scope.spawn(move || add_in(folder, &format!("n{number}.test:443")).unwrap());
+            }
+        });
+        let text = std::fs::read_to_string(folder.join("asked.yaml")).unwrap();
+        assert_eq!(allowed(&text).unwrap().len(), 16, "{text}");
     }
 
     #[test]
