@@ -40,12 +40,12 @@ impl Begun {
     pub fn make(setup: &Setup, kept: &mut Kept, scratch_bytes: u64) -> Result<Self, StepError> {
         launch::check_single_thread(setup.faults)?;
         let (channel, theirs) = launch::channel(setup.faults)?;
-        let strings = kept.strings()?;
+        let (strings, quotas) = (kept.strings()?, kept.quotas()?);
         let cloned = kept.enter_at(true, Some(&[]), setup.faults).and_then(|inside| {
-            let here =
-                child::Here { on_template: true, own_network: inside.network.is_none(), strings, parent_acts: true };
+            let own_network = inside.network.is_none();
+            let here = child::Here { on_template: true, own_network, strings, parent_acts: true, quotas };
             let run = move || child::run_begun(setup, &here, scratch_bytes, theirs);
-            launch::clone_inside(inside.network.is_none(), &channel, None, run).map(|child| (child, inside.network))
+            launch::clone_inside(&setup.identity, own_network, &channel, None, run).map(|child| (child, inside.network))
         });
         let back = kept.leave();
         let (child, network) = cloned?;

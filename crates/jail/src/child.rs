@@ -14,6 +14,7 @@ use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
+use crate::quotas::Quotas;
 use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::{creds, idmap, kept, memory, net, order, overlay, seccomp, system, walls, watch};
@@ -27,6 +28,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Sets the sandbox up and becomes its guest. Returns the code to end with.
 pub fn run(request: &Request<'_>, start: Start) -> i32 {
@@ -70,6 +72,8 @@ pub struct Here {
     pub strings: [Range<usize>; 2],
     /// Whether it has to wait for something that only its parent may do.
     pub parent_acts: bool,
+    /// What it may take of what the kernel counts for its user.
+    pub quotas: Rc<Quotas>,
 }
 
 fn set_up(
@@ -112,8 +116,9 @@ fn set_up(
         furnish(request, root, workspace, binds, channel)
     };
     let root = root?;
+    here.quotas.limit_namespace()?;
     creds::drop_bounding(faults)?;
-    seal(request, root, mask, channel)
+    seal(request, root, mask, channel, &here.quotas)
 }
 
 fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
@@ -125,6 +130,7 @@ fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedF
     take_ids(setup, here)?;
     let root = Root::on_template(faults, scratch_bytes)?;
     root.dress(faults)?;
+    here.quotas.limit_namespace()?;
     creds::drop_bounding(faults)?;
     // This may take long. Whatever else the launcher had open must not stay open with it.
     keep_only(&[channel, root.tree(), root.own()]).at(Step::CloseDescriptors, "descriptors of the launcher")?;
@@ -138,7 +144,7 @@ fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedF
     let workspace = open_workspace(&request, mounts.next(), None)?;
     let binds = open_binds(&request, Some(mounts.collect()))?;
     let root = furnish(&request, root, workspace, binds, channel)?;
-    seal(&request, root, mask, channel)
+    seal(&request, root, mask, channel, &here.quotas)
 }
 
 /// An order has a mount for the workspace and one for each bind.
@@ -150,13 +156,19 @@ fn check_count(mounts: usize, binds: usize) -> Result<(), StepError> {
 }
 
 /// From here on nothing is added, and everything given up. The bounding set is empty already.
-fn seal(request: &Request<'_>, root: Root, mask: Mode, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+fn seal(
+    request: &Request<'_>,
+    root: Root,
+    mask: Mode,
+    channel: &OwnedFd,
+    quotas: &Quotas,
+) -> Result<OwnedFd, StepError> {
     let Setup { faults, landlock_abi, report, .. } = request.setup;
     let filter = seccomp::Program::builtin(permissions(request.plan));
     root.enter(faults)?;
     rustix::process::umask(mask);
 
-    creds::limit_resources(faults, request.plan.limits.pids)?;
+    quotas.limit_resources(faults, request.plan.limits.pids)?;
     let channel = close_descriptors(faults, channel)?;
     let finish = || -> Result<(), StepError> {
         // Landlock and the filter ask for no_new_privs, or else for a capability, which then goes after them.

@@ -4,7 +4,7 @@ use crate::identity::Identity;
 use crate::leave_out::{Wall, stands};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use nexus_model::plan::INNER_ID;
-use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid};
+use rustix::process::{DumpableBehavior, Gid, Signal, Uid};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use std::io;
 use std::ops::Range;
@@ -25,25 +25,28 @@ pub fn become_inner(faults: Faults, identity: &Identity) -> Result<(), StepError
     rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::BecomeInner, "setresuid")
 }
 
-/// Turns core dumps and priorities off and bounds the processes in the sandbox's own user namespace.
-///
-/// The limit on core files is 1 and not 0: where `core_pattern` names a program, the kernel starts it on the host as root
-/// whatever the limit, but for exactly this value (core(5); `do_coredump` of fs/coredump.c). The filter keeps the limit.
-pub fn limit_resources(faults: Faults, pids: u32) -> Result<(), StepError> {
-    faults.check(Step::ResourceLimits)?;
-    let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
-    if stands(Wall::CoreLimit) {
-        rustix::process::setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+/// Takes another effective uid and keeps all rights. Returns what [`give_back_effective_uid`] needs.
+pub fn take_effective_uid(uid: u32) -> io::Result<CapabilitiesSecureBits> {
+    let before = rustix::thread::capabilities_secure_bits()?;
+    rustix::thread::set_capabilities_secure_bits(before | CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
+    match set_effective_uid(uid) {
+        Ok(()) => Ok(before),
+        Err(error) => rustix::thread::set_capabilities_secure_bits(before).map_err(Into::into).and(Err(error)),
     }
-    // A caller may have been given priorities (groups `audio` and `realtime`) with which a loop stops everybody else.
-    rustix::process::setrlimit(Resource::Rtprio, fixed(0)).at(Step::ResourceLimits, "RLIMIT_RTPRIO")?;
-    rustix::process::setrlimit(Resource::Nice, fixed(0)).at(Step::ResourceLimits, "RLIMIT_NICE")?;
-    if !stands(Wall::ProcessLimit) {
-        return Ok(());
-    }
-    // One more for PID 1, which the user did not ask for.
-    let pids = u64::from(pids) + 1;
-    rustix::process::setrlimit(Resource::Nproc, fixed(pids)).at(Step::ResourceLimits, "RLIMIT_NPROC")
+}
+
+/// Is root again. The kernel made this process undumpable meanwhile, as after any change of the effective uid.
+pub fn give_back_effective_uid(before: CapabilitiesSecureBits) -> io::Result<()> {
+    set_effective_uid(0)?;
+    rustix::thread::set_capabilities_secure_bits(before)?;
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+}
+
+fn set_effective_uid(uid: u32) -> io::Result<()> {
+    const SAME: libc::uid_t = libc::uid_t::MAX;
+    // SAFETY: plain numbers. The system call and not the function of the C library: this process has one thread.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, SAME, uid, SAME) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes the kernel kill this process, and what it starts, for want of memory like every other: a service may have protected

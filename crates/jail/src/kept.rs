@@ -12,6 +12,7 @@ use crate::begun::Begun;
 use crate::idmap::Maps;
 use crate::launch::Setup;
 use crate::netpool::{Keep, Network, Pool};
+use crate::quotas::Quotas;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::template::{self, Template};
 use nexus_model::Plan;
@@ -21,6 +22,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::rc::Rc;
 
 /// What a launcher keeps.
 #[derive(Debug, Default)]
@@ -29,6 +31,8 @@ pub struct Kept {
     pub(crate) has_keyring: bool,
     /// Where the kernel put the arguments and the environment of this program.
     strings: Option<[Range<usize>; 2]>,
+    /// What sandboxes may take of what the kernel counts for their user.
+    quotas: Option<Rc<Quotas>>,
     workshop: Option<Workshop>,
 }
 
@@ -163,6 +167,16 @@ impl Kept {
     /// Whether this launch is made on a template, and so everything of the host is opened by the parent.
     pub(crate) fn serves(&self, plan: &Plan) -> bool {
         self.workshop.is_some() && targets(plan).iter().all(|target| template::fits(target))
+    }
+
+    /// What sandboxes may take; read once, as long as this process has the host's view.
+    pub(crate) fn quotas(&mut self) -> Result<Rc<Quotas>, StepError> {
+        let quotas = match self.quotas.take() {
+            Some(quotas) => quotas,
+            None => Quotas::of_caller()?,
+        };
+        self.quotas = Some(Rc::clone(&quotas));
+        Ok(quotas)
     }
 
     /// Where the child finds the strings that it has to wipe; they lie at the same place in its copy of the memory.

@@ -10,6 +10,7 @@ use crate::begun::Begun;
 use crate::cgroup::Group;
 use crate::child::{self, Here};
 use crate::clone::{Child, Cloned, clone_process, exit_now};
+use crate::creds;
 use crate::identity::Identity;
 use crate::kept::{Inside, Kept};
 use crate::keyring;
@@ -105,16 +106,16 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         }
     }
     let (ours, theirs) = channel(faults)?;
-    let strings = kept.strings()?;
+    let (strings, quotas) = (kept.strings()?, kept.quotas()?);
     let maps = prepared.workspace.is_some();
     let parent_acts = maps || request.group.is_some();
     let cloned = kept.enter(request.plan, faults).and_then(|inside| {
         let Inside { on_template, network } = inside;
         let own_network = network.is_none();
-        let here = Here { on_template, own_network, strings, parent_acts };
+        let here = Here { on_template, own_network, strings, parent_acts, quotas };
         let start = Start { here, prepared, watch: watch_inside, channel: theirs };
         let run = move || child::run(request, start);
-        clone_inside(own_network, &ours, target.as_ref(), run).map(|child| (child, network))
+        clone_inside(&setup.identity, own_network, &ours, target.as_ref(), run).map(|child| (child, network))
     });
     let (child, network) = match cloned {
         Ok(cloned) => cloned,
@@ -152,6 +153,7 @@ pub(crate) struct Start {
 
 /// Clones a child that does `run` and ends with its result. `ours` is what it must not have.
 pub(crate) fn clone_inside(
+    identity: &Identity,
     own_network: bool,
     ours: &OwnedFd,
     cgroup: Option<&OwnedFd>,
@@ -164,7 +166,8 @@ pub(crate) fn clone_inside(
         (stands(Wall::UtsNamespace), libc::CLONE_NEWUTS),
     ];
     let apart = apart.iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, flag)| all | *flag as u64);
-    match clone_process(NAMESPACES | apart, cgroup).at(Step::Clone, "clone3 with new namespaces")? {
+    let cloned = as_owner(identity, || clone_process(NAMESPACES | apart, cgroup));
+    match cloned.at(Step::Clone, "clone3 with new namespaces")? {
         Cloned::Child => {
             // The host's end; the one who owns it in this copy never runs again.
             // SAFETY: a plain close of a descriptor that nothing in this process uses from here on.
@@ -173,6 +176,21 @@ pub(crate) fn clone_inside(
             exit_now(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(101));
         }
         Cloned::Parent(child) => Ok(child),
+    }
+}
+
+/// Clones with the effective uid of the sandbox, where root launches: the creator of a user namespace pays in its own one for
+/// what is counted in it, and root's limits are the host's services'.
+fn as_owner(identity: &Identity, clone: impl FnOnce() -> io::Result<Cloned>) -> io::Result<Cloned> {
+    if !identity.by_root {
+        return clone();
+    }
+    let before = creds::take_effective_uid(identity.outer_uid)?;
+    let cloned = clone();
+    match cloned {
+        // Its user namespace has given it all rights there, and it takes its ids by itself.
+        Ok(Cloned::Child) => cloned,
+        cloned => creds::give_back_effective_uid(before).and(cloned),
     }
 }
 

@@ -27,6 +27,7 @@ mod order;
 mod overlay;
 mod places;
 mod prepare;
+mod quotas;
 mod rootfs;
 pub mod seccomp;
 pub mod steps;

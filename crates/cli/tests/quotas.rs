@@ -1,0 +1,98 @@
+//! What the kernel counts for a user over all its processes: a sandbox gets a part of it, and the rest stays for the host.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use support::{Bench, stderr};
+
+const PROGRAM: &str = include_str!("hostile/quotas.py");
+
+/// Users of this test alone, and root: what others of the same user take counts here, too.
+fn lone_benches() -> Vec<Bench> {
+    if support::is_root() { vec![Bench::new(None), Bench::new(Some(support::user() + 1))] } else { Vec::new() }
+}
+
+/// A sandbox that holds all of one kind: its process, how much it got, and the error that ended that.
+fn holding(bench: &Bench, prefix: &str, what: &str) -> (Child, u64, String) {
+    bench.write("quotas.py", PROGRAM);
+    let nexus = bench.nexus(["run", "--stdin", "--", "/usr/bin/python3", "quotas.py", what]);
+    let mut command = bench.command("sh");
+    command.args(["-c", &format!("{prefix} exec \"$@\""), "sh"]).arg(nexus.get_program()).args(nexus.get_args());
+    command.current_dir(&bench.workspace);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut words = line.split_whitespace();
+    let Some((took, why)) = words.next().and_then(|took| Some((took.parse().ok()?, words.next()?.to_owned()))) else {
+        child.kill().unwrap();
+        panic!("{}: {what}: {line:?} {}", bench.who(), stderr(&child.wait_with_output().unwrap()));
+    };
+    (child, took, why)
+}
+
+fn let_go(mut child: Child) {
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// Whether a process of this user outside of any sandbox gets one more, as a script of Python says.
+fn host_gets(bench: &Bench, script: &str) -> bool {
+    let script = format!("import ctypes, sys; libc = ctypes.CDLL(None); sys.exit(0 if {script} else 1)");
+    bench.command("/usr/bin/python3").args(["-c", &script]).status().unwrap().success()
+}
+
+#[test]
+fn a_sandbox_uses_up_no_quota_of_its_user_on_the_host() {
+    let inotify = "libc.inotify_init1(0) >= 0";
+    let timer = "libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0";
+    let locked = "libc.mlock(ctypes.create_string_buffer(65536), 65536) == 0";
+    // What is taken, how much it may be, the error at the end, and what the host still gets.
+    let cases: [(&str, u64, &str, &str); 3] = [
+        ("take_inotify", 64, "EMFILE", inotify),
+        ("take_signals", 4096, "EAGAIN", timer),
+        ("take_memory", 4 << 20, "EAGAIN", locked),
+    ];
+    for bench in lone_benches() {
+        for (what, most, error, still) in cases {
+            let (child, took, why) = holding(&bench, "", what);
+            assert!(took > 0 && took <= most, "{}: {what}: {took}", bench.who());
+            assert_eq!(why, error, "{}: {what}", bench.who());
+            assert!(host_gets(&bench, still), "{}: {what}: nothing is left for the host", bench.who());
+            let_go(child);
+        }
+        let (child, watches, _) = holding(&bench, "", "take_watches");
+        let_go(child);
+        let host: u64 =
+            std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap().trim().parse().unwrap();
+        assert!(watches <= host.div_ceil(2), "{}: {watches} of {host}", bench.who());
+    }
+}
+
+#[test]
+fn descriptors_that_one_sandbox_has_under_way_stop_no_other() {
+    for bench in lone_benches() {
+        let prefix = "ulimit -Sn 1024; ulimit -Hn 2048;";
+        let (child, took, why) = holding(&bench, &format!("{prefix} ulimit -Sn 1024;"), "take_descriptors");
+        assert!(took >= 1000 && why == "ETOOMANYREFS", "{}: {took} {why}", bench.who());
+        let (other, took, _) = holding(&bench, prefix, "take_watches");
+        assert!(took > 0);
+        let_go(other);
+        let_go(child);
+    }
+}
+
+#[test]
+fn a_sandbox_has_no_priority_of_its_caller() {
+    for bench in lone_benches() {
+        let script = "import resource as r; print(r.getrlimit(13), r.getrlimit(14), r.getrlimit(r.RLIMIT_NOFILE))";
+        let nexus = bench.nexus(["run", "--", "/usr/bin/python3", "-c", script]);
+        let mut command = bench.command("sh");
+        let prefix = "ulimit -Sn 1000; ulimit -Hn 4000; exec \"$@\"";
+        command.args(["-c", prefix, "sh"]).arg(nexus.get_program()).args(nexus.get_args());
+        let output = command.current_dir(&bench.workspace).output().unwrap();
+        assert_eq!(support::stdout(&output), "(0, 0) (0, 0) (1000, 3000)\n", "{}: {}", bench.who(), stderr(&output));
+    }
+}

@@ -1,0 +1,133 @@
+//! What the kernel counts for a user over all its processes, and what a sandbox may take of it.
+//!
+//! ```text
+//!  launcher: reads the caller's limits, raises its own soft limit of descriptors to the hard one
+//!  child:    lower hard limits ─▶ lower `user.*` of its own user namespace ─▶ (no rights any more)
+//! ```
+//! Without this one sandbox of a user takes all: the host's programs of that user, and the launcher, get EAGAIN or EMFILE.
+//! The counts of a user namespace are also counts of its creator in the namespace above (ucounts).
+
+use crate::leave_out::{Wall, stands};
+use crate::steps::{AtStep, Faults, Step, StepError};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::rc::Rc;
+
+/// Queued signals and POSIX timers.
+const SIGNALS: u64 = 4096;
+/// Bytes of POSIX message queues: half of what a user has unless the host says otherwise.
+const QUEUE_BYTES: u64 = 400 << 10;
+/// Bytes of locked memory: half of what a user has unless the host says otherwise.
+const LOCKED_BYTES: u64 = 4 << 20;
+/// Stands for a limit of descriptors that is none.
+const MANY_FILES: u64 = 1 << 20;
+
+/// The files below `/proc/sys/fs/inotify` with the host's limits, and those below `/proc/sys/user` with a namespace's own.
+const INOTIFY: [(&str, &str); 2] =
+    [("max_user_instances", "max_inotify_instances"), ("max_user_watches", "max_inotify_watches")];
+
+/// What sandboxes of this launcher may take.
+#[derive(Debug)]
+pub struct Quotas {
+    limits: Vec<(Resource, Rlimit)>,
+    inotify: Vec<(&'static str, u64)>,
+    /// The host's `/proc`. What is found below `sys/user` there is that of the namespace of who looks.
+    proc: OwnedFd,
+}
+
+impl Quotas {
+    /// Reads what the caller has. Descriptors under way over sockets are counted for a user and compared with the soft
+    /// limit of who sends (unix(7)): this process takes all that its hard limit allows, and a sandbox may take less, so that
+    /// no sandbox keeps a launcher of the same user from sending.
+    pub fn of_caller() -> Result<Rc<Self>, StepError> {
+        let files = getrlimit(Resource::Nofile);
+        let all = Rlimit { current: files.maximum, maximum: files.maximum };
+        setrlimit(Resource::Nofile, all).at(Step::ResourceLimits, "RLIMIT_NOFILE of the launcher")?;
+        let most = |resource: Resource, value: u64| {
+            let value = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
+            (resource, Rlimit { current: Some(value), maximum: Some(value) })
+        };
+        let limits = vec![
+            (Resource::Nofile, files_of_a_sandbox(&files)),
+            most(Resource::Sigpending, SIGNALS),
+            most(Resource::Msgqueue, QUEUE_BYTES),
+            most(Resource::Memlock, LOCKED_BYTES),
+            most(Resource::Rtprio, 0),
+            most(Resource::Nice, 0),
+        ];
+        let mut inotify = Vec::new();
+        for (host, own) in INOTIFY {
+            // A kernel without inotify has nothing to bound.
+            if let Ok(text) = std::fs::read_to_string(format!("/proc/sys/fs/inotify/{host}"))
+                && let Ok(value) = text.trim().parse::<u64>()
+            {
+                inotify.push((own, value.div_ceil(2)));
+            }
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::open(c"/proc", flags, Mode::empty()).at(Step::ResourceLimits, "/proc")?;
+        Ok(Rc::new(Self { limits, inotify, proc }))
+    }
+
+    /// Sets the hard limits of this process and all that come from it. `pids` bounds processes in its own user namespace.
+    ///
+    /// The limit on core files is 1 and not 0: where `core_pattern` names a program, the kernel starts it on the host as
+    /// root whatever the limit, but for exactly this value (core(5); `do_coredump` of fs/coredump.c). The filter keeps it.
+    pub fn limit_resources(&self, faults: Faults, pids: u32) -> Result<(), StepError> {
+        faults.check(Step::ResourceLimits)?;
+        let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
+        if stands(Wall::CoreLimit) {
+            setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+        }
+        if stands(Wall::ProcessLimit) {
+            // One more for PID 1, which the user did not ask for.
+            setrlimit(Resource::Nproc, fixed(u64::from(pids) + 1)).at(Step::ResourceLimits, "RLIMIT_NPROC")?;
+        }
+        for (resource, limit) in &self.limits {
+            setrlimit(*resource, *limit).at(Step::ResourceLimits, &format!("{resource:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Lowers the limits of this process's own user namespace. It needs its rights there.
+    pub fn limit_namespace(&self) -> Result<(), StepError> {
+        for (name, value) in &self.inotify {
+            match self.write(name, *value) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(StepError::os(Step::ResourceLimits, errno, format!("user.{name}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, name: &str, value: u64) -> Result<(), Errno> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.proc, format!("sys/user/{name}"), flags, Mode::empty())?;
+        rustix::io::write(&file, value.to_string().as_bytes()).map(drop)
+    }
+}
+
+/// Three quarters of what the caller may have; what is left is for launchers. The soft limit stays the caller's.
+fn files_of_a_sandbox(caller: &Rlimit) -> Rlimit {
+    let maximum = caller.maximum.unwrap_or(MANY_FILES);
+    let maximum = maximum - maximum / 4;
+    Rlimit { current: Some(caller.current.map_or(maximum, |current| current.min(maximum))), maximum: Some(maximum) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sandbox_gets_fewer_descriptors_than_its_launcher() {
+        let of = |current, maximum| {
+            let limit = files_of_a_sandbox(&Rlimit { current, maximum });
+            (limit.current.unwrap(), limit.maximum.unwrap())
+        };
+        assert_eq!(of(Some(1024), Some(4096)), (1024, 3072));
+        assert_eq!(of(Some(1024), Some(1024)), (768, 768));
+        assert_eq!(of(None, None), (786_432, 786_432));
+    }
+}
