@@ -121,7 +121,9 @@ fn a_launch_takes_no_more_system_calls_than_it_should() {
     for (keep, layered, launcher) in
         [(["0", "false"], false, 50), (["2", "true"], false, 54), (["2", "true"], true, 94)]
     {
-        let most = Calls { launcher, waits: 40, first: 326, confined: 86 };
+        // Five calls cover a file of /proc, and six a directory; a kernel with all that is masked has some four more of them
+        // than a virtual machine.
+        let most = Calls { launcher, waits: 40, first: 390, confined: 86 };
         let seen = calls(&bench, keep, layered);
         println!("{keep:?}, layered {layered}: {seen:?}");
         assert!(seen.first > 50 && seen.launcher > 10 && seen.confined > 20, "the log was not understood: {seen:?}");
