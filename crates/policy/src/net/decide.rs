@@ -306,6 +306,8 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     if let Some(class) = class_here(policy, address) {
         return Err(special(class, target, address));
     }
+    // A flag for this address would not open the one that it carries.
+    admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial })?;
     match policy.mode {
         NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls }),
         NetMode::Allowlist | NetMode::None => {
@@ -318,7 +320,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
 /// Whether an allowed name may lead to `address`.
 fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
     never_open(policy, address, target)?;
-    let Some(class) = class_here(policy, address) else { return Ok(()) };
+    let Some(class) = class_here(policy, address) else { return admitted_form(policy, address, target, private) };
     let trusted = policy.trusted_ranges.iter().any(|range| range.contains(&address)) && !policy.refuse_private;
     let by_range = trusted || address_rule(policy, address, target.port).is_some();
     let open = match class {
@@ -361,7 +363,7 @@ fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), D
     never.map_or(Ok(()), |class| Err(special(class, target, address)))
 }
 
-/// A form that carries an IPv4 address and was admitted: what it carries must be open too, for the same target.
+/// A form that carries an IPv4 address and was admitted, or is NAT64: what it carries must be open too, for the same target.
 fn admitted_form(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
     ranges::embedded(address)
         .into_iter()

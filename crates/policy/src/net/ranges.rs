@@ -36,7 +36,7 @@ pub enum Class {
     Benchmarking,
     /// Protocol assignments, anycast services, discard-only, segment routing, reserved.
     Reserved,
-    /// An IPv6 address that carries an IPv4 one: mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP.
+    /// An IPv6 address that carries an IPv4 one: mapped, compatible, translated, local-use NAT64, 6to4, Teredo, ISATAP.
     Transition,
     /// Public by its number, but one of this host's own.
     OwnHost,
@@ -129,7 +129,6 @@ const V6: &[(Ipv6Net, Class)] = &[
     (v6([0, 0, 0, 0], [0, 0, 0, 0], 96), Class::Transition),              // RFC 4291, compatible
     (v6([0, 0, 0, 0], [0, 0xffff, 0, 0], 96), Class::Transition),         // RFC 4291, mapped
     (v6([0, 0, 0, 0], [0xffff, 0, 0, 0], 96), Class::Transition),         // RFC 2765, translated
-    (v6([0x64, 0xff9b, 0, 0], [0, 0, 0, 0], 96), Class::Transition),      // RFC 6052, NAT64
     (v6([0x64, 0xff9b, 1, 0], [0, 0, 0, 0], 48), Class::Transition),      // RFC 8215, local-use NAT64
     (v6([0x100, 0, 0, 0], [0, 0, 0, 0], 64), Class::Reserved),            // RFC 6666, discard
     (v6([0x100, 0, 0, 1], [0, 0, 0, 0], 64), Class::Reserved),            // RFC 9780, dummy
@@ -148,6 +147,9 @@ const V6: &[(Ipv6Net, Class)] = &[
 ];
 
 /// The class of an address, or `None` for the public internet.
+///
+/// NAT64 (64:ff9b::/96, RFC 6052) has none: the IPv4 address that it carries decides ([`embedded`]). Networks with IPv6 alone
+/// reach every IPv4 server by it.
 pub fn classify(address: IpAddr) -> Option<Class> {
     match address {
         IpAddr::V4(address) => V4.iter().find(|(net, _)| net.contains(&address)).map(|(_, class)| *class),
