@@ -1,5 +1,6 @@
 //! Which steps belong to which command, and which step needs which.
 
+use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
@@ -17,6 +18,9 @@ const ESCAPE_ARGUMENTS: &[&str] =
 const PACKAGES: &str = "packages";
 const BUILD: &str = "build";
 
+/// Name of the step that compares SPECIFICATION.md with what ran.
+const PROMISED: &str = "promised tests";
+
 /// `ci`: everything.
 pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
     run::run(workspace, &ci_steps(workspace))
@@ -33,7 +37,6 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         build(),
         registries(),
         tests(),
-        promised_tests(),
         docs(),
         escape(workspace),
         walls(workspace),
@@ -41,6 +44,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         powerloss(),
         faults(),
         vm::step(),
+        promised(spec::check_all_ran),
         largest(),
     ]
 }
@@ -51,7 +55,8 @@ pub fn test(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 fn test_steps(workspace: &Workspace) -> Vec<Step> {
-    vec![packages(), build(), registries(), tests(), promised_tests(), escape(workspace), walls(workspace)]
+    let promised = promised(spec::check_ran);
+    vec![packages(), build(), registries(), tests(), escape(workspace), walls(workspace), promised]
 }
 
 /// `prepush`: what takes seconds when little has changed.
@@ -102,9 +107,10 @@ fn tests() -> Step {
     needing(&[BUILD], counted(cargo_step("tests", advice, &words)))
 }
 
-/// Not after `tests` alone: that a promised test did not run is worth knowing when another one failed.
-fn promised_tests() -> Step {
-    Step { name: "promised tests", advice: "see above", needs: &[BUILD], action: Action::Counted(spec::check_ran) }
+/// Comes after every step with evidence, and needs none of them: that a promised test did not run is worth knowing when
+/// another one failed.
+fn promised(check: fn(&Workspace, &mut Counts) -> Result<(), Failure>) -> Step {
+    Step { name: PROMISED, advice: "see above", needs: &[BUILD], action: Action::Counted(check) }
 }
 
 fn unit_tests() -> Step {
@@ -195,6 +201,10 @@ mod tests {
                 let known = |needed: &&str| steps[..index].iter().any(|earlier| earlier.name == *needed);
                 assert!(step.needs.iter().all(known), "{} needs {:?}", step.name, step.needs);
             }
+            let counts =
+                |step: &Step| matches!(step.action, Action::Program { counted: true, .. } | Action::Counted(_));
+            let last = steps.iter().rev().find(|step| counts(step)).unwrap();
+            assert_eq!(last.name, PROMISED, "what runs after it is no evidence");
             let escape = steps.iter().find(|step| step.name == "escape suite").unwrap();
             assert!(!escape.needs.contains(&"tests"), "a flaky test keeps the escape suite from being played");
         }

@@ -103,6 +103,9 @@ pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<(), Failure> {
             failures.push(failure);
         }
     }
+    for line in counts.not_tried() {
+        println!("{line}");
+    }
     println!("{}", counts.closing_line(failed_steps));
     // Nothing may follow the closing line.
     failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.told()))

@@ -1,4 +1,4 @@
-//! `check-spec`: every test that SPECIFICATION.md names exists. After the tests, [`check_ran`]: it has run.
+//! `check-spec`: every test, vector and case that SPECIFICATION.md names exists. At the end, [`check_all_ran`]: it has run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,28 +37,77 @@ fn promises(workspace: &Workspace, advice: &str) -> Result<Vec<Promise>, Failure
         .map_err(|errors| Failure::new(format!("SPECIFICATION.md:\n  {}", errors.join("\n  ")), advice))
 }
 
-/// Compares the document with the tests that ran in the steps before: a test may be in the sources and yet not be
-/// compiled (`cfg`), be ignored on a condition, or stand in a file that no crate includes.
+/// Compares the document with what ran in the steps before. A test may be in the sources and yet not be compiled (`cfg`), be
+/// ignored on a condition, or stand in a file that no crate includes; a vector may be named in the suite and never be
+/// played. The cases of the virtual machine are not part of the command.
 pub fn check_ran(workspace: &Workspace, counts: &mut Counts) -> Result<(), Failure> {
+    compare(workspace, counts, false)
+}
+
+/// The same where the virtual machine is part of the command.
+pub fn check_all_ran(workspace: &Workspace, counts: &mut Counts) -> Result<(), Failure> {
+    compare(workspace, counts, true)
+}
+
+fn compare(workspace: &Workspace, counts: &Counts, with_machine: bool) -> Result<(), Failure> {
     let advice = "look at the features, conditions and module of the test, or at the failure of the tests before";
-    let idle = idle(&promises(workspace, advice)?, &counts.ran);
-    if idle.is_empty() {
-        println!("check-spec: every test that SPECIFICATION.md names is among the {} that ran", counts.ran.len());
+    let promises = promises(workspace, advice)?;
+    let Gaps { missing, skipped } = gaps(&promises, counts, with_machine);
+    for line in &skipped {
+        println!("check-spec: {line}");
+    }
+    if missing.is_empty() {
+        let (tests, vectors, cases) = (counts.ran.len(), counts.vectors.len(), counts.cases.len());
+        println!(
+            "check-spec: {} promises, held by what ran: {tests} tests, {vectors} vectors, {cases} cases of the virtual \
+             machine; {} names of evidence were skipped",
+            promises.len(),
+            skipped.len()
+        );
         return Ok(());
     }
-    let shown: Vec<&str> = idle.iter().take(MAX_SHOWN).map(String::as_str).collect();
-    let more = idle.len() - shown.len();
+    let shown: Vec<&str> = missing.iter().take(MAX_SHOWN).map(String::as_str).collect();
+    let more = missing.len() - shown.len();
     Err(Failure::new(format!("SPECIFICATION.md:\n  {}\n  and {more} more", shown.join("\n  ")), advice))
 }
 
-/// One sentence for each test function that a promise names and that did not run.
-fn idle(promises: &[Promise], ran: &BTreeSet<String>) -> Vec<String> {
+/// Evidence that is named and was not seen. One sentence for each.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Gaps {
+    /// It did not run, and nothing said why.
+    missing: Vec<String>,
+    /// It was skipped on this machine, and said so.
+    skipped: Vec<String>,
+}
+
+fn gaps(promises: &[Promise], counts: &Counts, with_machine: bool) -> Gaps {
+    let mut gaps = Gaps::default();
     let named = promises.iter().flat_map(|promise| promise.evidence.iter().map(|evidence| (&promise.id, evidence)));
-    let missing = named.filter_map(|(id, evidence)| match evidence {
-        Evidence::Test(name) if !ran.contains(name) => Some(format!("{id}: {name} did not run")),
-        Evidence::Test(_) | Evidence::Escape(_) | Evidence::Machine(_) => None,
-    });
-    missing.collect()
+    for (id, evidence) in named {
+        let (name, ran, skipped) = match evidence {
+            Evidence::Test(name) => {
+                (name.clone(), counts.ran.contains(name), counts.idle.get(name).map(String::as_str))
+            }
+            Evidence::Escape(vector) => {
+                let skipped = counts.skipped_rows.iter().find(|(id, _)| id == vector).map(|(_, row)| row.as_str());
+                (format!("escape:{vector}"), counts.vectors.contains(vector), skipped)
+            }
+            Evidence::Machine(case) => {
+                let elsewhere = (!with_machine).then_some("`cargo xtask ci` starts the virtual machine");
+                let skipped = counts.no_machine.as_deref().or(elsewhere);
+                (format!("vm:{case}"), counts.cases.contains(case), skipped)
+            }
+        };
+        match (evidence, ran, skipped) {
+            // Such a test ends as one that passed.
+            (Evidence::Test(_), _, Some(reason)) | (_, false, Some(reason)) => {
+                gaps.skipped.push(format!("{id}: {name} was skipped: {reason}"));
+            }
+            (_, false, None) => gaps.missing.push(format!("{id}: {name} did not run")),
+            (_, true, _) => {}
+        }
+    }
+    gaps
 }
 
 /// One sentence for each test or vector that a promise names and no source has.
@@ -95,6 +144,7 @@ fn missing_evidence(promises: &[Promise], sources: &[Source]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     fn source(path: &str, text: &str) -> Source {
@@ -112,11 +162,43 @@ mod tests {
         assert_eq!(missing("| S-001 | x | `it_fails` |", &sources), ["S-001: no test function it_fails runs"]);
     }
 
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
     #[test]
     fn a_promised_test_that_did_not_run_is_named() {
-        let promises = spec_table::parse("| S-001 | x | `it_ran`, `it_did_not`, `escape:A01` |").unwrap();
-        let ran = BTreeSet::from(["it_ran".to_owned()]);
-        assert_eq!(idle(&promises, &ran), ["S-001: it_did_not did not run"]);
+        let promises = spec_table::parse("| S-001 | x | `it_ran`, `it_did_not`, `escape:A01`, `vm:a_case` |").unwrap();
+        let ran = Counts { ran: set(&["it_ran"]), ..Counts::default() };
+        let missing = |counts: &Counts, with_machine| gaps(&promises, counts, with_machine).missing;
+        assert_eq!(missing(&ran, false), ["S-001: it_did_not did not run", "S-001: escape:A01 did not run"]);
+        assert_eq!(missing(&ran, true)[2..], ["S-001: vm:a_case did not run"]);
+        let all =
+            Counts { ran: set(&["it_ran", "it_did_not"]), vectors: set(&["A01"]), cases: set(&["a_case"]), ..ran };
+        assert_eq!(gaps(&promises, &all, true), Gaps::default());
+    }
+
+    #[test]
+    fn evidence_that_was_skipped_is_no_evidence() {
+        let promises = spec_table::parse("| S-001 | x | `it_ran`, `escape:A01`, `vm:a_case` |").unwrap();
+        let counts = Counts {
+            ran: set(&["it_ran"]),
+            idle: BTreeMap::from([("it_ran".to_owned(), "only root".to_owned())]),
+            skipped_rows: vec![("A01".to_owned(), "x32: not in this kernel".to_owned())],
+            no_machine: Some("no QEMU".to_owned()),
+            ..Counts::default()
+        };
+        let Gaps { missing, skipped } = gaps(&promises, &counts, true);
+        assert_eq!(missing, [] as [&str; 0]);
+        let told = [
+            "S-001: it_ran was skipped: only root",
+            "S-001: escape:A01 was skipped: x32: not in this kernel",
+            "S-001: vm:a_case was skipped: no QEMU",
+        ];
+        assert_eq!(skipped, told);
+        // One attack of a vector that was played is enough, whatever became of the others.
+        let played = Counts { vectors: set(&["A01"]), ..counts };
+        assert_eq!(gaps(&promises, &played, true).skipped, [told[0], told[2]]);
     }
 
     #[test]

@@ -10,19 +10,23 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::Duration;
-use support::{Bench, benches, is_root, stderr, stdout, wait_until};
+use std::time::{Duration, Instant};
+use support::{Bench, benches, needs_root, stderr, stdout, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes the lock that a commit to this directory takes.
 fn take_lock(bench: &Bench, directory: &Path) -> (PathBuf, File) {
+    lock(bench, directory, FlockOperation::LockExclusive)
+}
+
+fn lock(bench: &Bench, directory: &Path, how: FlockOperation) -> (PathBuf, File) {
     let found = rustix::fs::statx(CWD, directory, AtFlags::empty(), StatxFlags::INO | StatxFlags::BTIME).unwrap();
     let (seconds, nanos) = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
     let path = bench.state.join("locks").join(format!("{:x}-{seconds:x}-{nanos:x}-0-0", found.stx_ino));
     let file = File::options().write(true).create(true).truncate(false).open(&path).unwrap();
     bench.give(&path);
-    rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+    rustix::fs::flock(&file, how).unwrap();
     (path, file)
 }
 
@@ -39,18 +43,29 @@ fn wait_for_open(child: &Child, path: &Path) {
 #[test]
 fn a_commit_waits_for_the_lock_of_another_one() {
     for bench in benches() {
-        let mut command = bench.nexus(["run", "--stdin", "--shell", "echo work > work; echo up; read line; exit 0"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
-        let (path, lock) = take_lock(&bench, &bench.workspace);
-        drop(child.stdin.take());
-        wait_for_open(&child, &path);
-        assert!(!bench.workspace.join("work").exists(), "{}: two commits at once", bench.who());
-        drop(lock);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
-        assert!(bench.workspace.join("work").exists());
-        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        // A commit holds the lock alone; sandboxes that are being set up hold it together, and no commit among them.
+        for how in [FlockOperation::LockExclusive, FlockOperation::LockShared] {
+            fs::remove_file(bench.workspace.join("work")).ok();
+            let mut command =
+                bench.nexus(["run", "--stdin", "--shell", "echo work > work; echo up; read line; exit 0"]);
+            let mut child =
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+            let (path, lock) = lock(&bench, &bench.workspace, how);
+            drop(child.stdin.take());
+            wait_for_open(&child, &path);
+            // Long enough for a commit that does not wait.
+            let watched = Instant::now() + Duration::from_millis(300);
+            while Instant::now() < watched {
+                assert!(!bench.workspace.join("work").exists(), "{}: two at once: {how:?}", bench.who());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(lock);
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+            assert!(bench.workspace.join("work").exists());
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
     }
 }
 
@@ -127,7 +142,7 @@ fn a_directory_of_sandboxes_that_others_can_open_is_refused() {
 
 #[test]
 fn a_supervisor_of_another_user_is_not_talked_to() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     let bench = Bench::new(None);

@@ -6,7 +6,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use support::{Bench, benches, is_root, report, stderr, stdout, user};
+use support::{Bench, benches, needs_root, report, stderr, stdout, user};
 
 const REPLACE: &str = "echo run > new; mv -f new f";
 
@@ -50,7 +50,7 @@ fn a_file_that_is_only_read_is_committed_and_named() {
 /// A lease on a file of somebody else needs a capability that an ordinary user has not.
 #[test]
 fn a_replaced_file_that_nobody_could_watch_is_said() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     let bench = Bench::new(Some(user()));

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
-use support::{Bench, benches, is_root, processes_with, stderr, stdout, wait_until};
+use support::{Bench, benches, needs_root, processes_with, stderr, stdout, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -292,7 +292,7 @@ fn a_limit_on_file_sizes_is_an_error_and_no_death() {
 
 #[test]
 fn a_layer_that_could_not_be_read_is_reviewed_when_it_can() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     let bench = Bench::new(None);

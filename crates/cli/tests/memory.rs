@@ -6,11 +6,11 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use support::{Bench, is_root, stderr, stdout};
+use support::{Bench, needs_root, stderr, stdout};
 
 #[test]
 fn a_file_with_several_names_keeps_its_new_content() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     for (disk, review) in [(None, false), (Some("--disk=20M"), false), (Some("--disk=20M"), true)] {
@@ -82,7 +82,7 @@ fn peaks(directories: usize) -> [u64; 3] {
 fn a_change_takes_little_memory_of_a_commit_or_review() {
     const FEW: usize = 2;
     const MANY: usize = 22;
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     let entries = ((MANY - FEW) * WIDTH) as u64;

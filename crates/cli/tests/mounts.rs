@@ -6,12 +6,12 @@ mod support;
 
 use std::fs;
 use std::process::Command;
-use support::{benches, is_root, stderr, stdout};
+use support::{benches, needs_root, stderr, stdout};
 
 /// Mounts in the mount namespace of one `sh`, which then runs `nexus`: nothing is left on the host, however it ends.
 #[test]
 fn a_mount_inside_the_workspace_is_refused_by_name() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     for bench in benches() {

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use support::{Bench, is_root, stderr, stdout, user};
+use support::{Bench, needs_root, stderr, stdout, user};
 
 fn owner(path: &Path) -> (u32, u32) {
     let meta = fs::symlink_metadata(path).unwrap();
@@ -30,7 +30,7 @@ fn root_in_a_users_workspace() -> Bench {
 
 #[test]
 fn root_gets_a_layer_in_a_workspace_of_another_user() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     for disk in [None, Some("--disk=20M")] {
@@ -50,7 +50,7 @@ fn root_gets_a_layer_in_a_workspace_of_another_user() {
 /// What the owner of the workspace could do outside, and no more: it counts what the modes say.
 #[test]
 fn files_of_other_owners_obey_their_modes_in_a_layer_of_root() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     let bench = root_in_a_users_workspace();
@@ -113,7 +113,7 @@ fn list_of(path: &Path, kind: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn new_files_take_group_and_access_list_of_the_workspace() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     for (user, disk) in [(None, None), (None, Some("--disk=20M")), (Some(user()), None)] {
@@ -145,7 +145,7 @@ fn new_files_take_group_and_access_list_of_the_workspace() {
 
 #[test]
 fn a_group_that_no_layer_can_give_is_refused_by_number() {
-    if !is_root() {
+    if !needs_root() {
         return;
     }
     let bench = Bench::new(Some(user()));

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
 mod support;
 
 use nexus_driver::namespace::launcher::Launcher;
@@ -244,6 +246,7 @@ impl Drop for OtherMounts {
 #[test]
 fn the_next_sandbox_sees_what_changed_on_the_host() {
     if !rustix::process::geteuid().is_root() {
+        skip::skipped("only root can mount on the host");
         return;
     }
     let bench = Bench::new();

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use nexus_facility::{CommitState, Layer, LayerMode, Rules, Workspace};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,6 +15,7 @@ use std::process::Command;
 #[test]
 fn an_edit_in_the_second_of_the_start_is_a_conflict_where_stamps_are_seconds() {
     if !rustix::process::geteuid().is_root() {
+        skip::skipped("only root can mount a loop device");
         return;
     }
     let dir = tempfile::Builder::new().prefix("nexus-clock").tempdir_in("/var/tmp").unwrap();
@@ -34,7 +38,7 @@ fn an_edit_in_the_second_of_the_start_is_a_conflict_where_stamps_are_seconds() {
         .unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(77) {
-        eprintln!("SKIPPED: this machine gives no loop device: {text}");
+        skip::skipped(&format!("this machine gives no loop device: {text}"));
         return;
     }
     assert!(output.status.success(), "{text}");

@@ -1,6 +1,7 @@
 //! What the machine says on its serial port, and what that means.
 
 use crate::failure::Failure;
+use std::collections::BTreeSet;
 
 /// The beginning of each line that counts; everything else is the kernel's or a command's.
 pub const MARK: &str = "vm-case:";
@@ -12,8 +13,10 @@ pub struct Verdict {
     pub passed: u64,
     /// Cases that failed.
     pub failed: u64,
-    /// Names of those.
+    /// Names of those, with the reason.
     pub names: Vec<String>,
+    /// Names of all cases that ran.
+    pub ran: BTreeSet<String>,
     /// Whether the machine came to the end of its list.
     pub complete: bool,
 }
@@ -23,10 +26,15 @@ impl Verdict {
     pub fn add(&mut self, line: &str) {
         let Some(said) = line.trim().strip_prefix(MARK) else { return };
         match said.trim().split_once(' ').unwrap_or((said.trim(), "")) {
-            ("ok", _) => self.passed += 1,
-            ("FAILED", name) => {
+            ("ok", rest) => {
+                self.passed += 1;
+                // A remark may stand behind the name.
+                self.ran.extend(rest.split(' ').next().map(str::to_owned));
+            }
+            ("FAILED", rest) => {
                 self.failed += 1;
-                self.names.push(name.to_owned());
+                self.names.push(rest.to_owned());
+                self.ran.extend(rest.split(':').next().map(str::to_owned));
             }
             ("end", _) => self.complete = true,
             _ => {}
@@ -69,6 +77,12 @@ mod tests {
     fn a_case_that_failed_is_named() {
         let failure = heard("vm-case: FAILED b: why\nvm-case: ok a\nvm-case: end\n").judge(2).unwrap_err();
         assert!(failure.what.contains("b: why"), "{failure}");
+    }
+
+    #[test]
+    fn the_names_of_the_cases_that_ran_are_kept() {
+        let said = "vm-case: ok a\nvm-case: ok b (remark: slow)\r\nvm-case: FAILED c: why: so\nvm-case: end\n";
+        assert_eq!(heard(said).ran, BTreeSet::from(["a", "b", "c"].map(str::to_owned)));
     }
 
     #[test]

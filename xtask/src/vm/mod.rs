@@ -44,6 +44,7 @@ fn boot(workspace: &Workspace, counts: &mut crate::counts::Counts) -> Result<(),
         Found::All(parts) => parts,
         Found::Nothing(reason) => {
             println!("vm: SKIPPED, nothing below was tried: cgroup v2, the oldest kernel: {reason}");
+            counts.no_machine = Some(reason);
             return Ok(());
         }
     };
@@ -52,5 +53,6 @@ fn boot(workspace: &Workspace, counts: &mut crate::counts::Counts) -> Result<(),
     let verdict = boot::run(&parts, &initramfs)?;
     counts.passed += verdict.passed;
     counts.failed += verdict.failed;
+    counts.cases.extend(verdict.ran.iter().cloned());
     verdict.judge(guest::count())
 }

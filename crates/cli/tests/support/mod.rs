@@ -10,6 +10,8 @@ mod free_user;
 pub mod net;
 pub mod screen;
 pub mod session;
+#[path = "../../../../tests/support/skip.rs"]
+pub mod skip;
 pub mod traces;
 pub mod tree;
 pub mod twin;
@@ -48,9 +50,36 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Whether this process is root's. Otherwise says that the test tries nothing.
+pub fn needs_root() -> bool {
+    if !is_root() {
+        skip::skipped("only root can try it");
+    }
+    is_root()
+}
+
 /// A bench for each identity that this machine can show: root and an ordinary user, or just the caller.
 pub fn benches() -> Vec<Bench> {
-    if is_root() { vec![Bench::new(None), Bench::new(Some(user()))] } else { vec![Bench::new(None)] }
+    if is_root() {
+        return vec![Bench::new(None), Bench::new(Some(user()))];
+    }
+    skip::partial("only root can try it as root and as an ordinary user");
+    vec![Bench::new(None)]
+}
+
+/// Calls `test` with each of [`benches`], side by side: a test that mostly waits (for the disk, for other processes) then
+/// takes the time of one.
+pub fn on_each_bench(test: impl Fn(Bench) + Sync) {
+    let (name, test) = (std::thread::current().name().unwrap_or("main").to_owned(), &test);
+    std::thread::scope(|scope| {
+        let start = |bench: Bench| {
+            let thread = std::thread::Builder::new().name(format!("{name} ({})", bench.who()));
+            thread.spawn_scoped(scope, move || test(bench)).unwrap()
+        };
+        let running: Vec<_> = benches().into_iter().map(start).collect();
+        let failed = running.into_iter().filter_map(|bench| bench.join().err()).count();
+        assert_eq!(failed, 0, "see above");
+    });
 }
 
 impl Bench {
