@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-use support::{Bench, benches, stderr, stdout, wait_until};
+use support::{Bench, on_each_bench, stderr, stdout, wait_until};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "z"];
 const SCRIPT: &str = "for f in a b c z; do echo run $f > $f.new; mv $f.new $f; done";
@@ -69,12 +69,19 @@ fn layer(bench: &Bench, run: &str) -> PathBuf {
 
 /// Kills an accept at later and later moves until the workspace stands half-way. Returns the run and what is there.
 fn half_accepted(bench: &Bench) -> (String, Version) {
-    for nth in 1..20 {
+    // The moment is the same each time; only the first search of a thread looks for it.
+    thread_local!(static MOMENT: std::cell::Cell<usize> = const { std::cell::Cell::new(1) });
+    let known = MOMENT.get();
+    for nth in (known..20).chain(1..known) {
         files(bench);
         let run = parked(bench, SCRIPT);
-        assert!(killed_at(bench, "renameat2", nth, &["changes", "accept", "--run", &run]), "it never stood half-way");
+        let was_killed = killed_at(bench, "renameat2", nth, &["changes", "accept", "--run", &run]);
         let found = files_of(&bench.workspace);
-        if layer(bench, &run).join("journal").exists() && found != version("old") && found != version("run") {
+        if was_killed
+            && layer(bench, &run).join("journal").exists()
+            && ![version("old"), version("run")].contains(&found)
+        {
+            MOMENT.set(nth);
             return (run, found);
         }
         assert_eq!(nexus(bench, &["changes", "recover"]).status.code(), Some(0));
@@ -106,7 +113,7 @@ fn is_said_well(bench: &Bench, output: &Output, run: &str) {
 
 #[test]
 fn a_reject_keeps_edits_in_a_directory_that_arrived() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         for edit in ["chmod 750 src", "mv src s; mv s src", "chmod -R g+w src", "true"] {
             fs::remove_dir_all(bench.workspace.join("src")).ok();
             bench.write("z", "old z\n");
@@ -125,13 +132,13 @@ fn a_reject_keeps_edits_in_a_directory_that_arrived() {
             is_said_well(&bench, &output, &run);
             assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
         }
-    }
+    });
 }
 
 /// A program has a directory that arrived as its working directory, and saves in it at each moment of a reject.
 #[test]
 fn a_reject_removes_no_directory_that_a_program_works_in() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         for is_killed in [false, true] {
             fs::remove_dir_all(bench.workspace.join("src")).ok();
             bench.write("z", "old z\n");
@@ -171,13 +178,13 @@ fn a_reject_removes_no_directory_that_a_program_works_in() {
             let found = files_of(&kept.join("upper/src"));
             assert!(found.contains_key(Path::new("main.c")) && found.contains_key(Path::new("after the reject")));
         }
-    }
+    });
 }
 
 /// The accept dies half-way while the reject stands between its look at the runs and its decision.
 #[test]
 fn a_reject_sees_a_commit_that_was_decided_after_its_look() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         let mut met = 0;
         for (call, nth) in [("rename", 1), ("flock", 1), ("flock", 2), ("flock", 3), ("flock", 4), ("unlink", 1)] {
             files(&bench);
@@ -201,12 +208,12 @@ fn a_reject_sees_a_commit_that_was_decided_after_its_look() {
             assert!(bench.leftovers().is_empty(), "{what}: {:?}", bench.leftovers());
         }
         assert!(met > 0, "{}: the accept never came between", bench.who());
-    }
+    });
 }
 
 #[test]
 fn an_accept_beside_a_reject_does_one_or_the_other() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         let mut accepted = 0;
         for pair in 0..25 {
             files(&bench);
@@ -247,12 +254,12 @@ fn an_accept_beside_a_reject_does_one_or_the_other() {
             assert!(bench.leftovers().is_empty(), "{what}: {:?}", bench.leftovers());
         }
         assert!(accepted > 0 && accepted < 25, "{}: {accepted} of 25 were accepted", bench.who());
-    }
+    });
 }
 
 #[test]
 fn a_reject_without_the_directory_changes_nothing() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         let (run, mixed) = half_accepted(&bench);
         let away = bench.base.path().join("away");
         fs::rename(&bench.workspace, &away).unwrap();
@@ -275,7 +282,7 @@ fn a_reject_without_the_directory_changes_nothing() {
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
         assert_eq!(files_of(&bench.workspace), version("old"), "it can be taken back");
         assert!(bench.leftovers().is_empty() && !bench.state.join("kept").exists());
-    }
+    });
 }
 
 fn is_kept(bench: &Bench, run: &str, mixed: &Version, output: &Output, what: &str) {
@@ -295,7 +302,7 @@ fn is_kept(bench: &Bench, run: &str, mixed: &Version, output: &Output, what: &st
 
 #[test]
 fn what_cannot_be_taken_back_is_set_aside_in_full() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         let away = bench.base.path().join("away");
         // Wherever that reject is killed, the layer is decided or aside.
         for (call, nth) in [("none", 0), ("renameat2", 1), ("fsync", 1), ("fsync", 2), ("unlink", 1)] {
@@ -322,12 +329,12 @@ fn what_cannot_be_taken_back_is_set_aside_in_full() {
                 fs::remove_dir_all(bench.state.join("kept")).unwrap();
             }
         }
-    }
+    });
 }
 
 #[test]
 fn a_commit_whose_journal_says_nothing_is_set_aside_in_full() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         for case in ["cut", "empty", "version", "run", "garbage", "directory", "gone too", "no note"] {
             let (run, mixed) = half_accepted(&bench);
             let (journal, away) = (layer(&bench, &run).join("journal"), bench.base.path().join("away"));
@@ -357,25 +364,25 @@ fn a_commit_whose_journal_says_nothing_is_set_aside_in_full() {
             }
             is_kept(&bench, &run, &mixed, &output, &format!("{}: {case}", bench.who()));
         }
-    }
+    });
 }
 
 /// A commit whose journal can be read is taken back although the run's own note is gone.
 #[test]
 fn a_commit_of_a_run_without_a_note_is_taken_back() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         let (run, _) = half_accepted(&bench);
         fs::remove_file(layer(&bench, &run).join("run.json")).unwrap();
         let output = nexus(&bench, &["changes", "reject", "--run", &run]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
         assert_eq!(files_of(&bench.workspace), version("old"), "{}", bench.who());
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
-    }
+    });
 }
 
 #[test]
 fn what_a_commit_kept_back_is_told_in_lines() {
-    for bench in benches() {
+    on_each_bench(|bench| {
         files(&bench);
         let run = parked(&bench, SCRIPT);
         let mut accept = traced(&bench, "renameat2:delay_enter=700000:when=1+", &["changes", "accept", "--run", &run]);
@@ -390,5 +397,5 @@ fn what_a_commit_kept_back_is_told_in_lines() {
         assert!(stderr(&output).lines().any(|line| line.contains("accepted M a ")), "{}", stderr(&output));
         is_said_well(&bench, &output, &run);
         assert_eq!(fs::read_to_string(bench.workspace.join("z")).unwrap(), "typed by a person\n");
-    }
+    });
 }
