@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// Programs of packages that every Debian has (`Essential: yes`), and of listed packages besides their sign.
 const ALWAYS_THERE: &[&str] = &[
-    "bash", "cat", "chmod", "chown", "cp", "env", "find", "grep", "install", "ldd", "nsenter", "rm", "script",
+    "bash", "cat", "chmod", "chown", "cp", "env", "find", "grep", "install", "mkdir", "ldd", "nsenter", "rm", "script",
     "setsid", "sh", "sleep", "timeout", "touch", "true", "umount", "unshare",
 ];
 /// Programs of the Rust toolchain, which runs these tests.
