@@ -14,7 +14,8 @@ fn setup() -> Setup {
 }
 
 fn here(parent_acts: bool) -> Here {
-    Here { on_template: false, own_network: false, strings: [0..0, 0..0], parent_acts }
+    let quotas = crate::quotas::Quotas::of_caller().unwrap();
+    Here { on_template: false, own_network: false, strings: [0..0, 0..0], parent_acts, quotas }
 }
 
 #[test]
