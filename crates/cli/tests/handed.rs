@@ -45,7 +45,7 @@ const COMMAND: &str = r"
 import os, socket
 os.makedirs('new/deep')
 for name in ['conf', 'new/deep/file', '.git/config']:
-    text = '[user]\n\tname = harmless\n' if name == '.git/config' else 'harmless\n'
+    text = '[core]\n\tbare = false\n[user]\n\tname = harmless\n' if name == '.git/config' else 'harmless\n'
     with open(name, 'w') as file:
         file.write(text)
 held = [os.open(name, os.O_RDWR) for name in ['conf', 'new/deep/file', '.git/config']]
@@ -105,7 +105,8 @@ fn shared(bench: &Bench) -> String {
 
 fn run(bench: &Bench, flags: &[&str]) -> Output {
     let shared = shared(bench);
-    let mut arguments = vec!["run", "--rw", shared.as_str()];
+    let socket = bench.base.path().join("shared/s");
+    let mut arguments = vec!["run", "--rw", shared.as_str(), "--allow-socket", socket.to_str().unwrap()];
     arguments.extend(flags);
     arguments.extend(["--", "python3", "-c", COMMAND]);
     bench.run(arguments)
