@@ -216,6 +216,15 @@ fn verdict(walk: &Walk<'_>, tree: &LayerTree, node: &Node, repository: &[u8]) ->
     }
 }
 
+/// Whether a directory of the workspace is a git directory by its entries, as far as this user can see them.
+pub(crate) fn is_one(base: &Workspace, directory: &[u8]) -> Result<bool, IoFailure> {
+    let is_closed = |error: &IoFailure| error.source.kind() == std::io::ErrorKind::PermissionDenied;
+    match is_repository(&|name| is_there(base, &join(directory, name))) {
+        Err(error) if is_closed(&error) => Ok(false),
+        other => other,
+    }
+}
+
 /// Whether a path of the workspace is a hook, a setting or the like of a bare repository there.
 pub(crate) fn holds(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     let mut repository = split(path).0;

@@ -27,6 +27,7 @@ mod altered;
 mod bare;
 mod beneath;
 pub mod changes;
+mod closed;
 pub mod commit;
 mod compare;
 mod copy;

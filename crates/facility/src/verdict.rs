@@ -119,7 +119,11 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, Role::Entry)
             if is_dir && node.covers.is_none() =>
         {
-            None
+            match &node.rare.verdict {
+                // It closes the directory to its owner (`closed`).
+                Some(Verdict::Park(why)) => protected(why),
+                Some(Verdict::Commit | Verdict::Strip(_)) | None => None,
+            }
         }
         // A directory of what git resumes is held back whole; that it goes away is fine.
         (Class::GitState(why), Role::Entry) if is_dir => protected(why),
