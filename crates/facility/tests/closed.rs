@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
-use nexus_facility::{LayerMode, Rules};
+use nexus_facility::protected::Class;
+use nexus_facility::{Host, LayerMode, Reach, Rules, Workspace};
 use std::os::unix::fs::PermissionsExt as _;
 
 #[test]
@@ -16,6 +17,65 @@ fn child_runs_operations() {
 
 fn b(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
+}
+
+/// Prints nothing; fails where the rules for the workspace are others than the parent wants.
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_looks_up() {
+    let at = std::fs::canonicalize(std::env::var("NEXUS_TEST_ORDER").unwrap()).unwrap();
+    let workspace = Workspace::open(&at).unwrap();
+    let touched: Vec<Vec<u8>> = std::env::var("TOUCHED").into_iter().map(String::into_bytes).collect();
+    let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &touched).unwrap();
+    let why = match rules.class(b"some/file") {
+        Class::Listed(why) => why,
+        _ => String::new(),
+    };
+    assert_eq!(why, std::env::var("WANTED").unwrap());
+}
+
+/// Closes directories of a workspace of an ordinary user, and looks up what its names lead to.
+fn look_up(closed: &str, mode: u32, touched: Option<&str>, is_parked: bool) {
+    let mut base = base();
+    base.extend([
+        Op::Write(b(".git/config"), "[core]\nhooksPath = tools/hk\n".into()),
+        Op::Write(b("outer/sub/.git/config"), "[core]\nhooksPath = ../../plain/hk\n".into()),
+        Op::Mkdir(b("foreign")),
+        Op::Chmod(b(closed), mode),
+    ]);
+    let scene = Scene::new(LayerMode::User, &base);
+    if closed == "foreign" {
+        std::os::unix::fs::chown(scene.ws().join(closed), Some(0), Some(0)).unwrap();
+    }
+    let wanted = format!("{closed} is closed to its owner and may name this path");
+    let wanted = if is_parked { wanted.as_str() } else { "" };
+    let mut env = vec![("WANTED", wanted)];
+    env.extend(touched.map(|path| ("TOUCHED", path)));
+    let done = scene.child("child_looks_up", scene.ws().to_str().unwrap(), &env, false);
+    // What is closed to its owner cannot be removed by a test that does not run as root.
+    std::fs::set_permissions(scene.ws().join(closed), std::fs::Permissions::from_mode(0o755)).unwrap();
+    done.map_err(|error| format!("{closed} {mode:o}: {error}")).unwrap();
+}
+
+#[test]
+fn everything_waits_when_a_directory_of_git_is_closed() {
+    for closed in
+        [".git", ".git/hooks", "srv.git", "srv.git/hooks", "outer/sub/.git", "tools", "tools/hk", ".git/config"]
+    {
+        look_up(closed, 0, None, true);
+    }
+    for (closed, mode) in [(".git", 0o600), (".git/hooks", 0o300), ("outer/sub", 0o400), ("tools", 0o600)] {
+        look_up(closed, mode, None, true);
+    }
+    look_up("plain", 0, Some("plain"), true);
+}
+
+#[test]
+fn other_closed_directories_hold_nothing_up() {
+    for (closed, mode) in [("plain/in", 0), ("conf", 0), ("plain/in", 0o300), ("plain/in", 0o600), ("foreign", 0)] {
+        look_up(closed, mode, None, false);
+    }
+    look_up("foreign", 0, Some("foreign"), false);
 }
 
 fn parked(base: &[Op], run: &[Op], rules: &Rules) -> Vec<String> {

@@ -3,7 +3,7 @@
 
 use super::git::Repository;
 use super::links::{Searched, follow, list};
-use super::resolve::leads_nowhere;
+use super::resolve::nothing_is_at;
 use super::{Leads, join, standard};
 use crate::beneath::{Doing as _, IoFailure};
 use crate::meta::EntryType;
@@ -90,7 +90,7 @@ fn one(leads: &mut Leads<'_>, place: &Path) -> Result<(), IoFailure> {
             follow(leads, place, name.as_os_str().as_bytes())
         }
         Ok(_) => Ok(()),
-        Err(error) if leads_nowhere(&error.into()) => Ok(()),
+        Err(error) if nothing_is_at(&error.into(), place, leads.top.path) => Ok(()),
         Err(error) => Err(error).doing("look at", shown),
     }
 }
@@ -100,7 +100,7 @@ fn links_in(leads: &mut Leads<'_>, directory: &Path) -> Result<(), IoFailure> {
     let shown = directory.as_os_str().as_bytes();
     let dir = match rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(dir) => dir,
-        Err(error) if leads_nowhere(&error.into()) => return Ok(()),
+        Err(error) if nothing_is_at(&error.into(), directory, leads.top.path) => return Ok(()),
         Err(error) => return Err(error).doing("open", shown),
     };
     for entry in list(&dir, usize::MAX).doing("list", shown)? {

@@ -1,6 +1,6 @@
 //! The repositories around and in a workspace, and what their configurations, the user's and the system's name.
 
-use super::resolve::leads_nowhere;
+use super::resolve::{leads_nowhere, nothing_is_at};
 use super::settings::{self, Kind, Named};
 use super::{Leads, join};
 use crate::beneath::{Doing as _, IoFailure, split};
@@ -50,51 +50,53 @@ pub(super) fn around(at: &Path) -> Result<Vec<Repository>, IoFailure> {
     for directory in at.ancestors() {
         // The workspace's own `.git` is found with those below it.
         if directory != at {
-            found.extend(self::at(directory)?);
+            found.extend(self::at(directory, at)?);
         }
         if is_repository(directory)? {
             let parent = directory.parent().filter(|_| directory.file_name().is_some_and(|name| name == ".git"));
             found.push(Repository {
                 tops: parent.map(Path::to_owned).into_iter().collect(),
-                directories: with_common(directory.to_owned())?,
+                directories: with_common(directory.to_owned(), at)?,
             });
         }
     }
     Ok(found)
 }
 
-/// Returns the repository whose working tree has its top at `top`.
-pub(super) fn at(top: &Path) -> Result<Option<Repository>, IoFailure> {
+/// Returns the repository whose working tree has its top at `top`. `workspace` is the real path of the workspace.
+pub(super) fn at(top: &Path, workspace: &Path) -> Result<Option<Repository>, IoFailure> {
     let place = top.join(".git");
     let shown = place.as_os_str().as_bytes();
     let directory = match rustix::fs::stat(&place) {
-        Ok(meta) if rustix::fs::FileType::from_raw_mode(meta.st_mode) == rustix::fs::FileType::Directory => place,
-        Ok(_) => match pointer(&place, b"gitdir:")? {
+        Ok(meta) if rustix::fs::FileType::from_raw_mode(meta.st_mode) == rustix::fs::FileType::Directory => {
+            place.clone()
+        }
+        Ok(_) => match pointer(&place, b"gitdir:", workspace)? {
             Some(target) => top.join(target),
             None => return Ok(None),
         },
-        Err(error) if leads_nowhere(&error.into()) => return Ok(None),
+        Err(error) if nothing_is_at(&error.into(), &place, workspace) => return Ok(None),
         Err(error) => return Err(error).doing("look at", shown),
     };
-    Ok(Some(Repository { tops: vec![top.to_owned()], directories: with_common(directory)? }))
+    Ok(Some(Repository { tops: vec![top.to_owned()], directories: with_common(directory, workspace)? }))
 }
 
 /// A git directory, and the one that it shares.
-pub(super) fn with_common(directory: PathBuf) -> Result<Vec<PathBuf>, IoFailure> {
-    let common = pointer(&directory.join("commondir"), b"")?.map(|path| directory.join(path));
+pub(super) fn with_common(directory: PathBuf, workspace: &Path) -> Result<Vec<PathBuf>, IoFailure> {
+    let common = pointer(&directory.join("commondir"), b"", workspace)?.map(|path| directory.join(path));
     Ok([Some(directory), common].into_iter().flatten().collect())
 }
 
 /// The path that a file of one line names behind a word.
-fn pointer(file: &Path, word: &[u8]) -> Result<Option<PathBuf>, IoFailure> {
-    let Some(text) = content(file)? else { return Ok(None) };
+fn pointer(file: &Path, word: &[u8], workspace: &Path) -> Result<Option<PathBuf>, IoFailure> {
+    let Some(text) = content(file, workspace)? else { return Ok(None) };
     let line = text.trim_ascii_end().strip_prefix(word).map(<[u8]>::trim_ascii);
     Ok(line.filter(|line| !line.is_empty()).map(|line| join(Path::new(""), line)))
 }
 
 /// Reads a small regular file of the host; `None` when there is none that this user can read.
-fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
-    let Some(text) = beginning(file, MAX_BYTES + 1)? else { return Ok(None) };
+fn content(file: &Path, workspace: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
+    let Some(text) = beginning(file, MAX_BYTES + 1, workspace)? else { return Ok(None) };
     if text.len() as u64 > MAX_BYTES {
         let error = io::Error::other("it is larger than a configuration of git can be here");
         return Err(error).doing("read", file.as_os_str().as_bytes());
@@ -103,14 +105,14 @@ fn content(file: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
 }
 
 /// Reads the first `most` bytes of a regular file of the host; `None` when there is none that this user can read.
-pub(super) fn beginning(file: &Path, most: u64) -> Result<Option<Vec<u8>>, IoFailure> {
+pub(super) fn beginning(file: &Path, most: u64, workspace: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
     use std::io::Read as _;
     let shown = file.as_os_str().as_bytes();
     // A FIFO would stop us.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(file, flags, Mode::empty()) {
         Ok(opened) => opened,
-        Err(error) if leads_nowhere(&error.into()) => return Ok(None),
+        Err(error) if nothing_is_at(&error.into(), file, workspace) => return Ok(None),
         // A socket or a device without a driver.
         Err(rustix::io::Errno::NXIO | rustix::io::Errno::NODEV) => return Ok(None),
         Err(error) => return Err(error).doing("open", shown),
@@ -134,11 +136,11 @@ struct Bases<'a> {
 
 /// Returns the directories in which git may start programs of a repository: the tops of its working trees, also those that
 /// settings name, and its git directories.
-pub(super) fn begins(repository: &Repository) -> Result<Vec<PathBuf>, IoFailure> {
+pub(super) fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<PathBuf>, IoFailure> {
     let mut bases = [&repository.tops[..], &repository.directories[..]].concat();
     for directory in &repository.directories {
         for name in CONFIGURATIONS {
-            let text = content(&directory.join(name))?.unwrap_or_default();
+            let text = content(&directory.join(name), workspace)?.unwrap_or_default();
             bases.extend(settings::worktrees(&text).iter().map(|path| join(directory, path)));
         }
     }
@@ -150,7 +152,7 @@ pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result
     let mut seen = HashSet::new();
     let mut all: Vec<PathBuf> = Vec::new();
     for repository in repositories {
-        let bases = begins(repository)?;
+        let bases = begins(repository, leads.top.path)?;
         for base in &bases {
             if !all.contains(base) {
                 all.push(base.clone());
@@ -195,7 +197,7 @@ fn file(
         let error = io::Error::other("there are more configurations of git than can be read");
         return Err(error).doing("read", path.as_os_str().as_bytes());
     }
-    let Some(text) = content(&real)? else { return Ok(()) };
+    let Some(text) = content(&real, leads.top.path)? else { return Ok(()) };
     for names in settings::of_text(&text) {
         let why = format!("named by {} in {}", names.setting, shown(leads, &real));
         for named in &names.paths {
@@ -261,14 +263,15 @@ fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<
 
 pub(super) fn kind(leads: &Leads<'_>, path: &[u8]) -> Result<Option<EntryType>, IoFailure> {
     let (parent, name) = split(path);
+    let real = join(leads.top.path, path);
     let dir = match leads.top.workspace.dir(parent) {
         Ok(dir) => dir,
-        Err(error) if leads_nowhere(&error) => return Ok(None),
+        Err(error) if nothing_is_at(&error, &real, leads.top.path) => return Ok(None),
         Err(error) => return Err(error).doing("open", parent),
     };
     match stat_if_there(dir.as_fd(), name) {
         Ok(meta) => Ok(meta.map(|meta| meta.kind)),
-        Err(error) if leads_nowhere(&error) => Ok(None),
+        Err(error) if nothing_is_at(&error, &real, leads.top.path) => Ok(None),
         Err(error) => Err(error).doing("look at", path),
     }
 }

@@ -4,12 +4,12 @@
 //! What must be found wherever the bound ends is in `fixed`.
 
 use super::git::{self, Repository};
-use super::resolve::{Top, leads_nowhere};
+use super::resolve::{Top, leads_nowhere, nothing_is_at};
 use super::{Leads, Reach, is_listed, join, standard};
 use crate::beneath::{Doing as _, IoFailure, join as join_names, split};
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
-use crate::protected::Rules;
+use crate::protected::{Class, Rules};
 use rustix::fs::{FileType, RawDir};
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
@@ -67,8 +67,12 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         left.directories -= 1;
         let dir = match leads.top.workspace.readable_dir(&at) {
             Ok(dir) => dir,
-            // Gone meanwhile, or closed to this user and to what this user starts.
-            Err(error) if leads_nowhere(&error) => continue,
+            // Gone meanwhile.
+            Err(error) if nothing_is_at(&error, &join(leads.top.path, &at), leads.top.path) => continue,
+            // A closed directory that is no part of git and not on the way to a protected name is passed by, or one that
+            // somebody keeps closed would hold every run up. No run closes one with a repository in it unasked (`closed`),
+            // and what a configuration or a script names in it is found closed on its way.
+            Err(error) if leads_nowhere(&error) && !is_needed(leads, rules, &at, in_git)? => continue,
             Err(error) => return Err(error).doing("open", &at),
         };
         let entries = list(&dir, left.entries).doing("list", &at)?;
@@ -81,7 +85,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         let has = |wanted: &[u8]| entries.iter().any(|one| fold(&one.name).as_ref() == wanted);
         let is_git_directory = split(&at).1 == b".git" || at.is_empty();
         if !is_git_directory && has(b"head") && (has(b"commondir") || (has(b"objects") && has(b"refs"))) {
-            let directories = git::with_common(join(leads.top.path, &at))?;
+            let directories = git::with_common(join(leads.top.path, &at), leads.top.path)?;
             repositories.push(Repository { tops: Vec::new(), directories });
         }
         for Entry { name, kind } in entries {
@@ -92,7 +96,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             let is_git = folded.as_ref() == b".git";
             // That of the workspace is known.
             if is_git && !at.is_empty() {
-                repositories.extend(git::at(&join(leads.top.path, &at))?);
+                repositories.extend(git::at(&join(leads.top.path, &at), leads.top.path)?);
             }
             match kind {
                 EntryType::Symlink if is_listed(rules, &path) => {
@@ -106,6 +110,14 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         }
     }
     Ok(Searched { repositories, listed, is_whole })
+}
+
+/// Whether what protected names lead to is known only from a directory that cannot be listed.
+fn is_needed(leads: &Leads<'_>, rules: &Rules, at: &[u8], in_git: bool) -> Result<bool, IoFailure> {
+    let has_name_of_git = fold(split(at).1).ends_with(b".git");
+    let is_special = at.is_empty() || in_git || has_name_of_git || rules.class(at) != Class::Plain;
+    // It may be entered although it cannot be listed.
+    Ok(is_special || git::is_repository(&join(leads.top.path, at))?)
 }
 
 fn is_passed_by(name: &[u8], in_git: bool) -> bool {
@@ -142,7 +154,7 @@ pub(super) fn from_outside(
             | rustix::fs::OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&directory, flags, rustix::fs::Mode::empty()) {
             Ok(dir) => dir,
-            Err(error) if leads_nowhere(&error.into()) => continue,
+            Err(error) if nothing_is_at(&error.into(), &directory, leads.top.path) => continue,
             Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
         };
         let entries = list(&dir, *left).doing("list", directory.as_os_str().as_bytes())?;

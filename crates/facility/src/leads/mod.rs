@@ -58,7 +58,8 @@ const MAX_PATHS: usize = 4096;
 impl Rules {
     /// Adds the protected names of one workspace, which is open and has the real path `at`: those that its own place
     /// makes, and what links and git's configurations lead to. `touched` are directories of the workspace in which a layer
-    /// changes something: a repository there is found however far it is from the top.
+    /// changes something: a repository there is found however far it is from the top. Everything is protected where a
+    /// directory that has to be looked into is closed to its owner.
     pub fn for_workspace(
         mut self,
         workspace: &Workspace,
@@ -67,6 +68,29 @@ impl Rules {
         reach: Reach,
         touched: &[Vec<u8>],
     ) -> Result<Self, IoFailure> {
+        match self.look_up(workspace, at, host, reach, touched) {
+            // What it leads to is unknown, so that everything waits.
+            Err(failure) if failure.source.kind() == std::io::ErrorKind::PermissionDenied => {
+                let place = join(at, &failure.path.0);
+                let closed = resolve::closed_on_the_way(&place, at).unwrap_or(place);
+                let closed = closed.strip_prefix(at).unwrap_or(&closed).display().to_string();
+                let closed = if closed.is_empty() { "the workspace".to_owned() } else { closed };
+                self.protected.protect_everything(format!("{closed} is closed to its owner and may name this path"));
+            }
+            other => other?,
+        }
+        self.protected.trim_place();
+        Ok(self)
+    }
+
+    fn look_up(
+        &mut self,
+        workspace: &Workspace,
+        at: &Path,
+        host: &Host,
+        reach: Reach,
+        touched: &[Vec<u8>],
+    ) -> Result<(), IoFailure> {
         self.protected.stand_at(place::names(at)?);
         let mut leads = Leads {
             top: Top { workspace, path: at },
@@ -78,14 +102,14 @@ impl Rules {
             hooks: Vec::new(),
         };
         let mut repositories = git::around(at)?;
-        repositories.extend(git::at(at)?);
-        let searched = links::search(&mut leads, &self, reach)?;
+        repositories.extend(git::at(at, at)?);
+        let searched = links::search(&mut leads, self, reach)?;
         repositories.extend(searched.repositories.iter().cloned());
         for path in touched.iter().filter(|path| !searched.listed.contains(*path)) {
-            repositories.extend(git::at(&join(at, path))?);
+            repositories.extend(git::at(&join(at, path), at)?);
         }
-        fixed::follow_all(&mut leads, &self, &repositories, &searched)?;
-        links::from_outside(&mut leads, &self, &repositories, &searched, reach)?;
+        fixed::follow_all(&mut leads, self, &repositories, &searched)?;
+        links::from_outside(&mut leads, self, &repositories, &searched, reach)?;
         git::read(&mut leads, &repositories)?;
         scripts::read(&mut leads, &repositories)?;
         let Leads { found, everywhere, everything, .. } = leads;
@@ -93,8 +117,7 @@ impl Rules {
         if let Some(why) = everything {
             self.protected.protect_everything(why);
         }
-        self.protected.trim_place();
-        Ok(self)
+        Ok(())
     }
 }
 

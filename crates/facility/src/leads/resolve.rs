@@ -4,6 +4,7 @@
 //! directories of the workspace: a link is read, and what is no link ends the way.
 
 use crate::beneath::{Workspace, is_gone, split};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -73,7 +74,7 @@ impl Top<'_> {
                 let (parent, name) = split(path);
                 let dir = match self.workspace.dir(parent) {
                     Ok(dir) => dir,
-                    Err(error) if leads_nowhere(&error) => return Ok(None),
+                    Err(error) if nothing_is_at(&error, real, self.path) => return Ok(None),
                     Err(error) => return Err(error),
                 };
                 rustix::fs::readlinkat(dir.as_fd(), name, Vec::new())
@@ -83,13 +84,48 @@ impl Top<'_> {
         match read {
             Ok(target) => Ok(Some(PathBuf::from(OsString::from_vec(target.into_bytes())))),
             Err(Errno::INVAL) => Ok(None),
-            Err(error) if leads_nowhere(&error.into()) => Ok(None),
+            Err(error) if nothing_is_at(&error.into(), real, self.path) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Whether a place is missing, closed to this user and to what this user starts, or cannot exist by its name.
+/// Whether nothing is at the place `real` that counts. What is closed to its owner in the workspace `top` is something: the
+/// run of a command may have closed it, and the next one or its user opens it again.
+pub(super) fn nothing_is_at(error: &io::Error, real: &Path, top: &Path) -> bool {
+    leads_nowhere(error) && (error.kind() != io::ErrorKind::PermissionDenied || closed_on_the_way(real, top).is_none())
+}
+
+/// Returns the entry of the workspace `top` on the way to `path` that its mode closes to its owner, who is this user. What
+/// belongs to another user is closed to the programs that this user starts, and no command of theirs can open it.
+pub(super) fn closed_on_the_way(path: &Path, top: &Path) -> Option<PathBuf> {
+    let mut at = path.to_owned();
+    for _ in 0..LINKS {
+        let (seen, meta) = at.ancestors().find_map(|one| Some((one.to_owned(), rustix::fs::lstat(one).ok()?)))?;
+        let rest = at.strip_prefix(&seen).ok()?.to_owned();
+        let needed = match FileType::from_raw_mode(meta.st_mode) {
+            FileType::Symlink => {
+                let target = rustix::fs::readlink(&seen, Vec::new()).ok()?;
+                let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                at = seen.parent()?.join(target);
+                // An empty rest would add a slash.
+                if !rest.as_os_str().is_empty() {
+                    at.push(rest);
+                }
+                continue;
+            }
+            FileType::Directory => 0o500,
+            _ => 0o400,
+        };
+        let user = rustix::process::geteuid();
+        let is_owned = user.is_root() || meta.st_uid == user.as_raw();
+        let real = std::fs::canonicalize(&seen).ok()?;
+        return (is_owned && meta.st_mode & needed != needed && real.starts_with(top)).then_some(real);
+    }
+    None
+}
+
+/// Whether a place is missing, closed to this user, or cannot exist by its name.
 pub(super) fn leads_nowhere(error: &io::Error) -> bool {
     let other = [Errno::LOOP, Errno::XDEV, Errno::NAMETOOLONG];
     is_gone(error)

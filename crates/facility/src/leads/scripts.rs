@@ -5,7 +5,7 @@
 //! are passed by: they are replaced as a whole by every installation.
 
 use super::git::{self, Repository, beginning};
-use super::resolve::leads_nowhere;
+use super::resolve::nothing_is_at;
 use super::{Leads, join, links, words};
 use crate::beneath::{Doing as _, IoFailure};
 use crate::meta::EntryType;
@@ -55,7 +55,7 @@ pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result
     for repository in repositories {
         tops.extend(repository.tops.iter().filter(|top| *top != leads.top.path).cloned());
         // git starts hooks at the top of the working tree, which a setting may move, and in the git directory.
-        let begins = git::begins(repository)?;
+        let begins = git::begins(repository, leads.top.path)?;
         for (directory, begin) in repository.directories.iter().flat_map(|one| begins.iter().map(move |at| (one, at))) {
             directory_of_hooks(leads, &directory.join("hooks"), begin)?;
         }
@@ -81,7 +81,7 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = match rustix::fs::open(directory, flags, Mode::empty()) {
         Ok(dir) => dir,
-        Err(error) if leads_nowhere(&error.into()) => return Ok(()),
+        Err(error) if nothing_is_at(&error.into(), directory, leads.top.path) => return Ok(()),
         Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
     };
     let entries = links::list(&dir, SCRIPTS).doing("list", directory.as_os_str().as_bytes())?;
@@ -95,7 +95,7 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
 }
 
 fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFailure> {
-    let text = beginning(path, MAX_BYTES + 1)?;
+    let text = beginning(path, MAX_BYTES + 1, leads.top.path)?;
     let Some(text) = text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
     protect(leads, path, begin, words::of_script(&text))
 }
@@ -105,7 +105,7 @@ fn configurations(leads: &mut Leads<'_>, top: &Path) -> Result<(), IoFailure> {
     let shown = top.as_os_str().as_bytes();
     let dir = match rustix::fs::open(top, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(dir) => dir,
-        Err(error) if leads_nowhere(&error.into()) => return Ok(()),
+        Err(error) if nothing_is_at(&error.into(), top, leads.top.path) => return Ok(()),
         Err(error) => return Err(error).doing("open", shown),
     };
     // Most of them are missing, and one listing tells.
@@ -118,7 +118,7 @@ fn configurations(leads: &mut Leads<'_>, top: &Path) -> Result<(), IoFailure> {
     let any = CONFIGURATIONS.iter().map(|name| (*name, &b""[..]));
     for (name, word) in any.chain(CONFIGURATIONS_WITH.iter().copied()).filter(|(name, _)| is_there(name)) {
         let path = top.join(name);
-        let Some(text) = beginning(&path, MAX_BYTES)? else { continue };
+        let Some(text) = beginning(&path, MAX_BYTES, leads.top.path)? else { continue };
         if word.is_empty() || text.windows(word.len()).any(|part| part == word) {
             let found = words::of_configuration(&text);
             // What a development container is built from lies beside its configuration.
