@@ -104,13 +104,15 @@ pub(crate) fn reverse(
     write(root, OURS, &Own::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     conflicts.extend(keep_reachable(&rooms, journal, &steps, faults)?);
+    let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
+    conflicts.extend(kept.map(|kept| named(base, &kept)));
+    // Last: whoever is killed before leaves it to the next command to name what is beside its path.
+    faults.action();
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     for name in [BACK, BESIDE] {
         crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
-    let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
-    conflicts.extend(kept.map(|kept| named(base, &kept)));
     Ok(conflicts)
 }
 
