@@ -233,3 +233,27 @@ fn a_layer_whose_only_copies_arrived_later_is_removed() {
     assert!(!scene.path("layers/run").exists() && !scene.path("layers/.kept").exists());
     assert_eq!(fs::read_to_string(scene.ws().join("d/f")).unwrap(), "text of f");
 }
+
+/// The layer lies on another file system than the workspace, so that copies arrive.
+#[test]
+fn a_copied_layer_whose_only_copies_arrived_is_removed() {
+    let into_new = vec![Op::Mkdir(b("d/n")), rename("f", "d/n/f")];
+    let swap = vec![rename("f", "t"), rename("a/g", "f"), rename("t", "a/g")];
+    let new_at_old = vec![rename("f", "d/f"), write("f", "new")];
+    for (run, to) in [(vec![rename("f", "d/f")], "d/f"), (into_new, "d/n/f"), (swap, "a/g"), (new_at_old, "d/f")] {
+        let (scene, other) = (scene(LayerMode::Root), tempfile::tempdir_in("/dev/shm").unwrap());
+        let layers = scene.path("layers");
+        fs::remove_dir(&layers).unwrap();
+        std::os::unix::fs::symlink(other.path(), &layers).unwrap();
+        let layer = scene.layer(&run);
+        let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+        layer.commit(&leased(&scene), &chosen).unwrap();
+        drop(layer);
+        assert!(layers.join("run/only-copies.json").exists(), "{to}: nothing was noted");
+        let layer = Layer::open(&layers, "run").unwrap();
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert_eq!((result.state, result.left), (CommitState::Committed, vec![]), "{to}: {:?}", result.conflicts);
+        assert!(!layers.join("run").exists() && !layers.join(".kept").exists(), "{to}");
+        assert_eq!(fs::read_to_string(scene.ws().join(to)).unwrap(), "text of f");
+    }
+}

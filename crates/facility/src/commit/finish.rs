@@ -8,8 +8,8 @@ use crate::commit::beside::BESIDE;
 use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
-    DONE, JOURNAL, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION, sync_directory,
-    write,
+    DONE, JOURNAL, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
+    sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
 use crate::commit::only_copies;
@@ -81,6 +81,7 @@ pub(crate) fn finish(
     }
     let keep = keep(journal, outcome)?;
     if keep.is_empty() && !stays {
+        only_copies::forget(rooms, journal, outcome, faults)?;
         outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
         return Ok(());
     }

@@ -1,8 +1,7 @@
 //! Remembers which entries of a layer may be the only copy of a file that a commit of a part of the layer took away.
 //!
 //! A run renames a file, and a person accepts that its old name goes but not that its new one comes. The layer then has the
-//! last copy, and a reject must not remove it: the layer is moved aside as it is. Entries that arrive later leave the layer,
-//! so that the note says nothing any more.
+//! last copy, and a reject must not remove it: the layer is moved aside as it is. An entry that arrives later is forgotten.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::apply::Rooms;
@@ -11,7 +10,7 @@ use crate::commit::ops::{Op, Origin};
 use crate::faults::Faults;
 use crate::xattr;
 use nexus_model::ByteText;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -49,6 +48,52 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
     found.sort();
     found.dedup();
     write(rooms.root, ONLY_COPIES, &found, faults)
+}
+
+/// Takes the entries that a commit brought to the workspace out of the note. Of a layer on another file system a copy arrives,
+/// and the layer has its entry as before. Runs before a layer of which nothing waits is removed.
+pub(crate) fn forget(
+    rooms: &Rooms<'_>,
+    journal: &Journal,
+    outcome: &Outcome,
+    faults: &Faults,
+) -> Result<(), IoFailure> {
+    // A note that cannot be read keeps the layer.
+    let Ok(Some(mut noted)) = read::<Vec<ByteText>>(rooms.root, ONLY_COPIES) else { return Ok(()) };
+    let missing: HashSet<&[u8]> =
+        outcome.kept.iter().filter(|one| !one.arrived).map(|one| one.path.0.as_slice()).collect();
+    let mut arrived: HashMap<ByteText, bool> = HashMap::new();
+    for op in journal.steps.each() {
+        if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
+            && !is_at_or_below(&put.path.0, |path| missing.contains(path))
+        {
+            arrived.insert(put.path, put.whole);
+        }
+    }
+    let before = noted.len();
+    noted.retain(|path| {
+        let is_there = |at: &[u8]| {
+            let whole = arrived.get(&ByteText(at.to_vec()));
+            whole.is_some_and(|whole| *whole || at == path.0)
+        };
+        !is_at_or_below(&path.0, is_there)
+    });
+    if noted.len() == before {
+        return Ok(());
+    }
+    write(rooms.root, ONLY_COPIES, &noted, faults)
+}
+
+/// Whether something holds for a path or for a directory above it.
+fn is_at_or_below(path: &[u8], holds: impl Fn(&[u8]) -> bool) -> bool {
+    let mut at = path;
+    while !at.is_empty() {
+        if holds(at) {
+            return true;
+        }
+        at = crate::beneath::split(at).0;
+    }
+    false
 }
 
 /// Whether an entry is there and has no mark of a file that it was made from.
