@@ -22,6 +22,7 @@ use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
+use crate::origin::with_stamps_of_a_way_back;
 use crate::plan::{CommitPlan, park_all, plan, report};
 use crate::protected::Rules;
 use crate::recorded::Recorded;
@@ -243,7 +244,7 @@ impl Layer {
             return Err(OpenLayerError::Version { run: name(), version: parked.version });
         }
         let Parked { mode, started, clock, top, ours, changes, unreached, .. } = parked;
-        let ours = Own::sorted(ours);
+        let ours = with_stamps_of_a_way_back(&root, ours).map_err(io)?;
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes);
         let (home, upper_fd, spares) = (None, None, None);
         Ok(Self {

@@ -71,7 +71,7 @@ impl Layer {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
         }
-        let ours = read::<Vec<Own>>(&root, OURS).map_err(io)?.map(Own::sorted).unwrap_or_default();
+        let ours = with_stamps_of_a_way_back(&root, Vec::new()).map_err(io)?;
         Ok(Self {
             path: layers_dir.join(run),
             run: name(),
@@ -106,6 +106,14 @@ impl Layer {
         let now = TopAttrs::read(self.mode, upper.as_fd()).doing("look at", b"upper")?;
         Ok(top.is_changed(self.mode, &now))
     }
+}
+
+/// Adds the time stamps of what a commit moved away before it was taken back, sorted by path. Of two for one path the later
+/// one counts.
+pub(crate) fn with_stamps_of_a_way_back(root: &Workspace, mut ours: Vec<Own>) -> Result<Vec<Own>, IoFailure> {
+    ours.extend(read::<Vec<Own>>(root, OURS)?.into_iter().flatten());
+    ours.sort_by_key(|own| own.ctime);
+    Ok(Own::sorted(ours))
 }
 
 /// Reports whether the upper directory is empty or was never made.

@@ -363,3 +363,46 @@ fn a_setting_aside_that_is_killed_is_ended_by_the_next() {
         }
     }
 }
+
+/// Moving an entry away and back sets its time of change, which is no change of another process.
+#[test]
+fn what_waits_after_an_interrupted_way_back_is_accepted() {
+    let run = [write("1", "new 1"), Op::Remove(b("2")), write("3", "new 3"), Op::Mkdir(b("n")), write("n/x", "new x")];
+    let mut places = 0;
+    for nth in 1.. {
+        let scene = Scene::new(LayerMode::Root, &["1", "2", "3"].map(|name| write(name, "old")));
+        let (layers, ws, workspace) = (scene.path("layers"), scene.ws(), leased(&scene));
+        let layer = scene.layer(&run);
+        layer.park(&workspace, &Rules::default()).unwrap();
+        drop(layer);
+        let (journal, three) = (layers.join("run/journal"), ws.join("3"));
+        let arrived = move || journal.exists() && fs::read_to_string(&three).unwrap_or_default() == "new 3";
+        killed(&scene, Layer::open(&layers, "run").unwrap(), true, arrived);
+        let calls = AtomicU64::new(0);
+        let faults = Faults::default().between(Arc::new(move |_| {
+            if calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                std::panic::panic_any("crash");
+            }
+        }));
+        let back = AssertUnwindSafe(|| roll_back_with(&layers, "run", &workspace, &faults).unwrap());
+        let is_killed = catch_unwind(back).is_err();
+        // Before its first mark nobody knows of the way back.
+        let is_back = !is_killed || layers.join("run/journal.back").exists() || !layers.join("run/journal").exists();
+        if is_back {
+            places += 1;
+            recover(&layers, "run", &workspace).unwrap();
+            assert_eq!(fs::read_to_string(ws.join("1")).unwrap(), "old", "{nth}");
+            let layer = Layer::open(&layers, "run").unwrap();
+            // What was in the workspace for a while waits for another look.
+            layer.note_shown().unwrap();
+            let result = layer.commit(&workspace, &Rules::default()).unwrap();
+            assert_eq!((result.conflicts, result.parked), (vec![], vec![]), "{nth}");
+            assert_eq!(fs::read_to_string(ws.join("3")).unwrap(), "new 3", "{nth}");
+            assert!(!ws.join("2").exists() && ws.join("n/x").exists(), "{nth}");
+        }
+        if !is_killed {
+            assert!(places > 5, "only {places} places");
+            return;
+        }
+    }
+}

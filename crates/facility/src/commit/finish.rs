@@ -8,7 +8,7 @@ use crate::commit::beside::BESIDE;
 use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
-    DONE, JOURNAL, Journal, KeptBack, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
+    DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
     sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
@@ -114,7 +114,8 @@ pub(crate) fn finish(
     write(folders.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;
     faults.action();
-    for name in [DONE, OUTCOME, BESIDE, LEAVING_NOTE, REMOVING] {
+    // The stamps of an earlier way back are in the note by now.
+    for name in [OURS, DONE, OUTCOME, BESIDE, LEAVING_NOTE, REMOVING] {
         unlink_if_there(folders.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
     sync_directory(folders.root, faults)
