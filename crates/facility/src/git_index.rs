@@ -178,6 +178,9 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Longer paths and names cannot be written by git (`PATH_MAX`, `NAME_MAX`), and would take long to be looked at.
+const MAX_PATH: usize = 4096;
+const MAX_NAME: usize = 255;
 /// Bit of an entry that says that there are more bits.
 const EXTENDED: u16 = 0x4000;
 /// Length of a name, as far as the bits say it.
@@ -198,7 +201,7 @@ fn check(bytes: &[u8], id: usize) -> Option<bool> {
     }
     // Where each entry begins, and whether its name is spelt out as a whole: git reads blocks of entries from there.
     let mut begins: Vec<(usize, bool)> = Vec::new();
-    let (mut name, mut are_good, mut has_empty) = (Vec::new(), true, false);
+    let (mut name, mut has_empty) = (Vec::new(), false);
     for _ in 0..count {
         let begin = reader.at;
         reader.take(24)?;
@@ -208,12 +211,13 @@ fn check(bytes: &[u8], id: usize) -> Option<bool> {
         if flags & EXTENDED != 0 {
             reader.take(2)?;
         }
-        let is_whole = if version == 4 {
+        // Bytes that stay of the name before, whose whole components were looked at with it.
+        let stays = if version == 4 {
             let stripped = reader.varint()?;
             let stays = name.len().checked_sub(stripped)?;
             name.truncate(stays);
             name.extend_from_slice(reader.text()?);
-            stays == 0
+            stays
         } else {
             let text = reader.text()?;
             name.clear();
@@ -224,44 +228,54 @@ fn check(bytes: &[u8], id: usize) -> Option<bool> {
             if reader.take(rest)?.iter().any(|byte| *byte != 0) {
                 return None;
             }
-            true
+            0
         };
+        if name.len() > MAX_PATH {
+            return Some(false);
+        }
         let said = usize::from(flags & LENGTH);
         if said != name.len().min(usize::from(LENGTH)) {
             return None;
         }
         has_empty |= name.is_empty();
-        are_good &= name.is_empty() || is_good(&name, mode);
-        begins.push((begin, is_whole));
+        let known = name[..stays].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        if !name.is_empty() && !is_good(&name[known..], mode) {
+            return Some(false);
+        }
+        begins.push((begin, stays == 0));
     }
-    let has_link = extensions(&bytes[..end], reader.at, &begins, id)?;
-    Some(are_good && (has_link || !has_empty))
+    let has_link = extensions(&bytes[..end], reader.at, &begins)?;
+    Some(has_link || !has_empty)
 }
 
+/// Extensions that git knows and that hold no names of files to be written.
+const KNOWN: &[&[u8]] = &[b"TREE", b"REUC", b"UNTR", b"FSMN", b"sdir"];
+/// The end of the entries as git looks for it before the trailer: signature, size, offset and 20 bytes, whatever the length of an
+/// object id (`EOIE_SIZE_WITH_HEADER`).
+const END_OF_ENTRIES: usize = 32;
+
 /// Reads the extensions from `start` on; returns whether names may stand in another file.
-fn extensions(bytes: &[u8], start: usize, begins: &[(usize, bool)], id: usize) -> Option<bool> {
+fn extensions(bytes: &[u8], start: usize, begins: &[(usize, bool)]) -> Option<bool> {
+    // git takes it from the end of the file on, wherever the extensions begin. There it must be one of them.
+    let last = bytes.len().checked_sub(END_OF_ENTRIES);
+    let mut has_end = last.is_some_and(|at| bytes[at..].starts_with(b"EOIE"));
     let mut reader = Reader { bytes, at: start };
     let mut has_link = false;
     while reader.at < bytes.len() {
+        let at = reader.at;
         let signature = reader.take(4)?;
         let size = reader.number()?;
         let mut inside = Reader { bytes: reader.take(size)?, at: 0 };
         match signature {
             b"link" => has_link = true,
-            b"sdir" => {}
             // git reads the extensions, or blocks of entries, from the places that these name.
-            b"EOIE" if inside.number()? != start => return None,
+            b"EOIE" if inside.number()? == start => has_end &= last != Some(at),
             b"IEOT" => blocks(&mut inside, begins)?,
-            [first, ..] if first.is_ascii_uppercase() => {}
+            known if KNOWN.contains(&known) => {}
             _ => return None,
         }
     }
-    // git takes it from the end of the file on, wherever the extensions begin.
-    let mut last = Reader { bytes, at: bytes.len().checked_sub(12 + id).unwrap_or(bytes.len()) };
-    if last.take(4) == Some(b"EOIE") && last.number() == Some(4 + id) && last.number() != Some(start) {
-        return None;
-    }
-    Some(has_link)
+    (!has_end).then_some(has_link)
 }
 
 /// Whether all blocks begin where an entry with a whole name does, and hold all entries.
@@ -281,10 +295,12 @@ fn blocks(reader: &mut Reader<'_>, begins: &[(usize, bool)]) -> Option<()> {
     (entry == begins.len()).then_some(())
 }
 
-/// As `verify_path` of git: neither absolute, nor outside, nor in a git directory.
+/// As `verify_path` of git: neither absolute, nor outside, nor in a git directory. Longer components than a file system has are
+/// not looked at.
 fn is_good(name: &[u8], mode: u32) -> bool {
     let name = if mode == SPARSE { name.strip_suffix(b"/").unwrap_or(name) } else { name };
-    let is_bad = |part: &[u8]| matches!(part, b"" | b"." | b"..") || fold(part).as_ref() == b".git";
+    let is_bad =
+        |part: &[u8]| matches!(part, b"" | b"." | b"..") || part.len() > MAX_NAME || fold(part).as_ref() == b".git";
     !name.split(|byte| *byte == b'/').any(is_bad)
 }
 

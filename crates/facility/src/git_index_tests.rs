@@ -48,7 +48,9 @@ fn compressed(names: &[(u8, &[u8])], lengths: &[u16]) -> Vec<u8> {
 #[test]
 fn names_of_an_index_are_those_of_a_tree_or_it_waits() {
     for id in [20, 32] {
-        for name in ["f", "a/b", ".gitignore", "a/.github/x", "...", "a/..b", "x".repeat(5000).as_str()] {
+        for name in
+            ["f", "a/b", ".gitignore", "a/.github/x", "...", "a/..b", "x/".repeat(2047).as_str().trim_end_matches('/')]
+        {
             assert_eq!(problem(&closed(index(&[b"a", name.as_bytes()], id), id), id), None, "{name}");
         }
         for name in [
@@ -64,6 +66,8 @@ fn names_of_an_index_are_those_of_a_tree_or_it_waits() {
             "./a",
             "a/",
             "",
+            &"x/".repeat(2049)[..4097],
+            &"x".repeat(256),
         ] {
             assert_eq!(problem(&closed(index(&[b"a", name.as_bytes()], id), id), id), Some(NAMES), "{name}");
         }
@@ -91,8 +95,8 @@ fn an_index_that_hides_its_names_waits() {
     let end = |offset: [u8; 4]| extension(b"EOIE", &[&offset[..], &[0; 20]].concat());
     for good in [
         extension(b"TREE", b"x"),
-        extension(b"ZZZZ", b"x"),
         extension(b"sdir", b""),
+        extension(b"UNTR", &[b"EOIE".as_slice(), &[0; 29]].concat()),
         end(start),
         extension(b"IEOT", &[one, first, two].concat()),
     ] {
@@ -102,7 +106,10 @@ fn an_index_that_hides_its_names_waits() {
         extension(b"abcd", b""),
         extension(b"TREE", b"x")[..8].to_vec(),
         end(first),
+        extension(b"ZZZZ", b"x"),
         extension(b"ZZZZ", &end(first)),
+        extension(b"TREE", &end(first)),
+        extension(b"TREE", &end(start)),
         extension(b"IEOT", &[one, start, two].concat()),
         extension(b"IEOT", &[one, first, one].concat()),
         b"x".to_vec(),
@@ -131,4 +138,33 @@ fn no_bytes_make_the_reader_of_an_index_panic() {
     for bytes in [vec![0xff; 100], compressed(&[(0x80, b"\xff")], &[0xffff])] {
         problem(&bytes, 20);
     }
+}
+
+#[test]
+fn the_end_of_entries_is_looked_for_where_git_does() {
+    // git takes it from the 32 bytes before the trailer with ids of each length, and does not verify the trailer.
+    for id in [20, 32] {
+        let base = index(&[b"a", b"b"], id);
+        let start = u32::try_from(base.len()).unwrap().to_be_bytes();
+        let end = |offset: [u8; 4]| extension(b"EOIE", &[&offset[..], &[0; 20]].concat());
+        let with = |more: &[u8]| closed([base.clone(), more.to_vec()].concat(), id);
+        assert_eq!(problem(&with(&end(start)), id), None);
+        // What git writes with long ids, and does not find itself.
+        assert_eq!(problem(&with(&extension(b"EOIE", &[&start[..], &[0; 32]].concat())), id), None);
+        for known in [b"TREE", b"REUC", b"UNTR", b"FSMN", b"link", b"sdir"] {
+            assert_eq!(problem(&with(&extension(known, &end(12_u32.to_be_bytes()))), id), Some(UNKNOWN), "{known:?}");
+        }
+    }
+}
+
+#[test]
+fn the_time_for_an_index_does_not_grow_with_the_names() {
+    let lengths: Vec<u16> = vec![0xfff; 200_000];
+    let mut names = vec![(0, &b""[..]); lengths.len()];
+    let long = [b"a/".repeat(2047).as_slice(), b"b"].concat();
+    names[0] = (0, &long);
+    let begin = std::time::Instant::now();
+    assert_eq!(problem(&compressed(&names, &lengths), 20), None);
+    // Looking at each whole name would take minutes.
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
 }
