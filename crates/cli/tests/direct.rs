@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::{Bench, benches, stderr, stdout};
@@ -213,5 +214,37 @@ fn a_run_ends_when_the_host_replaces_a_bind_inside_another() {
         let flags = ["--rw", outer.to_str().unwrap(), "--ro", keep.to_str().unwrap()];
         let (report, code) = meanwhile(&bench, &flags, "sleep 60", |_| replace(&keep));
         assert_eq!((code, report["reason"].as_str()), (Some(125), Some("protection_lost")), "{report}");
+    }
+}
+
+/// The owner of a directory that is closed to it can open it. Root looks through every directory.
+#[test]
+fn a_direct_run_covers_directories_that_it_cannot_look_through() {
+    for bench in benches() {
+        bench.write("a/sub/.git/hooks/keep", "old\n");
+        bench.write("a/.envrc", "old\n");
+        bench.write("listed/in/.git/hooks/keep", "old\n");
+        let close = |name: &str, mode| fs::set_permissions(bench.workspace.join(name), mode).unwrap();
+        close("a/sub", Permissions::from_mode(0o000));
+        close("listed", Permissions::from_mode(0o600));
+        let row = |name: &str, at: &str| {
+            format!(
+                "chmod 755 {name}; mkdir -p {at}/hooks; echo x > {at}/hooks/pre-commit && echo LEAK; chmod 000 {name}; "
+            )
+        };
+        let script = row("a/sub", "a/sub/.git") + &row("listed", "listed/in/.git") + "echo x > plain";
+        let output = bench.run(["run", "--direct", "--shell", &format!("({script}) 2>/dev/null")]);
+        let told = (output.status.code(), stdout(&output));
+        assert_eq!(told, (Some(0), String::new()), "{}: {}", bench.who(), stderr(&output));
+        assert!(bench.workspace.join("plain").exists());
+        // A new one is named at the end.
+        let (report, code) = bench.json(["--direct", "--shell", "mkdir p; echo x > p/.envrc; chmod 000 p"]);
+        let name = if bench.user.is_none() && support::is_root() { "p/.envrc" } else { "p" };
+        assert_eq!((code, &report["changes"]["appeared"]), (0, &serde_json::json!([{"text": name}])), "{report}");
+        for name in ["a/sub", "listed", "p"] {
+            close(name, Permissions::from_mode(0o755));
+        }
+        assert!(!bench.workspace.join("a/sub/.git/hooks/pre-commit").exists());
+        assert!(!bench.workspace.join("listed/in/.git/hooks/pre-commit").exists());
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Protected names count at any depth, as in a commit. A git directory is covered as a whole: whatever git reads as
 //! configuration, under whatever name, cannot be made there. With `--direct-git` git can write to it, and only what decides
-//! which programs git runs is covered.
+//! which programs git runs is covered. A directory that cannot be looked through, and that the command could open, is covered
+//! as a whole.
 
 use super::protect;
 use crate::failure::Failure;
@@ -12,6 +13,7 @@ use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// What git reads as configuration or starts, in a git directory.
@@ -70,8 +72,8 @@ const MAX_SHOWN: usize = 20;
 
 /// The line about protected names that came during a run.
 pub fn appeared_line(appeared: &[ByteText]) -> String {
-    let what =
-        "protected names came into the workspace during this direct run, and programs on this machine may act on them";
+    let what = "protected names, or directories that cannot be looked through, came into the workspace during this direct run, and \
+         programs on this machine may act on them";
     format!("{what}: {}. look at them, and remove what you did not want", some_of(appeared))
 }
 
@@ -146,10 +148,17 @@ impl<'a> Found<'a> {
     }
 
     fn look_into(&mut self, workspace: &Path, at: &Path, below: &mut Vec<PathBuf>) -> Result<(), Error> {
-        let entries = match std::fs::read_dir(workspace.join(at)) {
+        let directory = workspace.join(at);
+        // What is listed but cannot be entered hides what lies below it, too.
+        let entries = match directory.join(".").symlink_metadata().and_then(|_| directory.read_dir()) {
             Ok(entries) => entries.collect::<Result<Vec<_>, _>>()?,
-            // Gone meanwhile, or closed to the command as well.
-            Err(error) if is_passed_by(&error) => return Ok(()),
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && !at.as_os_str().is_empty() => {
+                if opens_to_command(&directory)? {
+                    self.protected.insert(ByteText::from(at.to_owned()));
+                }
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         let has = |name: &str| entries.iter().any(|entry| entry.file_name().eq_ignore_ascii_case(name));
@@ -215,8 +224,19 @@ impl<'a> Found<'a> {
     }
 }
 
-fn is_passed_by(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Whether the command could reach something in a directory that this process cannot look through: it is the owner and may
+/// set the mode, or it may enter the directory and use names that it knows. Such a directory is covered as a whole.
+fn opens_to_command(directory: &Path) -> Result<bool, Error> {
+    match directory.symlink_metadata() {
+        Ok(found) if found.uid() == rustix::process::geteuid().as_raw() => Ok(true),
+        Ok(_) => Ok(directory.join(".").symlink_metadata().is_ok()),
+        Err(error) if is_gone(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
