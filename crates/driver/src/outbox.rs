@@ -56,8 +56,8 @@ impl Outbox {
     pub fn post(&mut self, frame: &HostFrame, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
         let bytes = frames::encode(frame)?;
         let resizes = if let HostFrame::Resize { exec, .. } = frame { Some(*exec) } else { None };
-        let older = self.waiting.iter_mut().find(|letter| resizes.is_some() && letter.resizes == resizes);
-        if let Some(older) = older.filter(|letter| letter.sent == 0) {
+        let older = |letter: &&mut Letter| letter.resizes == resizes && letter.sent == 0;
+        if let Some(older) = resizes.and_then(|_| self.waiting.iter_mut().find(older)) {
             self.bytes = self.bytes - older.bytes.len() + bytes.len();
             older.bytes = bytes;
             return self.flush();
