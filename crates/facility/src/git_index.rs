@@ -8,9 +8,11 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file,
 use crate::fold::fold;
 use crate::gitconfig::{Setting, parse};
 use crate::meta::EntryType;
+use crate::protected::Class;
 use crate::tree::{LayerTree, Role, Verdict};
-use crate::walk::{LastDir, Walk};
+use crate::walk::{LastDir, Walk, lower_path};
 use rustix::fs::OFlags;
+use std::collections::HashMap;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -25,8 +27,13 @@ const LONG: usize = 32;
 
 /// Judges the index files of a layer, whatever directory they are in: it may become a git directory.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    judge_formats(walk, tree)?;
+    let is_config = |at: &usize| split(&tree.nodes[*at].path.0).1 == b"config";
+    let configs: HashMap<_, _> =
+        (1..tree.nodes.len()).filter(is_config).map(|at| (tree.nodes[at].parent, at)).collect();
     let mut dirs = LastDir::new(walk.upper);
-    for one in tree.nodes.iter_mut().skip(1) {
+    for at in 1..tree.nodes.len() {
+        let one = &tree.nodes[at];
         let (parent, name) = split(&one.path.0);
         let folded = fold(name);
         let is_index = folded.as_ref() == b"index" || folded.starts_with(b"sharedindex.");
@@ -38,12 +45,13 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             Content::Other => None,
             Content::TooLarge => Some("a git index that is too large to be read"),
             Content::Index(bytes) => {
-                let lengths = object_id_lengths(walk, parent)?;
+                let lengths =
+                    object_id_lengths(walk, tree, configs.get(&directory_of(tree, at)), directory_of(tree, at))?;
                 lengths.into_iter().find_map(|length| problem(&bytes, length))
             }
         };
         if let Some(why) = why.filter(|_| !matches!(one.rare.verdict, Some(Verdict::Park(_)))) {
-            one.rare.verdict = Some(Verdict::Park(why.to_owned()));
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
         }
     }
     Ok(())
@@ -79,30 +87,93 @@ fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Content> {
     Ok(Content::Index(bytes))
 }
 
-/// Returns the bytes that an object id may have in the repository whose index lies in `directory`. Where configurations
-/// disagree, the index must be fine in each way.
-fn object_id_lengths(walk: &Walk<'_>, directory: &[u8]) -> Result<Vec<usize>, IoFailure> {
-    let mut places = vec![directory];
+/// The directory whose configuration says how an index is read.
+fn directory_of(tree: &LayerTree, index: usize) -> usize {
+    let directory = tree.nodes[index].parent;
     // The configuration of a further working tree is in the directory that the working trees share.
-    let parent = split(directory).0;
-    if fold(split(parent).1).as_ref() == b"worktrees" {
-        places.push(split(parent).0);
-    }
-    let mut found = Vec::new();
-    for (tree, place) in [walk.base, walk.upper].into_iter().flat_map(|tree| places.iter().map(move |at| (tree, *at))) {
-        let Some(text) = small(tree, &join(place, b"config"))? else { continue };
-        let settings = parse(&text).unwrap_or_default();
-        let is_format = |one: &&Setting| one.section == "extensions" && one.name == "objectformat";
-        let format = settings.iter().rev().find(is_format).and_then(|one| one.value.as_deref());
-        let length = if format == Some(b"sha256") { LONG } else { SHORT };
-        if !found.contains(&length) {
-            found.push(length);
+    let parent = tree.nodes[directory].parent;
+    let is_further = fold(split(&tree.nodes[parent].path.0).1).as_ref() == b"worktrees";
+    if is_further { tree.nodes[parent].parent } else { directory }
+}
+
+/// Returns the bytes that an object id may have in the repository whose configuration is in `directory`. Where configurations disagree, the
+/// index must be fine in each way, and so where none says it for certain: the configuration may come, or change, in a later
+/// run.
+fn object_id_lengths(
+    walk: &Walk<'_>,
+    tree: &LayerTree,
+    config: Option<&usize>,
+    directory: usize,
+) -> Result<Vec<usize>, IoFailure> {
+    let place = &tree.nodes[directory];
+    let base = match lower_path(place) {
+        Some(base) => small(walk.base, &join(base, b"config"))?.filter(|_| is_judged(walk, &place.path.0, base)),
+        None => None,
+    };
+    let mut found: Vec<usize> = base.iter().map(|text| length_by(text)).collect();
+    if let Some(config) = config.map(|at| &tree.nodes[*at]).filter(|one| one.role == Role::Entry) {
+        let path = &config.path.0;
+        match &config.rare.verdict {
+            Some(Verdict::Strip(text)) => found.push(length_by(text)),
+            Some(Verdict::Commit) => found.extend(small(walk.upper, path)?.map(|text| length_by(&text))),
+            // It may come later, if the one of the workspace says nothing.
+            Some(Verdict::Park(_)) if base.is_some() => {
+                found.extend(small(walk.upper, path)?.map(|text| length_by(&text)));
+            }
+            Some(Verdict::Park(_)) | None => found = vec![SHORT, LONG],
         }
     }
     if found.is_empty() {
-        found.push(SHORT);
+        found = vec![SHORT, LONG];
     }
+    found.sort_unstable();
+    found.dedup();
     Ok(found)
+}
+
+/// Whether a change of the configuration in a directory would be judged as one of git.
+fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> bool {
+    let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
+    by_name || crate::bare::is_one(walk.base, base).unwrap_or(false)
+}
+
+fn format(text: &[u8]) -> Option<Vec<u8>> {
+    let settings = parse(text).unwrap_or_default();
+    let is_format = |one: &&Setting| one.section == "extensions" && one.name == "objectformat";
+    settings.iter().rev().find(is_format).and_then(|one| one.value.clone()).filter(|format| format != b"sha1")
+}
+
+fn length_by(text: &[u8]) -> usize {
+    if format(text).as_deref() == Some(b"sha256") { LONG } else { SHORT }
+}
+
+/// Holds back a configuration that makes git read an index of the workspace with object ids of another length: the index was
+/// judged with those that it had.
+fn judge_formats(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    for at in 1..tree.nodes.len() {
+        let one = &tree.nodes[at];
+        if split(&one.path.0).1 != b"config" {
+            continue;
+        }
+        let new = match &one.rare.verdict {
+            Some(Verdict::Commit) if one.role == Role::Entry => small(walk.upper, &one.path.0)?.unwrap_or_default(),
+            Some(Verdict::Commit) => Vec::new(),
+            Some(Verdict::Strip(text)) => text.clone(),
+            Some(Verdict::Park(_)) | None => continue,
+        };
+        let Some(base) = lower_path(&tree.nodes[one.parent]) else { continue };
+        let has_index = has(walk.base, &join(base, b"index"))? || has(walk.base, &join(base, b"worktrees"))?;
+        let old = small(walk.base, &join(base, b"config"))?.unwrap_or_default();
+        if has_index && format(&new) != format(&old) {
+            let why = "git configuration: extensions.objectformat of a directory with an index";
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    Ok(base.stat(path).doing("look at", path)?.is_some())
 }
 
 fn small(tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {

@@ -1,0 +1,101 @@
+//! Indexes of git that say something else with object ids of another length.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use nexus_facility::{LayerMode, Rules};
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+const SHA1: &str = "[core]\nrepositoryformatversion = 0\nbare = false\n";
+const SHA256: &str = "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectformat = sha256\n";
+
+fn write(path: &str, text: &str) -> Op {
+    Op::Write(path.into(), text.into())
+}
+
+fn git_directory() -> Vec<Op> {
+    vec![Op::Mkdir("d".into()), Op::Mkdir("d/.git".into())]
+}
+
+/// An index with one entry. `id` is the object id with its length, `name` the name.
+fn index(id: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut one = [&[0; 24][..], &0o100_755_u32.to_be_bytes(), &[0; 12], id].concat();
+    // With a bit that makes no byte of it zero.
+    one.extend((0x8000 | u16::try_from(name.len()).unwrap()).to_be_bytes());
+    one.extend(name);
+    one.resize((one.len() + 8) & !7, 0);
+    [b"DIRC", &2_u32.to_be_bytes()[..], &1_u32.to_be_bytes(), &one].concat()
+}
+
+/// Names a hook with ids of 32 bytes, and a plain file with ids of 20: there the rest of the id is the length of the name and its
+/// beginning, and an extension lies in what is the checksum otherwise.
+fn of_two_readings() -> Vec<u8> {
+    let name = b".git/hooks/post-checkout";
+    let length = u16::try_from(name.len() + 12).unwrap().to_be_bytes();
+    let mut bytes = index(&[&[1; 20][..], &length, &[1; 10]].concat(), name);
+    bytes.extend([b"TREE", &4_u32.to_be_bytes()[..], b"abcd", &[0; 20]].concat());
+    bytes
+}
+
+fn ordinary(id: usize) -> Vec<u8> {
+    [index(&vec![1; id], b"f"), vec![0; id]].concat()
+}
+
+/// Commits `run` with an index, if there is one, over a workspace made by `base`.
+fn parked(base: &[Op], run: &[Op], index: Option<&[u8]>) -> Vec<String> {
+    let scene = Scene::new(LayerMode::Root, base);
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(run);
+    if let Some(index) = index {
+        std::fs::create_dir_all(layer.upper().join("d/.git")).unwrap();
+        std::fs::write(layer.upper().join("d/.git/index"), index).unwrap();
+    }
+    let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(result.conflicts, []);
+    result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
+}
+
+#[test]
+fn an_index_is_read_as_its_configuration_says_for_certain() {
+    let with = |config: &str| [git_directory(), vec![write("d/.git/config", config)]].concat();
+    for (config, index, waits) in [
+        (SHA1, of_two_readings(), false),
+        (SHA1, ordinary(20), false),
+        (SHA1, ordinary(32), true),
+        (SHA256, of_two_readings(), true),
+        (SHA256, ordinary(32), false),
+        (SHA256, ordinary(20), true),
+    ] {
+        let wanted: &[&str] = if waits { &["d/.git/index"] } else { &[] };
+        // In the workspace, and in a new repository of the run.
+        assert_eq!(parked(&with(config), &[], Some(&index)), wanted, "{config}");
+        assert_eq!(parked(&[], &with(config), Some(&index)), wanted, "{config}");
+    }
+    // No configuration at all, and one that waits.
+    for index in [of_two_readings(), ordinary(20)] {
+        assert_eq!(parked(&[], &git_directory(), Some(&index)), ["d/.git/index"]);
+        assert_eq!(parked(&git_directory(), &[], Some(&index)), ["d/.git/index"]);
+        let run = [write("d/.git/config", "[core")];
+        assert_eq!(parked(&git_directory(), &run, Some(&index)), ["d/.git/config", "d/.git/index"]);
+    }
+}
+
+#[test]
+fn another_format_waits_where_an_index_was() {
+    let none: [&str; 0] = [];
+    let run = [write("d/.git/config", SHA256)];
+    let with = |path: &str| [git_directory(), vec![write(path, "x")]].concat();
+    assert_eq!(parked(&with("d/.git/index"), &run, None), ["d/.git/config"]);
+    assert_eq!(parked(&with("d/.git/HEAD"), &run, None), none);
+    assert_eq!(parked(&with("d/.git/index"), &[write("d/.git/config", SHA1)], None), none);
+    let base = [with("d/.git/index"), vec![write("d/.git/config", SHA256)]].concat();
+    assert_eq!(parked(&base, &[Op::Remove("d/.git/config".into())], None), ["d/.git/config"]);
+    assert_eq!(parked(&base, &[Op::RemoveTree("d".into())], None), none);
+}
