@@ -56,12 +56,14 @@ pub(super) fn follow_all(
             links_in(leads, &top.join(name))?;
         }
     }
-    for directory in repositories.iter().flat_map(|one| &one.directories) {
-        if searched.has_seen(leads.top, directory) || !seen.insert(directory.clone()) {
+    for (one, directory) in repositories.iter().flat_map(|one| one.directories.iter().map(move |at| (one, at))) {
+        // The search knows the links of a git directory by the name `.git`, which a bare repository does not have.
+        let is_searched = !one.tops.is_empty() && searched.has_seen(leads.top, directory);
+        if is_searched || !seen.insert(directory.clone()) {
             continue;
         }
         for name in OF_GIT_DIRECTORY {
-            one(leads, &directory.join(name))?;
+            self::one(leads, &directory.join(name))?;
         }
         links_in(leads, &directory.join("hooks"))?;
     }

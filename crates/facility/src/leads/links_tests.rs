@@ -54,6 +54,16 @@ impl Place {
 }
 
 #[test]
+fn links_in_a_bare_repository_are_followed() {
+    let place = Place::new(&["ws/srv.git/objects", "ws/srv.git/refs", "ws/srv.git/hooks", "ws/deploy", "ws/x/hooks"]);
+    std::fs::write(place.base.join("ws/srv.git/HEAD"), "x").unwrap();
+    place.link("../../deploy/post-receive", "ws/srv.git/hooks/post-receive");
+    place.link("../deploy/config", "ws/srv.git/config");
+    place.link("../../deploy/plain", "ws/x/hooks/post-receive");
+    place.check(&["deploy/post-receive", "deploy/config"], &["deploy/plain", "deploy/other"]);
+}
+
+#[test]
 fn what_links_at_protected_names_lead_to_is_protected() {
     let place = Place::new(&["ws/.git/hooks", "ws/scripts", "ws/conf/vscode", "ws/env", "ws/tools/h", "ws/.vim"]);
     std::fs::write(place.base.join("ws/scripts/pre-commit.sh"), "x").unwrap();
