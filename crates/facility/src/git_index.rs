@@ -167,9 +167,21 @@ fn judge_formats(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure>
         if has_index && format(&new) != format(&old) {
             let why = "git configuration: extensions.objectformat of a directory with an index";
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
+        } else if moves(&new) && !moves(&old) && has(walk.base, &join(base, b"HEAD"))? {
+            // An earlier run may have taken the configuration away: the repository is no new one.
+            let why = "git configuration: core.bare or core.worktree of an existing repository";
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
         }
     }
     Ok(())
+}
+
+/// Whether a configuration says where the working tree is, or that there is none.
+fn moves(text: &[u8]) -> bool {
+    let is_no = |one: &Setting| one.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case(b"false"));
+    let is_move =
+        |one: &Setting| one.section == "core" && (one.name == "worktree" || (one.name == "bare" && !is_no(one)));
+    parse(text).unwrap_or_default().iter().any(is_move)
 }
 
 fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {

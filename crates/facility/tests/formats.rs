@@ -99,3 +99,12 @@ fn another_format_waits_where_an_index_was() {
     assert_eq!(parked(&base, &[Op::Remove("d/.git/config".into())], None), ["d/.git/config"]);
     assert_eq!(parked(&base, &[Op::RemoveTree("d".into())], None), none);
 }
+
+#[test]
+fn a_repository_without_its_configuration_is_no_new_one() {
+    let base = [git_directory(), vec![write("d/.git/HEAD", "x")]].concat();
+    let none: [&str; 0] = [];
+    assert_eq!(parked(&base, &[write("d/.git/config", "[core]\nbare = true\n")], None), ["d/.git/config"]);
+    assert_eq!(parked(&base, &[write("d/.git/config", SHA1)], None), none);
+    assert_eq!(parked(&git_directory(), &[write("d/.git/config", "[core]\nbare = true\n")], None), none);
+}
