@@ -2,12 +2,13 @@
 //! decided. Pure.
 
 use crate::commit::ops::Op;
-use crate::marks::{LayerMode, Origin};
-use crate::meta::EntryType;
+use crate::marks::LayerMode;
+use crate::meta::{EntryType, Meta};
 use crate::plan::{State, is_new_dir};
-use crate::sources::{Taken, goes};
+use crate::sources::{Taken, goes, is_unnamed, key};
 use crate::tree::{LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
+use std::collections::HashSet;
 
 /// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
 /// user could then neither decide on the rest nor finish the commit. Returns whether there were any.
@@ -80,11 +81,21 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     let taken = Taken::new(tree, states);
     // An ordinary user's marks do not name the file. Once this commit has taken any file away, what was copied from it
     // could look like a copy of a file that vanished.
-    let unnamed = tree.mode == LayerMode::User
-        && tree.nodes.iter().zip(states).any(|(node, state)| *state == State::Commit && goes(node));
-    let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| unnamed && **state == State::Park);
-    for (node, _) in parked {
-        if node.marks.origin == Some(Origin::Unknown) && node.covers.is_none() && node.meta.kind == EntryType::File {
+    let gone: Vec<&Meta> = match tree.mode {
+        LayerMode::Root => Vec::new(),
+        LayerMode::User => {
+            let going = tree.nodes.iter().zip(states).filter(|(node, state)| **state == State::Commit && goes(node));
+            going.filter_map(|(node, _)| node.covers.as_ref()).map(|found| &found.meta).collect()
+        }
+    };
+    let keys: HashSet<_> = gone.iter().map(|meta| key(meta)).collect();
+    let has_directory = gone.iter().any(|meta| meta.kind == EntryType::Directory);
+    let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| !gone.is_empty() && **state == State::Park);
+    for (node, _) in parked.filter(|(node, _)| is_unnamed(tree, node)) {
+        let own = key(&node.meta);
+        // With its old size and time a file is the one that it covers, with another mode, unless one that goes has both, too.
+        let is_itself = node.covers.as_ref().is_some_and(|found| key(&found.meta) == own);
+        if !is_itself || has_directory || keys.contains(&own) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
             ops.push(Op::Strip { path: node.path.text(), names });
         }

@@ -58,7 +58,7 @@ pub(crate) fn goes(node: &Node) -> bool {
 }
 
 /// Whether an entry is a copy of a file that its mark does not name, and is no edit of the file that it covers.
-fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
+pub(crate) fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
     node.role == Role::Entry
         && node.meta.kind == EntryType::File
         && node.marks.origin == Some(Origin::Unknown)
@@ -66,7 +66,8 @@ fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
         && (node.covers.is_none() || node.meta.mtime <= tree.started)
 }
 
-fn key(meta: &Meta) -> (u64, FsTime) {
+/// What a file keeps when it is renamed.
+pub(crate) fn key(meta: &Meta) -> (u64, FsTime) {
     (meta.size, meta.mtime)
 }
 

@@ -220,6 +220,38 @@ fn a_reject_keeps_the_only_copy_of_a_file_accepted_as_deleted() {
     }
 }
 
+/// An ordinary user's mark does not name the file, and here the new name is that of another file.
+#[test]
+fn a_reject_keeps_the_only_copy_that_was_renamed_over_a_file() {
+    let over = vec![rename("f", "d/x")];
+    let removed_first = vec![Op::Remove(b("d/x")), rename("f", "d/x")];
+    let swap = vec![rename("f", "t"), rename("d/x", "f"), rename("t", "d/x")];
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (at, run) in [&over, &removed_first, &swap].into_iter().enumerate() {
+            let scene = scene(mode);
+            let layer = scene.layer(run);
+            let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+            layer.commit(&leased(&scene), &chosen).unwrap();
+            drop(layer);
+            assert_ne!(fs::read_to_string(scene.ws().join("f")).ok().as_deref(), Some("text of f"), "{mode:?} {at}");
+            let Abandoned::Removed(Some(left)) = abandon(&scene.path("layers"), "run", || Ok(())).unwrap() else {
+                panic!("{mode:?} {at}: nothing is named")
+            };
+            assert!(has(left.at.as_path(), "text of f"), "{mode:?} {at}: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_with_another_mode_is_no_only_copy() {
+    let scene = Scene::new(LayerMode::User, &[write("f", "text"), write("x", "a longer text")]);
+    let layer = scene.layer(&[Op::Remove(b("f")), Op::Chmod(b("x"), 0o600)]);
+    let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+    layer.commit(&leased(&scene), &chosen).unwrap();
+    drop(layer);
+    assert_eq!(abandon(&scene.path("layers"), "run", || Ok(())).unwrap(), Abandoned::Removed(None));
+}
+
 #[test]
 fn a_layer_whose_only_copies_arrived_later_is_removed() {
     let scene = scene(LayerMode::Root);
