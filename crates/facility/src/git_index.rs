@@ -167,7 +167,10 @@ fn judge_formats(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure>
         if has_index && format(&new) != format(&old) {
             let why = "git configuration: extensions.objectformat of a directory with an index";
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
-        } else if moves(&new) && !moves(&old) && has(walk.base, &join(base, b"HEAD"))? {
+        } else if moves(&new)
+            && !moves(&old)
+            && (has(walk.base, &join(base, b"HEAD"))? || has(walk.base, &join(base, b"hooks"))?)
+        {
             // An earlier run may have taken the configuration away: the repository is no new one.
             let why = "git configuration: core.bare or core.worktree of an existing repository";
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));

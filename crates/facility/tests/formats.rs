@@ -105,6 +105,8 @@ fn a_repository_without_its_configuration_is_no_new_one() {
     let base = [git_directory(), vec![write("d/.git/HEAD", "x")]].concat();
     let none: [&str; 0] = [];
     assert_eq!(parked(&base, &[write("d/.git/config", "[core]\nbare = true\n")], None), ["d/.git/config"]);
+    let with_hooks = [git_directory(), vec![Op::Mkdir("d/.git/hooks".into())]].concat();
+    assert_eq!(parked(&with_hooks, &[write("d/.git/config", "[core]\nbare = true\n")], None), ["d/.git/config"]);
     assert_eq!(parked(&base, &[write("d/.git/config", SHA1)], None), none);
     assert_eq!(parked(&git_directory(), &[write("d/.git/config", "[core]\nbare = true\n")], None), none);
 }
