@@ -43,6 +43,8 @@ const MASKED: &[&str] = &[
 ];
 /// Directories in `/proc` that tell of the hardware and of who uses it.
 const MASKED_DIRECTORIES: &[&str] = &["acpi", "asound", "scsi"];
+/// The empty directory of a private file system; it covers directories of /proc.
+const EMPTY: &str = "empty";
 /// Folders that stay writable, with their modes.
 pub const SCRATCH: &[(&str, u32)] =
     &[("tmp", 0o1777), ("var/tmp", 0o1777), ("home/nexus", 0o700), ("run", 0o755), ("dev/shm", 0o1777)];
@@ -77,6 +79,7 @@ impl Root {
         for (name, mode) in SCRATCH {
             rustix::fs::mkdirat(&own, *name, Mode::from_raw_mode(*mode)).at(Step::Skeleton, name)?;
         }
+        rustix::fs::mkdirat(&own, EMPTY, Mode::from_raw_mode(0o555)).at(Step::Skeleton, EMPTY)?;
         rustix::fs::symlinkat("/run", &own, "var/run").at(Step::Skeleton, "var/run")?;
         Ok(Self { tree, own: Some(own) })
     }
@@ -98,15 +101,14 @@ impl Root {
         let pts = if stands(Wall::TerminalLimit) { &pts[..] } else { &pts[..2] };
         let pts = mounts::new_filesystem("devpts", pts, (NOSUID | NOEXEC) as u32).at(Step::MountPts, "devpts")?;
         mounts::attach_at(pts, &self.tree, Path::new("dev/pts")).at(Step::MountPts, "dev/pts")?;
-        self.mount_proc(faults)?;
         faults.check(Step::MountScratch)?;
         if let Some(own) = &self.own {
-            // Attached where its own folder covers it: a mount that is attached nowhere would be dissolved when it is
+            // Attached where its own directory covers it: a mount that is attached nowhere would be dissolved when it is
             // closed, and the kernel waits for all processors then.
             mounts::attach_at(own, &self.tree, Path::new("dev/shm"))
                 .at(Step::MountScratch, "the private file system")?;
         }
-        Ok(())
+        self.mount_proc(faults)
     }
 
     /// Attaches the private folders. `targets` are the places that will be asked for.
@@ -125,9 +127,13 @@ impl Root {
         faults.check(Step::MountProc)?;
         let proc =
             new_proc().at(Step::MountProc, "a fresh /proc: inside a container the outer /proc must not be masked")?;
-        // An empty directory, which the mount covers next.
-        let empty = mounts::place(&self.tree, Path::new("proc")).at(Step::MountProc, "/proc")?;
-        mounts::attach(&proc, &empty).at(Step::MountProc, "/proc")?;
+        let below = mounts::place(&self.tree, Path::new("proc")).at(Step::MountProc, "/proc")?;
+        mounts::attach(&proc, &below).at(Step::MountProc, "/proc")?;
+        // Without a template that is an empty directory. The template has a /proc of its own there, which covers nothing.
+        let empty = match &self.own {
+            Some(own) => mounts::place(own, Path::new(EMPTY)).at(Step::MaskProc, EMPTY)?,
+            None => below,
+        };
         faults.check(Step::MaskProc)?;
         let null = mounts::place(&self.tree, Path::new("dev/null")).at(Step::MaskProc, "dev/null")?;
         let files = MASKED.iter().map(|name| (name, false));
