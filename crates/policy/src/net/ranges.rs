@@ -148,7 +148,7 @@ const V6: &[(Ipv6Net, Class)] = &[
 
 /// The class of an address, or `None` for the public internet.
 ///
-/// NAT64 (64:ff9b::/96, RFC 6052) has none: the IPv4 address that it carries decides ([`embedded`]). Networks with IPv6 alone
+/// NAT64 (64:ff9b::/96, RFC 6052) has none: the IPv4 address that it carries decides (`embedded`). Networks with IPv6 alone
 /// reach every IPv4 server by it.
 pub fn classify(address: IpAddr) -> Option<Class> {
     match address {
