@@ -86,8 +86,7 @@ fn what_stands_in_place_of_a_layers_file_is_rejected() {
                 let told = stdout(&output) + &stderr(&output);
                 assert!(told.contains(&run), "{who}: {told}");
                 let shown = nexus(&bench, &bench.workspace, &["changes", "show", "--run", &run]);
-                let is_used = !matches!(file, "ours.json");
-                assert_eq!(shown.status.code(), Some(if is_used { 125 } else { 0 }), "{who}: {}", stdout(&shown));
+                assert_eq!(shown.status.code(), Some(125), "{who}: {}", stdout(&shown));
                 assert!(!stderr(&shown).contains("precious"), "{who}: {}", stderr(&shown));
                 assert_eq!(fs::read_to_string(layer.join("upper/f")).unwrap(), "x\n", "{who}");
                 let output = nexus(&bench, &bench.workspace, &["changes", "reject", "--run", &run]);
