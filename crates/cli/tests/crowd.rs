@@ -17,6 +17,10 @@ use support::{Bench, stderr, stdout};
 const USUAL: usize = 12;
 const AT_ONCE: usize = 4;
 
+/// Held by a test for as long as it runs: the kernel finds a keyring by its name whoever made it, so the decoy of one test
+/// would change which keyring the sandboxes of the other have.
+static NAMED_KEYRINGS: Mutex<()> = Mutex::new(());
+
 /// A user of this test alone: other tests have sandboxes of the usual one.
 fn lone_bench() -> Option<Bench> {
     support::is_root().then(|| Bench::new(Some(support::user() + 1)))
@@ -54,6 +58,7 @@ fn each<T: Send>(count: usize, act: impl Fn(usize) -> T + Sync) -> Vec<T> {
 
 #[test]
 fn a_crowd_of_sandboxes_of_one_user_shares_a_key_and_ends_right() {
+    let _alone = NAMED_KEYRINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(bench) = lone_bench() else { return };
     let count = std::env::var("NEXUS_CROWD").map_or(USUAL, |count| count.parse().unwrap());
     let start = |number: usize| {
@@ -97,6 +102,7 @@ time.sleep(1000)
 
 #[test]
 fn a_keyring_that_another_user_made_is_not_joined() {
+    let _alone = NAMED_KEYRINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(bench) = lone_bench() else { return };
     let mut decoy = bench.command_as_root("/usr/bin/python3");
     decoy.args(["-c", DECOY]).uid(support::user() + 2).gid(support::user() + 2);
