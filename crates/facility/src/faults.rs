@@ -77,6 +77,12 @@ pub enum Comparison {
     BeforeRemoval,
     /// An entry of a displaced directory, before it is removed.
     InsideRemoval,
+    /// Which files that a commit would displace a process has open for writing, at the decision.
+    OpenElsewhere,
+    /// What a commit brought, before and after it is withdrawn from the workspace.
+    AsPut,
+    /// What a process may still write to after it was withdrawn.
+    Doubt,
 }
 
 /// What a test wants to go wrong. Cloning shares the counter.

@@ -18,7 +18,7 @@ use crate::commit::leftover::Leftover;
 use crate::commit::recover::{Finished, go_on, open_index, roll_forward};
 use crate::commit::stage::remove_slots;
 use crate::commit::steps::IN_MEMORY;
-use crate::faults::{Faults, Step};
+use crate::faults::{Comparison, Faults, Step};
 use crate::identity::Home;
 use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
@@ -352,7 +352,8 @@ impl Layer {
         self.check_whole(&tree)?;
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
         let plan = plan(&tree, rules);
-        let needs = survey(&tree, rules, &plan, Some(workspace)).map_err(prepare)?;
+        let watched = self.faults.compares(Comparison::OpenElsewhere).then_some(workspace);
+        let needs = survey(&tree, rules, &plan, watched).map_err(prepare)?;
         if needs.open.is_empty() {
             return self.carry_out(workspace, tree, rules, plan, &needs);
         }

@@ -639,7 +639,7 @@ fn no_byte_is_lost_whatever_another_process_does_meanwhile() {
 /// Comparisons that are left out together, and schedules that notice it. Those that no schedule notices alone:
 ///
 /// * `BeforePut`, `BeforeTake`: what came out is looked at again, so that they only make a conflict cheaper.
-/// * `Parent`, `InsideRemoval`: the tests in `comparisons.rs` notice.
+/// * `Parent`, `InsideRemoval`, and those of other files: the tests in `comparisons.rs` notice.
 const LEFT_OUT: &[(&[Comparison], &[u64])] = &[
     (&[Comparison::AfterPut], &[16, 21, 112]),
     (&[Comparison::AfterTake], &[8, 14, 21]),
