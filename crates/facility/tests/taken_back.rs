@@ -406,3 +406,41 @@ fn what_waits_after_an_interrupted_way_back_is_accepted() {
         }
     }
 }
+
+#[test]
+fn what_another_process_removes_stops_no_taking_back() {
+    let paths = ["a", "new", "src", "src/main.c"];
+    for (path, flags) in paths.into_iter().flat_map(|path| [(path, true), (path, false)]) {
+        for nth in 1.. {
+            let scene = Scene::one_of_many(LayerMode::Root, &[write("a", "old a"), write("z", "old z")]);
+            let run = [
+                write("a", "run a"),
+                write("new", "run"),
+                Op::Mkdir(b("src")),
+                write("src/main.c", "run"),
+                write("z", "run z"),
+            ];
+            let layer = scene.layer(&run);
+            let (arrived, journal) = (scene.ws().join("z"), scene.path("layers/run/journal"));
+            killed(&scene, layer, flags, move || {
+                journal.exists() && fs::read_to_string(&arrived).is_ok_and(|now| now == "run z")
+            });
+            let (at, seen) = (scene.ws().join(path), Arc::new(AtomicU64::new(0)));
+            let count = seen.clone();
+            let mut faults = Faults::default().between(Arc::new(move |_| {
+                if count.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                    let removed = if at.is_dir() { fs::remove_dir_all(&at) } else { fs::remove_file(&at) };
+                    removed.ok();
+                }
+            }));
+            if !flags {
+                faults = faults.without_rename_flags();
+            }
+            let result = roll_back_with(&scene.path("layers"), "run", &leased(&scene), &faults);
+            assert!(result.is_ok(), "{path} {flags} {nth}: {result:?}");
+            if seen.load(Ordering::SeqCst) < nth {
+                break;
+            }
+        }
+    }
+}

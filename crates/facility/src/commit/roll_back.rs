@@ -27,6 +27,9 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+/// How often a step is tried while other processes remove what it works on.
+const TRIES: u32 = 5;
+
 /// Takes the half-applied commit of `<layers_dir>/<run>` back and returns what could not be put where it was. The layer
 /// is undecided afterwards. Without a journal there is nothing to do.
 pub fn roll_back(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Conflict>, RecoverError> {
@@ -192,9 +195,21 @@ impl<'a> Back<'a> {
             self.at = at;
             self.faults.action();
             let path = op.path().map_or(&b""[..], |path| &path.0);
-            self.one(op).doing("put back", path)?;
+            self.one_or_again(op).doing("put back", path)?;
         }
         Ok(())
+    }
+
+    /// Takes a step back, and once more when another process removed the entry between two calls: each step begins by
+    /// looking at what is there.
+    fn one_or_again(&mut self, op: &Op) -> io::Result<()> {
+        for _ in 1..TRIES {
+            match self.one(op) {
+                Err(error) if is_gone(&error) => {}
+                ended => return ended,
+            }
+        }
+        self.one(op)
     }
 
     /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps that
