@@ -163,3 +163,37 @@ fn a_terminal_that_stands_still_holds_up_no_end() {
         }
     }
 }
+
+/// The system calls by which `nexus run` sets up its signal handlers, with how many of the same name came before each.
+fn set_up_calls(bench: &Bench) -> Vec<(String, usize)> {
+    let log = bench.home.join("calls");
+    let mut traced = bench.command("strace");
+    traced.args(["-qq", "-e", "trace=rt_sigaction,rt_sigprocmask,fcntl,clone3", "-e", "signal=none", "-o"]).arg(&log);
+    let traced =
+        traced.arg(bench.program()).args(["run", "--", "true"]).current_dir(&bench.workspace).output().unwrap();
+    assert_eq!(traced.status.code(), Some(0), "{}: {}", bench.who(), stderr(&traced));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let names = text.lines().map_while(|line| line.split_once('(')).map(|(name, _)| name.to_owned());
+    let before_the_sandbox: Vec<_> = names.take_while(|name| name != "clone3").collect();
+    assert!(text.contains("clone3("), "{}: no sandbox: {text}", bench.who());
+    let count = |at: usize| before_the_sandbox[..=at].iter().filter(|name| **name == before_the_sandbox[at]).count();
+    before_the_sandbox.iter().enumerate().map(|(at, name)| (name.clone(), count(at))).collect()
+}
+
+#[test]
+fn a_signal_while_its_handler_is_set_up_is_followed() {
+    for bench in benches() {
+        let calls = set_up_calls(&bench);
+        assert!(calls.iter().any(|(name, _)| name == "rt_sigaction"), "{}: {calls:?}", bench.who());
+        for (name, nth) in calls {
+            let mut traced = bench.command("strace");
+            traced.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={name}"), "-e"]);
+            traced.arg(format!("inject={name}:signal=TERM:when={nth}")).arg(bench.program());
+            let began = Instant::now();
+            let traced = traced.args(["run", "--", "sleep", "30"]).current_dir(&bench.workspace).output().unwrap();
+            assert!(began.elapsed() < PATIENCE, "{}: {name} {nth}: the signal was lost", bench.who());
+            assert!(!traced.status.success(), "{}: {name} {nth}: {}", bench.who(), stderr(&traced));
+            assert!(bench.leftovers().is_empty(), "{}: {name} {nth}: {:?}", bench.who(), bench.leftovers());
+        }
+    }
+}

@@ -34,7 +34,7 @@ pub use leave_out::leave_out;
 pub use ledger::Refused;
 pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
-pub use nexus_jail::disposition::is_ignored;
+pub use nexus_jail::disposition::{is_ignored, while_held};
 pub use nexus_jail::lease::{read_lease, write_lease};
 #[cfg(feature = "inject")]
 pub use nexus_jail::leave_out::VARIABLE as LEAVE_OUT;

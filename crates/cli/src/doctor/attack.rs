@@ -94,9 +94,11 @@ fn not_given(report: &ProbeReport) -> Vec<(Limit, String)> {
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let signals = [SIGINT, SIGTERM, SIGHUP];
+    // One that came in the middle of its registration would be lost.
+    nexus_driver::while_held(&signals, || {
+        signals.iter().try_for_each(|signal| signal_hook::flag::register(*signal, Arc::clone(&stop)).map(drop))
+    })?;
     Ok(stop)
 }
 

@@ -59,7 +59,13 @@ impl Signals {
         TERMINAL.iter().try_for_each(|signal| self.add(*signal))
     }
 
+    /// Catches one more. It is held meanwhile: one that came between two of the steps would set its flag and wake no
+    /// process, or be lost.
     fn add(&mut self, signal: i32) -> io::Result<()> {
+        nexus_driver::while_held(&[signal], || self.register(signal))
+    }
+
+    fn register(&mut self, signal: i32) -> io::Result<()> {
         let flag = Arc::new(AtomicBool::new(false));
         // The flag first: handlers run in the order in which they were registered.
         signal_hook::flag::register(signal, Arc::clone(&flag))?;

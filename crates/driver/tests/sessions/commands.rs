@@ -80,6 +80,32 @@ pub fn a_command_stopped_before_its_exec_holds_up_nobody() {
     });
 }
 
+pub fn a_signal_before_the_exec_arrives_after_it() {
+    for_each_user(|bench| {
+        // Stops every process inside but itself until it is told, and then lets all of them go on.
+        let storm =
+            "while [ ! -e calm ]; do kill -STOP -1; done; while [ ! -e end ]; do kill -CONT -1; sleep 0.05; done";
+        let mut live = bench.start(storm, None);
+        live.until("the leader", |live| live.heard.get(&LEADER).is_some_and(|heard| heard.started));
+        for exec in 2..12 {
+            live.exec(exec, "exec sleep 1000", None);
+            live.session.signal(exec, 15).unwrap();
+        }
+        // Its answer comes after the guest took all that was sent before.
+        live.session.forward(1, 1).unwrap();
+        live.until("an answer while they stand still", |live| live.forwards.contains_key(&1));
+        let stopped: Vec<_> = (2..12).filter(|exec| !live.heard.contains_key(exec)).collect();
+        assert!(!stopped.is_empty(), "none was stopped before its exec");
+        std::fs::write(bench.workspace().join("calm"), "").unwrap();
+        for exec in stopped {
+            assert_eq!(live.end_of(exec), ExitStatus::Signal(15));
+            assert!(live.heard[&exec].started);
+        }
+        std::fs::write(bench.workspace().join("end"), "").unwrap();
+        assert_eq!(live.end_of(LEADER), ExitStatus::Code(0));
+    });
+}
+
 /// Whether it is known how far a command came; one that was stopped after its exec stays.
 fn is_settled(heard: &Heard) -> bool {
     heard.started || heard.not_started.is_some()
