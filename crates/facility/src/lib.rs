@@ -52,6 +52,7 @@ mod memory;
 pub mod meta;
 mod names;
 mod names_list;
+mod names_table;
 mod opened;
 pub mod origin;
 mod outside;

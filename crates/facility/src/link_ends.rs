@@ -6,7 +6,6 @@
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, split};
 use crate::meta::EntryType;
-use crate::names::Names;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{LastDir, Walk, lower_path};
@@ -131,7 +130,7 @@ type ReadLink<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>, IoFailure> + 'a;
 impl<'a> Ends<'a> {
     /// `top` is the workspace's real path; without it only relative links in the workspace are judged.
     pub(crate) fn new(rules: &'a Rules, top: &'a Path) -> Self {
-        Self { rules, standard: Rules { protected: Names::standard(), ..Rules::default() }, top }
+        Self { rules, standard: Rules::default(), top }
     }
 
     /// Why the link at `path` with this text may not come unasked.

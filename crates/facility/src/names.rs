@@ -5,6 +5,7 @@
 //! that is below it. `.git` has rules of its own (`git_rules`).
 
 use crate::fold::fold;
+use crate::names_table::{Agreement, Standard};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -24,8 +25,6 @@ pub struct Pattern {
     names: Vec<NamePattern>,
     /// From the top of the workspace on, and nowhere else.
     anchored: bool,
-    /// See [`DEFAULT_PROTECTED_OF_REPOSITORIES`].
-    of_repository: bool,
 }
 
 /// One name of a chain, split at its stars and folded.
@@ -72,19 +71,60 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         check(text)?;
         let names = text.split('/').map(|name| NamePattern::read(name.as_bytes())).collect();
-        Ok(Self { text: text.to_owned(), names, anchored: false, of_repository: false })
+        Ok(Self { text: text.to_owned(), names, anchored: false })
     }
 
     /// The directory `path` of the workspace and all below it. `why` is what people are told.
     pub(crate) fn of_directory(path: &[u8], why: &str) -> Self {
         let exact = |name: &[u8]| NamePattern { pieces: vec![fold(name).into_owned()] };
         let names = path.split(|byte| *byte == b'/').map(exact).collect();
-        Self { text: why.to_owned(), names, anchored: true, of_repository: false }
+        Self { text: why.to_owned(), names, anchored: true }
     }
 
     /// The path `path` wherever it is, taken literally.
     pub(crate) fn anywhere(path: &[u8], why: &str) -> Self {
         Self { anchored: false, ..Self::of_directory(path, why) }
+    }
+
+    fn agreement(&self, names: &[Cow<'_, [u8]>]) -> Agreement {
+        let agree = self.names.iter().zip(names).take_while(|(wanted, name)| wanted.matches(name)).count();
+        if agree == self.names.len() {
+            Agreement::Whole
+        } else if agree == names.len() {
+            Agreement::Begins
+        } else {
+            Agreement::No
+        }
+    }
+}
+
+/// A pattern that may begin with a name.
+#[derive(Clone, Copy)]
+enum Candidate<'a> {
+    Standard(Standard),
+    Own(&'a Pattern),
+}
+
+impl<'a> Candidate<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Self::Standard(one) => one.text(),
+            Self::Own(one) => &one.text,
+        }
+    }
+
+    fn agreement(self, names: &[Cow<'_, [u8]>]) -> Agreement {
+        match self {
+            Self::Standard(one) => one.agreement(names),
+            Self::Own(one) => one.agreement(names),
+        }
+    }
+
+    fn counts(self, is_at_top: bool, is_in_packages: bool) -> bool {
+        match self {
+            Self::Standard(one) => !is_in_packages || !one.is_of_repository(),
+            Self::Own(one) => is_at_top || !one.anchored,
+        }
     }
 }
 
@@ -102,6 +142,8 @@ pub(crate) enum Match<'a> {
 /// A set of protected names.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
+    /// The standard names belong to it. They are a table of the program.
+    has_standard: bool,
     patterns: Vec<Pattern>,
     /// Patterns whose first name has no star, by that name.
     by_first: HashMap<Vec<u8>, Vec<usize>>,
@@ -125,26 +167,24 @@ impl Names {
     /// The names that are protected in every workspace.
     #[must_use]
     pub fn standard() -> Self {
-        let mut names = Self::default();
-        for text in DEFAULT_PROTECTED {
-            names.extend(Pattern::parse(text).ok());
-        }
-        for text in DEFAULT_PROTECTED_OF_REPOSITORIES {
-            names.extend(Pattern::parse(text).ok().map(|pattern| Pattern { of_repository: true, ..pattern }));
-        }
-        names
+        Self { has_standard: true, ..Self::default() }
     }
 
     /// Every pattern as it was written.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.patterns.iter().map(|pattern| pattern.text.as_str())
+        self.standard_texts().chain(self.patterns.iter().map(|pattern| pattern.text.as_str()))
+    }
+
+    fn standard_texts(&self) -> impl Iterator<Item = &str> {
+        self.has_standard.then(Standard::all).into_iter().flatten().map(|one| -> &str { one.text() })
     }
 
     /// Chains of names without a star, as they were written, that count anywhere.
     pub(crate) fn literal(&self) -> impl Iterator<Item = &str> {
         let written = |one: &&Pattern| Pattern::parse(&one.text).is_ok_and(|again| again.names == one.names);
         let literal = self.patterns.iter().filter(|one| !one.anchored && !one.text.contains('*')).filter(written);
-        literal.map(|one| one.text.as_str())
+        let standard = self.standard_texts().filter(|text| !text.contains('*'));
+        standard.chain(literal.map(|one| one.text.as_str()))
     }
 
     /// Judges paths together with the names of the directory that they begin in.
@@ -181,26 +221,42 @@ impl Names {
         let mut in_packages = false;
         for start in 0..names.len() {
             let name = names[start].as_ref();
-            let listed = self.by_first.get(name).into_iter().flatten();
-            let begun = name.first().and_then(|byte| self.by_byte.get(byte)).into_iter().flatten();
-            for at in listed.chain(begun).chain(&self.by_star) {
-                let pattern = &self.patterns[*at];
-                if (pattern.anchored && start != top) || (pattern.of_repository && in_packages) {
-                    continue;
-                }
-                let rest = &names[start..];
-                let pairs = pattern.names.iter().zip(rest);
-                let agree = pairs.take_while(|(wanted, name)| wanted.matches(name)).count();
-                if agree == pattern.names.len() {
-                    return Match::Protected(&pattern.text);
-                }
-                if agree == rest.len() {
-                    found = Match::Leads;
+            let rest = &names[start..];
+            for one in self.candidates(name).filter(|one| one.counts(start == top, in_packages)) {
+                match one.agreement(rest) {
+                    Agreement::Whole => return Match::Protected(one.text()),
+                    Agreement::Begins => found = Match::Leads,
+                    Agreement::No => {}
                 }
             }
             in_packages |= start >= top && PACKAGES.contains(&name);
         }
         found
+    }
+
+    /// Tells whether a pattern may begin with a folded name.
+    pub(crate) fn may_begin(&self, name: &[u8]) -> bool {
+        let names = [Cow::Borrowed(name)];
+        self.everything.is_some() || self.candidates(name).any(|one| one.agreement(&names) != Agreement::No)
+    }
+
+    /// Returns the patterns whose first name may be `name`.
+    fn candidates<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = Candidate<'a>> + use<'a> {
+        let is = self.has_standard;
+        let own = |found: Option<&'a Vec<usize>>| {
+            found.into_iter().flatten().map(move |at| Candidate::Own(&self.patterns[*at]))
+        };
+        let first_byte = name.first();
+        let listed = is.then(|| Standard::listed(name)).into_iter().flatten().map(Candidate::Standard);
+        let begun = is.then(|| Standard::begun(name)).into_iter().flatten().map(Candidate::Standard);
+        let starred = is.then(Standard::starred).into_iter().flatten().map(Candidate::Standard);
+        // A set without own patterns does not hash the name.
+        let own_listed = (!self.by_first.is_empty()).then(|| self.by_first.get(name)).flatten();
+        let own_begun =
+            (!self.by_byte.is_empty()).then(|| first_byte.and_then(|byte| self.by_byte.get(byte))).flatten();
+        let listed = listed.chain(own(own_listed));
+        let begun = begun.chain(own(own_begun));
+        listed.chain(begun).chain(starred).chain(own(Some(&self.by_star)))
     }
 }
 

@@ -84,6 +84,29 @@ impl Class {
     }
 }
 
+/// The rules for the entries of one directory.
+#[derive(Debug)]
+pub struct EntryRules<'a> {
+    rules: &'a Rules,
+    directory: &'a [u8],
+    /// No pattern has begun on the way to the directory, and no git directory: an entry that begins none is plain.
+    by_name: bool,
+}
+
+impl EntryRules<'_> {
+    /// Judges the entry `name`.
+    #[must_use]
+    pub fn class(&self, name: &[u8]) -> Class {
+        if self.by_name {
+            let folded = fold(name);
+            if folded.as_ref() != b".git" && !self.rules.protected.may_begin(&folded) {
+                return Class::Plain;
+            }
+        }
+        self.rules.class(&crate::beneath::join(self.directory, name))
+    }
+}
+
 impl Rules {
     /// Returns the default rules with more protected names, as somebody wrote them.
     pub fn protecting(more: &[String]) -> Result<Self, PatternError> {
@@ -113,6 +136,17 @@ impl Rules {
             }
         }
         if found == Match::Leads { Class::MustBeDirectory } else { Class::Plain }
+    }
+
+    /// Judges the entries of the directory `directory`, each like [`Self::class`] by its whole path.
+    #[must_use]
+    pub fn entries_of<'a>(&'a self, directory: &'a [u8]) -> EntryRules<'a> {
+        let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
+        let own = directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
+        let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
+        let is_git = names.iter().any(|name| name.as_ref() == b".git");
+        let by_name = !is_git && self.protected.find(&names) == Match::None;
+        EntryRules { rules: self, directory, by_name }
     }
 
     /// Whether the caller chose this path (everything, when nothing was chosen).
@@ -241,6 +275,79 @@ mod tests {
         let rules = named(&[".vscode", "a/b"]);
         assert!(rules.accepts_exactly(b"a/b") && !rules.accepts_exactly(b".vscode/x") && !rules.accepts_exactly(b"a"));
         assert!(rules.accepts_below(b"a") && !rules.accepts_below(b"c"));
+    }
+
+    #[test]
+    fn an_entry_is_judged_as_its_whole_path_is() {
+        let mut rules = Rules::protecting(&["deploy/*.sh".to_owned(), "*secret*".to_owned()]).unwrap();
+        rules.protected.extend([Pattern::of_directory(b"hk/x", "a link"), Pattern::anywhere(b"tools/y", "a setting")]);
+        let directories = [
+            "",
+            "a",
+            "a/b",
+            ".config",
+            "a/.Config",
+            ".git",
+            "a/.GIT/modules/m",
+            ".vscode",
+            ".vscode/x",
+            "deploy",
+            "hk",
+            "a/hk",
+            "tools",
+            "b/tools",
+            "node_modules",
+            "vendor/x",
+            ".github",
+            "vendor/.github",
+            "x/git~1",
+        ];
+        let names = [
+            "x",
+            "y",
+            "f.rs",
+            ".git",
+            ".GIT",
+            "git~1",
+            "config",
+            "hooks",
+            "fish",
+            "Workflows",
+            ".envrc",
+            ".ENVRC",
+            ".envrc ",
+            "tasks.json",
+            "run.sh",
+            "my-Secret-key",
+            "a.code-workspace",
+            ".gitattributes",
+            ".v\u{17f}code",
+            "hk",
+            "tools",
+            "deploy",
+            ".nexus-x",
+            "lefthook.yml",
+            ".config",
+            "Jenkinsfile.x",
+            "...",
+            ":x",
+            "AGENTS.md",
+        ];
+        let mut in_git = rules.clone();
+        in_git.protected.stand_at(vec![b"p".to_vec(), b".git".to_vec()]);
+        let mut in_config = rules.clone();
+        in_config.protected.stand_at(vec![b".config".to_vec()]);
+        let mut closed = rules.clone();
+        closed.protected.protect_everything("closed".to_owned());
+        for rules in [rules, in_git, in_config, closed] {
+            for directory in directories {
+                let entries = rules.entries_of(directory.as_bytes());
+                for name in names {
+                    let path = crate::beneath::join(directory.as_bytes(), name.as_bytes());
+                    assert_eq!(entries.class(name.as_bytes()), rules.class(&path), "{directory} {name}");
+                }
+            }
+        }
     }
 
     #[test]

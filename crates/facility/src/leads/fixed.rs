@@ -41,14 +41,14 @@ pub(super) fn follow_all(
     repositories: &[Repository],
     searched: &Searched,
 ) -> Result<(), IoFailure> {
-    let names = names(rules);
+    let names = std::cell::LazyCell::new(|| names(rules));
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let tops = repositories.iter().flat_map(|one| &one.tops).cloned();
     for top in std::iter::once(leads.top.path.to_owned()).chain(tops) {
         if searched.has_seen(leads.top, &top) || !seen.insert(top.clone()) {
             continue;
         }
-        for name in &names {
+        for name in names.iter() {
             one(leads, &top.join(name))?;
         }
         one(leads, &top.join(".git"))?;

@@ -20,7 +20,7 @@ mod words;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::meta::EntryType;
-use crate::names::{Names, Pattern};
+use crate::names::Pattern;
 use crate::protected::Rules;
 use resolve::{Top, Way};
 use std::collections::HashSet;
@@ -223,5 +223,5 @@ fn is_listed(rules: &Rules, path: &[u8]) -> bool {
 
 /// The default names, for directories other than the workspace.
 fn standard() -> Rules {
-    Rules { protected: Names::standard(), ..Rules::default() }
+    Rules::default()
 }
