@@ -5,21 +5,16 @@
 //! which programs git runs is covered. A directory that cannot be looked through, and that the command could open, is covered
 //! as a whole.
 
+use super::look::{Found, OF_GIT};
 use super::protect;
 use crate::failure::Failure;
-use nexus_facility::protected::{Class, PACKAGES};
+use nexus_facility::protected::Class;
 use nexus_facility::{Reach, Rules, Workspace};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
-use std::io::{Error, ErrorKind};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::Error;
 use std::path::{Path, PathBuf};
 
-/// What git reads as configuration or starts, in a git directory.
-const OF_GIT: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
-/// Directories of packages at any depth are replaced as a whole by package managers, which covers would stop.
-const PASSED_BY: &[&[u8]] = PACKAGES;
 /// Covers are mounts, of which a mount namespace has 100,000 (`fs.mount-max`).
 const MAX_COVERED: usize = 10_000;
 
@@ -41,7 +36,7 @@ impl Direct {
         let rules = protect::within(more, &opened, workspace, Reach::COMMIT, &[])?;
         refuse_protected(&rules, workspace)?;
         let mut found = Found::new(&rules, opens_git);
-        found.look(workspace, Path::new("")).map_err(|error| failed(&error))?;
+        found.look(workspace).map_err(|error| failed(&error))?;
         let Found { protected, matched, .. } = found;
         if protected.len() > MAX_COVERED {
             let message = format!("{} has {} protected names, too many to cover", workspace.display(), protected.len());
@@ -61,7 +56,7 @@ impl Direct {
     /// Returns the protected paths that the workspace has now and did not have at the beginning.
     pub fn appeared(&self, workspace: &Path) -> Result<Vec<ByteText>, Failure> {
         let mut found = Found::new(&self.rules, self.opens_git);
-        found.look(workspace, Path::new("")).map_err(|error| failure(workspace, &error))?;
+        found.look(workspace).map_err(|error| failure(workspace, &error))?;
         let known: BTreeSet<&ByteText> = self.protected.iter().collect();
         Ok(found.protected.iter().filter(|path| !known.contains(path)).cloned().collect())
     }
@@ -123,120 +118,6 @@ fn refuse_protected(rules: &Rules, workspace: &Path) -> Result<(), Failure> {
         format!("{} cannot be the workspace of a direct run: all of it is protected ({why})", workspace.display());
     let hint = "leave --direct out: then the changes wait, and nexus changes accept brings those that you name";
     Err(Failure::refused("protected_workspace", message, hint))
-}
-
-struct Found<'a> {
-    rules: &'a Rules,
-    opens_git: bool,
-    protected: BTreeSet<ByteText>,
-    /// The patterns that found something.
-    matched: BTreeSet<String>,
-}
-
-impl<'a> Found<'a> {
-    fn new(rules: &'a Rules, opens_git: bool) -> Self {
-        Self { rules, opens_git, protected: BTreeSet::new(), matched: BTreeSet::new() }
-    }
-
-    /// Looks through the directory `at` and those below it.
-    fn look(&mut self, workspace: &Path, at: &Path) -> Result<(), Error> {
-        let mut directories = vec![at.to_owned()];
-        while let Some(at) = directories.pop() {
-            self.look_into(workspace, &at, &mut directories)?;
-        }
-        Ok(())
-    }
-
-    fn look_into(&mut self, workspace: &Path, at: &Path, below: &mut Vec<PathBuf>) -> Result<(), Error> {
-        let directory = workspace.join(at);
-        // What is listed but cannot be entered hides what lies below it, too.
-        let entries = match directory.join(".").symlink_metadata().and_then(|_| directory.read_dir()) {
-            Ok(entries) => entries.collect::<Result<Vec<_>, _>>()?,
-            Err(error) if is_gone(&error) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && !at.as_os_str().is_empty() => {
-                if opens_to_command(&directory)? {
-                    self.protected.insert(ByteText::from(at.to_owned()));
-                }
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let has = |name: &str| entries.iter().any(|entry| entry.file_name().eq_ignore_ascii_case(name));
-        let is_bare = has("HEAD") && (has("commondir") || (has("objects") && has("refs")));
-        for entry in entries {
-            let path = at.join(entry.file_name());
-            let class = self.class(&path);
-            let is_of_git = OF_GIT.iter().any(|name| entry.file_name().eq_ignore_ascii_case(name));
-            match class {
-                Class::Listed(pattern) => {
-                    self.matched.insert(pattern);
-                    self.protected.insert(ByteText::from(path));
-                }
-                // In a git directory what decides what git runs. Its other files are git's own business.
-                Class::GitConfig | Class::GitCommonDir | Class::GitHook => {
-                    self.protected.insert(ByteText::from(path));
-                }
-                Class::GitState(_) if at.ends_with("info") => {
-                    self.protected.insert(ByteText::from(path));
-                }
-                Class::GitRoot if !self.opens_git => {
-                    self.protected.insert(ByteText::from(path));
-                }
-                Class::Plain if is_bare && is_of_git => {
-                    self.protected.insert(ByteText::from(path));
-                }
-                // A name that leads on, such as `.config`, and a git directory.
-                Class::GitRoot | Class::MustBeDirectory | Class::NoLink => {
-                    let kind = entry.file_type()?;
-                    if self.class(&path.join("any name")) == Class::GitHook
-                        || kind.is_symlink()
-                        || (kind.is_file() && class == Class::GitRoot)
-                    {
-                        self.protected.insert(ByteText::from(path));
-                    } else if kind.is_dir() {
-                        below.extend(self.inside_of_git(path));
-                    }
-                }
-                Class::Plain => {
-                    if entry.file_type()?.is_dir() && !PASSED_BY.contains(&entry.file_name().as_bytes()) {
-                        below.push(path);
-                    }
-                }
-                Class::GitState(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Where to look on in a directory that may hold protected names. Of what git itself fills, nothing is looked at but
-    /// the places of objects elsewhere.
-    fn inside_of_git(&self, at: PathBuf) -> Option<PathBuf> {
-        let of_git = matches!(self.class(&at.join("any name")), Class::NoLink);
-        match at.file_name().unwrap_or_default().as_bytes() {
-            b"objects" if of_git => Some(at.join("info")),
-            b"refs" | b"logs" | b"lfs" if of_git => None,
-            _ => Some(at),
-        }
-    }
-
-    fn class(&self, path: &Path) -> Class {
-        self.rules.class(path.as_os_str().as_bytes())
-    }
-}
-
-fn is_gone(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-/// Whether the command could reach something in a directory that this process cannot look through: it is the owner and may
-/// set the mode, or it may enter the directory and use names that it knows. Such a directory is covered as a whole.
-fn opens_to_command(directory: &Path) -> Result<bool, Error> {
-    match directory.symlink_metadata() {
-        Ok(found) if found.uid() == rustix::process::geteuid().as_raw() => Ok(true),
-        Ok(_) => Ok(directory.join(".").symlink_metadata().is_ok()),
-        Err(error) if is_gone(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

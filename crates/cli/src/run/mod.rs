@@ -18,6 +18,7 @@ mod foreground;
 mod full_output;
 mod git_host;
 mod inside;
+mod look;
 mod mounts;
 mod note;
 mod open_files;
