@@ -274,3 +274,31 @@ fn a_server_that_speaks_first_is_heard_before_the_client_speaks() {
         assert_eq!(&greeting, b"220 hi\r\n");
     }
 }
+
+#[test]
+fn a_rule_without_tls_lets_ssh_through_on_443() {
+    if outside_of_netns() {
+        return;
+    }
+    let at = server("127.0.0.1:443", |mut stream| {
+        stream.write_all(b"SSH-2.0-server\r\n").unwrap();
+        echo(stream);
+    });
+    let with = |rule: &str| {
+        let world = World::with(input(&["+web.test", rule]), |_| {});
+        world.resolver.set("web.test", &[at.ip()]);
+        world
+    };
+    let world = with("+web.test:443/tcp");
+    let mut client = tunnel(world.http, "web.test:443").unwrap();
+    let mut greeting = [0; 16];
+    client.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"SSH-2.0-server\r\n");
+    client.write_all(b"SSH-2.0-client\r\n").unwrap();
+    comes_back(client, b"SSH-2.0-client\r\n");
+    let world = with("+other.test:443/tcp");
+    let mut client = tunnel(world.http, "web.test:443").unwrap();
+    client.write_all(b"SSH-2.0-client\r\n").unwrap();
+    let flag = |one: &nexus_egress::Denied| one.allow_with.as_deref() == Some("--allow-private web.test:443/tcp");
+    eventually("the flag in the summary", || world.egress().summary().denied.iter().any(flag));
+}

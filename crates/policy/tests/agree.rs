@@ -4,8 +4,8 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{AGREE, DEFAULT, PUBLIC, Rules};
 use nexus_policy::net::{
-    Attempt, DenyCode, Hello, Host, MissingSni, Moment, Next, Permit, Policy, Request, Target, Way, check_addrs,
-    check_dns, check_http_host, check_name, check_sni, recheck,
+    Attempt, DenyCode, Hello, Host, MissingSni, Moment, Narrower, Next, Permit, Policy, Request, Source, Target, Way,
+    check_addrs, check_dns, check_http_host, check_name, check_sni, parse_allow, recheck,
 };
 
 const NOW: Moment = Moment(1);
@@ -60,6 +60,46 @@ fn other_ports_are_looked_at_only_where_a_rule_says_tls() {
     let policy = Policy::build(input).unwrap();
     assert_eq!(sni_code(&policy, "example.test:8443", Hello::Sni(b"evil.test")), DenyCode::SniMismatch);
     assert_eq!(sni_code(&policy, "example.test:8443", Hello::Sni(b"example.test")), DenyCode::Ok);
+}
+
+#[test]
+fn a_refusal_of_what_is_no_tls_names_the_flag_that_helps() {
+    let offered = |allow: &[&'static str], target: &str| {
+        let mut input = DEFAULT.input().unwrap();
+        input.allow = allow.iter().map(|text| parse_allow(text, Source::flag(*text)).unwrap()).collect();
+        let policy = Policy::build(input).unwrap();
+        check_sni(&policy, &permit(&policy, target), Hello::NotTls, NOW).map_err(|denial| denial.allow_with)
+    };
+    let flag = Err(Some("--allow a.test:443/tcp".to_owned()));
+    assert_eq!(offered(&["a.test"], "a.test:443"), flag);
+    assert_eq!(offered(&["a.test", "a.test:443/tcp"], "a.test:443"), Ok(()));
+    assert_eq!(offered(&["a.test", "*.test.example:443/tcp"], "a.test:443"), flag);
+    assert_eq!(offered(&["a.b.test:443/tcp", "*.b.test"], "a.b.test:443"), Ok(()));
+    assert_eq!(
+        offered(&["a.b.test", "*.b.test:443/tcp"], "a.b.test:443"),
+        Err(Some("--allow a.b.test:443/tcp".into()))
+    );
+    // Beside a rule that demands TLS the flag would change nothing.
+    assert_eq!(offered(&["a.test:8443/tls"], "a.test:8443"), Err(None));
+    assert_eq!(offered(&["a.test:8443/tls", "a.test:8443/tcp"], "a.test:8443"), Err(None));
+    let mut input = DEFAULT.input().unwrap();
+    input.allow = vec![parse_allow("a.test:443/tcp", Source::flag("x")).unwrap()];
+    let listed = Policy::build(input).unwrap().listed();
+    assert!(listed.contains(&"allow a.test:443/tcp".to_owned()), "{listed:?}");
+}
+
+#[test]
+fn a_narrower_policy_without_the_word_demands_tls_again() {
+    let mut input = DEFAULT.input().unwrap();
+    input.allow = vec![parse_allow("a.test:443/tcp", Source::flag("x")).unwrap()];
+    let policy = Policy::build(input).unwrap();
+    let under = |text: &str| {
+        let allow = vec![parse_allow(text, Source::flag("x")).unwrap()];
+        let by = Narrower { mode: Some(NetMode::Allowlist), allow, ..Narrower::default() };
+        sni_code(&policy.narrow(&by), "a.test:443", Hello::NotTls)
+    };
+    assert_eq!(under("a.test:443"), DenyCode::SniMismatch);
+    assert_eq!(under("a.test:443/tcp"), DenyCode::Ok);
 }
 
 #[test]

@@ -96,16 +96,18 @@ fn an_approval_opens_private_places_only_for_who_may_open_them() {
 }
 
 #[test]
-fn of_two_tls_rules_for_one_name_the_stricter_counts() {
+fn of_tls_rules_a_demand_counts_and_doing_without_for_the_nearest_name() {
     let source = |text: &'static str| Source::flag(text);
+    let (ok, sni) = (DenyCode::Ok, DenyCode::SniMismatch);
     for (port, settings, wanted) in [
-        (8443, [Some(true), Some(false)], DenyCode::SniMismatch),
-        (8443, [Some(true), None], DenyCode::SniMismatch),
-        (8443, [Some(false), None], DenyCode::Ok),
-        (443, [Some(false), None], DenyCode::SniMismatch),
-        (443, [Some(false), Some(false)], DenyCode::Ok),
+        (8443, [Some(true), Some(false)], [sni, sni]),
+        (8443, [Some(true), None], [sni, sni]),
+        (8443, [Some(false), None], [ok, ok]),
+        (443, [Some(true), Some(false)], [sni, sni]),
+        (443, [Some(false), None], [ok, sni]),
+        (443, [Some(false), Some(false)], [ok, ok]),
     ] {
-        for [exact, wide] in [settings, [settings[1], settings[0]]] {
+        for ([exact, wide], wanted) in [settings, [settings[1], settings[0]]].into_iter().zip(wanted) {
             let mut input = DEFAULT.input().unwrap();
             input.allow.clear();
             for (text, tls) in [(format!("a.two.test:{port}"), exact), (format!("*.two.test:{port}"), wide)] {

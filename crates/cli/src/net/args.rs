@@ -31,9 +31,9 @@ pub struct NetFlags {
     /// Network of the command [default: what the profiles say, else none]
     #[arg(long = "net", value_name = "MODE")]
     pub mode: Option<Net>,
-    /// Let it reach this host; port 443 unless given; *.NAME is every name beneath NAME; with @/PATH only this program
-    /// may; may repeat
-    #[arg(long, value_name = "HOST[:PORT][@/PATH]")]
+    /// Let it reach this host; port 443 unless given; *.NAME is every name beneath NAME; :443/tcp does without TLS; with
+    /// @/PATH only this program may; may repeat
+    #[arg(long, value_name = "HOST[:PORT[/tcp]][@/PATH]")]
     pub allow: Vec<String>,
     /// Never let it reach this, whoever allows it; every port unless given; with @/PATH this program may not; may repeat
     #[arg(long, value_name = "HOST|CIDR[:PORT][@/PATH]")]

@@ -152,7 +152,7 @@ fn source(rule: &Sourced<String>) -> Source {
 }
 
 fn unreadable(rule: &Sourced<String>, error: &RuleError) -> Failure {
-    let hint = "write HOST, HOST:PORT or *.HOST:PORT, each with @/PATH for one program alone; --allow-private takes addresses too";
+    let hint = "write HOST, HOST:PORT or *.HOST:PORT, with /tcp behind the port for a host without TLS, each with @/PATH for one program alone; --allow-private takes addresses too";
     wrong(rule, "net", format!("{}: {error}", rule.from), hint)
 }
 

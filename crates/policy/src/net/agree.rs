@@ -4,7 +4,7 @@
 //! proxy that decides by the `Host` header while it connects by the request target is fooled by anybody who writes both.
 
 use super::cause::Cause;
-use super::decide::check_name;
+use super::decide::{check_name, tcp_flag};
 use super::methods::Methods;
 use super::permit::{Attempt, Denial, Moment, Permit};
 use super::policy::{MissingSni, Policy};
@@ -51,7 +51,9 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
             missing(policy, Cause::NoSni, format!("the TLS connection to {target} names no host"))
         }
         (Hello::NotTls, Host::Address(_) | Host::Name(_)) => {
-            missing(policy, Cause::NoSni, format!("the connection to {target} does not begin with TLS"))
+            let why = format!("the connection to {target} does not begin with TLS");
+            missing(policy, Cause::NoSni, why)
+                .map_err(|denial| Denial { allow_with: tcp_flag(policy, permit), ..denial })
         }
     }
 }

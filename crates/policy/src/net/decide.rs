@@ -23,7 +23,7 @@ use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, Rul
 use super::policy::Policy;
 use super::ports::Ports;
 use super::ranges::{self, Class};
-use super::rule::{AddressRule, Program, Rule, address_flag};
+use super::rule::{AddressRule, AnyRule, Program, Rule, Source, TCP, address_flag, parse_allow};
 use super::target::{Host, Port, Target};
 use nexus_model::capability::NetMode;
 use std::collections::BTreeSet;
@@ -214,14 +214,17 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
         let denial = Denial::new(Cause::DeniedByRule, format!("{} is denied by the rule {}", shown(), rule.source));
         return Err(denial.by(RuleRef::of(rule)));
     }
+    let mut narrower_tls = false;
     for ceiling in &policy.ceilings {
         match ceiling.mode {
             NetMode::Unrestricted => {}
             NetMode::None => return Err(narrowed(&shown())),
             NetMode::Allowlist => {
-                if allowing(ceiling.allow.matching(name), port, who).is_empty() {
+                let rules = allowing(ceiling.allow.matching(name), port, who);
+                if rules.is_empty() {
                     return Err(narrowed(&shown()));
                 }
+                narrower_tls |= requires_tls(&rules, port);
             }
         }
     }
@@ -229,7 +232,10 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
     match policy.mode {
         NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
         NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port, who)),
-        NetMode::Unrestricted | NetMode::Allowlist => Ok(basis(policy, &rules, port)),
+        NetMode::Unrestricted | NetMode::Allowlist => {
+            let basis = basis(policy, &rules, port);
+            Ok(Basis { tls: basis.tls || narrower_tls, ..basis })
+        }
     }
 }
 
@@ -242,15 +248,40 @@ fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, who: Who<'_>)
     rules.filter(|rule| rule.ports.contains(port) && who.is_allowed_by(rule)).collect()
 }
 
-/// What the matching rules say together: the widest about addresses, since each is an allowance; the strictest about TLS.
+/// What the matching rules say together: the widest about addresses, since each is an allowance.
 fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
-    let by_port = port == Port::HTTPS;
-    let tls = if rules.is_empty() { by_port } else { rules.iter().any(|rule| rule.tls.unwrap_or(by_port)) };
     Basis {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
         private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
-        tls,
+        tls: requires_tls(rules, port),
     }
+}
+
+/// Whether TLS is required on `port`. `rules` are the matching ones, those for the nearest name first. A rule that demands
+/// TLS counts in any case; one that does without (`/tcp`) only among those for the nearest name, so that a wildcard does
+/// not open a host that another rule names.
+fn requires_tls(rules: &[&Rule], port: Port) -> bool {
+    let by_port = port == Port::HTTPS;
+    if rules.iter().any(|rule| rule.tls == Some(true)) {
+        return true;
+    }
+    let Some(nearest) = rules.first() else { return by_port };
+    let goes_without = rules.iter().any(|rule| rule.pattern == nearest.pattern && rule.tls == Some(false));
+    by_port && !goes_without
+}
+
+/// The flag that does without TLS for the destination of a permit; `None` where it would not help.
+pub(super) fn tcp_flag(policy: &Policy, permit: &Permit) -> Option<String> {
+    let attempt = permit.attempt();
+    let name = attempt.target.host.name()?;
+    let only = if is_somebodys(policy, name) { attempt.program.as_ref()?.suffix()? } else { String::new() };
+    let value = format!("{}{TCP}{only}", attempt.target);
+    let rule = parse_allow(&value, Source::flag(&value)).ok()?;
+    let with = policy.approve(AnyRule::Name(rule)).ok()?;
+    let helps = !named_attempt(&with, name, attempt).ok()?.tls;
+    // A rule that opens a private destination has the same host and port, and another flag.
+    let flag = if permit.basis.private { "--allow-private" } else { "--allow" };
+    helps.then(|| format!("{flag} {value}"))
 }
 
 fn narrowed(shown: &str) -> Denial {

@@ -145,9 +145,11 @@ impl FullItem {
         let beside = self.binary.as_deref().map(Program::parse).transpose()?;
         match rule {
             AnyRule::Name(Rule { program: Some(_), .. }) if beside.is_some() => Err(RuleFault::ProgramTwice),
+            AnyRule::Name(Rule { tls: Some(_), .. }) if self.tls.is_some() => Err(RuleFault::TlsTwice),
             AnyRule::Name(rule) => {
                 let program = beside.or(rule.program);
-                Ok(AnyRule::Name(Rule { ports: ports.unwrap_or(rule.ports), tls: self.tls, program, ..rule }))
+                let tls = self.tls.or(rule.tls);
+                Ok(AnyRule::Name(Rule { ports: ports.unwrap_or(rule.ports), tls, program, ..rule }))
             }
             AnyRule::Address(_) if self.tls.is_some() || beside.is_some() => Err(RuleFault::OnlyForNames),
             AnyRule::Address(mut rule) => {

@@ -4,11 +4,11 @@ use super::policy::Policy;
 use super::rule::{AddressRule, Rule};
 
 impl Policy {
-    /// Lists every rule as `allow HOST:PORTS`, `allow-private …` or `deny …`, in canonical order.
+    /// Lists every rule as `allow HOST:PORTS[/tcp|/tls]`, `allow-private …` or `deny …`, in canonical order.
     pub fn listed(&self) -> Vec<String> {
         let name = |word: &str, rule: &Rule| {
             let program = rule.program.as_ref().map(|program| format!("@{program}")).unwrap_or_default();
-            format!("{word} {}:{}{program}", rule.pattern, rule.ports)
+            format!("{word} {}{program}", rule.place())
         };
         let address = |word: &str, rule: &AddressRule| {
             let (open, close) = if rule.net.addr().is_ipv6() { ("[", "]") } else { ("", "") };

@@ -56,7 +56,7 @@ pub struct RuleRef {
 impl RuleRef {
     pub(super) fn of(rule: &Rule) -> Self {
         let by = rule.program.as_ref().map(|program| format!("@{}", program.0)).unwrap_or_default();
-        Self { source: rule.source.clone(), text: format!("{}:{}{by}", rule.pattern, rule.ports) }
+        Self { source: rule.source.clone(), text: rule.place() + &by }
     }
 }
 

@@ -116,13 +116,31 @@ pub struct Rule {
     pub ports: Ports,
     /// Whether the name may resolve to a private address.
     pub private: bool,
-    /// Whether the first bytes must be a ClientHello for this name; `None` is yes on port 443 and no elsewhere.
+    /// Whether the first bytes must be a ClientHello for this name (`/tls` is yes, `/tcp` no); `None` is yes on port 443
+    /// and no elsewhere.
     pub tls: Option<bool>,
     /// Only for this program.
     pub program: Option<Program>,
     /// Who said so.
     pub source: Source,
 }
+
+impl Rule {
+    /// Returns what the rule is for in canonical form: `PATTERN:PORTS[/tcp|/tls]`.
+    pub(super) fn place(&self) -> String {
+        let speech = match self.tls {
+            None => "",
+            Some(true) => TLS,
+            Some(false) => TCP,
+        };
+        format!("{}:{}{speech}", self.pattern, self.ports)
+    }
+}
+
+/// Behind the ports: TLS for this name is required.
+const TLS: &str = "/tls";
+/// Behind the ports: TLS is not required.
+pub(super) const TCP: &str = "/tcp";
 
 /// A rule about addresses. As an allowance it opens them as literals and, on its ports, as what an allowed name
 /// resolves to; as a denial it closes them in both ways.
@@ -190,6 +208,18 @@ pub enum RuleFault {
     /// Something that has no meaning for addresses.
     #[error("a program and tls are for names, not for addresses")]
     OnlyForNames,
+    /// `/tcp` or `/tls` behind a host without ports, where it reads like a path.
+    #[error("{with} stands behind a port, as in example.com:443{with}")]
+    SpeechWithoutPort {
+        /// As it was written.
+        with: &'static str,
+    },
+    /// Said behind the ports and beside the host.
+    #[error("whether TLS is required stands twice")]
+    TlsTwice,
+    /// `/tcp` or `/tls` in a denial.
+    #[error("/tcp and /tls mean nothing in a denial")]
+    SpeechInDenial,
     /// Behind the host and beside it.
     #[error("the ports stand twice")]
     PortsTwice,
@@ -201,25 +231,29 @@ pub enum RuleFault {
     Program,
 }
 
-/// `--allow HOST[:PORTS][@PROGRAM]`, default port 443. Never an address.
+/// `--allow HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, default port 443. Never an address.
 pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
     fail(text, || {
         let (place, program) = place_and_program(text)?;
+        let (place, tls) = place_and_speech(place)?;
         let (host, ports) = host_and_ports(place, Ports::one(Port::HTTPS))?;
         let pattern = match pattern_or_address(host)? {
             Which::Pattern(pattern) => pattern,
             Which::Address(address) => return Err(RuleFault::Address { with: address_flag(address, &ports) }),
         };
-        Ok(Rule { pattern, ports, private: false, tls: None, program, source })
+        Ok(Rule { pattern, ports, private: false, tls, program, source })
     })
 }
 
 /// `--deny HOST[:PORTS][@PROGRAM]`, an address or a range too; without ports every port, so that a deny never falls short.
 pub fn parse_deny(text: &str, source: Source) -> Result<AnyRule, RuleError> {
-    fail(text, || any(text, Ports::all(), false, source))
+    fail(text, || match any(text, Ports::all(), false, source)? {
+        AnyRule::Name(Rule { tls: Some(_), .. }) => Err(RuleFault::SpeechInDenial),
+        rule => Ok(rule),
+    })
 }
 
-/// `--allow-private HOST[:PORTS][@PROGRAM]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
+/// `--allow-private HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
 pub fn parse_allow_private(text: &str, source: Source) -> Result<AnyRule, RuleError> {
     fail(text, || any(text, Ports::one(Port::HTTPS), true, source))
 }
@@ -241,11 +275,22 @@ fn fail<T>(text: &str, read: impl FnOnce() -> Result<T, RuleFault>) -> Result<T,
 
 fn any(text: &str, ports: Ports, private: bool, source: Source) -> Result<AnyRule, RuleFault> {
     let (text, program) = place_and_program(text)?;
-    let rule = any_place(text, ports, private, source)?;
-    match (rule, program) {
-        (AnyRule::Name(rule), program) => Ok(AnyRule::Name(Rule { program, ..rule })),
-        (rule @ AnyRule::Address(_), None) => Ok(rule),
-        (AnyRule::Address(_), Some(_)) => Err(RuleFault::OnlyForNames),
+    let (text, tls) = place_and_speech(text)?;
+    match any_place(text, ports, private, source)? {
+        AnyRule::Name(rule) => Ok(AnyRule::Name(Rule { tls, program, ..rule })),
+        rule @ AnyRule::Address(_) if program.is_none() && tls.is_none() => Ok(rule),
+        AnyRule::Address(_) => Err(RuleFault::OnlyForNames),
+    }
+}
+
+/// Splits `/tcp` or `/tls` off the end. A range ends in digits or ports, so it never has one of them.
+fn place_and_speech(text: &str) -> Result<(&str, Option<bool>), RuleFault> {
+    let found =
+        [(TCP, false), (TLS, true)].into_iter().find_map(|(with, tls)| Some((text.strip_suffix(with)?, with, tls)));
+    match found {
+        None => Ok((text, None)),
+        Some((place, _, tls)) if place.contains(':') => Ok((place, Some(tls))),
+        Some((_, with, _)) => Err(RuleFault::SpeechWithoutPort { with }),
     }
 }
 
@@ -370,6 +415,32 @@ pub(super) fn address_flag(address: IpAddr, ports: &Ports) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_says_behind_its_ports_whether_tls_is_required() {
+        let allow = |text: &str| parse_allow(text, Source::flag(text)).map_err(|error| error.why);
+        for (text, tls, canonical) in [
+            ("a.test:443", None, "a.test:443"),
+            ("a.test:443/tcp", Some(false), "a.test:443/tcp"),
+            ("*.a.test:993,8443/tls", Some(true), "*.a.test:993,8443/tls"),
+            ("a.test:443/tcp@/usr/bin/ssh", Some(false), "a.test:443/tcp"),
+        ] {
+            let rule = allow(text).unwrap();
+            assert_eq!((rule.tls, rule.place().as_str()), (tls, canonical), "{text}");
+            let private = parse_allow_private(text, Source::flag(text)).unwrap();
+            assert_eq!(private, AnyRule::Name(Rule { private: true, ..rule }), "{text}");
+        }
+        assert_eq!(allow("a.test/tcp"), Err(RuleFault::SpeechWithoutPort { with: "/tcp" }));
+        for text in ["a.test:443/udp", "a.test:443/TCP", "a.test:443/tcp/tls", "a.test:443/", "https://a.test/tcp"] {
+            assert!(allow(text).is_err(), "{text}");
+        }
+        for text in ["10.0.0.5:443/tcp", "10.0.0.0/8:443/tls", "[fd00::1]:443/tcp"] {
+            let refused = parse_allow_private(text, Source::flag(text)).map_err(|error| error.why);
+            assert_eq!(refused, Err(RuleFault::OnlyForNames), "{text}");
+        }
+        let denied = parse_deny("a.test:443/tcp", Source::flag("x")).map_err(|error| error.why);
+        assert_eq!(denied, Err(RuleFault::SpeechInDenial));
+    }
 
     #[test]
     fn a_range_of_mapped_addresses_is_its_ipv4_range() {

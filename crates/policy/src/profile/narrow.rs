@@ -202,7 +202,8 @@ fn is_within(rule: &str, known: &[Sourced<String>]) -> bool {
     let Some(asked) = parse(rule) else { return false };
     let wider = known.iter().filter_map(|known| parse(&known.value)).filter(|known| {
         let program = known.program.is_none() || known.program == asked.program;
-        program && known.tls == asked.tls && covers(&known.pattern, &asked.pattern)
+        let tls = known.tls == asked.tls || known.tls == Some(false);
+        program && tls && covers(&known.pattern, &asked.pattern)
     });
     wider
         .map(|known| known.ports)

@@ -89,7 +89,7 @@ fn one_program_is_less_than_all_and_another_one_is_not() {
 #[test]
 fn rules_are_compared_by_what_they_allow() {
     let profile = base(
-        "net: {allow: [a.example, \"b.example:80,443\", \"*.c.example:1-100\", \"d.example:1\", \"d.example:2\"]}",
+        "net: {allow: [a.example, \"b.example:80,443\", \"*.c.example:1-100\", \"d.example:1\", \"d.example:2\", \"e.example:443/tcp\"]}",
     );
     for within in [
         "a.example:443",
@@ -100,6 +100,8 @@ fn rules_are_compared_by_what_they_allow() {
         "*.x.c.example:7-9",
         "a.example:443@/usr/bin/curl",
         "d.example:1,2",
+        "e.example:443/tcp",
+        "e.example",
     ] {
         let kept =
             narrowed(&format!("net: {{allow: [\"{within}\"]}}"), &profile).unwrap_or_else(|_| panic!("{within}"));
@@ -112,6 +114,7 @@ fn rules_are_compared_by_what_they_allow() {
         "*.example",
         "xc.example:80",
         "d.example:1-3",
+        "a.example:443/tcp",
         "*.a.example",
     ] {
         assert!(narrowed(&format!("net: {{allow: [\"{wider}\"]}}"), &profile).is_err(), "{wider}");
