@@ -24,8 +24,10 @@ pub use command::command;
 pub use explain::command as explain;
 pub use library::built_in_names;
 pub use library::{own_folder as configuration_folder, read_owned};
-pub use toolchains::host::{Host, Tool};
-pub use toolchains::{Found, FoundBind, Source};
+#[cfg(test)]
+pub use toolchains::host::tests as scene;
+pub use toolchains::host::{Host, Tool, is_system, prefix};
+pub use toolchains::{Found, FoundBind, Source, showing as toolchain_showing};
 pub use trust_command::{trust, untrust};
 
 use crate::args::RunArgs;

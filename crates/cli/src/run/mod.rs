@@ -17,6 +17,7 @@ mod folder;
 mod foreground;
 mod full_output;
 mod git_host;
+mod hints;
 mod inside;
 mod look;
 mod mounts;
@@ -132,7 +133,11 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
         let raw = if args.tty { Some(Raw::enter().map_err(|error| internal("the terminal", &error))?) } else { None };
         Ok(Foreground::new(sink, args.stdin || args.tty, raw, ports))
     };
-    execute(args, &signals, clock, open).0
+    let done = execute(args, &signals, clock, open).0;
+    done.map(|report| match hints::for_input(args.stdin || args.tty) {
+        Some(hint) => report.with_hint(hint),
+        None => report,
+    })
 }
 
 /// With the caller's TERM for a command that has a terminal, unless a flag says otherwise.

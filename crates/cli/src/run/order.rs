@@ -19,7 +19,7 @@ use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
-use nexus_policy::profile::{ChangesMode, Grants, LimitKind, ProfileName};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind, ProfileName, Toolchain};
 use std::time::Duration;
 
 /// Everything about a run that the flags say.
@@ -52,6 +52,8 @@ pub struct Order {
     pub profiles: Vec<ProfileName>,
     /// What a direct run covers.
     pub direct: Option<Direct>,
+    /// Toolchains that are shown.
+    pub toolchains: Vec<Toolchain>,
     /// Names that a commit holds back besides those that it always does.
     pub protect: Vec<String>,
     /// Names of variables that hold credentials and are passed on.
@@ -146,6 +148,7 @@ impl Order {
             network: resolution.network,
             profiles: resolution.documents,
             direct,
+            toolchains: resolution.grants.toolchains.iter().map(|asked| asked.value).collect(),
             protect,
             env_secrets,
             opened_binds: shown.opened,

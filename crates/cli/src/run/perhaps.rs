@@ -54,6 +54,31 @@ impl LastWords {
     }
 }
 
+/// The longest name of a command that is looked up.
+const MAX_NAME: usize = 64;
+
+impl LastWords {
+    /// Returns the name of the command that a shell said last it did not find.
+    pub fn missing_command(&self) -> Option<String> {
+        let [out, err] = &self.streams;
+        // A command with a terminal says everything on it.
+        [err, out].into_iter().find_map(|stream| {
+            let last = &stream[stream.len().saturating_sub(LOOKED_AT)..];
+            last.split(|byte| *byte == b'\n').rev().find_map(missing_in)
+        })
+    }
+}
+
+/// Reads `bash: line 1: NAME: command not found` and `/bin/sh: 1: NAME: not found`.
+fn missing_in(line: &[u8]) -> Option<String> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let rest = line.strip_suffix(b": command not found").or_else(|| line.strip_suffix(b": not found"))?;
+    let name = rest.rsplit(|byte| *byte == b' ').next()?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
+    let is_name = !name.is_empty() && name.len() <= MAX_NAME && name.iter().all(is_plain) && !name.starts_with(b".");
+    is_name.then(|| String::from_utf8_lossy(name).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +102,26 @@ mod tests {
         assert!(!advised(&[words, &[b'y'; 10_000], &[b'y'; 10_000]]));
         assert!(!advised(&[b"an ordinary error"]));
         assert!(!advised(&[]));
+    }
+
+    #[test]
+    fn a_shell_names_the_command_that_it_did_not_find() {
+        let missing = |text: &str| {
+            let mut words = LastWords::default();
+            words.take(Stream::Err, text.as_bytes());
+            words.missing_command()
+        };
+        for text in [
+            "bash: line 1: cargo: command not found\n",
+            "/bin/sh: 1: cargo: not found\n",
+            "x: not found\nsh: 1: cargo: not found\r\nmore\n",
+        ] {
+            assert_eq!(missing(text).as_deref(), Some("cargo"), "{text}");
+        }
+        let long = format!("sh: 1: {}: not found", "x".repeat(65));
+        for text in ["sh: 1: ../../x: not found", "sh: 1: ~/x: not found", "sh: 1: \u{1b}[2J: not found", &long, ""] {
+            assert_eq!(missing(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod document;
 
 use super::direct::{appeared_line, some_of, uncovered_line};
 use super::full_output::FullOutput;
+use super::hints::{self, Hint};
 use super::open_files::{readers_line, unwatched_line};
 use super::order::Order;
 use super::output::Stream;
@@ -63,8 +64,8 @@ pub struct Report {
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
     egress: Option<Ended>,
-    /// Advice for a command that failed, from the words that it printed.
-    perhaps: Option<&'static str>,
+    /// Advice about walls that the command met.
+    hints: Vec<Hint>,
 }
 
 /// What is known of a run beside its outcome.
@@ -93,7 +94,6 @@ impl Report {
     ) -> Self {
         let Facts { kept: (output, dropped), egress, prepared, clock, receipt_copy } = facts;
         let printed = outcome.output.output();
-        let perhaps = if order.plan.allow_ptrace { None } else { outcome.output.last_words().advice() };
         let status = outcome.ended.map(|ended| ended.status);
         let exit = match &outcome.not_started {
             Some(reason) => reason.exit_code().unwrap_or(REFUSED),
@@ -101,6 +101,8 @@ impl Report {
         };
         // A command that succeeded and whose changes are not there has not succeeded.
         let exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
+        let words = outcome.output.last_words();
+        let hints = hints::for_failed(order, outcome.not_started.as_ref(), exit, words);
         let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let workspace = order.plan.workspace.source.as_path();
         let appeared = order.direct.as_ref().map_or(Ok(Vec::new()), |direct| direct.appeared(workspace));
@@ -140,7 +142,7 @@ impl Report {
             note: unseen,
             receipt: None,
             egress,
-            perhaps: perhaps.filter(|_| exit != 0),
+            hints,
         };
         report.receipt = issuer.map(|issuer| report.issue(&issuer, order, printed, receipt_copy));
         if report.exit == 0 && matches!(report.receipt, Some(Err(_))) {
@@ -231,6 +233,13 @@ impl Report {
         self
     }
 
+    /// Adds advice.
+    #[must_use]
+    pub fn with_hint(mut self, hint: Hint) -> Self {
+        self.hints.push(hint);
+        self
+    }
+
     /// Prints it where it belongs and returns the exit code.
     pub fn print(&self, args: &RunArgs) -> u8 {
         let printed = if args.json {
@@ -299,8 +308,8 @@ impl Report {
         for line in self.egress.iter().flat_map(Ended::lines) {
             lines.add(&line);
         }
-        if let Some(perhaps) = self.perhaps {
-            lines.add(perhaps);
+        for hint in &self.hints {
+            lines.add(&hint.message);
         }
         if let Some(note) = &self.note {
             lines.add(note);

@@ -70,20 +70,52 @@ pub fn find(grants: &Grants, workspace: &Path) -> Found {
     let host = Host::of_the_caller(workspace, network);
     for asked in &grants.toolchains {
         let from = Origin::Toolchain { name: asked.value.word(), asked: Box::new(asked.from.clone()) };
-        let mut to = Adder { found: &mut found, host: &host, from };
-        match asked.value {
-            Toolchain::Python => python::find(&mut to),
-            Toolchain::Node => node::find(&mut to),
-            Toolchain::Rust => rust::find(&mut to),
-            Toolchain::Go => go::find(&mut to),
-            Toolchain::Java => java::find(&mut to),
-            Toolchain::Git => git::find(&mut to),
-        }
+        look_for(asked.value, &mut Adder { found: &mut found, host: &host, from });
     }
     // PATH inside follows the order of the caller's, so that the same program of two is found first.
     let rank = |entry: &Sourced<PathBuf>| host.path.iter().position(|known| *known == entry.value);
     found.path.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
     found
+}
+
+/// All toolchains.
+const ALL: [Toolchain; 6] =
+    [Toolchain::Python, Toolchain::Node, Toolchain::Rust, Toolchain::Go, Toolchain::Java, Toolchain::Git];
+
+/// Returns the first toolchain that would show the command, a name or an absolute path, and is not one of `known`.
+pub fn showing(host: &Host, known: &[Toolchain], command: &Path) -> Option<Toolchain> {
+    ALL.into_iter().filter(|toolchain| !known.contains(toolchain)).find(|toolchain| {
+        let mut found = Found::default();
+        look_for(*toolchain, &mut Adder { found: &mut found, host, from: Origin::Standard });
+        // `join` of an absolute path is that path.
+        let places = found.path.iter().map(|entry| entry.value.join(command));
+        let own = command.is_absolute().then(|| command.to_owned());
+        places.chain(own).any(|place| found.shows(&place, host))
+    })
+}
+
+impl Found {
+    /// Reports whether a program is there inside at this place.
+    fn shows(&self, place: &Path, host: &Host) -> bool {
+        let is_program = |path: &Path| path.is_file() && host::can(path, rustix::fs::Access::EXEC_OK);
+        place.starts_with(&host.workspace) && is_program(place)
+            || self.binds.iter().any(|bind| match (&bind.source, place.strip_prefix(&bind.target)) {
+                (Source::Path(source), Ok(rest)) if rest.as_os_str().is_empty() => is_program(source),
+                (Source::Path(source), Ok(rest)) => is_program(&source.join(rest)),
+                _ => false,
+            })
+    }
+}
+
+fn look_for(toolchain: Toolchain, to: &mut Adder<'_>) {
+    match toolchain {
+        Toolchain::Python => python::find(to),
+        Toolchain::Node => node::find(to),
+        Toolchain::Rust => rust::find(to),
+        Toolchain::Go => go::find(to),
+        Toolchain::Java => java::find(to),
+        Toolchain::Git => git::find(to),
+    }
 }
 
 /// Collects what one toolchain needs.

@@ -3,6 +3,7 @@
 use super::Report;
 use crate::args::RunArgs;
 use crate::net::Ended;
+use crate::run::hints::Hint;
 use crate::run::output::Stream;
 use crate::run::settle::State;
 use crate::run::sink::write_to_caller;
@@ -82,6 +83,7 @@ impl Report {
                     "key_id": issued.key_id,
                 })
             }),
+            hints: &self.hints,
             error: self.error(),
         }
     }
@@ -115,6 +117,7 @@ pub(super) struct Document<'a> {
     changes: DocumentChanges<'a>,
     egress: serde_json::Value,
     receipt: Option<serde_json::Value>,
+    hints: &'a [Hint],
     error: Option<serde_json::Value>,
 }
 

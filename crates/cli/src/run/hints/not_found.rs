@@ -1,0 +1,142 @@
+//! Advice for a command that was not found inside: where the caller has it, and which flag shows it.
+//!
+//! The name comes from the command line, or from the last words of a shell inside. Those are hostile: only a plain name
+//! is looked up, only on the caller's PATH, and the answer goes to the caller alone.
+
+use super::super::order::Order;
+use super::super::perhaps::LastWords;
+use crate::guarded::Guarded;
+use crate::profile::{Host, Tool, prefix, toolchain_showing};
+use nexus_driver::NotStarted;
+use nexus_model::frames::ExecStage;
+use nexus_model::plan::Access;
+use nexus_policy::profile::Toolchain;
+use std::path::{Path, PathBuf};
+
+/// Returns what to do about a command that ended with 127.
+pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords) -> Option<String> {
+    let host = Host::of_the_caller(order.plan.workspace.source.as_path(), order.network.is_some());
+    match not_started {
+        Some(NotStarted::Exec { stage: ExecStage::Exec, .. }) => {
+            let name = order.plan.argv.first()?.as_path();
+            let found = of_path(&host, name).or_else(|| host.find(&[name.to_str()?]));
+            match found {
+                Some(tool) => flag(&host, &order.toolchains, &order.places.state, name, &tool),
+                None if is_a_line(&order.plan.argv) => {
+                    Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
+                }
+                None => None,
+            }
+        }
+        Some(_) => None,
+        None => {
+            let name = words.missing_command()?;
+            let tool = host.find(&[&name])?;
+            let advice = flag(&host, &order.toolchains, &order.places.state, Path::new(&name), &tool)?;
+            Some(format!("perhaps: {advice}"))
+        }
+    }
+}
+
+/// Reports whether somebody wrote a line for a shell as one word.
+fn is_a_line(argv: &[nexus_model::ByteText]) -> bool {
+    matches!(argv, [one] if one.0.contains(&b' '))
+}
+
+/// The program of an absolute path outside the workspace.
+fn of_path(host: &Host, path: &Path) -> Option<Tool> {
+    let entry = path.parent().filter(|_| path.is_absolute())?.to_owned();
+    let real = host.file(path)?;
+    Some(Tool { entry, file: path.to_owned(), real, in_workspace: Vec::new() })
+}
+
+/// Returns the sentence that names the profile, or the bind, that shows this program.
+fn flag(host: &Host, known: &[Toolchain], state: &Path, name: &Path, tool: &Tool) -> Option<String> {
+    if crate::profile::is_system(&tool.file) {
+        // It is shown, so that something else is missing: its interpreter or its loader.
+        return None;
+    }
+    let what = format!("{} is {} outside, and the sandbox does not show it", name.display(), tool.file.display());
+    let called = if name.is_absolute() { name.to_owned() } else { PathBuf::from(tool.file.file_name()?) };
+    if let Some(toolchain) = toolchain_showing(host, known, &called) {
+        return Some(format!("{what}. --profile {} shows it.", toolchain.word()));
+    }
+    // The tool's own directory, or just the program under the name that PATH has for it.
+    let (source, target) = match prefix(&tool.real, host) {
+        Some(folder) => (folder, None),
+        None => (tool.real.clone(), Some(&tool.file).filter(|file| **file != tool.real)),
+    };
+    let place = if target.is_some() { &tool.file } else { &tool.real };
+    let is_state = state.starts_with(&source) || source.starts_with(state);
+    let refused = Guarded::here().refusal(&source, Access::ReadOnly, |path| path.symlink_metadata().is_ok());
+    if is_state || refused.is_some() {
+        return Some(format!("{what}. No flag shows that path; install it below /usr or into the workspace."));
+    }
+    let target = target.map_or_else(String::new, |target| format!(":{}", target.display()));
+    let call = if name == place { String::new() } else { format!("; call it as {}", place.display()) };
+    Some(format!("{what}. --ro {}{target} shows it{call}.", source.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::scene::Scene;
+
+    fn told(scene: &Scene, name: &str) -> Option<String> {
+        let tool = of_path(&scene.host, Path::new(name)).or_else(|| scene.host.find(&[name]))?;
+        flag(&scene.host, &[], Path::new("/no/state"), Path::new(name), &tool)
+    }
+
+    #[test]
+    fn the_profile_of_a_toolchain_is_named() {
+        let mut scene = Scene::new();
+        scene.file(".nvm/versions/node/v22/bin/node", "");
+        scene.file(".nvm/versions/node/v22/bin/tsc", "");
+        scene.on_path(".nvm/versions/node/v22/bin");
+        for name in ["node", "tsc"] {
+            let told = told(&scene, name).unwrap();
+            assert!(told.ends_with("--profile node shows it."), "{told}");
+        }
+        let known = scene.host.find(&["tsc"]).unwrap();
+        let again = flag(&scene.host, &[Toolchain::Node], Path::new("/no"), Path::new("tsc"), &known).unwrap();
+        assert!(!again.contains("--profile"), "a profile that is in force does not help: {again}");
+    }
+
+    #[test]
+    fn a_single_program_is_bound_alone() {
+        let mut scene = Scene::new();
+        let file = scene.file("bin/odd", "");
+        scene.on_path("bin");
+        let flag = format!("--ro {0} shows it; call it as {0}.", file.display());
+        assert!(told(&scene, "odd").unwrap().ends_with(&flag));
+        let link = scene.home().join("bin/link");
+        std::os::unix::fs::symlink("odd", &link).unwrap();
+        let flag = format!("--ro {0}:{1} shows it; call it as {1}.", file.display(), link.display());
+        assert!(told(&scene, "link").unwrap().ends_with(&flag));
+        let whole = told(&scene, file.to_str().unwrap()).unwrap();
+        assert!(whole.ends_with(&format!("--ro {} shows it.", file.display())), "{whole}");
+    }
+
+    #[test]
+    fn a_name_that_is_nowhere_or_in_the_system_has_no_flag() {
+        let mut scene = Scene::new();
+        scene.host.path.push("/usr/bin".into());
+        assert_eq!(told(&scene, "no-such-program"), None);
+        assert_eq!(told(&scene, "env"), None);
+        assert_eq!(told(&scene, "/usr/bin/env"), None);
+    }
+
+    #[test]
+    fn credentials_are_not_offered() {
+        let mut scene = Scene::new();
+        scene.host.path.push("/root/.ssh".into());
+        let tool = Tool {
+            entry: "/root/.ssh".into(),
+            file: "/root/.ssh/run".into(),
+            real: "/root/.ssh/run".into(),
+            in_workspace: Vec::new(),
+        };
+        let told = flag(&scene.host, &[], Path::new("/no"), Path::new("run"), &tool).unwrap();
+        assert!(told.contains("No flag shows that path"), "{told}");
+    }
+}

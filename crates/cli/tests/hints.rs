@@ -1,0 +1,163 @@
+//! Advice at the end of a run: it names a flag that works, and changes neither the exit code nor what is committed.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use support::{Bench, on_each_bench, report, stderr, stdout};
+
+/// Writes a program of the bench's home.
+fn program(bench: &Bench, name: &str, text: &str) -> PathBuf {
+    let path = bench.home.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    for place in path.ancestors().take_while(|place| *place != bench.home) {
+        bench.give(place);
+    }
+    path
+}
+
+/// `nexus run` with this directory of the home first on PATH.
+fn with_path(bench: &Bench, directory: &str, arguments: &[&str]) -> Output {
+    let path = format!("{}:/usr/bin:/bin", bench.home.join(directory).display());
+    bench.nexus(["run"]).args(arguments).env("PATH", path).output().unwrap()
+}
+
+const VERSION: &str = ".nvm/versions/node/v22.1.0/bin";
+
+/// A home with a Node of nvm and a program that npm installed beside it.
+fn with_node(bench: &Bench) {
+    program(bench, &format!("{VERSION}/node"), "#!/bin/sh\n");
+    program(bench, &format!("{VERSION}/odd-tool"), "#!/bin/sh\necho ran\n");
+}
+
+#[test]
+fn a_command_that_is_not_shown_names_its_profile() {
+    on_each_bench(|bench| {
+        with_node(&bench);
+        let missing = with_path(&bench, VERSION, &["--", "odd-tool"]);
+        assert_eq!(missing.status.code(), Some(127), "{}", stderr(&missing));
+        let advice = "outside, and the sandbox does not show it. --profile node shows it.";
+        assert!(stderr(&missing).contains(advice), "{}", stderr(&missing));
+        let shown = with_path(&bench, VERSION, &["--profile", "node", "--", "odd-tool"]);
+        assert_eq!((stdout(&shown).as_str(), shown.status.code()), ("ran\n", Some(0)), "{}", stderr(&shown));
+        let document = report(&with_path(&bench, VERSION, &["--json", "--", "odd-tool"]));
+        assert_eq!(document["hints"][0]["code"], "not_found", "{document}");
+    });
+}
+
+#[test]
+fn a_command_that_a_shell_misses_names_its_profile() {
+    on_each_bench(|bench| {
+        with_node(&bench);
+        for shell in ["sh", "bash"] {
+            let missing = with_path(&bench, VERSION, &["--", shell, "-c", "odd-tool"]);
+            assert_eq!(missing.status.code(), Some(127));
+            let advice = "nexus: perhaps: odd-tool is ";
+            assert!(stderr(&missing).contains(advice) && stderr(&missing).contains("--profile node"), "{missing:?}");
+        }
+        // A name that is no plain name is not looked up, and a command that succeeds needs no advice.
+        for text in ["echo 'sh: 1: ../odd-tool: not found' >&2; exit 127", "odd-tool; true"] {
+            let other = with_path(&bench, VERSION, &["--shell", text]);
+            assert!(!stderr(&other).contains("perhaps"), "{}", stderr(&other));
+        }
+    });
+}
+
+#[test]
+fn the_bind_that_is_named_shows_the_command() {
+    on_each_bench(|bench| {
+        program(&bench, "bin/odd", "#!/bin/sh\necho ran\n");
+        let missing = with_path(&bench, "bin", &["--", "odd"]);
+        assert_eq!(missing.status.code(), Some(127));
+        let told = stderr(&missing);
+        let bind = told.split("--ro ").nth(1).unwrap_or_else(|| panic!("{told}")).split(" shows").next().unwrap();
+        let call = told.split("call it as ").nth(1).unwrap().trim_end().trim_end_matches('.');
+        let shown = with_path(&bench, "bin", &["--ro", bind, "--", call]);
+        assert_eq!((stdout(&shown).as_str(), shown.status.code()), ("ran\n", Some(0)), "{}", stderr(&shown));
+    });
+}
+
+#[test]
+fn a_command_that_is_nowhere_gets_no_advice() {
+    on_each_bench(|bench| {
+        let missing = bench.run(["run", "--", "no-such-program"]);
+        assert_eq!(missing.status.code(), Some(127));
+        assert!(!stderr(&missing).contains("outside") && !stderr(&missing).contains("--ro"), "{}", stderr(&missing));
+        let line = bench.run(["run", "--", "echo a && ls"]);
+        assert!(stderr(&line).contains("--shell"), "{}", stderr(&line));
+    });
+}
+
+const INPUT: &str = "standard input holds data that was not passed to the command";
+
+fn hints(document: &Value) -> Vec<&str> {
+    document["hints"].as_array().unwrap().iter().map(|hint| hint["code"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn data_in_a_pipe_that_is_not_passed_on_is_said() {
+    on_each_bench(|bench| {
+        let with = |arguments: &[&str], input: &[u8]| {
+            let mut nexus = bench.nexus(arguments);
+            let mut child = nexus.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(input).unwrap();
+            child.wait_with_output().unwrap()
+        };
+        let silent = with(&["run", "--", "cat"], b"data");
+        assert!(silent.status.success() && stderr(&silent).contains(INPUT), "{}", stderr(&silent));
+        assert!(stderr(&silent).contains("--stdin"), "{}", stderr(&silent));
+        let document = report(&with(&["run", "--json", "--", "true"], b"data"));
+        assert_eq!(hints(&document), ["input_not_passed"]);
+        for (arguments, input) in [(&["run", "--stdin", "--", "cat"][..], &b"data"[..]), (&["run", "--", "true"], b"")]
+        {
+            let quiet = with(arguments, input);
+            assert!(!stderr(&quiet).contains(INPUT), "{arguments:?}: {}", stderr(&quiet));
+        }
+    });
+}
+
+#[test]
+fn no_byte_of_standard_input_is_consumed() {
+    on_each_bench(|bench| {
+        // The pipe: whoever reads after the run finds all of it.
+        let script = format!("{} run -- true; cat", bench.program().display());
+        let mut shell = bench.command("sh");
+        shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(b"all of it").unwrap();
+        let output = shell.wait_with_output().unwrap();
+        assert_eq!(stdout(&output), "all of it");
+        assert!(stderr(&output).contains(INPUT), "{}", stderr(&output));
+        // The file: its offset is where it was.
+        let mut file = open(&bench.write("input", "some text"));
+        file.seek(SeekFrom::Start(3)).unwrap();
+        let output = bench.nexus(["run", "--", "true"]).stdin(file.try_clone().unwrap()).output().unwrap();
+        assert!(stderr(&output).contains(INPUT), "{}", stderr(&output));
+        assert_eq!(file.stream_position().unwrap(), 3);
+        file.seek(SeekFrom::End(0)).unwrap();
+        let output = bench.nexus(["run", "--", "true"]).stdin(file).output().unwrap();
+        assert!(!stderr(&output).contains(INPUT), "{}", stderr(&output));
+    });
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+    on_each_bench(|bench| {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let output = bench.nexus(["run", "--", "true"]).stdin(read).output().unwrap();
+        assert!(output.status.success() && !stderr(&output).contains(INPUT), "{}", stderr(&output));
+        drop(write);
+    });
+}
+
+fn open(path: &Path) -> File {
+    File::options().read(true).open(path).unwrap()
+}
