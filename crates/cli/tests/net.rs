@@ -146,6 +146,33 @@ fn a_name_that_no_rule_allows_has_no_address_and_the_question_is_recorded() {
     }
 }
 
+/// Both names lead to one server here.
+#[test]
+fn check_and_a_run_know_the_server_behind_a_denied_name() {
+    let server = Server::start();
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let target = format!("db.test:{}", server.port);
+        let client = format!("curl -sS --max-time 20 --noproxy '*' http://{target}/");
+        let open = ["--net", "unrestricted", "--allow-private", &target];
+        let deny = ["--deny", "web.test", "--deny", "*.web.test"];
+        for (flags, passes) in [(open.to_vec(), true), ([&open[..], &deny[..]].concat(), false)] {
+            let checked = named.run(&bench, [&["net", "check", &target], &flags[..]].concat());
+            assert_eq!(checked.status.code(), Some(i32::from(!passes)), "{}", stdout(&checked));
+            let ran = named.run(&bench, [&["run"], &flags[..], &["--", "sh", "-c", &client]].concat());
+            assert_eq!(stdout(&ran) == "hello\n", passes, "{}: {}", bench.who(), stderr(&ran));
+            if !passes {
+                let why =
+                    format!("{target} leads to 127.0.0.1, an address of web.test, which the rule web.test denies");
+                assert!(stdout(&checked).contains(&why), "{}", stdout(&checked));
+                assert!(stderr(&ran).contains(&why), "{}", stderr(&ran));
+                let wide = "--deny *.web.test closes names and not every way to the servers behind them";
+                assert!(stderr(&ran).contains(wide), "{}", stderr(&ran));
+            }
+        }
+    }
+}
+
 /// A prefix that is routed to the machine itself stands in no list of its addresses.
 #[test]
 fn check_asks_the_kernel_what_is_this_host() {

@@ -8,7 +8,9 @@
 //! that nobody can find in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user
 //! information, which is where secrets travel.
 
-use nexus_policy::net::{AnyRule, Attempt, Check, Denial, DenyCode, Moment, Permit, Route, RuleRef, Target, Way};
+use nexus_policy::net::{
+    AnyRule, Attempt, Behind, Check, Denial, DenyCode, Moment, Permit, Route, RuleRef, Target, Way,
+};
 use nexus_policy::receipt::Digest;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -98,6 +100,9 @@ pub struct Event {
     /// The addresses among them that the kernel said are this host's own, beside those of the policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<IpAddr>,
+    /// What is known of denied names behind the addresses, where everything else is open.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<Behind>,
     /// Bytes to the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_up: Option<u64>,
@@ -135,6 +140,7 @@ impl Event {
             resolved: None,
             once: None,
             own: Vec::new(),
+            behind: Vec::new(),
             bytes_up: None,
             bytes_down: None,
             duration_ms: None,

@@ -11,6 +11,7 @@
 
 use crate::accept::{Door, accept};
 use crate::audit::Audit;
+use crate::behind::follow;
 use crate::config::{Config, Limits, Listeners};
 use crate::dial::{Dialer, SPARE_SOCKETS};
 use crate::dns;
@@ -130,6 +131,7 @@ impl Egress {
             runtime.spawn(watch(Arc::downgrade(&shared), changes));
             drop(inside);
         }
+        runtime.spawn(follow(Arc::clone(&shared)));
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("nexus-egress".into()).spawn(move || {
             // An error is a sender that was dropped without a word: the end as well.
@@ -149,7 +151,9 @@ impl Egress {
         if policy.upstream_proxy() && !self.shared.has_upstream() {
             return Err(ReloadError::NoUpstream);
         }
-        self.shared.registry.reload(policy, self.shared.clock.now())
+        let cut = self.shared.registry.reload(policy, self.shared.clock.now())?;
+        self.shared.followed.policy_changed();
+        Ok(cut)
     }
 
     /// The policy in force.

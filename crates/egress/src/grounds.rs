@@ -1,7 +1,7 @@
 //! What a decision was made from, for the record.
 
 use crate::audit::{Audit, AuditError, Event, EventKind};
-use nexus_policy::net::{AnyRule, Check, Host, MOST_BYTES, Moment, Policy};
+use nexus_policy::net::{AnyRule, Behind, Check, Host, MOST_BYTES, Moment, Policy};
 use nexus_policy::receipt::Digest;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -65,12 +65,14 @@ pub(crate) struct Grounds {
     pub(crate) once: Option<AnyRule>,
     /// Addresses that are this host's own beside those of the policy.
     pub(crate) own: Vec<IpAddr>,
+    /// What is known of denied names behind the addresses.
+    pub(crate) behind: Vec<Behind>,
 }
 
 impl Grounds {
     /// For what is decided by more than the policy.
     pub(crate) fn of(policy: Arc<InForce>, at: Moment) -> Self {
-        Self { policy, at, check: None, resolved: None, once: None, own: Vec::new() }
+        Self { policy, at, check: None, resolved: None, once: None, own: Vec::new(), behind: Vec::new() }
     }
 
     pub(crate) fn asked(self, check: Check) -> Self {
@@ -86,6 +88,7 @@ impl Grounds {
             resolved: self.resolved.clone().filter(|_| !allowed),
             once: self.once.clone(),
             own: self.own.clone(),
+            behind: self.behind.clone(),
             ..event.clone()
         })
     }

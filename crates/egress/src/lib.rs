@@ -20,6 +20,7 @@
 mod accept;
 mod approve;
 mod audit;
+mod behind;
 mod bounds;
 mod buffers;
 mod clock;
@@ -50,6 +51,7 @@ mod upstream;
 
 pub use approve::{Answer, Approver, Asked};
 pub use audit::{AuditError, Event, EventKind, Sink};
+pub use behind::behind_now;
 pub use clock::Clock;
 pub use config::{Config, Limits, Listeners};
 pub use egress::{Egress, ReloadError, StartError, StopError};

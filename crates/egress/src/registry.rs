@@ -3,15 +3,25 @@
 //! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
+use crate::behind::Followed;
 use crate::grounds::InForce;
 use crate::own::{OwnAddresses, own_among};
-use nexus_policy::net::{AnyRule, Denial, Moment, Permit, Policy, Route, check_method, recheck};
+use nexus_policy::net::{AnyRule, Behind, Denial, Moment, Permit, Policy, Route, check_method, recheck};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
+
+/// What decisions about addresses count beside the policy.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Learned {
+    /// The addresses that are this host's own beside those of the policy.
+    pub(crate) own: Vec<IpAddr>,
+    /// What is known of denied names behind them.
+    pub(crate) behind: Vec<Behind>,
+}
 
 /// One open connection.
 #[derive(Debug)]
@@ -19,8 +29,8 @@ pub(crate) struct Entry {
     pub(crate) permit: Permit,
     /// A rule that somebody gave for this connection alone.
     pub(crate) once: Option<AnyRule>,
-    /// Its addresses that are this host's own beside those of the policy.
-    own: Mutex<Vec<IpAddr>>,
+    /// What was learned of its addresses last.
+    learned: Mutex<Learned>,
     /// Whether it has become a tunnel that nobody looks into.
     opaque: AtomicBool,
     why: OnceLock<Denial>,
@@ -28,21 +38,22 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(permit: Permit, once: Option<AnyRule>, own: Vec<IpAddr>) -> Self {
+    pub(crate) fn new(permit: Permit, once: Option<AnyRule>, learned: Learned) -> Self {
         let (why, wake) = (OnceLock::new(), Notify::new());
-        Self { permit, once, own: Mutex::new(own), opaque: AtomicBool::new(false), why, wake }
+        Self { permit, once, learned: Mutex::new(learned), opaque: AtomicBool::new(false), why, wake }
     }
 
-    /// Its addresses that are this host's own beside those of the policy, as they were last asked about.
-    pub(crate) fn own(&self) -> Vec<IpAddr> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What was learned of its addresses last.
+    pub(crate) fn learned(&self) -> Learned {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks which of its addresses are this host's own now.
-    pub(crate) fn learn_own(&self, policy: &Policy, own: &dyn OwnAddresses) -> Result<(), Denial> {
+    /// Asks what its addresses are now.
+    pub(crate) fn learn(&self, policy: &Policy, own: &dyn OwnAddresses, followed: &Followed) -> Result<(), Denial> {
         if let Route::Addrs(addrs) = self.permit.route() {
-            let found = own_among(policy, own, addrs)?;
-            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = found;
+            let behind = followed.among(policy, self.permit.attempt(), addrs.iter().map(SocketAddr::ip));
+            let learned = Learned { own: own_among(policy, own, addrs)?, behind };
+            *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = learned;
         }
         Ok(())
     }
@@ -54,7 +65,8 @@ impl Entry {
         }
         let with_rule = self.once.as_ref().and_then(|rule| policy.approve(rule.clone()).ok());
         let policy = with_rule.map_or(Cow::Borrowed(policy), Cow::Owned);
-        recheck(&policy.also_own(&self.own()), &self.permit, now)
+        let learned = self.learned();
+        recheck(&policy.also_own(&learned.own).also_behind(&learned.behind), &self.permit, now)
     }
 
     /// From now on nobody sees what is done on it, which `policy`, read after this, may mind.

@@ -13,6 +13,7 @@
 use crate::accept;
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
+use crate::behind::Followed;
 use crate::bounds::{Heads, Pace};
 use crate::buffers::Buffers;
 use crate::clock::Clock;
@@ -22,15 +23,15 @@ use crate::dial::{DialError, Dialed, Dialer};
 use crate::grounds::{Grounds, InForce};
 use crate::own::{OwnAddresses, own_among};
 use crate::programs::{Caller, Programs};
-use crate::registry::{Entry, Registry};
+use crate::registry::{Entry, Learned, Registry};
 use crate::resolve::{ResolveError, Resolver};
 use crate::summary::{Summary, Tally};
 use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, NameQuery, Next, Permit, Policy, Route, Spent,
-    check_addrs, check_name, check_sni,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Host, NameQuery, Next, Permit, Policy, Route,
+    Spent, check_addrs, check_name, check_sni,
 };
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -57,9 +58,10 @@ pub(crate) struct Shared {
     /// Whether a task wakes the runtime regularly.
     pub(crate) beating: AtomicBool,
     pub(crate) own: Arc<dyn OwnAddresses>,
+    pub(crate) followed: Followed,
     /// How often addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
-    resolver: Arc<dyn Resolver>,
+    pub(crate) resolver: Arc<dyn Resolver>,
     dialer: Dialer,
     spent: Mutex<Spent>,
     tally: Mutex<Tally>,
@@ -157,6 +159,7 @@ impl Shared {
             clients: AtomicUsize::new(0),
             beating: AtomicBool::new(false),
             own: parts.own,
+            followed: Followed::default(),
             host_changes: AtomicU64::new(0),
             resolver: parts.resolver,
             dialer: parts.dialer,
@@ -251,8 +254,9 @@ impl Shared {
             return Err(why);
         }
         let grounds = self.grounds().asked(Check::Keep);
-        let learned = ticket.entry.learn_own(&grounds.policy, &*self.own);
-        let grounds = Grounds { once: ticket.entry.once.clone(), own: ticket.entry.own(), ..grounds };
+        let learned = ticket.entry.learn(&grounds.policy, &*self.own, &self.followed);
+        let Learned { own, behind } = ticket.entry.learned();
+        let grounds = Grounds { once: ticket.entry.once.clone(), own, behind, ..grounds };
         let event = |kind, id| Event::of(kind, id, attempt).permitted(ticket.permit(), None);
         if let Err(denial) = learned {
             self.denied(self.next_id(), attempt, &denial);
@@ -284,7 +288,8 @@ impl Shared {
         let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
         let recorded = grounds.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
         let entered = recorded.and_then(|()| {
-            let entry = Arc::new(Entry::new(permit, grounds.once, grounds.own));
+            let entry =
+                Arc::new(Entry::new(permit, grounds.once, Learned { own: grounds.own, behind: grounds.behind }));
             self.registry.enter(id, Arc::clone(&entry), self.clock.now()).map(|()| entry)
         });
         match entered {
@@ -363,7 +368,7 @@ impl Shared {
         grounds: &mut Grounds,
     ) -> Result<(Permit, Option<Charged>, Option<u32>), Denial> {
         let query = match check_name(&*effective(grounds)?, attempt, grounds.at)? {
-            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds)?, None, None)),
+            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds).await?, None, None)),
             Next::Resolve(query) => query,
         };
         let charged = self.paid_look_up(attempt, id, &query, grounds)?;
@@ -371,12 +376,14 @@ impl Shared {
             Ok(found) => found,
             Err(_) => Err(ResolveError::Failed { name: query.name().to_string(), why: "no answer in time".into() }),
         };
+        self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
         // The policy may be another one by now.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
         let addrs = found.as_ref().map(|found| found.addrs.clone()).unwrap_or_default();
         let sockets: Vec<SocketAddr> =
             addrs.iter().map(|address| SocketAddr::new(*address, attempt.target.port.number())).collect();
         grounds.own = own_among(&grounds.policy, &*self.own, &sockets)?;
+        grounds.behind = self.followed.among(&grounds.policy, attempt, addrs.iter().copied());
         let decided = check_addrs(&*effective(grounds)?, query, &addrs, grounds.at);
         grounds.resolved = Some(addrs);
         match (decided, found) {
@@ -409,11 +416,16 @@ impl Shared {
     }
 
     /// The permit for an address that was named itself, decided once more if the kernel says that it is this host.
-    fn literal(&self, attempt: &Attempt, permit: Permit, grounds: &mut Grounds) -> Result<Permit, Denial> {
+    async fn literal(&self, attempt: &Attempt, permit: Permit, grounds: &mut Grounds) -> Result<Permit, Denial> {
+        if let Host::Address(address) = attempt.target.host {
+            self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
+            (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
+            grounds.behind = self.followed.among(&grounds.policy, attempt, [address]);
+        }
         if let Route::Addrs(addrs) = permit.route() {
             grounds.own = own_among(&grounds.policy, &*self.own, addrs)?;
         }
-        if grounds.own.is_empty() {
+        if grounds.own.is_empty() && grounds.behind.is_empty() && grounds.policy.generation() == permit.generation() {
             return Ok(permit);
         }
         match check_name(&*effective(grounds)?, attempt, grounds.at)? {
@@ -423,14 +435,14 @@ impl Shared {
     }
 }
 
-/// The policy with the rule that somebody gave for this connection, and with what the kernel said is this host.
+/// The policy with the rule that somebody gave for this connection, and with what is known of its addresses.
 fn effective(grounds: &Grounds) -> Result<Cow<'_, Policy>, Denial> {
     let policy: &InForce = &grounds.policy;
-    match &grounds.once {
-        None => Ok(policy.also_own(&grounds.own)),
-        Some(rule) => {
-            let with_rule = policy.approve(rule.clone()).map_err(|error| denials::internal(error.to_string()))?;
-            Ok(Cow::Owned(with_rule.also_own(&grounds.own).into_owned()))
-        }
+    if grounds.once.is_none() && grounds.behind.is_empty() {
+        return Ok(policy.also_own(&grounds.own));
     }
+    let with_rule = grounds.once.as_ref().map(|rule| policy.approve(rule.clone())).transpose();
+    let with_rule = with_rule.map_err(|error| denials::internal(error.to_string()))?;
+    let policy = with_rule.as_ref().unwrap_or(policy).also_own(&grounds.own);
+    Ok(Cow::Owned(policy.also_behind(&grounds.behind).into_owned()))
 }

@@ -35,7 +35,8 @@ pub struct NetFlags {
     /// @/PATH only this program may; may repeat
     #[arg(long, value_name = "HOST[:PORT[/tcp]][@/PATH]")]
     pub allow: Vec<String>,
-    /// Never let it reach this, whoever allows it; every port unless given; with @/PATH this program may not; may repeat
+    /// Never let it reach this, whoever allows it; every port unless given; with --net unrestricted the addresses of a
+    /// denied host too; with @/PATH this program may not; may repeat
     #[arg(long, value_name = "HOST|CIDR[:PORT][@/PATH]")]
     pub deny: Vec<String>,
     /// Let it reach a named group: pkg:pip, pkg:npm, pkg:cargo, pkg:apt, code:NAME; may repeat

@@ -8,11 +8,12 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::profile::Resolution;
 use crate::{run, workspace};
-use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, own_among};
+use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, own_among};
 use nexus_policy::net::{
     Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
 };
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Decides and prints; 0 is allowed, 1 is not.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
@@ -29,6 +30,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         Err(why) => (Vec::new(), Some(why)),
     };
     let policy = on_this_host(&policy, &attempt.target, &addresses)?;
+    let policy = behind_denied_names(policy, &attempt, &addresses, now)?;
     let mut told = explain_attempt(&policy, &attempt, &addresses, now);
     if let Some(why) = unresolved {
         told.explanation = why;
@@ -54,6 +56,29 @@ fn on_this_host(policy: &Policy, target: &Target, resolved: &[IpAddr]) -> Result
     Ok(policy.also_own(&own).into_owned())
 }
 
+/// The policy with what is known of denied names behind the addresses, as for a connection. It looks each denied name up, and
+/// only where that could decide.
+fn behind_denied_names(policy: Policy, attempt: &Attempt, resolved: &[IpAddr], now: Moment) -> Result<Policy, Failure> {
+    if policy.followed().next().is_none() || check_name(&policy, attempt, now).is_err() {
+        return Ok(policy);
+    }
+    let literal = match attempt.target.host {
+        Host::Address(address) => Some(address),
+        Host::Name(_) => None,
+    };
+    let addresses: Vec<IpAddr> = resolved.iter().copied().chain(literal).collect();
+    let resolver = Arc::new(System::default());
+    let found = behind_now(&policy, resolver, Limits::default().resolve_time, attempt, &addresses);
+    let behind = runtime()?.block_on(found);
+    Ok(policy.also_behind(&behind).into_owned())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::refused("net", format!("the resolver cannot be started: {error}"), "give addresses with --resolve")
+    })
+}
+
 /// The program by its real path, as in the rules.
 fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
     let Some(path) = &args.program else { return Ok(None) };
@@ -75,9 +100,7 @@ pub fn resolved(rules: &RuleArgs) -> Result<Option<Network>, Failure> {
 /// Asks the resolver of the egress, and only for a name that the rules let through: a question tells others its name.
 fn look_up(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Result<Vec<IpAddr>, String>, Failure> {
     let Ok(Next::Resolve(query)) = check_name(policy, attempt, now) else { return Ok(Ok(Vec::new())) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::refused("net", format!("the resolver cannot be started: {error}"), "give addresses with --resolve")
-    })?;
+    let runtime = runtime()?;
     // As long as a run waits.
     let limit = Limits::default().resolve_time;
     let found = runtime.block_on(async { tokio::time::timeout(limit, System::default().lookup(query.name())).await });

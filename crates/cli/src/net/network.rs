@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::profile::Found;
 use crate::terminal::Hold;
 use nexus_egress::UpstreamProxy;
-use nexus_policy::net::{Groups, Policy, RuleError, builtin_groups, mode_name};
+use nexus_policy::net::{Groups, Pattern, Policy, Rule, RuleError, builtin_groups, mode_name};
 use nexus_policy::profile::{Grants, NetMode, Origin};
 use nexus_policy::receipt::{Bounded, Network as InForce};
 use nexus_policy::settings::EgressSettings;
@@ -59,6 +59,7 @@ impl Network {
             groups: &groups,
             own_addresses: own_addresses()?,
         })?;
+        notes.extend(closed_by_name_alone(&policy));
         groups.retain(|name, _| grants.net.groups.iter().any(|group| group.value == *name));
         let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
         let hold = ask.map(|_| Hold::new().map(Arc::new)).transpose().map_err(|error| {
@@ -123,6 +124,29 @@ impl Network {
         rows.extend(self.notes.iter().map(|note| (note.clone(), String::new())));
         rows
     }
+}
+
+/// Says which denials of an open network do not hold the servers behind their names.
+fn closed_by_name_alone(policy: &Policy) -> Option<String> {
+    if !policy.is_open() {
+        return None;
+    }
+    let all: Vec<&Rule> = policy.denied_names().iter().collect();
+    let wide = |rule: &&&Rule| matches!(rule.pattern, Pattern::Below(_)) || policy.upstream_proxy();
+    let rule = all.iter().find(wide)?;
+    let more = match all.iter().filter(wide).count() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let why = if policy.upstream_proxy() {
+        "the operator's proxy looks the names up"
+    } else {
+        "nobody knows the names beneath it"
+    };
+    Some(format!(
+        "--deny {}{more} closes names and not every way to the servers behind them, since {why}; --deny ADDRESS closes one",
+        rule.source
+    ))
 }
 
 fn own_addresses() -> Result<Vec<IpAddr>, Failure> {

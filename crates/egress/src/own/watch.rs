@@ -42,7 +42,8 @@ impl Shared {
     /// The same for one connection.
     pub(crate) fn ask_again(&self, entry: &Entry) {
         let policy = self.registry.policy();
-        let decided = entry.learn_own(&policy, &*self.own).and_then(|()| entry.judge(&policy, self.clock.now()));
+        let decided =
+            entry.learn(&policy, &*self.own, &self.followed).and_then(|()| entry.judge(&policy, self.clock.now()));
         if let Err(why) = decided {
             entry.cut(why);
         }

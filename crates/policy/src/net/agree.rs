@@ -4,10 +4,11 @@
 //! proxy that decides by the `Host` header while it connects by the request target is fooled by anybody who writes both.
 
 use super::cause::Cause;
-use super::decide::{check_name, tcp_flag};
+use super::decide::check_name;
 use super::methods::Methods;
 use super::permit::{Attempt, Denial, Moment, Permit};
 use super::policy::{MissingSni, Policy};
+use super::speech::tcp_flag;
 use super::target::{Host, Port, Target};
 
 /// What the first bytes of a connection were.
@@ -30,6 +31,9 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
         return Ok(());
     }
     let target = permit.target();
+    if permit.basis.must_name && !matches!(hello, Hello::Sni(_)) {
+        return Err(unnamed(permit));
+    }
     match (hello, &target.host) {
         (Hello::Sni(bytes), host) => {
             let asked = Host::parse_bytes(bytes).map_err(|why| {
@@ -80,6 +84,12 @@ pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) ->
     }
 }
 
+/// The denial of a connection that may be for a denied name of the same server, and does not say.
+fn unnamed(permit: &Permit) -> Denial {
+    let why = format!("the server of {} has a denied name too, and the connection names no host", permit.target());
+    Denial::new(Cause::NoSni, why)
+}
+
 fn missing(policy: &Policy, cause: Cause, why: String) -> Result<(), Denial> {
     match policy.missing_sni {
         MissingSni::Allow => Ok(()),
@@ -93,6 +103,9 @@ pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
     let target = permit.target();
     if policy.methods == Methods::ReadOnly {
         return Err(super::methods::unseen(target));
+    }
+    if permit.basis.must_name {
+        return Err(unnamed(permit));
     }
     missing(policy, Cause::NoHttp, format!("the connection to {target} does not begin with an HTTP request"))
 }

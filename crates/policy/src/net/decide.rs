@@ -15,15 +15,17 @@
 //! An answer that mixes public and private addresses is refused as a whole. Dropping the private ones would be as safe
 //! for this connection; but such an answer is what rebinding looks like, and a refusal is seen where a drop is not.
 
+use super::behind::check_behind;
 use super::cause::Cause;
-use super::methods::{Methods, check_seen, unseen};
+use super::methods::{Methods, check_seen, plain_http, unseen};
 use super::name::Name;
 use super::pattern::Pattern;
 use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef};
 use super::policy::Policy;
 use super::ports::Ports;
 use super::ranges::{self, Class};
-use super::rule::{AddressRule, AnyRule, Program, Rule, Source, TCP, address_flag, parse_allow};
+use super::rule::{AddressRule, Program, Rule, address_flag};
+use super::speech::requires_tls;
 use super::target::{Host, Port, Target};
 use nexus_model::capability::NetMode;
 use std::collections::BTreeSet;
@@ -45,6 +47,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
         }
         Host::Address(address) => {
             let basis = literal_basis(policy, *address, &attempt.target)?;
+            check_behind(policy, attempt, [*address], false)?;
             check_seen(policy, attempt, basis.tls)?;
             let addrs = (!policy.upstream_proxy).then(|| vec![socket(*address, attempt.target.port)]);
             Ok(Next::Dial(permit(policy, attempt, addrs, basis)))
@@ -69,6 +72,8 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
         resolved_address(policy, address, &attempt.target, basis.private)
             .map_err(|denial| offered(policy, denial, &attempt))?;
     }
+    let must_name = check_behind(policy, &attempt, addrs.iter().copied(), sees_name(&attempt, &basis))?;
+    let basis = Basis { must_name, ..basis };
     let mut dialled: Vec<SocketAddr> = Vec::new();
     for address in addrs.iter().map(|address| socket(*address, port)) {
         if !dialled.contains(&address) {
@@ -80,7 +85,7 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
 
 /// Who wants to connect, as far as rules for one program care.
 #[derive(Debug, Clone, Copy)]
-enum Who<'a> {
+pub(super) enum Who<'a> {
     /// This program; `None` is not known.
     Program(Option<&'a Program>),
     /// Some program, whichever.
@@ -105,7 +110,7 @@ impl Who<'_> {
     }
 
     /// A rule for one program denies everybody who is not known to be another one.
-    fn is_denied_by(self, rule: &Rule) -> bool {
+    pub(super) fn is_denied_by(self, rule: &Rule) -> bool {
         match (self, &rule.program) {
             (_, None) => true,
             (Self::Somebody, Some(_)) => false,
@@ -157,6 +162,7 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
     match &attempt.target.host {
         Host::Address(address) => {
             let basis = literal_basis(policy, *address, &attempt.target)?;
+            check_behind(policy, attempt, [*address], false)?;
             check_seen(policy, attempt, basis.tls)
         }
         Host::Name(name) => {
@@ -165,9 +171,15 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
                 resolved_address(policy, address.ip(), &attempt.target, basis.private)
                     .map_err(|denial| offered(policy, denial, attempt))?;
             }
-            Ok(())
+            let addresses = permit.addrs.iter().flatten().map(SocketAddr::ip);
+            check_behind(policy, attempt, addresses, sees_name(attempt, &basis)).map(|_| ())
         }
     }
+}
+
+/// Whether the egress looks at the name that a connection asks for.
+fn sees_name(attempt: &Attempt, basis: &Basis) -> bool {
+    basis.tls || plain_http(attempt.target.port, basis.tls)
 }
 
 /// Mode and time, before everything else.
@@ -195,7 +207,7 @@ fn flag_for(target: &Target) -> String {
 
 /// Whether a name is allowed for `attempt`, and the methods can be seen where they matter. Nobody is asked about what
 /// no answer could open.
-fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basis, Denial> {
+pub(super) fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basis, Denial> {
     let basis = name_basis(policy, name, attempt.target.port, Who::Program(attempt.program.as_ref()));
     let tls = match &basis {
         Ok(basis) => basis.tls,
@@ -240,7 +252,7 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
 }
 
 /// Whether a rule for one program allows something of this name.
-fn is_somebodys(policy: &Policy, name: &Name) -> bool {
+pub(super) fn is_somebodys(policy: &Policy, name: &Name) -> bool {
     policy.allow.matching(name).any(|rule| rule.program.is_some())
 }
 
@@ -254,34 +266,8 @@ fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
         private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
         tls: requires_tls(rules, port),
+        must_name: false,
     }
-}
-
-/// Whether TLS is required on `port`. `rules` are the matching ones, those for the nearest name first. A rule that demands
-/// TLS counts in any case; one that does without (`/tcp`) only among those for the nearest name, so that a wildcard does
-/// not open a host that another rule names.
-fn requires_tls(rules: &[&Rule], port: Port) -> bool {
-    let by_port = port == Port::HTTPS;
-    if rules.iter().any(|rule| rule.tls == Some(true)) {
-        return true;
-    }
-    let Some(nearest) = rules.first() else { return by_port };
-    let goes_without = rules.iter().any(|rule| rule.pattern == nearest.pattern && rule.tls == Some(false));
-    by_port && !goes_without
-}
-
-/// The flag that does without TLS for the destination of a permit; `None` where it would not help.
-pub(super) fn tcp_flag(policy: &Policy, permit: &Permit) -> Option<String> {
-    let attempt = permit.attempt();
-    let name = attempt.target.host.name()?;
-    let only = if is_somebodys(policy, name) { attempt.program.as_ref()?.suffix()? } else { String::new() };
-    let value = format!("{}{TCP}{only}", attempt.target);
-    let rule = parse_allow(&value, Source::flag(&value)).ok()?;
-    let with = policy.approve(AnyRule::Name(rule)).ok()?;
-    let helps = !named_attempt(&with, name, attempt).ok()?.tls;
-    // A rule that opens a private destination has the same host and port, and another flag.
-    let flag = if permit.basis.private { "--allow-private" } else { "--allow" };
-    helps.then(|| format!("{flag} {value}"))
 }
 
 fn narrowed(shown: &str) -> Denial {
@@ -332,7 +318,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     let tls = target.port == Port::HTTPS;
     if let Some(rule) = rule {
         admitted_form(policy, address, target, false)?;
-        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls });
+        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls, must_name: false });
     }
     if let Some(class) = class_here(policy, address) {
         return Err(special(class, target, address));
@@ -340,7 +326,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     // A flag for this address would not open the one that it carries.
     admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial })?;
     match policy.mode {
-        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls }),
+        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls, must_name: false }),
         NetMode::Allowlist | NetMode::None => {
             let why = format!("no rule allows the address {target}, and rules for names never do");
             Err(Denial::new(Cause::LiteralNotAllowed, why).allow_with(format!("--allow-private {target}")))

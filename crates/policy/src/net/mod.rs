@@ -10,6 +10,7 @@
 //! Nothing here looks at a clock, a file or the network: `now` and addresses are arguments.
 
 mod agree;
+mod behind;
 mod budget;
 mod capability;
 mod cause;
@@ -34,11 +35,13 @@ mod ranges;
 mod replay;
 mod rule;
 mod rule_set;
+mod speech;
 mod target;
 #[doc(hidden)]
 pub mod vectors;
 
 pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni};
+pub use behind::Behind;
 pub use budget::{Budget, Charge, Spent};
 pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};

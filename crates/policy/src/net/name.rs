@@ -6,7 +6,7 @@
 
 use super::literal;
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Borrow;
 use std::fmt;
 
@@ -115,6 +115,12 @@ pub(super) fn canonical(text: &str) -> Result<Canonical, HostError> {
 /// Controls, white space, and what separates the parts of a URL or means a zone: none of it belongs to a host.
 fn forbidden(c: char) -> bool {
     c.is_control() || c.is_whitespace() || "%@[]/\\:?#<>\"'`{}|^*,;&=+$!()~_".contains(c)
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
 }
 
 impl Borrow<str> for Name {

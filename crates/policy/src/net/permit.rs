@@ -111,6 +111,8 @@ pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
     pub(super) private: bool,
     pub(super) tls: bool,
+    /// Whether it must name its host, since the same server has a denied name too.
+    pub(super) must_name: bool,
 }
 
 /// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it was decided.

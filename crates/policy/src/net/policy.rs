@@ -6,6 +6,7 @@
 //!                              any source  conflicts  └─┘ approve, own addresses (generation + 1)
 //! ```
 
+use super::behind::Behind;
 use super::budget::Budget;
 use super::methods::Methods;
 use super::permit::Moment;
@@ -183,6 +184,7 @@ pub struct Policy {
     pub(super) expires: Option<Moment>,
     pub(super) ask: bool,
     pub(super) own_addresses: BTreeSet<IpAddr>,
+    pub(super) behind: Vec<Behind>,
     pub(super) own_listeners: Vec<SocketAddr>,
     pub(super) generation: u64,
 }
@@ -229,6 +231,7 @@ impl Policy {
             expires: input.expires,
             ask: input.ask,
             own_addresses: input.own_addresses.into_iter().map(|address| address.to_canonical()).collect(),
+            behind: Vec::new(),
             own_listeners: sorted(input.own_listeners),
             generation: input.generation,
         })

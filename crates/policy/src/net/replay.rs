@@ -8,6 +8,7 @@
 //! A policy holds rules and where they were written, and no credentials: not the upstream proxy's address, and of a
 //! client's settings only hosts. A policy that was read from a record decides here and nowhere else.
 
+use super::behind::Behind;
 use super::budget::Budget;
 use super::cause::DenyCode;
 use super::decide::{check_addrs, check_dns, check_name, recheck};
@@ -47,6 +48,9 @@ struct Form {
     expires: Option<Moment>,
     ask: bool,
     own_addresses: BTreeSet<IpAddr>,
+    /// What a decision adds; a policy that is recorded has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    behind: Vec<Behind>,
     own_listeners: Vec<SocketAddr>,
     generation: u64,
 }
@@ -100,6 +104,8 @@ struct Line {
     resolved: Option<Vec<IpAddr>>,
     #[serde(default)]
     own: Vec<IpAddr>,
+    #[serde(default)]
+    behind: Vec<Behind>,
     #[serde(default)]
     addresses: Vec<IpAddr>,
     #[serde(default)]
@@ -207,7 +213,7 @@ impl Line {
             with_rule => with_rule?,
         };
         let policy = with_rule.as_ref().unwrap_or(policy).also_own(&self.own);
-        let policy = &*policy;
+        let policy = &*policy.also_behind(&self.behind);
         let at = self.at.ok_or(ReplayError::Grounds)?;
         let host = Host::parse(&self.host).map_err(TargetError::from)?;
         if check == Check::Dns {
@@ -238,7 +244,7 @@ impl Line {
     fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        let basis = Basis { rule: None, private: false, tls: false };
+        let basis = Basis { rule: None, private: false, tls: false, must_name: false };
         let (generation, expires) = (policy.generation, policy.expires);
         recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
         Ok((self.rule.clone(), self.addresses.clone()))

@@ -1,0 +1,150 @@
+//! In an open network a denied name closes the servers behind it too.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_egress::EventKind;
+use nexus_model::capability::NetMode;
+use nexus_policy::net::{DenyCode, PolicyInput, Replay, Replayed};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use support::{World, echo, enter, eventually, hello, input, outside_of_netns, read_all, server, tunnel};
+
+const BAD: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 35);
+const MOVED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 36);
+const GOOD: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+
+fn open(rules: &[&str], names: &[(&str, Ipv4Addr)]) -> World {
+    World::with(PolicyInput { mode: Some(NetMode::Unrestricted), ..input(rules) }, |config| {
+        let resolver = std::sync::Arc::new(nexus_egress::Scripted::default());
+        for (name, address) in names {
+            resolver.set(name, &[IpAddr::V4(*address)]);
+        }
+        config.resolver = resolver;
+    })
+}
+
+const NAMES: [(&str, Ipv4Addr); 3] = [("bad.test", BAD), ("alias.test", BAD), ("good.test", GOOD)];
+
+fn passes(world: &World, authority: &str) -> TcpStream {
+    let mut client = tunnel(world.http, authority).unwrap_or_else(|refused| panic!("{authority}: {refused:?}"));
+    client.write_all(b"ping").unwrap();
+    let mut back = [0; 4];
+    client.read_exact(&mut back).unwrap();
+    client
+}
+
+fn is_denied(world: &World, authority: &str, word: &str) {
+    world.events.take();
+    assert!(tunnel(world.http, authority).is_err(), "{authority}");
+    let denied = world.events.all().into_iter().find(|event| event.event == EventKind::Deny).unwrap();
+    assert_eq!(denied.code, DenyCode::NotInAllowlist, "{authority}: {denied:?}");
+    assert!(denied.rule.is_some() && denied.explanation.as_ref().unwrap().contains(word), "{authority}: {denied:?}");
+}
+
+fn replays(world: &World) {
+    let mut replay = Replay::default();
+    let lines = world.events.lines();
+    assert!(lines.iter().any(|line| replay.line(line).unwrap() == Replayed::Same), "{lines:?}");
+}
+
+#[test]
+fn a_denied_name_closes_its_server_on_every_port() {
+    if outside_of_netns() {
+        return;
+    }
+    let port = server("0.0.0.0:0", echo).port();
+    let world = open(&["-bad.test"], &NAMES);
+    for authority in [format!("{BAD}:{port}"), format!("[::ffff:{BAD}]:{port}")] {
+        is_denied(&world, &authority, "is an address of bad.test, which the rule -bad.test denies");
+    }
+    is_denied(&world, &format!("alias.test:{port}"), "an address of bad.test");
+    passes(&world, &format!("{GOOD}:{port}"));
+    passes(&world, &format!("good.test:{port}"));
+    let mut by_transparent = enter::by_transparent(&world, SocketAddr::new(BAD.into(), port)).unwrap();
+    assert_eq!(read_all(&mut by_transparent), None);
+    replays(&world);
+    // A rule for one port closes that one.
+    let world = open(&["-bad.test:1"], &NAMES);
+    is_denied(&world, &format!("{BAD}:1"), "an address of bad.test");
+    passes(&world, &format!("{BAD}:{port}"));
+}
+
+#[test]
+fn another_name_of_a_denied_server_must_be_said() {
+    if outside_of_netns() {
+        return;
+    }
+    server("0.0.0.0:443", echo);
+    let world = open(&["-bad.test"], &NAMES);
+    let sent = |authority: &str, bytes: &[u8]| {
+        let mut client = tunnel(world.http, authority).unwrap();
+        client.write_all(bytes).unwrap();
+        let mut back = vec![0; bytes.len()];
+        client.read_exact(&mut back).is_ok().then_some(())
+    };
+    assert_eq!(sent("alias.test:443", &hello("alias.test", None)), Some(()));
+    assert_eq!(sent("alias.test:443", &hello("bad.test", None)), None);
+    // Without a name the server may take it for the denied one; elsewhere that passes.
+    for bytes in [hello("127.0.0.1", None), b"SSH-2.0-x\r\n".to_vec()] {
+        assert_eq!(sent("alias.test:443", &bytes), None);
+        assert_eq!(sent("good.test:443", &bytes), Some(()));
+    }
+    is_denied(&world, &format!("{BAD}:443"), "an address of bad.test");
+}
+
+#[test]
+fn a_name_that_cannot_be_looked_up_closes_what_may_be_it() {
+    if outside_of_netns() {
+        return;
+    }
+    let port = server("0.0.0.0:0", echo).port();
+    server("0.0.0.0:443", echo);
+    let resolver = std::sync::Arc::new(nexus_egress::Scripted::default());
+    resolver.set("good.test", &[IpAddr::V4(GOOD)]);
+    resolver.fail("bad.test", "the server does not answer");
+    let given = resolver.clone();
+    let mode = Some(NetMode::Unrestricted);
+    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| config.resolver = given);
+    is_denied(&world, &format!("{GOOD}:{port}"), "whose addresses are not known now");
+    is_denied(&world, &format!("good.test:{port}"), "whose addresses are not known now");
+    let mut client = tunnel(world.http, "good.test:443").unwrap();
+    let bytes = hello("good.test", None);
+    client.write_all(&bytes).unwrap();
+    client.read_exact(&mut vec![0; bytes.len()]).unwrap();
+    replays(&world);
+    // A name without an address has no server.
+    resolver.mend("bad.test");
+    eventually("the next look-up", || tunnel(world.http, &format!("{GOOD}:{port}")).is_ok());
+}
+
+#[test]
+fn a_denied_name_is_followed_to_its_next_address() {
+    if outside_of_netns() {
+        return;
+    }
+    let port = server("0.0.0.0:0", echo).port();
+    let resolver = std::sync::Arc::new(Moving::default());
+    let given = resolver.clone();
+    let mode = Some(NetMode::Unrestricted);
+    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| config.resolver = given);
+    is_denied(&world, &format!("{BAD}:{port}"), "an address of bad.test");
+    let mut open = passes(&world, &format!("{MOVED}:{port}"));
+    resolver.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    // The open connection is cut, and the address of before stays closed.
+    assert_eq!(read_all(&mut open), None);
+    is_denied(&world, &format!("{MOVED}:{port}"), "an address of bad.test");
+    is_denied(&world, &format!("{BAD}:{port}"), "an address of bad.test");
+}
+
+/// Answers with one address and later with another one, for a second each.
+#[derive(Default)]
+struct Moving(std::sync::atomic::AtomicBool);
+
+impl nexus_egress::Resolver for Moving {
+    fn lookup<'a>(&'a self, _name: &'a nexus_policy::net::Name) -> nexus_egress::Lookup<'a> {
+        let moved = self.0.load(std::sync::atomic::Ordering::SeqCst);
+        let addrs = vec![IpAddr::V4(if moved { MOVED } else { BAD })];
+        Box::pin(async move { Ok(nexus_egress::Resolved { addrs, ttl_s: Some(1) }) })
+    }
+}

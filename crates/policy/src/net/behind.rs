@@ -1,0 +1,114 @@
+//! Servers behind denied names, in a network that is open otherwise.
+//!
+//! A denial of a name closes the name. Where everything is open, the same server is reached by its address or by another name
+//! too. The egress looks the denied names up, and a decision gets those whose addresses it is about ([`Behind`]):
+//!
+//! | the connection | to an address behind a denied name |
+//! |---|---|
+//! | by an address | denied |
+//! | by another name, where nobody sees which name is asked for | denied |
+//! | by another name, with TLS or plain HTTP | must name a host, and one that is not denied |
+
+use super::decide::Who;
+use super::name::Name;
+use super::pattern::Pattern;
+use super::permit::{Attempt, Denial, RuleRef};
+use super::policy::Policy;
+use super::ranges;
+use super::rule::Rule;
+use super::target::Host;
+use super::{Cause, Way};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// One address of a denied name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Behind {
+    /// The denied name.
+    pub name: Name,
+    /// Its address; `None` where its addresses are not known, so that every address may be one.
+    pub address: Option<IpAddr>,
+}
+
+impl Policy {
+    /// Returns the denied names whose addresses are to be followed: in an open network those of each rule for one name, in
+    /// canonical order. The names beneath a wildcard are not known to anybody.
+    pub fn followed(&self) -> impl Iterator<Item = &Name> {
+        let rules = if self.is_open() { self.deny.rules() } else { &[] };
+        let mut last = None;
+        rules.iter().filter_map(move |rule| match &rule.pattern {
+            Pattern::Exact(name) if last != Some(name) => {
+                last = Some(name);
+                Some(name)
+            }
+            Pattern::Exact(_) | Pattern::Below(_) => None,
+        })
+    }
+
+    /// Returns the rule that denies `name` to this attempt: on its port, for its program.
+    pub fn denies<'a>(&'a self, name: &'a Name, attempt: &Attempt) -> Option<&'a Rule> {
+        let who = Who::Program(attempt.program.as_ref());
+        self.deny.matching(name).filter(|rule| rule.ports.contains(attempt.target.port) && who.is_denied_by(rule)).min()
+    }
+
+    /// The policy with what is known of the addresses of denied names; the generation stays.
+    pub fn also_behind(&self, behind: &[Behind]) -> Cow<'_, Self> {
+        if behind.iter().all(|one| self.behind.contains(one)) {
+            return Cow::Borrowed(self);
+        }
+        let mut more = self.clone();
+        more.behind.extend(behind.iter().cloned());
+        more.behind.sort();
+        more.behind.dedup();
+        Cow::Owned(more)
+    }
+}
+
+/// Decides about addresses that are behind a denied name. Returns whether the connection must name the host that it is for.
+/// `sees_name` tells whether what is said on it will be looked at.
+pub(super) fn check_behind(
+    policy: &Policy,
+    attempt: &Attempt,
+    addresses: impl IntoIterator<Item = IpAddr>,
+    sees_name: bool,
+) -> Result<bool, Denial> {
+    if policy.behind.is_empty() || !policy.is_open() {
+        return Ok(false);
+    }
+    let mut must_name = false;
+    for address in addresses {
+        let forms = ranges::forms(address);
+        for behind in &policy.behind {
+            if behind.address.is_some_and(|known| !forms.contains(&known)) {
+                continue;
+            }
+            let Some(rule) = policy.denies(&behind.name, attempt) else { continue };
+            let by_name =
+                matches!(attempt.target.host, Host::Name(_)) && (sees_name || attempt.way == Way::HttpAbsolute);
+            if !by_name {
+                return Err(denied(behind, rule, attempt, address));
+            }
+            must_name = true;
+        }
+    }
+    Ok(must_name)
+}
+
+fn denied(behind: &Behind, rule: &Rule, attempt: &Attempt, address: IpAddr) -> Denial {
+    let Behind { name, address: known } = behind;
+    let target = &attempt.target;
+    let why = match (known, &target.host) {
+        (Some(_), Host::Address(_)) => {
+            format!("{target} is an address of {name}, which the rule {} denies", rule.source)
+        }
+        (Some(_), Host::Name(_)) => {
+            format!("{target} leads to {address}, an address of {name}, which the rule {} denies", rule.source)
+        }
+        (None, _) => format!(
+            "{target} may be an address of {name}, which the rule {} denies and whose addresses are not known now",
+            rule.source
+        ),
+    };
+    Denial::new(Cause::DeniedByRule, why).by(RuleRef::of(rule))
+}
