@@ -55,3 +55,34 @@ fn the_mode_of_the_directory_itself_is_reviewed() {
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     }
 }
+
+#[test]
+fn a_directory_that_a_run_closes_to_its_owner_can_be_reviewed() {
+    for bench in benches() {
+        for (mode_inside, disk) in [("000", None), ("311", None), ("000", Some("--disk=20M"))] {
+            set_mode(&bench, 0o755);
+            let who = bench.who();
+            let script = format!("echo new > f; chmod {mode_inside} .");
+            let words = ["run", "--changes=review"].into_iter().chain(disk).chain(["--shell", &script]);
+            let output = bench.run(words);
+            assert_eq!(output.status.code(), Some(0), "{who} {mode_inside} {disk:?}: {}", stderr(&output));
+            let shown = bench.run(["changes", "show"]);
+            assert_eq!(shown.status.code(), Some(0), "{who} {mode_inside} {disk:?}: {}", stderr(&shown));
+            assert!(stdout(&shown).lines().any(|line| line.starts_with("A f")), "{who}: {}", stdout(&shown));
+            let output = bench.run(["changes", "accept", "f"]);
+            assert_eq!(output.status.code(), Some(0), "{who} {mode_inside} {disk:?}: {}", stderr(&output));
+            assert_eq!(fs::read_to_string(bench.workspace.join("f")).unwrap(), "new\n");
+            let output = bench.run(["changes", "reject"]);
+            assert_eq!(output.status.code(), Some(0), "{who} {mode_inside} {disk:?}: {}", stderr(&output));
+            assert_eq!(mode(&bench), 0o755, "{who}");
+            fs::remove_file(bench.workspace.join("f")).unwrap();
+        }
+        // The rest arrives; a person who owns the directory can list and enter it whatever the run wanted.
+        let output = bench.run(["run", "--changes=commit", "--shell", "echo new > f; chmod 000 ."]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        let kept = if bench.user.is_some() { 0o500 } else { 0o000 };
+        assert_eq!(mode(&bench), kept, "{}", bench.who());
+        set_mode(&bench, 0o755);
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}

@@ -144,7 +144,7 @@ pub(crate) fn is_other_mount(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
 }
 
-fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     let open = |at: BorrowedFd<'_>, piece: &[u8], access: OFlags| -> io::Result<OwnedFd> {

@@ -7,6 +7,7 @@ use crate::errors::DiscardError;
 use crate::faults::Step;
 use crate::layer::Layer;
 use crate::spare::Spares;
+use crate::upper::open_upper;
 use std::os::fd::AsFd as _;
 
 impl Layer {
@@ -22,7 +23,7 @@ impl Layer {
 
     fn is_empty(&self) -> Result<bool, IoFailure> {
         self.faults.check(Step::ReadLayer).doing("read", b"upper")?;
-        let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
+        let upper = open_upper(&self.root).doing("open", b"upper")?;
         Ok(is_empty(upper.as_fd()).doing("list", b"upper")? && !self.is_top_changed()?)
     }
 

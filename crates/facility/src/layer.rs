@@ -32,9 +32,10 @@ use crate::started::{self, Clocks, Started};
 use crate::sync::sync_tree;
 use crate::top::{Top, TopAttrs};
 use crate::tree::{LayerTree, Own, Role};
+use crate::upper::{open_upper, reopen_upper};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
-use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FlockOperation, Gid, Uid};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::io;
@@ -289,11 +290,8 @@ impl Layer {
     /// Returns the directories of the layer that the workspace has too, for [`Rules::for_workspace`].
     pub fn touched(&self, workspace: &Workspace) -> Result<Vec<Vec<u8>>, IoFailure> {
         let upper = match &self.upper_fd {
-            None => self.root.readable_dir(b"upper").doing("open", b"upper")?,
-            Some(upper) => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper")?
-            }
+            None => open_upper(&self.root).doing("open", b"upper")?,
+            Some(upper) => reopen_upper(upper).doing("open", b"upper")?,
         };
         crate::leads::touched(&Workspace::from_fd(upper), workspace)
     }
@@ -443,7 +441,7 @@ impl Layer {
     /// Whoever decides on the layer must be able to rely on its bytes after a power cut.
     fn sync_upper(&self) -> Result<(), IoFailure> {
         self.faults.check(Step::SyncLayer).doing("sync", b"upper")?;
-        let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         sync_tree(&upper, &self.faults)?;
         sync_directory(&self.root, &self.faults)
     }
@@ -495,8 +493,7 @@ impl Layer {
             Some(upper) => {
                 let io = |source| ReadLayerError::Io { source };
                 let index = self.memory_index(upper).map_err(io)?;
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper").map_err(io)?;
+                let upper = reopen_upper(upper).doing("open", b"upper").map_err(io)?;
                 self.read_upper(&Workspace::from_fd(upper), index, workspace, rules)
             }
         }
@@ -504,7 +501,7 @@ impl Layer {
 
     fn read_folder(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
         let io = |source| ReadLayerError::Io { source };
-        let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper").map_err(io)?);
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper").map_err(io)?);
         self.read_upper(&upper, open_index(&self.root).map_err(io)?, workspace, rules)
     }
 

@@ -72,6 +72,7 @@ pub mod state_file;
 mod sync;
 pub mod top;
 pub mod tree;
+mod upper;
 mod verdict;
 mod walk;
 mod xattr;

@@ -8,6 +8,7 @@ use crate::layer::Layer;
 use crate::marks::LayerMode;
 use crate::meta::stat;
 use crate::opened::Opened;
+use crate::upper::{open_upper, reopen_upper};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -53,8 +54,8 @@ impl Layer {
                 .doing("copy", b"upper")?;
             return self.copy_top(upper);
         }
-        let reopened = rustix::fs::openat(upper, ".", DIRECTORY, Mode::empty()).doing("open", b"upper")?;
-        let to = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
+        let reopened = reopen_upper(upper).doing("open", b"upper")?;
+        let to = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         copy_tree(&Workspace::from_fd(reopened), &to, attrs).doing("copy", b"upper")?;
         self.copy_top(upper)
     }

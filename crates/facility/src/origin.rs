@@ -10,6 +10,7 @@ use crate::meta::FsTime;
 use crate::started::Started;
 use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
+use crate::upper::open_upper;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -118,7 +119,7 @@ pub(crate) fn with_stamps_of_a_way_back(root: &Workspace, mut ours: Vec<Own>) ->
 
 /// Reports whether the upper directory is empty or was never made.
 pub(crate) fn is_bare(root: &Workspace) -> Result<bool, IoFailure> {
-    match root.readable_dir(b"upper") {
+    match open_upper(root) {
         Ok(upper) => is_empty(upper.as_fd()).doing("list", b"upper"),
         Err(error) if is_gone(&error) => Ok(true),
         Err(error) => Err(error).doing("open", b"upper"),

@@ -174,9 +174,14 @@ fn remove_remains(places: &Places) -> Result<(), String> {
         let origin = LayerOrigin::guessed(LayerMode::User, FsTime::default());
         // In use by another command, which removes it.
         let Ok(layer) = Layer::adopt(&places.layers, &run.to_string(), &origin) else { continue };
-        if layer.is_bare().map_err(|error| chain(&error))? {
-            let left = layer.discard().map_err(|error| chain(&error))?;
-            tell_leftovers(left.iter());
+        // One layer that cannot be read keeps nobody from the others.
+        match layer.is_bare() {
+            Ok(false) => {}
+            Ok(true) => match layer.discard() {
+                Ok(left) => tell_leftovers(left.iter()),
+                Err(error) => tell(&refused(&chain(&error)).text()),
+            },
+            Err(error) => tell(&refused(&chain(&error)).text()),
         }
     }
     Ok(())

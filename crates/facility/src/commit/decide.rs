@@ -21,6 +21,7 @@ use crate::meta::FileId;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
 use crate::tree::LayerTree;
+use crate::upper::open_upper;
 use nexus_model::ByteText;
 use std::collections::HashMap;
 
@@ -130,7 +131,7 @@ impl Layer {
     ) -> Result<Journal, IoFailure> {
         self.faults.check(Step::Stage).doing("stage", b"")?;
         let slots = if tree.same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
-        let upper = Workspace::from_fd(self.root.readable_dir(b"upper").doing("open", b"upper")?);
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         let index = open_index(&self.root)?;
         let stage = Stage {
             root: &self.root,

@@ -8,6 +8,7 @@ use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome, read, write};
 use crate::commit::ops::{Op, Origin};
 use crate::faults::Faults;
+use crate::upper::open_upper;
 use crate::xattr;
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -114,7 +115,7 @@ pub(crate) fn is_any_left(root: &Workspace) -> Result<bool, IoFailure> {
     if root.stat(ONLY_COPIES.as_bytes()).doing("look at", ONLY_COPIES.as_bytes())?.is_none() {
         return Ok(false);
     }
-    let upper = match root.readable_dir(b"upper") {
+    let upper = match open_upper(root) {
         // It is being removed already.
         Err(error) if crate::beneath::is_gone(&error) => return Ok(false),
         other => Workspace::from_fd(other.doing("open", b"upper")?),

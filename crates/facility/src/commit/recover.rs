@@ -25,6 +25,7 @@ use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
 use crate::meta::stat;
 use crate::origin::is_bare;
+use crate::upper::open_upper;
 use std::path::Path;
 
 /// The result of a commit that was finished.
@@ -262,7 +263,7 @@ pub(crate) fn roll_forward(
     faults: &Faults,
     again: bool,
 ) -> Result<Outcome, IoFailure> {
-    let upper = Workspace::from_fd(folders.root.readable_dir(b"upper").doing("open", b"upper")?);
+    let upper = Workspace::from_fd(open_upper(folders.root).doing("open", b"upper")?);
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
     let started = journal.start()?;
     let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
@@ -311,7 +312,7 @@ fn finish_done(
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    let upper = match folders.root.readable_dir(b"upper") {
+    let upper = match open_upper(folders.root) {
         Ok(dir) => Workspace::from_fd(dir),
         // The layer was on its way out already.
         Err(error) if crate::beneath::is_gone(&error) => {

@@ -20,6 +20,7 @@ use crate::commit::withdrawn::{Doubt, doubt, mark};
 use crate::faults::{Comparison, Faults};
 use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
 use crate::tree::Own;
+use crate::upper::open_upper;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
@@ -65,7 +66,7 @@ pub(crate) fn reverse(
         write(root, BACK, &true, faults)?;
         sync_directory(root, faults)?;
     }
-    let upper = Workspace::from_fd(root.readable_dir(b"upper").doing("open", b"upper")?);
+    let upper = Workspace::from_fd(open_upper(root).doing("open", b"upper")?);
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
     let rooms = Rooms { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
     let beside = rooms.beside(&journal.header.run, faults);

@@ -29,7 +29,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::recover::open_index;
 use crate::layer::{Layer, ReadLayerError};
 use crate::protected::Rules;
-use rustix::fs::{Mode, OFlags};
+use crate::upper::{open_upper, reopen_upper};
 use std::time::{Duration, Instant};
 
 pub use accept::{AcceptError, Choice};
@@ -120,13 +120,12 @@ impl Layer {
     }
 
     pub(crate) fn trees<'a>(&self, base: &'a Workspace) -> Result<Trees<'a>, IoFailure> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Some(upper) = &self.upper_fd {
             let index = self.memory_index(upper)?;
-            let upper = rustix::fs::openat(upper, ".", flags, Mode::empty()).doing("open", b"upper")?;
+            let upper = reopen_upper(upper).doing("open", b"upper")?;
             return Ok(Trees { base, upper: Workspace::from_fd(upper), index });
         }
-        let upper = self.root.readable_dir(b"upper").doing("open", b"upper")?;
+        let upper = open_upper(&self.root).doing("open", b"upper")?;
         Ok(Trees { base, upper: Workspace::from_fd(upper), index: open_index(&self.root)? })
     }
 }

@@ -1,0 +1,40 @@
+//! Opens the upper directory of a layer, whatever the run made of its mode.
+//!
+//! The overlay shows the upper directory as the workspace itself, so `chmod 000 .` closes it to an ordinary user. The
+//! directory is Nexus's own: one that its owner cannot list or enter gets these two bits before anything is read, and the
+//! change set then shows the mode with them. A run cannot take the workspace from its owner.
+
+use crate::beneath::{Workspace, chmod, open_dir};
+use crate::meta::stat;
+use rustix::fs::OFlags;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+/// List and enter.
+const NEEDED: u32 = 0o500;
+
+/// The upper directory of the layer whose directory is `root`, readable.
+pub(crate) fn open_upper(root: &Workspace) -> io::Result<OwnedFd> {
+    if is_bound() {
+        widen(open_dir(root.fd(), b"upper", OFlags::PATH)?.as_fd())?;
+    }
+    open_dir(root.fd(), b"upper", OFlags::RDONLY)
+}
+
+/// The upper directory that `upper` holds, readable.
+pub(crate) fn reopen_upper(upper: &OwnedFd) -> io::Result<OwnedFd> {
+    if is_bound() {
+        widen(upper.as_fd())?;
+    }
+    open_dir(upper.as_fd(), b"", OFlags::RDONLY)
+}
+
+/// Whether a mode binds this process.
+fn is_bound() -> bool {
+    !rustix::process::geteuid().is_root()
+}
+
+fn widen(upper: BorrowedFd<'_>) -> io::Result<()> {
+    let mode = stat(upper, b"")?.mode;
+    if mode & NEEDED == NEEDED { Ok(()) } else { chmod(upper, mode | NEEDED) }
+}
