@@ -205,7 +205,7 @@ fn file(
             for place in places {
                 one(leads, named, &place, &why)?;
                 if names.setting == "core.hookspath" && matches!(named.kind, Kind::Whole { .. }) {
-                    add_hooks(leads, &named.text, &place, bases);
+                    add_hooks(leads, &named.text, &place, bases)?;
                 }
                 if named.kind == Kind::Include {
                     file(leads, &place, bases, seen, depth + 1)?;
@@ -219,18 +219,24 @@ fn file(
     Ok(())
 }
 
-/// Directories of hooks that are read for one workspace.
-const HOOKS: usize = 256;
+/// Directories of hooks that are read for one workspace, each for every place that git starts them in.
+const HOOKS: usize = 2048;
 
-/// Notes a directory of hooks, and where git starts them.
-fn add_hooks(leads: &mut Leads<'_>, text: &[u8], place: &Path, bases: &Bases<'_>) {
+/// Notes a directory of hooks, and where git starts them. More than the bound is an error, so that a run which makes many
+/// repositories hides none.
+fn add_hooks(leads: &mut Leads<'_>, text: &[u8], place: &Path, bases: &Bases<'_>) -> Result<(), IoFailure> {
     let is_relative = relative(text).is_some();
     for base in bases.directories.iter().filter(|base| !is_relative || place.starts_with(base)) {
         let one = (place.to_owned(), base.clone());
-        if leads.hooks.len() < HOOKS && !leads.hooks.contains(&one) {
-            leads.hooks.push(one);
+        if leads.hooks.contains(&one) {
+            continue;
         }
+        if leads.hooks.len() == HOOKS {
+            return Err(std::io::Error::other("too many repositories to read their hooks")).doing("read", text);
+        }
+        leads.hooks.push(one);
     }
+    Ok(())
 }
 
 /// A configuration as people know it.

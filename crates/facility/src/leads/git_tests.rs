@@ -28,11 +28,17 @@ impl Place {
     }
 
     fn rules(&self, workspace: &str) -> Result<Rules, crate::IoFailure> {
+        self.touched(workspace, &[])
+    }
+
+    /// With what a run changed in these directories.
+    fn touched(&self, workspace: &str, directories: &[&str]) -> Result<Rules, crate::IoFailure> {
+        let touched: Vec<Vec<u8>> = directories.iter().map(|path| path.as_bytes().to_vec()).collect();
         let at = self.base.join(workspace);
         let opened = Workspace::open(&at).unwrap();
         let configurations = ["home/.gitconfig", "system"].map(|path| self.base.join(path)).to_vec();
         let host = Host { homes: vec![self.base.join("home")], git_configurations: configurations };
-        Rules::default().for_workspace(&opened, &at, &host, Reach::COMMIT, &[])
+        Rules::default().for_workspace(&opened, &at, &host, Reach::COMMIT, &touched)
     }
 
     #[track_caller]
@@ -195,4 +201,38 @@ fn includes_in_circles_and_what_is_no_file_end() {
         .unwrap();
     place.check("repo/ws", &["a", "missing", "fifo"], &["b"]);
     assert!(!Path::new("/nowhere").exists());
+}
+
+#[test]
+fn many_entries_beside_a_hook_do_not_hide_it() {
+    let place = Place::new(&[("repo/ws/.git/hooks/pre-commit", "#!/bin/sh\nexec ./scripts/l.sh\n")]);
+    for number in 0..3000 {
+        std::fs::create_dir(place.base.join(format!("repo/ws/.git/hooks/d{number}"))).unwrap();
+    }
+    place.check("repo/ws", &["scripts/l.sh"], &["scripts/m.sh"]);
+    for number in 0..600 {
+        place.write(&format!("repo/ws/.git/hooks/f{number}"), "#!/bin/sh\n");
+    }
+    assert!(place.rules("repo/ws").is_err());
+}
+
+#[test]
+fn many_repositories_do_not_hide_the_hooks_of_another() {
+    let place = Place::new(&[
+        ("home/.gitconfig", "[core]\nhooksPath = BASE/home/hk\n"),
+        ("home/hk/pre-commit", "#!/bin/sh\nexec ./tools/l.sh\n"),
+        ("repo/ws/zz/.git/HEAD", "ref: refs/heads/main\n"),
+        ("repo/ws/zz/.git/config", "[core]\nbare = false\n"),
+    ]);
+    for number in 0..390 {
+        place.write(&format!("repo/ws/a{number}/.git/HEAD"), "ref: refs/heads/main\n");
+    }
+    let rules = place.touched("repo/ws", &["", "zz"]).unwrap();
+    assert!(matches!(rules.class(b"zz/tools/l.sh"), Class::Listed(_)));
+    let many: Vec<String> = (0..2100).map(|number| format!("b{number}")).collect();
+    for name in &many {
+        place.write(&format!("repo/ws/{name}/.git/HEAD"), "ref: refs/heads/main\n");
+    }
+    let touched: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(place.touched("repo/ws", &touched).is_err());
 }

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Scripts that are read in one directory, and their size: a larger file or one with a zero byte is a program, which names
-/// nothing.
-const SCRIPTS: usize = 64;
+/// nothing. In a directory with more scripts than this nobody knows what they name.
+const SCRIPTS: usize = 512;
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Entries of the top of a working tree that are listed to find configurations.
@@ -34,6 +34,13 @@ const CONFIGURATIONS: &[&str] = &[
     ".devcontainer.json",
     ".devcontainer/devcontainer.json",
     ".gemini/settings.json",
+    ".config/lefthook.json",
+    ".config/lefthook.toml",
+    ".config/lefthook.yaml",
+    ".config/lefthook.yml",
+    ".lefthook.json",
+    ".lefthook.toml",
+    ".lefthook.yaml",
     ".lefthook.yml",
     ".mcp.json",
     ".mise.toml",
@@ -43,7 +50,11 @@ const CONFIGURATIONS: &[&str] = &[
     ".vscode/settings.json",
     ".zed/settings.json",
     "devbox.json",
+    "lefthook.json",
+    "lefthook.toml",
+    "lefthook.yaml",
     "lefthook.yml",
+    "mise.local.toml",
     "mise.toml",
 ];
 /// The same where the text has this word.
@@ -84,12 +95,16 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
         Err(error) if nothing_is_at(&error.into(), directory, leads.top.path) => return Ok(()),
         Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
     };
-    let entries = links::list(&dir, SCRIPTS).doing("list", directory.as_os_str().as_bytes())?;
-    for entry in entries {
-        let is_script = matches!(entry.kind, EntryType::File | EntryType::Symlink) && !entry.name.ends_with(b".sample");
-        if is_script {
-            script(leads, &join(directory, &entry.name), begin)?;
-        }
+    let shown = directory.as_os_str().as_bytes();
+    let mut scripts = links::list(&dir, usize::MAX).doing("list", shown)?;
+    scripts.retain(|entry| {
+        matches!(entry.kind, EntryType::File | EntryType::Symlink) && !entry.name.ends_with(b".sample")
+    });
+    if scripts.len() > SCRIPTS {
+        return Err(std::io::Error::other("too many hooks to read")).doing("read", shown);
+    }
+    for entry in scripts {
+        script(leads, &join(directory, &entry.name), begin)?;
     }
     Ok(())
 }
