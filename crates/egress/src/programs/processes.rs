@@ -10,11 +10,13 @@ use nexus_policy::net::Program;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long one connection may keep a processor busy. A sandbox that has so much open is not looked through further.
+/// How long one connection may keep a processor busy. A sandbox that has so much open is not looked through further. Time
+/// in which other processes had the processor does not count: a busy host must not cut the search short.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// How often it is looked: a process that was forked meanwhile is not in a list that was begun before, and one that was
 /// forked holds everything until it executes another program.
@@ -73,7 +75,7 @@ impl Processes {
     /// First by the table of each process; then by those of its threads, which can have one of their own (CLONE_FILES,
     /// unshare(2)) or outlive the first one. Threads times descriptors can be too much to look at: who was found by then
     /// is taken.
-    fn look(&self, socket: &str, until: Instant) -> Result<Program, Look> {
+    fn look(&self, socket: &str, until: Duration) -> Result<Program, Look> {
         let pids = self.numbers(".").map_err(|_| Look::Again)?;
         let pids: Vec<u32> = pids.into_iter().filter(|pid| self.of == Whose::Host || *pid != 1).collect();
         let found = self.holder(pids.iter().map(ToString::to_string), socket, None, until)?;
@@ -95,12 +97,12 @@ impl Processes {
         tasks: impl Iterator<Item = String>,
         socket: &str,
         mut found: Option<Program>,
-        until: Instant,
+        until: Duration,
     ) -> Result<Option<Program>, Look> {
         for task in tasks {
             // A process that has ended meanwhile, is a zombie, or cannot be read shows nothing.
             let holds = self.holds(&task, socket, until).unwrap_or(false);
-            if Instant::now() >= until {
+            if processor_time() >= until {
                 return Err(Look::Never);
             }
             if holds {
@@ -135,11 +137,11 @@ impl Processes {
     }
 
     /// Whether a task has the socket open, as far as there is time to look.
-    fn holds(&self, task: &str, socket: &str, until: Instant) -> Result<bool, Errno> {
+    fn holds(&self, task: &str, socket: &str, until: Duration) -> Result<bool, Errno> {
         let open = self.folder(&format!("{task}/fd"))?;
         let mut link = Vec::with_capacity(64);
         for (count, entry) in Dir::read_from(&open)?.enumerate() {
-            if count % 256 == 255 && Instant::now() >= until {
+            if count % 256 == 255 && processor_time() >= until {
                 return Ok(false);
             }
             let entry = entry?;
@@ -170,9 +172,15 @@ impl Processes {
     }
 }
 
+/// Returns the processor time that this thread has used.
+fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or_default())
+}
+
 impl Programs for Processes {
     fn who(&self, connection: Connection) -> Option<Program> {
-        let until = Instant::now() + PATIENCE;
+        let until = processor_time() + PATIENCE;
         for look in 0..LOOKS {
             if look > 0 {
                 std::thread::sleep(PAUSE);
@@ -195,6 +203,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::process::{Command, Stdio};
+    use std::time::Instant;
 
     fn connected() -> (TcpStream, TcpStream, Connection) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -237,8 +246,19 @@ mod tests {
         let here = Processes::of_this_host().unwrap();
         let (_client, _server, connection) = connected();
         let socket = format!("socket:[{}]", here.sockets.inode(connection).unwrap().unwrap());
-        assert!(matches!(here.look(&socket, Instant::now()), Err(Look::Never)));
-        assert!(here.look(&socket, Instant::now() + Duration::from_secs(20)).is_ok());
+        assert!(matches!(here.look(&socket, processor_time()), Err(Look::Never)));
+        assert!(here.look(&socket, processor_time() + Duration::from_secs(20)).is_ok());
+    }
+
+    #[test]
+    fn time_without_the_processor_is_not_counted() {
+        let until = processor_time() + PATIENCE;
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(processor_time() < until);
+        let began = Instant::now();
+        while processor_time() < until {
+            assert!(began.elapsed() < Duration::from_secs(20), "work is not counted");
+        }
     }
 
     #[test]
