@@ -22,6 +22,7 @@ use nexus_model::network;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
+use std::rc::Rc;
 
 /// One that waits for its order.
 #[derive(Debug)]
@@ -43,14 +44,15 @@ impl Begun {
         let (strings, quotas) = (kept.strings()?, kept.quotas()?);
         let cloned = kept.enter_at(true, Some(&[]), setup.faults).and_then(|inside| {
             let own_network = inside.network.is_none();
-            let here = child::Here { on_template: true, own_network, strings, parent_acts: true, quotas };
+            let here =
+                child::Here { on_template: true, own_network, strings, parent_acts: true, quotas: Rc::clone(&quotas) };
             let run = move || child::run_begun(setup, &here, scratch_bytes, theirs);
             launch::clone_inside(&setup.identity, own_network, &channel, None, run).map(|child| (child, inside.network))
         });
         let back = kept.leave();
         let (child, network) = cloned?;
         let begun = Self { child, channel, network, scratch_bytes };
-        match back.and_then(|()| launch::finish_as_parent(setup, None, &begun.child, &begun.channel, true)) {
+        match back.and_then(|()| launch::finish_as_parent(setup, None, &begun.child, &begun.channel, Some(&*quotas))) {
             Ok(()) => Ok(begun),
             Err(error) => {
                 begun.end().at(Step::Clone, "ending a sandbox that could not be begun")?;

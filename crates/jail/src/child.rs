@@ -245,9 +245,7 @@ fn take_ids(setup: &Setup, here: &Here) -> Result<(), StepError> {
     if !identity.by_root && !here.on_template {
         faults.check(Step::WriteIdMap)?;
         write_own_maps(identity).at(Step::WriteIdMap, "/proc/self/uid_map")?;
-    }
-    if !here.on_template {
-        creds::no_memory_privilege().at(Step::ResourceLimits, "/proc/self/oom_score_adj")?;
+        here.quotas.give_up_protection()?;
     }
     faults.check(Step::CgroupNamespace)?;
     // Not a clone flag: only now is this process where its limits are, and that becomes the visible root.

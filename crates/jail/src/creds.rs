@@ -49,14 +49,6 @@ fn set_effective_uid(uid: u32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the kernel kill this process, and what it starts, for want of memory like every other: a service may have protected
-/// itself, and would hand that on. To be called while `/proc` can be written.
-pub fn no_memory_privilege() -> io::Result<()> {
-    const FILE: &str = "/proc/self/oom_score_adj";
-    let own = std::fs::read_to_string(FILE)?;
-    if own.trim_start().starts_with('-') { std::fs::write(FILE, "0") } else { Ok(()) }
-}
-
 /// Nothing that is executed from now on gains rights, and nothing has any. Comes after [`drop_bounding`], which takes a
 /// capability.
 pub fn drop_rights(faults: Faults) -> Result<(), StepError> {

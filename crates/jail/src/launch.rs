@@ -17,6 +17,7 @@ use crate::keyring;
 use crate::leave_out::{Wall, stands};
 use crate::netpool::Network;
 use crate::prepare::{self, Prepared};
+use crate::quotas::Quotas;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::watch;
 use nexus_model::Plan;
@@ -27,6 +28,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::rc::Rc;
 
 /// What all sandboxes of a launcher have in common.
 #[derive(Clone, Copy)]
@@ -112,7 +114,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     let cloned = kept.enter(request.plan, faults).and_then(|inside| {
         let Inside { on_template, network } = inside;
         let own_network = network.is_none();
-        let here = Here { on_template, own_network, strings, parent_acts, quotas };
+        let here = Here { on_template, own_network, strings, parent_acts, quotas: Rc::clone(&quotas) };
         let start = Start { here, prepared, watch: watch_inside, channel: theirs };
         let run = move || child::run(request, start);
         clone_inside(&setup.identity, own_network, &ours, target.as_ref(), run).map(|child| (child, network))
@@ -122,6 +124,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         Err(error) => return kept.leave().and(Err(error)),
     };
     let back = kept.leave();
+    let maps = maps.then_some(&*quotas);
     let finished = back
         .and_then(|()| if parent_acts { finish_as_parent(setup, request.group, &child, &ours, maps) } else { Ok(()) });
     if let Err(error) = finished {
@@ -194,21 +197,22 @@ fn as_owner(identity: &Identity, clone: impl FnOnce() -> io::Result<Cloned>) -> 
     }
 }
 
-/// The child waits for this: it is in its group, and has its ids.
+/// The child waits for this: it is in its group, and has its ids. `maps` is there where it does not map them itself.
 pub(crate) fn finish_as_parent(
     setup: &Setup,
     group: Option<&Group>,
     child: &Child,
     channel: &OwnedFd,
-    maps: bool,
+    maps: Option<&Quotas>,
 ) -> Result<(), StepError> {
     let pid = child.pid.as_raw_nonzero().get();
     if let Some(group) = group {
         group.enter(pid, setup.faults)?;
     }
-    if maps {
+    if let Some(quotas) = maps {
         setup.faults.check(Step::WriteIdMap)?;
         child::write_maps(pid, &setup.identity).at(Step::WriteIdMap, "uid_map of the child")?;
+        quotas.take_protection(pid)?;
     }
     let sent = rustix::net::send(channel, b"g", rustix::net::SendFlags::NOSIGNAL);
     sent.at(Step::AwaitParent, "channel")?;

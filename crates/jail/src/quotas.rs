@@ -2,17 +2,19 @@
 //!
 //! ```text
 //!  launcher: reads the caller's limits, raises its own soft limit of descriptors to the hard one
-//!  child:    lower hard limits ─▶ lower `user.*` of its own user namespace ─▶ (no rights any more)
+//!  child:    no protection from the memory killer ─▶ lower hard limits ─▶ lower `user.*` of its own user namespace ─▶ (no rights any more)
 //! ```
 //! Without this one sandbox of a user takes all: the host's programs of that user, and the launcher, get EAGAIN or EMFILE.
 //! The counts of a user namespace are also counts of its creator in the namespace above (ucounts).
 
 use crate::leave_out::{Wall, stands};
+use crate::places::show;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::Path;
 use std::rc::Rc;
 
 /// Queued signals and POSIX timers.
@@ -23,6 +25,8 @@ const QUEUE_BYTES: u64 = 400 << 10;
 const LOCKED_BYTES: u64 = 4 << 20;
 /// Stands for a limit of descriptors that is none.
 const MANY_FILES: u64 = 1 << 20;
+/// Says whom the kernel kills first for want of memory, and spares where it is negative.
+const OWN_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// The files below `/proc/sys/fs/inotify` with the host's limits, and those below `/proc/sys/user` with a namespace's own.
 const INOTIFY: [(&str, &str); 2] =
@@ -33,6 +37,8 @@ const INOTIFY: [(&str, &str); 2] =
 pub struct Quotas {
     limits: Vec<(Resource, Rlimit)>,
     inotify: Vec<(&'static str, u64)>,
+    /// Reports that the kernel spares the caller when it kills for want of memory: a service may have protected itself.
+    is_spared: bool,
     /// The host's `/proc`. What is found below `sys/user` there is that of the namespace of who looks.
     proc: OwnedFd,
 }
@@ -66,9 +72,27 @@ impl Quotas {
                 inotify.push((own, value.div_ceil(2)));
             }
         }
+        let score = std::fs::read_to_string(OWN_SCORE).at(Step::ResourceLimits, OWN_SCORE)?;
+        let is_spared = score.trim_start().starts_with('-');
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(c"/proc", flags, Mode::empty()).at(Step::ResourceLimits, "/proc")?;
-        Ok(Rc::new(Self { limits, inotify, proc }))
+        Ok(Rc::new(Self { limits, inotify, is_spared, proc }))
+    }
+
+    /// Makes the kernel kill this process, and what it starts, for want of memory like every other. For a child that has the
+    /// host's `/proc` and maps its own ids.
+    pub fn give_up_protection(&self) -> Result<(), StepError> {
+        self.unspare(Path::new(OWN_SCORE))
+    }
+
+    /// Does the same for a child whose ids this process maps. The child cannot: on a template it is in no `/proc`, and of a
+    /// child of root the file belongs to root.
+    pub fn take_protection(&self, child: i32) -> Result<(), StepError> {
+        self.unspare(Path::new(&format!("/proc/{child}/oom_score_adj")))
+    }
+
+    fn unspare(&self, file: &Path) -> Result<(), StepError> {
+        if self.is_spared { std::fs::write(file, "0").at(Step::ResourceLimits, &show(file)) } else { Ok(()) }
     }
 
     /// Sets the hard limits of this process and all that come from it. `pids` bounds processes in its own user namespace.

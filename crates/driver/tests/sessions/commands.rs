@@ -106,6 +106,20 @@ pub fn a_signal_before_the_exec_arrives_after_it() {
     });
 }
 
+pub fn protection_from_the_memory_killer_stays_with_the_launcher() {
+    for_each_user(|bench| {
+        let expected = bench.score_launcher();
+        let seen = bench.workspace().join("score");
+        // The first one builds the template.
+        for _ in 0..2 {
+            let mut live = bench.start("cat /proc/self/oom_score_adj >score", None);
+            assert_eq!(live.end_of(LEADER), ExitStatus::Code(0));
+            assert_eq!(std::fs::read_to_string(&seen).unwrap(), expected);
+            std::fs::remove_file(&seen).unwrap();
+        }
+    });
+}
+
 /// Whether it is known how far a command came; one that was stopped after its exec stays.
 fn is_settled(heard: &Heard) -> bool {
     heard.started || heard.not_started.is_some()

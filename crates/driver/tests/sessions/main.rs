@@ -41,6 +41,10 @@ const TESTS: &[(&str, fn())] = &[
         "a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on",
         commands::a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on,
     ),
+    (
+        "protection_from_the_memory_killer_stays_with_the_launcher",
+        commands::protection_from_the_memory_killer_stays_with_the_launcher,
+    ),
     ("a_signal_before_the_exec_arrives_after_it", commands::a_signal_before_the_exec_arrives_after_it),
     ("a_command_stopped_before_its_exec_holds_up_nobody", commands::a_command_stopped_before_its_exec_holds_up_nobody),
     ("a_signal_ends_one_command_and_not_its_neighbours", commands::a_signal_ends_one_command_and_not_its_neighbours),
