@@ -72,6 +72,34 @@ fn a_sandbox_uses_up_no_quota_of_its_user_on_the_host() {
 }
 
 #[test]
+fn half_of_a_users_watches_stay_for_the_host() {
+    let host = || std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap().trim().parse().unwrap();
+    let one_more = "libc.inotify_add_watch(libc.inotify_init1(0), b'/', 2) > 0";
+    for bench in lone_benches() {
+        let most: u64 = host();
+        let (child, took, why) = holding(&bench, "", "take_all_watches");
+        assert!(took > 0 && took <= most.div_ceil(2), "{}: {took} of {most}", bench.who());
+        // Where the host has very many, the instances run out before.
+        assert!(["ENOSPC", "EMFILE"].contains(&why.as_str()), "{}: {why}", bench.who());
+        assert!(host_gets(&bench, one_more), "{}: nothing is left for the host", bench.who());
+        let_go(child);
+    }
+}
+
+#[test]
+fn half_of_a_users_message_queues_stay_for_the_host() {
+    let one_more = "libc.mq_open(b'/nexus-quotas', 0o102, 0o600, None) >= 0 and libc.mq_unlink(b'/nexus-quotas') == 0";
+    for bench in lone_benches() {
+        // The limit, or what the sandbox got if that is more.
+        let (child, most, why) = holding(&bench, "ulimit -q 819200;", "take_queues");
+        assert_eq!(most, 409_600, "{}: {why}", bench.who());
+        assert!(["EMFILE", "EACCES"].contains(&why.as_str()), "{}: {why}", bench.who());
+        assert!(host_gets(&bench, one_more), "{}: nothing is left for the host", bench.who());
+        let_go(child);
+    }
+}
+
+#[test]
 fn descriptors_that_one_sandbox_has_under_way_stop_no_other() {
     for bench in lone_benches() {
         let prefix = "ulimit -Sn 1024; ulimit -Hn 2048;";

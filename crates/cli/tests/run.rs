@@ -431,6 +431,23 @@ fn a_run_that_is_out_of_memory_never_counts_as_a_success() {
 }
 
 #[test]
+fn what_was_written_before_the_memory_ran_out_waits() {
+    // As above.
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        bench.write("file", "old");
+        let script = "echo half > file; exec /usr/bin/python3 -c 'x = bytearray(200000000)'";
+        let (report, code) = bench.json(["--memory", "40M", "--changes", "commit", "--shell", script]);
+        assert_eq!((code, report["reason"].as_str()), (137, Some("oom")), "{report}");
+        assert_eq!(report["changes"]["state"], "parked", "{report}");
+        assert_eq!(fs::read_to_string(bench.workspace.join("file")).unwrap(), "old");
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0));
+    }
+}
+
+#[test]
 fn full_output_follows_no_link_lies_outside_and_is_untouched_by_a_refused_run() {
     for bench in benches() {
         let target = bench.home.join("target");

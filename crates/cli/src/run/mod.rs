@@ -10,6 +10,7 @@ mod alone;
 mod ask;
 mod caller;
 mod covers;
+mod cut_short;
 mod direct;
 mod disk;
 mod fit;

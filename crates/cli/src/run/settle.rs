@@ -8,6 +8,7 @@
 //! The note about a layer's run is written together with the layer: later the disk may be full, and a layer without
 //! one would be in no list.
 
+use super::cut_short;
 use super::note::{self, CutShort, RunNote};
 use super::order::Order;
 use super::record::Record;
@@ -219,9 +220,7 @@ pub fn settle(
             return parking.instead(&failure.message);
         }
     };
-    // A run that was cut short has half of what it wanted to write: somebody has to look.
-    let cut_short = over.cut_short || matches!(reason, ExitReason::Oom | ExitReason::GuestLost);
-    let wish = if cut_short { Changes::Review } else { order.changes };
+    let wish = cut_short::wish(order.changes, over.cut_short, *reason);
     let parking = Parking { order, layer, from_memory, rules: &rules };
     let wanted = if commit { parking.decide(wish, signals) } else { Ok(Changes::Discard) };
     match wanted {

@@ -6,8 +6,11 @@ import os
 import resource
 import socket
 import sys
+import tempfile
 
 libc = ctypes.CDLL(None, use_errno=True)
+# RLIMIT_MSGQUEUE, which the module does not name.
+resource_of_queues = 12
 
 
 def take_inotify():
@@ -20,6 +23,31 @@ def take_inotify():
 def take_watches():
     """Watches in as many directories as are wanted: only whether a second limit stops them is of interest."""
     return int(open("/proc/sys/user/max_inotify_watches").read()), 0
+
+
+def take_all_watches():
+    """Watches the same directories with as many instances as there are."""
+    base, count = tempfile.mkdtemp(), 0
+    places = [os.path.join(base, str(number)).encode() for number in range(8192)]
+    for place in places:
+        os.mkdir(place)
+    while True:
+        instance = libc.inotify_init1(0)
+        if instance < 0:
+            return count, ctypes.get_errno()
+        for place in places:
+            if libc.inotify_add_watch(instance, place, 2) < 0:
+                return count, ctypes.get_errno()
+            count += 1
+
+
+def take_queues():
+    """Queues of ten messages with 8 KiB each."""
+    size, count = (ctypes.c_long * 8)(0, 10, 8192), 0
+    while libc.mq_open(b"/nexus-%d" % count, os.O_RDWR | os.O_CREAT, 0o600, size) >= 0:
+        count += 1
+    most, _ = resource.getrlimit(resource_of_queues)
+    return max(most, count * 10 * 8192), ctypes.get_errno()
 
 
 def take_signals():

@@ -3,7 +3,8 @@
 use crate::support::{Heard, Live, SIZE, for_each_user, null};
 use nexus_driver::{AskError, LEADER, NotStarted, Stdio};
 use nexus_model::ExitStatus;
-use nexus_model::frames::{ExecStage, TerminalSize};
+use nexus_model::frames::{ExecStage, HostFrame, TerminalSize};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::{Read, Write};
@@ -117,6 +118,39 @@ pub fn protection_from_the_memory_killer_stays_with_the_launcher() {
             assert_eq!(std::fs::read_to_string(&seen).unwrap(), expected);
             std::fs::remove_file(&seen).unwrap();
         }
+    });
+}
+
+/// Reports whether a process with this argument lives.
+fn lives(argument: &str) -> bool {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut commands = all.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    commands.any(|command| command.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()))
+}
+
+pub fn what_runs_dies_with_the_leader_also_when_nobody_listens() {
+    for_each_user(|bench| {
+        let mark = format!("1000.{}", std::process::id());
+        // The neighbour is in a session of its own, so that no signal for the leader's group reaches it.
+        let live = bench.start(&format!("setsid sleep {mark} & exec sleep 1000"), None);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let until = |what: &str, holds: &dyn Fn() -> bool| {
+            while !holds() {
+                assert!(Instant::now() < deadline, "not seen: {what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until("the neighbour", &|| lives(&mark));
+        // Each has an answer, and together they are far more than the channel holds. The order of frames is kept.
+        let channel = &live.sandbox.channel;
+        (0..5000).for_each(|forward| channel.send(&HostFrame::Forward { forward, port: 1 }, &[]).unwrap());
+        channel.send(&HostFrame::Signal { exec: Some(LEADER), signal: 9 }, &[]).unwrap();
+        until("the neighbour's end", &|| !lives(&mark));
+        // The guest still waits for a host that takes its last words.
+        let ended = live.sandbox.keeper.ended().unwrap();
+        let now = rustix::event::Timespec::default();
+        let found = rustix::event::poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&now)).unwrap();
+        assert_eq!(found, 0, "the guest ended with words that were not heard");
     });
 }
 

@@ -45,6 +45,10 @@ const TESTS: &[(&str, fn())] = &[
         "protection_from_the_memory_killer_stays_with_the_launcher",
         commands::protection_from_the_memory_killer_stays_with_the_launcher,
     ),
+    (
+        "what_runs_dies_with_the_leader_also_when_nobody_listens",
+        commands::what_runs_dies_with_the_leader_also_when_nobody_listens,
+    ),
     ("a_signal_before_the_exec_arrives_after_it", commands::a_signal_before_the_exec_arrives_after_it),
     ("a_command_stopped_before_its_exec_holds_up_nobody", commands::a_command_stopped_before_its_exec_holds_up_nobody),
     ("a_signal_ends_one_command_and_not_its_neighbours", commands::a_signal_ends_one_command_and_not_its_neighbours),
