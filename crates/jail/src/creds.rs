@@ -49,6 +49,14 @@ fn set_effective_uid(uid: u32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Reads a small file of `/proc`, whose size the kernel does not tell: one buffer holds it, where a growing one would need a
+/// call for each of its sizes.
+pub fn read_small(path: &str) -> io::Result<String> {
+    let mut text = Vec::with_capacity(4096);
+    io::Read::read_to_end(&mut io::Read::take(std::fs::File::open(path)?, 1 << 20), &mut text)?;
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 /// Nothing that is executed from now on gains rights, and nothing has any. Comes after [`drop_bounding`], which takes a
 /// capability.
 pub fn drop_rights(faults: Faults) -> Result<(), StepError> {
@@ -127,7 +135,7 @@ pub fn die_with_parent(faults: Faults) -> Result<(), StepError> {
 /// Where the kernel put the arguments and the environment of this program at exec (proc(5), fields 48 to 51 of
 /// `/proc/PID/stat`). A fork has them at the same place.
 pub fn find_strings() -> Result<[Range<usize>; 2], StepError> {
-    let stat = std::fs::read_to_string("/proc/self/stat").at(Step::WipeEnvironment, "/proc/self/stat")?;
+    let stat = read_small("/proc/self/stat").at(Step::WipeEnvironment, "/proc/self/stat")?;
     let error = || StepError::new(Step::WipeEnvironment, "/proc/self/stat has another form than proc(5) says");
     // Field 2 is a name in parentheses that may hold anything; fields are counted from after it, with number 3.
     let (_, rest) = stat.rsplit_once(") ").ok_or_else(error)?;

@@ -66,7 +66,7 @@ impl Quotas {
         let mut inotify = Vec::new();
         for (host, own) in INOTIFY {
             // A kernel without inotify has nothing to bound.
-            if let Ok(text) = std::fs::read_to_string(format!("/proc/sys/fs/inotify/{host}"))
+            if let Ok(text) = crate::creds::read_small(&format!("/proc/sys/fs/inotify/{host}"))
                 && let Ok(value) = text.trim().parse::<u64>()
             {
                 inotify.push((own, value.div_ceil(2)));

@@ -44,15 +44,23 @@ pub(super) fn is_repository(directory: &Path) -> Result<bool, IoFailure> {
     Ok(has("HEAD")? && (has("commondir")? || (has("objects")? && has("refs")?)))
 }
 
+/// A directory on the way to the workspace, and whether it is a git directory by its entries.
+pub(super) type Above<'a> = (&'a Path, bool);
+
+/// Returns the workspace and the directories that it lies in, the nearest first.
+pub(super) fn above(at: &Path) -> Result<Vec<Above<'_>>, IoFailure> {
+    at.ancestors().map(|directory| Ok((directory, is_repository(directory)?))).collect()
+}
+
 /// Returns the repositories that a directory is in or a part of, whatever git would take first.
-pub(super) fn around(at: &Path) -> Result<Vec<Repository>, IoFailure> {
+pub(super) fn around(at: &Path, above: &[Above<'_>]) -> Result<Vec<Repository>, IoFailure> {
     let mut found = Vec::new();
-    for directory in at.ancestors() {
+    for (directory, is_repository) in above.iter().copied() {
         // The workspace's own `.git` is found with those below it.
         if directory != at {
             found.extend(self::at(directory, at)?);
         }
-        if is_repository(directory)? {
+        if is_repository {
             let parent = directory.parent().filter(|_| directory.file_name().is_some_and(|name| name == ".git"));
             found.push(Repository {
                 tops: parent.map(Path::to_owned).into_iter().collect(),
@@ -121,7 +129,9 @@ pub(super) fn beginning(file: &Path, most: u64, workspace: &Path) -> Result<Opti
     if meta.kind != EntryType::File {
         return Ok(None);
     }
-    let mut text = Vec::new();
+    // One byte more than the file has, so that one read finds the end.
+    let size = usize::try_from(meta.size.min(most)).unwrap_or_default();
+    let mut text = Vec::with_capacity(size + 1);
     std::fs::File::from(opened).take(most).read_to_end(&mut text).doing("read", shown)?;
     Ok(Some(text))
 }
@@ -136,7 +146,7 @@ struct Bases<'a> {
 
 /// Returns the directories in which git may start programs of a repository: the tops of its working trees, also those that
 /// settings name, and its git directories.
-pub(super) fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<PathBuf>, IoFailure> {
+fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<PathBuf>, IoFailure> {
     let mut bases = [&repository.tops[..], &repository.directories[..]].concat();
     for directory in &repository.directories {
         for name in CONFIGURATIONS {
@@ -147,23 +157,27 @@ pub(super) fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<Pa
     Ok(bases)
 }
 
-/// Protects what all configurations name.
-pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<(), IoFailure> {
+/// Protects what all configurations name. Returns for each repository where git may start its programs.
+pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<Vec<Vec<PathBuf>>, IoFailure> {
     let mut seen = HashSet::new();
+    let mut begin = Vec::new();
     let mut all: Vec<PathBuf> = Vec::new();
     for repository in repositories {
-        let bases = begins(repository, leads.top.path)?;
-        for base in &bases {
+        let directories = begins(repository, leads.top.path)?;
+        for base in &directories {
             if !all.contains(base) {
                 all.push(base.clone());
             }
         }
-        let bases = Bases { directories: &bases, of_all: false };
+        let bases = Bases { directories: &directories, of_all: false };
         for directory in &repository.directories {
             for name in CONFIGURATIONS {
-                file(leads, &directory.join(name), &bases, &mut seen, 0)?;
+                let path = directory.join(name);
+                let real = leads.follow(&path)?.end;
+                file(leads, (&path, real), &bases, &mut seen, 0)?;
             }
         }
+        begin.push(directories);
     }
     // Programs are started there too when no repository is known.
     all.push(leads.top.path.to_owned());
@@ -176,20 +190,19 @@ pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result
         let why = format!("git reads {}", path.display());
         let way = leads.follow(&path)?;
         leads.protect(&way, &why, false)?;
-        file(leads, &path, &bases, &mut seen, 0)?;
+        file(leads, (&path, way.end), &bases, &mut seen, 0)?;
     }
-    Ok(())
+    Ok(begin)
 }
 
-/// Reads one configuration and those that it includes.
+/// Reads one configuration, given by its path and where that leads to, and those that it includes.
 fn file(
     leads: &mut Leads<'_>,
-    path: &Path,
+    (path, real): (&Path, PathBuf),
     bases: &Bases<'_>,
     seen: &mut HashSet<PathBuf>,
     depth: usize,
 ) -> Result<(), IoFailure> {
-    let real = leads.follow(path)?.end;
     if depth > DEPTH || !seen.insert(real.clone()) {
         return Ok(());
     }
@@ -203,12 +216,12 @@ fn file(
         for named in &names.paths {
             let places = places(leads, named, path, &real, bases);
             for place in places {
-                one(leads, named, &place, &why)?;
+                let real = one(leads, named, &place, &why)?;
                 if names.setting == "core.hookspath" && matches!(named.kind, Kind::Whole { .. }) {
                     add_hooks(leads, &named.text, &place, bases)?;
                 }
                 if named.kind == Kind::Include {
-                    file(leads, &place, bases, seen, depth + 1)?;
+                    file(leads, (&place, real), bases, seen, depth + 1)?;
                 }
             }
             if let (true, Kind::Whole { .. }, Some(relative)) = (bases.of_all, named.kind, relative(&named.text)) {
@@ -244,15 +257,16 @@ fn shown(leads: &Leads<'_>, path: &Path) -> String {
     path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string()
 }
 
-/// Protects one named place.
-fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<(), IoFailure> {
+/// Protects one named place and returns where it leads to.
+fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<PathBuf, IoFailure> {
     let way = leads.follow(place)?;
     match named.kind {
-        Kind::Include => leads.protect(&way, why, false),
-        Kind::Whole { of_hooks } => leads.protect(&way, why, of_hooks),
+        Kind::Include => leads.protect(&way, why, false)?,
+        Kind::Whole { of_hooks } => leads.protect(&way, why, of_hooks)?,
         Kind::Word { of_git, .. } => {
             let Some(path) = leads.top.inside(&way.end).filter(|path| !path.is_empty()) else {
-                return leads.protect(&way, why, false);
+                leads.protect(&way, why, false)?;
+                return Ok(way.end);
             };
             let has_slash = named.text.contains(&b'/');
             let has_dot = named.text.contains(&b'.');
@@ -262,9 +276,12 @@ fn one(leads: &mut Leads<'_>, named: &Named, place: &Path, why: &str) -> Result<
                 Some(_) => true,
                 None => has_slash || has_dot,
             };
-            if is_meant { leads.protect(&way, why, false) } else { Ok(()) }
+            if is_meant {
+                leads.protect(&way, why, false)?;
+            }
         }
     }
+    Ok(way.end)
 }
 
 pub(super) fn kind(leads: &Leads<'_>, path: &[u8]) -> Result<Option<EntryType>, IoFailure> {

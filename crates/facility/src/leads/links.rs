@@ -12,11 +12,11 @@ use crate::meta::{EntryType, stat_if_there};
 use crate::protected::{Class, Rules};
 use rustix::fs::{FileType, RawDir};
 use std::borrow::Cow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Directories that hold no working tree of anybody, by their names.
 const PASSED_BY: &[&[u8]] = &[b"node_modules"];
@@ -25,6 +25,8 @@ const OF_GIT: &[&[u8]] = &[b"objects", b"refs", b"logs", b"lfs", b"rr-cache"];
 
 /// Directories of a home directory that hold protected names.
 const OF_HOME: &[&str] = &["", ".config", ".config/git", ".claude", ".codex", ".cursor", ".local", ".ssh"];
+/// The names of the top directory are kept when they are fewer.
+const MAX_NAMES: usize = 4096;
 /// Entries of homes that are listed.
 const OUTSIDE: usize = 1 << 17;
 /// Directories of a repository that hold protected names.
@@ -44,12 +46,19 @@ pub(super) struct Searched {
     pub listed: HashSet<Vec<u8>>,
     /// The search ended before its bound.
     pub is_whole: bool,
+    /// The folded names in the top directory, if these are all.
+    pub top: Option<Vec<Vec<u8>>>,
 }
 
 impl Searched {
     /// Whether a directory was searched with all that is below it.
     pub fn has_seen(&self, top: Top<'_>, directory: &Path) -> bool {
         self.is_whole && top.inside(directory).is_some_and(|path| self.listed.contains(path))
+    }
+
+    /// Tells whether the top directory has an entry with a folded name.
+    pub fn has_at_top(&self, name: &[u8]) -> bool {
+        self.top.iter().flatten().any(|one| one == name)
     }
 }
 
@@ -59,6 +68,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
     let mut directories = VecDeque::from([(Vec::new(), false)]);
     let mut left = reach;
     let mut is_whole = true;
+    let mut top = None;
     while let Some((at, in_git)) = directories.pop_front() {
         if left.directories == 0 || left.entries == 0 {
             is_whole = false;
@@ -79,17 +89,19 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
         left.entries -= entries.len();
         if left.entries > 0 {
             listed.insert(at.clone());
+            if at.is_empty() && entries.len() < MAX_NAMES {
+                top = Some(entries.iter().map(|entry| fold(&entry.name).into_owned()).collect());
+            }
         } else {
             is_whole = false;
         }
-        let has = |wanted: &[u8]| entries.iter().any(|one| fold(&one.name).as_ref() == wanted);
+        let has = |wanted: &[u8]| entries.iter().any(|one| is_spelling(&one.name, wanted));
         let is_git_directory = split(&at).1 == b".git" || at.is_empty();
         if !is_git_directory && has(b"head") && (has(b"commondir") || (has(b"objects") && has(b"refs"))) {
             let directories = git::with_common(join(leads.top.path, &at), leads.top.path)?;
             repositories.push(Repository { tops: Vec::new(), directories });
         }
         for Entry { name, kind } in entries {
-            let path = join_names(&at, &name);
             // Most names of files need no second look.
             let is_odd = kind != EntryType::File || matches!(name.first(), Some(b'.' | b'g' | b'G' | 0x80..));
             let folded = if is_odd { fold(&name) } else { Cow::Borrowed(name.as_slice()) };
@@ -99,17 +111,20 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
                 repositories.extend(git::at(&join(leads.top.path, &at), leads.top.path)?);
             }
             match kind {
-                EntryType::Symlink if is_listed(rules, &path) => {
-                    follow(leads, &join(leads.top.path, &path), &path)?;
+                EntryType::Symlink => {
+                    let path = join_names(&at, &name);
+                    if is_listed(rules, &path) {
+                        follow(leads, &join(leads.top.path, &path), &path)?;
+                    }
                 }
                 EntryType::Directory if !is_passed_by(&folded, in_git) => {
-                    directories.push_back((path, in_git || is_git));
+                    directories.push_back((join_names(&at, &name), in_git || is_git));
                 }
                 _ => {}
             }
         }
     }
-    Ok(Searched { repositories, listed, is_whole })
+    Ok(Searched { repositories, listed, is_whole, top })
 }
 
 /// Whether what protected names lead to is known only from a directory that cannot be listed.
@@ -118,6 +133,13 @@ fn is_needed(leads: &Leads<'_>, rules: &Rules, at: &[u8], in_git: bool) -> Resul
     let is_special = at.is_empty() || in_git || has_name_of_git || rules.class(at) != Class::Plain;
     // It may be entered although it cannot be listed.
     Ok(is_special || git::is_repository(&join(leads.top.path, at))?)
+}
+
+/// Tells whether a name is a spelling of `wanted`, a folded name that begins with a letter. Folding keeps the letter that an
+/// ASCII name begins with.
+fn is_spelling(name: &[u8], wanted: &[u8]) -> bool {
+    let may_be = |byte: &u8| !byte.is_ascii() || wanted.first() == Some(&byte.to_ascii_lowercase());
+    name.first().is_some_and(may_be) && fold(name).as_ref() == wanted
 }
 
 fn is_passed_by(name: &[u8], in_git: bool) -> bool {
@@ -144,7 +166,16 @@ pub(super) fn from_outside(
     let places: Vec<_> = homes.chain(around).map(|(at, place)| (at.to_owned(), place)).collect();
     let of_homes = leads.host.homes.len() * OF_HOME.len();
     let (mut in_homes, mut in_repositories) = (OUTSIDE, reach.entries);
+    // The folded names that places have, of the directories that were listed to their end.
+    let mut names: HashMap<PathBuf, HashSet<Vec<u8>>> = HashMap::new();
     for (number, (at, place)) in places.into_iter().enumerate() {
+        let (parent, name) = split(place.as_bytes());
+        let is_missing = |names: &HashSet<Vec<u8>>| !place.is_empty() && !names.contains(name);
+        if names.get(&join(&at, parent)).is_some_and(is_missing) {
+            // Nothing is below it, either.
+            names.insert(at.join(place), HashSet::new());
+            continue;
+        }
         let left = if number < of_homes { &mut in_homes } else { &mut in_repositories };
         let directory = at.join(place);
         // What is reached through a link is a place of its own.
@@ -158,6 +189,11 @@ pub(super) fn from_outside(
             Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
         };
         let entries = list(&dir, *left).doing("list", directory.as_os_str().as_bytes())?;
+        if entries.len() < *left {
+            let folded = entries.iter().map(|entry| fold(&entry.name));
+            let matter = folded.filter(|name| is_of_place(name)).map(Cow::into_owned);
+            names.insert(directory.clone(), matter.collect());
+        }
         *left -= entries.len();
         for entry in entries.into_iter().filter(|entry| entry.kind == EntryType::Symlink) {
             let name = join_names(place.as_bytes(), &entry.name);
@@ -167,6 +203,11 @@ pub(super) fn from_outside(
         }
     }
     Ok(())
+}
+
+/// Tells whether a name is one of the directories that hold protected names.
+fn is_of_place(name: &[u8]) -> bool {
+    OF_HOME.iter().chain(OF_REPOSITORY).any(|place| split(place.as_bytes()).1 == name)
 }
 
 /// Protects what one link leads to.

@@ -91,7 +91,8 @@ impl Rules {
         reach: Reach,
         touched: &[Vec<u8>],
     ) -> Result<(), IoFailure> {
-        self.protected.stand_at(place::names(at)?);
+        let above = git::above(at)?;
+        self.protected.stand_at(place::names(&above));
         let mut leads = Leads {
             top: Top { workspace, path: at },
             host,
@@ -101,7 +102,7 @@ impl Rules {
             everything: None,
             hooks: Vec::new(),
         };
-        let mut repositories = git::around(at)?;
+        let mut repositories = git::around(at, &above)?;
         repositories.extend(git::at(at, at)?);
         let searched = links::search(&mut leads, self, reach)?;
         repositories.extend(searched.repositories.iter().cloned());
@@ -110,8 +111,8 @@ impl Rules {
         }
         fixed::follow_all(&mut leads, self, &repositories, &searched)?;
         links::from_outside(&mut leads, self, &repositories, &searched, reach)?;
-        git::read(&mut leads, &repositories)?;
-        scripts::read(&mut leads, &repositories)?;
+        let begins = git::read(&mut leads, &repositories)?;
+        scripts::read(&mut leads, &repositories, &begins, &searched)?;
         let Leads { found, everywhere, everything, .. } = leads;
         self.protected.extend(found.into_iter().chain(everywhere));
         if let Some(why) = everything {

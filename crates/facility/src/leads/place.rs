@@ -1,11 +1,9 @@
 //! The names of the workspace's own path, by which its files are judged together with their names in it.
 
-use super::git;
-use crate::beneath::IoFailure;
+use super::git::Above;
 use crate::fold::fold;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 /// Directories of agents in which they keep working trees: `.claude/worktrees/NAME`.
 const AGENTS: &[&[u8]] = &[
@@ -23,12 +21,11 @@ const AGENTS: &[&[u8]] = &[
     b".windsurf",
 ];
 
-/// Returns the names of a real path, folded. A repository without the name `.git` gets it, and a working tree that an
+/// Returns the names of a real path, folded, by the directories on it. A repository without the name `.git` gets it, and a working tree that an
 /// agent made for itself begins the path anew.
-pub(super) fn names(at: &Path) -> Result<Vec<Vec<u8>>, IoFailure> {
+pub(super) fn names(above: &[Above<'_>]) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
-    for directory in at.ancestors().filter(|one| one.file_name().is_some()) {
-        let is_repository = git::is_repository(directory)?;
+    for (directory, is_repository) in above.iter().copied().filter(|(one, _)| one.file_name().is_some()) {
         let name = directory.file_name().map(OsStr::as_bytes).unwrap_or_default();
         names.push(if is_repository { b".git".to_vec() } else { fold(name).into_owned() });
     }
@@ -37,12 +34,17 @@ pub(super) fn names(at: &Path) -> Result<Vec<Vec<u8>>, IoFailure> {
     if let Some(start) = names.windows(3).rposition(is_tree) {
         names.drain(..start + 3);
     }
-    Ok(names)
+    names
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::leads::git::above;
+    use std::path::Path;
+
+    fn names(at: &Path) -> Vec<Vec<u8>> {
+        super::names(&above(at).unwrap())
+    }
 
     #[test]
     fn a_place_is_the_folded_names_of_a_path() {
@@ -53,7 +55,7 @@ mod tests {
         }
         std::fs::write(base.join("r/HEAD"), "ref: refs/heads/main\n").unwrap();
         let after = |path: &str, skipped: usize| {
-            let all = names(&base.join(path)).unwrap();
+            let all = names(&base.join(path));
             all[all.len() - skipped..].iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(after("Repo/.VSCode", 2), ["repo", ".vscode"]);
@@ -65,7 +67,7 @@ mod tests {
             ("/.git/worktrees/x", &[".git", "worktrees", "x"]),
         ] {
             let wanted: Vec<_> = wanted.iter().map(|name| name.as_bytes().to_vec()).collect();
-            assert_eq!(names(Path::new(path)).unwrap(), wanted, "{path}");
+            assert_eq!(names(Path::new(path)), wanted, "{path}");
         }
     }
 }

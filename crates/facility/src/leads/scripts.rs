@@ -4,12 +4,15 @@
 //! `words` knows which words of a script count. What a helper starts in turn is not followed, and packages in `node_modules`
 //! are passed by: they are replaced as a whole by every installation.
 
-use super::git::{self, Repository, beginning};
+use super::git::{Repository, beginning};
+use super::links::Searched;
 use super::resolve::nothing_is_at;
 use super::{Leads, join, links, words};
 use crate::beneath::{Doing as _, IoFailure};
+use crate::fold::fold;
 use crate::meta::EntryType;
 use rustix::fs::{Mode, OFlags};
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -60,19 +63,23 @@ const CONFIGURATIONS: &[&str] = &[
 /// The same where the text has this word.
 const CONFIGURATIONS_WITH: &[(&str, &[u8])] = &[(".vscode/tasks.json", b"folderOpen")];
 
-/// Protects what the scripts name.
-pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<(), IoFailure> {
+/// Protects what the scripts name. `begins` says for each repository where git may start its programs.
+pub(super) fn read(
+    leads: &mut Leads<'_>,
+    repositories: &[Repository],
+    begins: &[Vec<PathBuf>],
+    searched: &Searched,
+) -> Result<(), IoFailure> {
     let mut tops: Vec<PathBuf> = vec![leads.top.path.to_owned()];
-    for repository in repositories {
+    for (repository, begins) in repositories.iter().zip(begins) {
         tops.extend(repository.tops.iter().filter(|top| *top != leads.top.path).cloned());
         // git starts hooks at the top of the working tree, which a setting may move, and in the git directory.
-        let begins = git::begins(repository, leads.top.path)?;
         for (directory, begin) in repository.directories.iter().flat_map(|one| begins.iter().map(move |at| (one, at))) {
             directory_of_hooks(leads, &directory.join("hooks"), begin)?;
         }
         let own = leads.top.path;
         for top in repository.tops.iter().filter(|top| *top != own) {
-            configurations(leads, top)?;
+            configurations(leads, top, None)?;
         }
         for (top, name) in repository.tops.iter().flat_map(|top| OF_HOOKS.iter().map(move |name| (top, name))) {
             directory_of_hooks(leads, &top.join(name), top)?;
@@ -81,9 +88,12 @@ pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result
     for (directory, begin) in std::mem::take(&mut leads.hooks) {
         directory_of_hooks(leads, &directory, &begin)?;
     }
-    configurations(leads, leads.top.path)?;
+    configurations(leads, leads.top.path, searched.top.as_deref())?;
     for top in tops {
-        script(leads, &top.join(".envrc"), &top)?;
+        let is_listed = searched.top.is_some() && top == leads.top.path;
+        if !is_listed || searched.has_at_top(b".envrc") {
+            script(leads, &top.join(".envrc"), &top)?;
+        }
     }
     Ok(())
 }
@@ -115,20 +125,26 @@ fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFail
     protect(leads, path, begin, words::of_script(&text))
 }
 
-/// Protects what the configurations of a working tree name.
-fn configurations(leads: &mut Leads<'_>, top: &Path) -> Result<(), IoFailure> {
+/// Protects what the configurations of a working tree name. `listed` holds the folded names of its top, where these are
+/// known.
+fn configurations(leads: &mut Leads<'_>, top: &Path, listed: Option<&[Vec<u8>]>) -> Result<(), IoFailure> {
     let shown = top.as_os_str().as_bytes();
-    let dir = match rustix::fs::open(top, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(dir) => dir,
-        Err(error) if nothing_is_at(&error.into(), top, leads.top.path) => return Ok(()),
-        Err(error) => return Err(error).doing("open", shown),
-    };
     // Most of them are missing, and one listing tells.
-    let entries = links::list(&dir, MAX_LISTED).doing("list", shown)?;
-    let is_whole = entries.len() < MAX_LISTED;
+    let names = if let Some(names) = listed {
+        Some(Cow::Borrowed(names))
+    } else {
+        let dir = match rustix::fs::open(top, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(dir) => dir,
+            Err(error) if nothing_is_at(&error.into(), top, leads.top.path) => return Ok(()),
+            Err(error) => return Err(error).doing("open", shown),
+        };
+        let entries = links::list(&dir, MAX_LISTED).doing("list", shown)?;
+        let names = || entries.iter().map(|entry| fold(&entry.name).into_owned()).collect::<Vec<_>>();
+        (entries.len() < MAX_LISTED).then(|| Cow::Owned(names()))
+    };
     let is_there = |name: &str| {
         let first = name.split('/').next().unwrap_or(name).as_bytes();
-        !is_whole || entries.iter().any(|entry| entry.name == first)
+        names.as_ref().is_none_or(|names| names.iter().any(|one| one == first))
     };
     let any = CONFIGURATIONS.iter().map(|name| (*name, &b""[..]));
     for (name, word) in any.chain(CONFIGURATIONS_WITH.iter().copied()).filter(|(name, _)| is_there(name)) {
