@@ -15,6 +15,7 @@ use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
 use crate::commit::seen::Seen;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
+use crate::commit::steps::Steps;
 use crate::commit::sweep::sweep;
 use crate::commit::withdrawn::{Doubt, doubt, mark};
 use crate::faults::{Comparison, Faults};
@@ -70,33 +71,35 @@ pub(crate) fn reverse(
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
     let rooms = Rooms { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
     let beside = rooms.beside(&journal.header.run, faults);
-    let steps = journal.steps.all().doing("read", JOURNAL.as_bytes())?;
-    let taken = steps.iter().filter_map(|op| match op {
-        Op::Take { slot, .. } => Some(*slot),
-        _ => None,
-    });
-    let held = steps.iter().filter_map(|op| match op {
-        Op::Hold { old, .. } => Some(old.id),
-        _ => None,
-    });
+    let steps = &journal.steps;
+    let (mut taken, mut held) = (HashSet::new(), HashSet::new());
+    for op in steps.each() {
+        match op.doing("read", JOURNAL.as_bytes())? {
+            Op::Take { slot, .. } => drop(taken.insert(slot)),
+            Op::Hold { old, .. } => drop(held.insert(old.id)),
+            Op::Put(_) | Op::SetDir(_) | Op::Strip { .. } => {}
+        }
+    }
     let mut back = Back {
         root,
         base,
         upper: &upper,
         slots: slots.as_ref(),
-        steps: &steps,
-        taken: taken.collect(),
-        held: held.collect(),
+        steps,
+        taken,
+        held,
         faults,
         beside,
         at: 0,
         conflicts: Vec::new(),
     };
     let done = back.all();
-    let mut ours = stamps(base, &journal.header.ours, &steps);
+    let mut ours = journal.header.ours.clone();
+    let stamped = stamps(base, steps, &mut ours);
     // Also after an error: what was opened up is closed again.
     let closed = back.close(&mut ours);
     done?;
+    stamped?;
     closed?;
     let mut conflicts = back.conflicts;
     let mut stuck = Vec::new();
@@ -107,7 +110,7 @@ pub(crate) fn reverse(
     conflicts.extend(unnamed(&beside.noted()?, &conflicts));
     write(root, OURS, &Own::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
-    conflicts.extend(keep_reachable(&rooms, journal, &steps, faults)?);
+    conflicts.extend(keep_reachable(&rooms, journal, faults)?);
     let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     conflicts.extend(kept.map(|kept| named(base, &kept)));
     // Last: whoever is killed before leaves it to the next command to name what is beside its path.
@@ -127,14 +130,9 @@ pub(crate) fn is_going_back(root: &Workspace) -> Result<bool, IoFailure> {
 
 /// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in the
 /// workspace.
-fn keep_reachable(
-    rooms: &Rooms<'_>,
-    journal: &Journal,
-    steps: &[Op],
-    faults: &Faults,
-) -> Result<Option<Conflict>, IoFailure> {
+fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Result<Option<Conflict>, IoFailure> {
     let Rooms { root, base, .. } = *rooms;
-    let doubt = if faults.compares(Comparison::Doubt) { doubt(rooms, steps)? } else { Doubt::default() };
+    let doubt = if faults.compares(Comparison::Doubt) { doubt(rooms, &journal.steps)? } else { Doubt::default() };
     if doubt.upper {
         mark(root, faults)?;
     }
@@ -153,11 +151,11 @@ fn named(base: &Workspace, kept: &Leftover) -> Conflict {
     Conflict { detail: Some(kept.why.clone()), ..Conflict::new(path, Outside::Blocked) }
 }
 
-/// The time stamps of the entries that are as they were: moving them away and back has set their ctime.
-fn stamps(base: &Workspace, earlier: &[Own], steps: &[Op]) -> Vec<Own> {
-    let mut ours = earlier.to_vec();
-    for op in steps {
-        let (path, old) = match op {
+/// Adds the time stamps of the entries that are as they were: moving them away and back has set their ctime.
+fn stamps(base: &Workspace, steps: &Steps, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
+    for op in steps.each() {
+        let op = op.doing("read", JOURNAL.as_bytes())?;
+        let (path, old) = match &op {
             Op::Take { at, old, .. } | Op::Hold { at, old, .. } => (at, old),
             Op::Put(Put { path, old: Some(old), .. }) => (path, old),
             _ => continue,
@@ -166,7 +164,7 @@ fn stamps(base: &Workspace, earlier: &[Own], steps: &[Op]) -> Vec<Own> {
         let Some(now) = base.stat(&path.0).ok().flatten().filter(|now| old.is_same_version(now)) else { continue };
         ours.push(Own::new(path, &now));
     }
-    ours
+    Ok(())
 }
 
 struct Back<'a> {
@@ -174,7 +172,7 @@ struct Back<'a> {
     base: &'a Workspace,
     upper: &'a Workspace,
     slots: Option<&'a Workspace>,
-    steps: &'a [Op],
+    steps: &'a Steps,
     /// The slots of what left the workspace.
     taken: HashSet<Slot>,
     /// Files of the workspace that have further names in slots.
@@ -192,11 +190,12 @@ impl<'a> Back<'a> {
     }
 
     fn all(&mut self) -> Result<(), IoFailure> {
-        for (at, op) in self.steps.iter().enumerate().rev() {
+        for step in self.steps.each_back().doing("read", JOURNAL.as_bytes())? {
+            let (at, op) = step.doing("read", JOURNAL.as_bytes())?;
             self.at = at;
             self.faults.action();
             let path = op.path().map_or(&b""[..], |path| &path.0);
-            self.one_or_again(op).doing("put back", path)?;
+            self.one_or_again(&op).doing("put back", path)?;
         }
         Ok(())
     }
@@ -216,8 +215,8 @@ impl<'a> Back<'a> {
     /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps that
     /// they got.
     fn close(&self, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
-        for op in self.steps {
-            let Op::SetDir(set) = op else { continue };
+        for op in self.steps.each() {
+            let Op::SetDir(set) = op.doing("read", JOURNAL.as_bytes())? else { continue };
             let path = &set.path;
             // Otherwise another process removed, closed or mounted over it.
             let Ok(dir) = self.base.dir(&path.0) else { continue };

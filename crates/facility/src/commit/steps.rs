@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// So many steps are kept in memory; with more of them, all stay in the file.
 pub(crate) const IN_MEMORY: usize = 16;
 
+/// So many steps are read at once where they are read from the last one on.
+const BLOCK: usize = 256;
+
 /// The steps of a decided commit.
 #[derive(Debug)]
 pub(crate) struct Steps {
@@ -106,9 +109,21 @@ impl Steps {
         self.first.clone().into_iter().map(Ok).chain(lines.into_iter().flatten())
     }
 
-    /// All steps at once.
-    pub(crate) fn all(&self) -> io::Result<Vec<Op>> {
-        self.each().collect()
+    /// The steps from the last one to the first, each with its number. Of those in the file one block is in memory.
+    pub(crate) fn each_back(&self) -> io::Result<impl Iterator<Item = io::Result<(usize, Op)>> + use<>> {
+        let mut starts = Vec::new();
+        if let Some(InFile { file, from }) = &self.file {
+            let mut at = *from;
+            let mut lines = BufReader::with_capacity(1 << 16, At { file: file.clone(), from: at });
+            for number in 0..self.count {
+                if number % BLOCK == 0 {
+                    starts.push(at);
+                }
+                at += lines.skip_until(b'\n')? as u64;
+            }
+        }
+        let file = self.file.as_ref().map(|InFile { file, .. }| file.clone());
+        Ok(Back { file, starts, block: self.first.clone(), left: self.count })
     }
 }
 
@@ -140,5 +155,83 @@ impl Iterator for Lines {
         self.line.clear();
         let read = self.file.read_until(b'\n', &mut self.line);
         Some(read.and_then(|_| Ok(serde_json::from_slice(&self.line)?)))
+    }
+}
+
+/// Steps from the last one to the first.
+struct Back {
+    file: Option<Arc<File>>,
+    /// Where the blocks begin that are still to be read.
+    starts: Vec<u64>,
+    /// The steps that come next, the last one first.
+    block: Vec<Op>,
+    left: usize,
+}
+
+impl Back {
+    fn read_block(&mut self) -> io::Result<()> {
+        if let (Some(file), Some(from)) = (&self.file, self.starts.pop()) {
+            let file = BufReader::with_capacity(1 << 16, At { file: file.clone(), from });
+            let lines = Lines { file, left: self.left - self.starts.len() * BLOCK, line: Vec::new() };
+            self.block = lines.collect::<io::Result<_>>()?;
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Back {
+    type Item = io::Result<(usize, Op)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left > 0
+            && self.block.is_empty()
+            && let Err(error) = self.read_block()
+        {
+            self.left = 0;
+            return Some(Err(error));
+        }
+        self.left = self.left.checked_sub(1)?;
+        // A step that is missing must not pass for the end.
+        let op = self.block.pop().ok_or_else(|| io::Error::other("a step of the journal is missing"));
+        Some(op.map(|op| (self.left, op)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn steps_are_read_backwards_from_memory_and_by_blocks() {
+        for count in [0, 1, IN_MEMORY, IN_MEMORY + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 7] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"{\"header\":1}\n").unwrap();
+            let mut steps = Steps::default();
+            for number in 0..count {
+                let op = Op::Strip { path: format!("path {number}").as_str().into(), names: Vec::new() };
+                serde_json::to_writer(&file, &op).unwrap();
+                file.write_all(b"\n").unwrap();
+                steps.add(op);
+            }
+            file.write_all(b"{\"ops\":0}\n").unwrap();
+            steps.lie_in(file, 13);
+            let forward: Vec<_> = steps.each().map(Result::unwrap).enumerate().collect();
+            let mut back: Vec<_> = steps.each_back().unwrap().map(Result::unwrap).collect();
+            back.reverse();
+            assert_eq!(back.len(), count);
+            assert_eq!(back, forward);
+        }
+    }
+
+    #[test]
+    fn a_journal_that_lost_its_end_is_an_error_also_backwards() {
+        let mut steps = Steps::default();
+        for _ in 0..=BLOCK {
+            steps.add(Op::Strip { path: "x".into(), names: Vec::new() });
+        }
+        steps.lie_in(tempfile::tempfile().unwrap(), 0);
+        let read: Vec<_> = steps.each_back().unwrap().collect();
+        assert!(read.len() == 1 && read[0].is_err(), "{read:?}");
     }
 }

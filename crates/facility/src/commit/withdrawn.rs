@@ -11,10 +11,11 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
 use crate::commit::apply::Rooms;
 use crate::commit::calls::Spot;
-use crate::commit::journal::{SLOTS, sync_directory, write};
+use crate::commit::journal::{JOURNAL, SLOTS, sync_directory, write};
 use crate::commit::leftover::move_to_a_free_name;
 use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::seen::Seen;
+use crate::commit::steps::Steps;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;
 use crate::meta::{EntryType, stat_if_there};
@@ -42,16 +43,16 @@ pub(crate) struct Doubt {
 
 /// Looks for entries that the commit may have brought to the workspace, that are out of it again, and that a process may
 /// still reach. All that the journal names count: which of them had arrived is not known after a kill.
-pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &[Op]) -> Result<Doubt, IoFailure> {
+pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &Steps) -> Result<Doubt, IoFailure> {
     let mut found = Doubt::default();
-    for op in steps {
-        let Op::Put(put) = op else { continue };
+    for op in steps.each() {
+        let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
         let Some(new) = &put.new else { continue };
         let known = match put.from {
             Origin::Layer => found.upper,
             Origin::Slot(_) => found.slots,
         };
-        if known || !is_reachable(rooms, put, new).doing("look at", &put.path.0)? {
+        if known || !is_reachable(rooms, &put, new).doing("look at", &put.path.0)? {
             continue;
         }
         match put.from {
