@@ -4,9 +4,11 @@
 //! for. None of them is the host's, but a read from one that blocks would stop whoever serves this sandbox.
 
 use crate::session::{Listeners, ProcessView};
+use nexus_model::frames::LISTENERS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use std::net::SocketAddr;
 
 /// The master of any pseudo-terminal has the device number of `/dev/ptmx` (pts(4)).
 const PTMX: (u32, u32) = (5, 2);
@@ -34,13 +36,22 @@ pub fn tcp_socket(fd: OwnedFd) -> Option<OwnedFd> {
     if is_tcp { non_blocking(fd) } else { None }
 }
 
-/// The listeners of the egress, in the order of the frame; before them the view of the processes, where it was asked for.
-pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool) -> Option<Listeners> {
+/// Descriptors of the egress without IPv6, and with it.
+const BASE: [usize; 2] = [LISTENERS - 1, LISTENERS];
+
+/// The listeners of the egress, in the order of the frame; before them the view of the processes, where it was asked for,
+/// and the listeners of these host ports.
+pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool, ports: &[u16]) -> Option<Listeners> {
+    let rest = descriptors.len().checked_sub(if by_program { 2 } else { 0 })?;
+    let mut numbers = (1..).zip(BASE).map(|(each, base)| (each * ports.len(), base));
+    let (for_ports, _) = numbers.find(|(for_ports, base)| for_ports + base == rest)?;
     let mut all = descriptors.into_iter();
     let mut view = || Some(ProcessView { proc: process_folder(all.next()?)?, sockets: diagnosis(all.next()?)? });
     let processes = if by_program { Some(view()?) } else { None };
+    let host_ports = all.by_ref().take(for_ports).map(|fd| host_port(fd, ports)).collect::<Option<_>>()?;
     let listeners = Listeners {
         processes,
+        host_ports,
         http: listening(all.next()?)?,
         socks: listening(all.next()?)?,
         dns_udp: datagram(all.next()?)?,
@@ -52,6 +63,13 @@ pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool) -> Option<Listener
         },
     };
     all.next().is_none().then_some(listeners)
+}
+
+/// A listener on the loopback, with its port, which is one of these.
+fn host_port(fd: OwnedFd, ports: &[u16]) -> Option<(u16, OwnedFd)> {
+    let fd = listening(fd)?;
+    let address = SocketAddr::try_from(rustix::net::getsockname(&fd).ok()?).ok()?;
+    (address.ip().is_loopback() && ports.contains(&address.port())).then(|| (address.port(), fd))
 }
 
 /// The root of a `/proc` that is another than this process's.
@@ -126,17 +144,39 @@ mod tests {
         let stream = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let datagram = || OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         let without_ipv6 = || vec![stream(), stream(), datagram(), stream(), stream()];
-        assert!(listeners(without_ipv6(), false).unwrap().transparent_ipv6.is_none());
+        assert!(listeners(without_ipv6(), false, &[]).unwrap().transparent_ipv6.is_none());
         let mut with_ipv6 = without_ipv6();
         with_ipv6.push(stream());
-        assert!(listeners(with_ipv6, false).unwrap().transparent_ipv6.is_some());
-        assert!(listeners(vec![stream(), stream(), stream(), stream(), stream()], false).is_none());
-        assert!(listeners(vec![stream(), stream(), datagram(), stream()], false).is_none());
+        assert!(listeners(with_ipv6, false, &[]).unwrap().transparent_ipv6.is_some());
+        assert!(listeners(vec![stream(), stream(), stream(), stream(), stream()], false, &[]).is_none());
+        assert!(listeners(vec![stream(), stream(), datagram(), stream()], false, &[]).is_none());
         let mut deaf = without_ipv6();
         deaf[0] = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        assert!(listeners(deaf, false).is_none());
+        assert!(listeners(deaf, false, &[]).is_none());
         let mut too_many = without_ipv6();
         too_many.extend([stream(), stream()]);
-        assert!(listeners(too_many, false).is_none());
+        assert!(listeners(too_many, false, &[]).is_none());
+    }
+
+    #[test]
+    fn a_listener_of_a_host_port_is_taken_for_its_port_alone() {
+        let stream = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let datagram = || OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let port = |fd: &OwnedFd| SocketAddr::try_from(rustix::net::getsockname(fd).unwrap()).unwrap().port();
+        let behind = |mut first: Vec<OwnedFd>| {
+            first.extend([stream(), stream(), datagram(), stream(), stream()]);
+            first
+        };
+        let (one, other) = (stream(), stream());
+        let ports = [port(&one), port(&other)];
+        let both = listeners(behind(vec![one, other]), false, &ports).unwrap();
+        let taken: Vec<_> = both.host_ports.iter().map(|(number, fd)| (*number, port(fd))).collect();
+        assert_eq!(taken, ports.map(|port| (port, port)));
+        assert!(listeners(behind(vec![stream()]), false, &[1]).is_none(), "another port");
+        let everywhere = OwnedFd::from(std::net::TcpListener::bind("0.0.0.0:0").unwrap());
+        let number = port(&everywhere);
+        assert!(listeners(behind(vec![everywhere]), false, &[number]).is_none(), "another address");
+        assert!(listeners(behind(vec![stream()]), false, &[]).is_none_or(|taken| taken.host_ports.is_empty()));
+        assert!(listeners(behind(Vec::new()), false, &[1]).is_none(), "one is missing");
     }
 }

@@ -92,6 +92,8 @@ pub struct Listeners {
     pub transparent: OwnedFd,
     /// The same for IPv6, where the sandbox has it.
     pub transparent_ipv6: Option<OwnedFd>,
+    /// Listeners that stand for ports of the host's loopback, each with its port.
+    pub host_ports: Vec<(u16, OwnedFd)>,
     /// Where the plan lets the host know its processes.
     pub processes: Option<ProcessView>,
 }
@@ -182,6 +184,8 @@ pub struct Session {
     ledger: Ledger,
     /// Whether a [`ProcessView`] comes with its listeners.
     by_program: bool,
+    /// The host ports whose listeners come.
+    host_ports: Vec<u16>,
     /// What came of the next frame.
     partial: Partial,
 }
@@ -196,7 +200,8 @@ impl Session {
         let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network.has_egress());
         let by_program = plan.network == Network::EgressByProgram;
         let outbox = Outbox::new(channel.clone());
-        let mut session = Self { channel, outbox, proof, ledger, by_program, partial: Partial::default() };
+        let host_ports = plan.host_ports.clone();
+        let mut session = Self { channel, outbox, proof, ledger, by_program, host_ports, partial: Partial::default() };
         let request = session.request(LEADER, command, stdio.size());
         let hello = session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.outbox.post(&HostFrame::Exec(request), stdio.descriptors())) {
@@ -295,7 +300,7 @@ impl Session {
         let ledger = &mut self.ledger;
         if frame == GuestFrame::Listeners {
             ledger.listeners()?;
-            return received::listeners(descriptors, self.by_program).map(Event::Listeners);
+            return received::listeners(descriptors, self.by_program, &self.host_ports).map(Event::Listeners);
         }
         let descriptor = received::at_most_one(descriptors)?;
         Some(match (frame, descriptor) {

@@ -4,6 +4,7 @@
 //! them, and beyond it a client is told so at once, since a connection that waits for a place looks like a hang.
 
 use crate::denials;
+use crate::host_port;
 use crate::http;
 use crate::programs::Connection;
 use crate::shared::Shared;
@@ -33,6 +34,8 @@ pub(crate) enum Door {
     TransparentV4,
     TransparentV6,
     Dns,
+    /// Any bytes, for this port of the host's loopback.
+    HostPort(u16),
 }
 
 /// Accepts for ever on `listener`, which is bound to `at`.
@@ -105,6 +108,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, d
         Door::TransparentV4 => transparent::serve(shared, stream, connection.local, false).await,
         Door::TransparentV6 => transparent::serve(shared, stream, connection.local, true).await,
         Door::Dns => dns::serve::serve_tcp(shared, stream).await,
+        Door::HostPort(port) => host_port::serve(shared, stream, connection, port).await,
     }
     drop(place);
 }
@@ -128,6 +132,7 @@ fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: Door, told: &Arc
         Door::Http => Way::Connect,
         Door::Socks => Way::Socks5,
         Door::TransparentV4 | Door::TransparentV6 | Door::Dns => Way::Transparent,
+        Door::HostPort(_) => Way::HostPort,
     };
     shared.unreadable(way, &denial);
     if door != Door::Http || told.fetch_add(1, Ordering::AcqRel) >= TOLD {

@@ -74,6 +74,8 @@ pub struct Listeners {
     pub dns_udp: Option<UdpSocket>,
     /// DNS over TCP.
     pub dns_tcp: Option<TcpListener>,
+    /// Listeners that stand for ports of the host's loopback, each with that port.
+    pub host_ports: Vec<(u16, TcpListener)>,
 }
 
 /// Bounds per sandbox.

@@ -213,7 +213,9 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Resul
         ("transparent IPv6", listeners.transparent_v6, Door::TransparentV6),
         ("DNS TCP", listeners.dns_tcp, Door::Dns),
     ];
-    for (what, listener, door) in doors {
+    let host_ports = listeners.host_ports.into_iter();
+    let host_ports = host_ports.map(|(port, listener)| ("host port", Some(listener), Door::HostPort(port)));
+    for (what, listener, door) in doors.into_iter().chain(host_ports) {
         let Some(listener) = listener else { continue };
         let wrong = |source| StartError::Listener { what, source };
         listener.set_nonblocking(true).map_err(wrong)?;

@@ -33,6 +33,7 @@ mod file_sink;
 mod grounds;
 mod handshake;
 mod hello;
+mod host_port;
 mod http;
 mod inbuf;
 mod own;

@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::process::{open_descriptors, raise_descriptors, resident_kib};
-use support::{PATIENCE, World, eventually, field, input, read_head, status, try_connect};
+use support::{PATIENCE, World, eventually, field, host_port, input, read_head, status, try_connect};
 
 const NAME: &str = "each_connection_beyond_the_bound_is_refused_at_once_and_a_place_given_back_serves_at_once";
 
@@ -31,9 +31,10 @@ enum Door {
     Socks,
     Transparent,
     Dns,
+    HostPort,
 }
 
-const DOORS: [Door; 4] = [Door::Http, Door::Socks, Door::Transparent, Door::Dns];
+const DOORS: [Door; 5] = [Door::Http, Door::Socks, Door::Transparent, Door::Dns, Door::HostPort];
 
 impl Door {
     fn of(self, world: &World) -> SocketAddr {
@@ -42,6 +43,7 @@ impl Door {
             Self::Socks => world.socks,
             Self::Transparent => world.transparent,
             Self::Dns => world.dns_tcp,
+            Self::HostPort => world.host_ports[0].1,
         }
     }
 }
@@ -78,7 +80,7 @@ fn enter(door: Door, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> 
             stream.read_exact(&mut reply).map_err(|error| ended(&error))?;
             assert_eq!(reply[..4], [5, 0, 5, 0]);
         }
-        Door::Transparent => {}
+        Door::Transparent | Door::HostPort => {}
         Door::Dns => {
             // A question for the address of idle.test, with its length.
             let question = b"\0\x1b\0\x07\x01\0\0\x01\0\0\0\0\0\0\x04idle\x04test\0\0\x01\0\x01";
@@ -97,9 +99,8 @@ fn ended(error: &std::io::Error) -> Refused {
 }
 
 /// Says one byte to each connection and ends it when its client does.
-fn greeting_server() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
+fn greeting_server(port: u16) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     listener.set_nonblocking(true).unwrap();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -116,17 +117,16 @@ fn greeting_server() -> u16 {
             }
         });
     });
-    port
 }
 
 /// The other process. Between its words it waits for a line.
-fn hold(door: Door, at: SocketAddr, bound: usize, beyond: usize) {
+fn hold(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
     let say = |words: String| {
         println!("\nsays {words}");
         std::io::stdin().read_line(&mut String::new()).unwrap();
     };
-    let server = greeting_server();
-    say(server.to_string());
+    greeting_server(server);
+    say("serving".into());
     let mut held: Vec<TcpStream> = (0..bound).map(|_| enter(door, at, server).unwrap()).collect();
     say("full".into());
     let (mut told, mut slowest) = (0, Duration::ZERO);
@@ -173,11 +173,11 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(door: Door, at: SocketAddr, bound: usize, beyond: usize) -> Self {
+    fn start(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) -> Self {
         let place = DOORS.iter().position(|other| *other == door).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
-            .env("NEXUS_SOAK_HOLD", format!("{place} {at} {bound} {beyond}"))
+            .env("NEXUS_SOAK_HOLD", format!("{place} {at} {server} {bound} {beyond}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -217,7 +217,8 @@ fn each_connection_beyond_the_bound_is_refused_at_once_and_a_place_given_back_se
     if let Ok(to) = std::env::var("NEXUS_SOAK_HOLD") {
         let words: Vec<&str> = to.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>().unwrap();
-        return hold(DOORS[number(0)], words[1].parse().unwrap(), number(2), number(3));
+        let server = u16::try_from(number(2)).unwrap();
+        return hold(DOORS[number(0)], words[1].parse().unwrap(), server, number(3), number(4));
     }
     let total: usize = std::env::var("NEXUS_SOAK_CLIENTS").map_or(500, |text| text.parse().unwrap());
     // Of 10,000, those fit that fit in a run.
@@ -230,14 +231,17 @@ fn each_connection_beyond_the_bound_is_refused_at_once_and_a_place_given_back_se
 
 fn beyond_the_bound(door: Door, bound: usize, beyond: usize) {
     let audit = tempfile::tempfile().unwrap();
-    let world = World::with(input(&["+idle.test:1-65535", "+127.0.0.1:1-65535"]), |config: &mut Config| {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let mut rules = input(&["+idle.test:1-65535", "+127.0.0.1:1-65535"]);
+    rules.host_ports.push(host_port(server));
+    let world = World::with(rules, |config: &mut Config| {
         config.audit = Arc::new(FileSink::new(audit, u64::MAX));
         config.limits = Limits { clients: bound, head_time: Duration::from_secs(300), ..Limits::default() };
     });
     world.resolver.set("*", &[Ipv4Addr::LOCALHOST.into()]);
     let (memory, files) = (resident_kib(), open_descriptors());
-    let mut holder = Holder::start(door, door.of(&world), bound, beyond);
-    let server: u16 = holder.says().parse().unwrap();
+    let mut holder = Holder::start(door, door.of(&world), server, bound, beyond);
+    assert_eq!(holder.says(), "serving");
     world.redirected.to((Ipv4Addr::LOCALHOST, server).into());
     holder.go_on();
 

@@ -308,8 +308,9 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
     }
     faults.check(Step::EgressListeners)?;
     let listeners = net::make().map_err(|error| StepError::os(Step::EgressListeners, error.source, error.what))?;
-    faults.check(Step::Redirect)?;
     let ipv6 = listeners.len() == LISTENERS;
+    let host_ports = net::make_host_ports(&request.plan.host_ports, ipv6).at(Step::EgressListeners, "host ports")?;
+    faults.check(Step::Redirect)?;
     net::redirect(ipv6).at(Step::Redirect, "routes and nf_tables rules of the sandbox")?;
     let processes = if by_program {
         faults.check(Step::ShowProcesses)?;
@@ -320,7 +321,7 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
         Vec::new()
     };
     faults.check(Step::SendListeners)?;
-    let descriptors: Vec<_> = processes.iter().chain(&listeners).map(AsFd::as_fd).collect();
+    let descriptors: Vec<_> = processes.iter().chain(&host_ports).chain(&listeners).map(AsFd::as_fd).collect();
     (request.setup.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
 }
 

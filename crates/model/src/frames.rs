@@ -7,7 +7,7 @@
 
 use crate::bytes::ByteText;
 use crate::exit::ExitStatus;
-use crate::network::Network;
+use crate::network::{MAX_HOST_PORTS, Network};
 use crate::proof::ProofItem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,9 @@ pub const VERSION: u16 = 3;
 pub const MAX_FRAME: usize = 8 << 20;
 /// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
 pub const LISTENERS: usize = 6;
-/// Most descriptors with one frame: the listeners, and by what the host knows the sandbox's processes.
-pub const MAX_DESCRIPTORS: usize = LISTENERS + 2;
+/// Most descriptors with one frame: the listeners, those of host ports in both protocols, and by what the host knows the
+/// sandbox's processes.
+pub const MAX_DESCRIPTORS: usize = LISTENERS + 2 + 2 * MAX_HOST_PORTS;
 /// Bytes before the payload.
 pub const HEADER: usize = 4;
 
@@ -175,7 +176,8 @@ pub enum GuestFrame {
     },
     /// The listeners of the egress, before `Hello`: come as descriptors with this frame, in this order: HTTP proxy,
     /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 transparent once more. Before them, for
-    /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network.
+    /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network. Between both, for
+    /// each host port of the plan, a listener on 127.0.0.1 and with IPv6 one on `::1`.
     Listeners,
 }
 

@@ -32,3 +32,7 @@ pub const SOCKS_PORT: u16 = 1080;
 pub const DNS_PORT: u16 = 53;
 /// Where every other TCP connection ends up, on 127.0.0.1 and ::1 inside.
 pub const TRANSPARENT_PORT: u16 = 15_001;
+/// The ports inside on which the egress listens for itself, so that no port of the host can be reached there.
+pub const INSIDE_PORTS: [u16; 4] = [HTTP_PORT, SOCKS_PORT, DNS_PORT, TRANSPARENT_PORT];
+/// The most ports of the host's loopback that one sandbox may reach.
+pub const MAX_HOST_PORTS: usize = 16;

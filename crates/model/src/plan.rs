@@ -7,7 +7,7 @@ use crate::bytes::ByteText;
 use crate::guarantee::Guarantee;
 use crate::ids::RunId;
 use crate::limits::Limits;
-use crate::network::Network;
+use crate::network::{INSIDE_PORTS, MAX_HOST_PORTS, Network};
 use crate::spec::SandboxProfile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -125,6 +125,8 @@ pub struct PlanDraft {
     pub env: Vec<(ByteText, ByteText)>,
     /// What of the network it has.
     pub network: Network,
+    /// Ports of the host's loopback that are reached at the same port inside (`--allow-host-port`).
+    pub host_ports: Vec<u16>,
     /// Limits.
     pub limits: Limits,
     /// Guarantees without which the run must not start.
@@ -155,6 +157,7 @@ impl PlanDraft {
             cwd: workspace.into(),
             env: Vec::new(),
             network: Network::None,
+            host_ports: Vec::new(),
             limits: Limits::defaults(1 << 20),
             required: BTreeSet::new(),
             allow_ptrace: false,
@@ -239,6 +242,20 @@ pub enum PlanError {
     /// A guarantee that the plan's own network breaks.
     #[error("the guarantee {name} is required, and the plan has a network", name = Guarantee::NetNone.name())]
     Contradiction,
+    /// More ports of the host's loopback than one sandbox may reach.
+    #[error("{count} ports of this machine's loopback are too many ({MAX_HOST_PORTS} at most)")]
+    TooManyHostPorts {
+        /// How many.
+        count: usize,
+    },
+    /// A port of the host's loopback that cannot be reached.
+    #[error("port {port} of this machine's loopback cannot be reached from inside: {why}")]
+    HostPort {
+        /// The port.
+        port: u16,
+        /// Why.
+        why: &'static str,
+    },
     /// A limit of zero.
     #[error("a limit of zero {what} leaves nothing to run with")]
     ZeroLimit {
@@ -256,6 +273,7 @@ impl Plan {
         if draft.network.has_egress() && draft.required.contains(&Guarantee::NetNone) {
             return Err(PlanError::Contradiction);
         }
+        check_host_ports(&draft)?;
         Ok(Self(draft))
     }
 }
@@ -347,6 +365,25 @@ fn beneath(what: &str, path: &ByteText) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Refuses ports that the sandbox could not serve: its set-up makes a listener for each.
+fn check_host_ports(draft: &PlanDraft) -> Result<(), PlanError> {
+    let ports = &draft.host_ports;
+    if ports.len() > MAX_HOST_PORTS {
+        return Err(PlanError::TooManyHostPorts { count: ports.len() });
+    }
+    for (at, port) in ports.iter().copied().enumerate() {
+        let why = match port {
+            0 => "0 is no port",
+            port if INSIDE_PORTS.contains(&port) => "Nexus itself listens there inside",
+            port if ports[..at].contains(&port) => "the port stands twice",
+            _ if !draft.network.has_egress() => "nothing serves it",
+            _ => continue,
+        };
+        return Err(PlanError::HostPort { port, why });
+    }
+    Ok(())
+}
+
 fn check_limits(limits: &Limits) -> Result<(), PlanError> {
     let zero = [
         (limits.memory_bytes == Some(0), "memory"),
@@ -420,6 +457,7 @@ mod tests {
             cwd: "/srv/project/sub".into(),
             env: vec![("PATH".into(), "/usr/bin".into())],
             network: Network::None,
+            host_ports: Vec::new(),
             limits: Limits::defaults(1 << 30),
             required: BTreeSet::new(),
             allow_ptrace: false,
@@ -442,6 +480,20 @@ mod tests {
         assert_eq!(Plan::new(with.clone()), Err(PlanError::Contradiction));
         with.network = Network::None;
         assert!(Plan::new(with).is_ok());
+    }
+
+    #[test]
+    fn a_host_port_is_a_port_that_the_set_up_can_serve() {
+        let draft = |ports: &[u16], network| PlanDraft { host_ports: ports.to_vec(), network, ..draft() };
+        for ports in [&[5432][..], &[1, u16::MAX], &(2000..2016).collect::<Vec<_>>()] {
+            assert!(Plan::new(draft(ports, Network::Egress)).is_ok(), "{ports:?}");
+        }
+        for ports in [&[0][..], &[53], &[3128], &[1080], &[15_001], &[7, 7]] {
+            assert!(matches!(Plan::new(draft(ports, Network::Egress)), Err(PlanError::HostPort { .. })), "{ports:?}");
+        }
+        assert!(matches!(Plan::new(draft(&[7], Network::None)), Err(PlanError::HostPort { .. })));
+        let many: Vec<_> = (2000..2017).collect();
+        assert_eq!(Plan::new(draft(&many, Network::Egress)), Err(PlanError::TooManyHostPorts { count: 17 }));
     }
 
     #[test]

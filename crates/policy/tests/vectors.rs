@@ -4,7 +4,8 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{ADDRESS_RULE, CASES, Case, DEFAULT, Expect, NO_RULE, Rules};
 use nexus_policy::net::{
-    DenyCode, Host, Moment, Port, Route, Source, Target, explain, parse_allow, parse_allow_private, parse_deny,
+    DenyCode, Host, HostPort, Moment, Port, Route, Source, Target, explain, parse_allow, parse_allow_private,
+    parse_deny, parse_host_port,
 };
 use std::net::SocketAddr;
 
@@ -42,6 +43,10 @@ fn what_is_allowed_is_dialled_at_exactly_the_answered_addresses() {
     assert!(allowed > 20, "a table in which hardly anything is allowed proves little: {allowed}");
 }
 
+fn host_port(text: &str) -> HostPort {
+    HostPort { port: parse_host_port(text).unwrap(), source: Source::flag(text) }
+}
+
 #[test]
 fn every_denial_says_why_and_a_flag_that_is_offered_does_help() {
     for case in CASES {
@@ -56,6 +61,7 @@ fn every_denial_says_why_and_a_flag_that_is_offered_does_help() {
         match name {
             "--allow" => input.allow.push(parse_allow(value, Source::flag(value)).unwrap()),
             "--allow-private" => input.allow_any(parse_allow_private(value, Source::flag(value)).unwrap()),
+            "--allow-host-port" => input.host_ports.push(host_port(value)),
             other => panic!("{}: no such flag {other}", told(case)),
         }
         let policy = nexus_policy::net::Policy::build(input).unwrap();
@@ -87,7 +93,7 @@ fn addresses_are_rules_for_deny_and_private_only_and_allow_says_what_to_write() 
         parse_allow(text, Source::flag(*text)).unwrap_err();
     }
     let error = parse_allow("0x7f000001:80", Source::flag("x")).unwrap_err();
-    assert!(error.to_string().contains("--allow-private 127.0.0.1:80"), "{error}");
+    assert!(error.to_string().contains("--allow-host-port 80"), "{error}");
     let error = parse_deny("10.0.0.1/8", Source::flag("x")).unwrap_err();
     assert!(error.to_string().contains("10.0.0.0/8"), "{error}");
 }

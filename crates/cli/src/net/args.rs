@@ -45,6 +45,9 @@ pub struct NetFlags {
     /// Let it reach a private destination: a name that leads to one, an address or a range; may repeat
     #[arg(long, value_name = "HOST:PORT|CIDR")]
     pub allow_private: Vec<String>,
+    /// Let it reach this port of this machine's 127.0.0.1 and ::1, at the same address inside; may repeat
+    #[arg(long, value_name = "PORT", value_parser = super::host_port::parse)]
+    pub allow_host_port: Vec<u16>,
     /// HTTP methods that it may use; of this and the profiles the stricter holds [default: any]
     #[arg(long, value_name = "METHODS")]
     pub net_methods: Option<NetMethods>,

@@ -1,6 +1,7 @@
 //! `nexus net check`: one destination, decided by the code that decides for a run.
 
 use super::args::{CheckArgs, RuleArgs};
+use super::host_port::refuse_loopback_rules;
 use super::network::Network;
 use super::rules;
 use crate::args::RunArgs;
@@ -12,6 +13,7 @@ use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, ow
 use nexus_policy::net::{
     Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
 };
+use nexus_policy::profile::NetGrants;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -22,7 +24,9 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         Failure::usage("target", message, "write HOST:PORT, for example example.com:443")
     })?;
     let attempt = Attempt { target, way: Way::Connect, program: program(args)? };
-    let policy = resolved(&args.rules)?.map_or_else(Policy::default, |network| network.policy);
+    let (network, grants) = resolved(&args.rules)?;
+    refuse_loopback_rules(&grants)?;
+    let policy = network.map_or_else(Policy::default, |network| network.policy);
     let now = Clock::start().now();
     let found = if args.resolve.is_empty() { look_up(&policy, &attempt, now)? } else { Ok(args.resolve.clone()) };
     let (addresses, unresolved) = match found {
@@ -89,12 +93,13 @@ fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
     Ok(Some(rules::real(program)))
 }
 
-/// The network that `nexus run` would have with these rules.
-pub fn resolved(rules: &RuleArgs) -> Result<Option<Network>, Failure> {
+/// The network that `nexus run` would have with these rules, and what they grant.
+pub fn resolved(rules: &RuleArgs) -> Result<(Option<Network>, NetGrants), Failure> {
     let places = Places::find()?;
     let workspace = workspace::find(rules.workspace.as_deref(), &places)?;
     let args = RunArgs::of_rules(rules);
-    Ok(Resolution::of(&args, &workspace, &places)?.network)
+    let resolution = Resolution::of(&args, &workspace, &places)?;
+    Ok((resolution.network, resolution.grants.net))
 }
 
 /// Asks the resolver of the egress, and only for a name that the rules let through: a question tells others its name.

@@ -1,13 +1,13 @@
 //! What a run may reach, decided before anything of it exists.
 
 use super::args::NetFlags;
-use super::{clients, environment, host, rules};
+use super::{clients, environment, host, host_port, rules};
 use crate::failure::Failure;
 use crate::profile::Found;
 use crate::terminal::Hold;
 use nexus_egress::UpstreamProxy;
 use nexus_policy::net::{Groups, Pattern, Policy, Rule, RuleError, builtin_groups, mode_name};
-use nexus_policy::profile::{Grants, NetMode, Origin};
+use nexus_policy::profile::{Grants, NetGrants, NetMode, Origin};
 use nexus_policy::receipt::{Bounded, Network as InForce};
 use nexus_policy::settings::EgressSettings;
 use std::net::{IpAddr, SocketAddr};
@@ -43,13 +43,17 @@ impl Network {
         workspace: &Path,
         found: &mut Found,
     ) -> Result<Option<Self>, Failure> {
+        refuse_lost_host_ports(flags, &grants.net)?;
         if grants.net.effective_mode() == NetMode::None {
             refuse_rules_without_network(flags)?;
-            return Ok(None);
+            if grants.net.host_ports.is_empty() {
+                return Ok(None);
+            }
+        } else {
+            let from = grants.net.mode.as_ref().map_or(Origin::Standard, |mode| mode.from.clone());
+            environment::add(&mut found.env, &from);
         }
-        let from = grants.net.mode.as_ref().map_or(Origin::Standard, |mode| mode.from.clone());
-        environment::add(&mut found.env, &from);
-        let mut notes = Vec::new();
+        let mut notes = host_port::notes(&grants.net);
         let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
         clients::read(&grants.net.groups, workspace, &mut groups, found, &mut notes)?;
         let policy = rules::policy(rules::Sources {
@@ -154,6 +158,15 @@ fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
         let message = format!("the addresses of this host cannot be read: {error}");
         Failure::refused("net", message, "without them the host could not be kept out of reach; mount /proc")
     })
+}
+
+/// A file of the workspace can close what a flag opens; the caller of the flag must hear of it.
+fn refuse_lost_host_ports(flags: &NetFlags, grants: &NetGrants) -> Result<(), Failure> {
+    if flags.allow_host_port.is_empty() || !grants.host_ports.is_empty() {
+        return Ok(());
+    }
+    let message = "--allow-host-port opens a port of this machine, and nexus.yaml of the workspace closes all of them";
+    Err(Failure::usage("host_port", message, "leave the flag out, or change the network of nexus.yaml"))
 }
 
 /// A limit or rule that nobody will look at is a mistake that its author should hear of.

@@ -30,6 +30,11 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         let hint = "name the destinations with --allow";
         return Err(Failure::usage("ask", "nexus net proxy asks nobody", hint));
     }
+    if !args.rules.net.allow_host_port.is_empty() {
+        let message =
+            "--allow-host-port is for sandboxes: the programs that nexus net proxy serves are on this machine";
+        return Err(Failure::usage("host_port", message, "let them connect to 127.0.0.1 without the proxy"));
+    }
     let signals = Signals::catch().map_err(|error| failed("signals", &error))?;
     let listener = listen(args.listen)?;
     let address = listener.local_addr().map_err(|error| failed("the listener", &error))?;
@@ -127,7 +132,7 @@ fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress
 
 /// `None` where nothing is allowed.
 fn read(args: &ProxyArgs, own: &[SocketAddr], generation: u64) -> Result<Option<Network>, Failure> {
-    resolved(&args.rules)?.map(|network| network.on_this_host(own, generation)).transpose()
+    resolved(&args.rules)?.0.map(|network| network.on_this_host(own, generation)).transpose()
 }
 
 fn nothing(generation: u64) -> Arc<Policy> {

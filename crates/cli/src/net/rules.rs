@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use nexus_egress::UpstreamProxy;
 use nexus_model::capability::NetMode as Mode;
 use nexus_policy::net::{
-    AnyRule, Budget, Groups, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Program, Rule, RuleError, Source,
-    parse_allow, parse_allow_private, parse_deny, parse_range,
+    AnyRule, Budget, Groups, HostPort, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Port, Program, Rule,
+    RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
@@ -61,6 +61,12 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
     for rule in &grants.allow_private {
         let parsed = parse_allow_private(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?;
         input.allow_any(any_located(parsed));
+    }
+    for port in &grants.host_ports {
+        let text = format!("--allow-host-port {}", port.value);
+        let number =
+            Port::new(port.value).map_err(|error| Failure::usage("net", error.to_string(), "write one port"))?;
+        input.host_ports.push(HostPort { port: number, source: Source::flag(text) });
     }
     for rule in &grants.deny {
         input.deny_any(any_located(parse_deny(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));

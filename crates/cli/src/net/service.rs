@@ -170,6 +170,7 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
         transparent_v6: handed.transparent_ipv6.and_then(tcp),
         dns_udp: Some(UdpSocket::from(handed.dns_udp)),
         dns_tcp: tcp(handed.dns_tcp),
+        host_ports: handed.host_ports.into_iter().map(|(port, fd)| (port, TcpListener::from(fd))).collect(),
     };
     let egress = Arc::new(Egress::start(config, listeners).map_err(|error| failed(&error))?);
     if let Some(asker) = &asker {

@@ -40,6 +40,7 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let workspace = workspace::find(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
     run::check_patterns(&resolution.grants)?;
+    crate::net::refuse_loopback_rules(&resolution.grants.net)?;
     let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
     let all = Explained {
         binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places, &super::guarded(args, &resolution))?,
@@ -208,6 +209,7 @@ pub fn grants_json(grants: &Grants) -> Value {
             "from": grants.net.mode.as_ref().map(|mode| &mode.from),
             "allow": grants.net.allow, "deny": grants.net.deny, "groups": grants.net.groups,
             "allow_private": grants.net.allow_private,
+            "host_ports": grants.net.host_ports,
             "methods": {
                 "allowed": grants.net.effective_methods().word(),
                 "from": grants.net.methods.as_ref().map(|methods| &methods.from),
@@ -289,6 +291,9 @@ fn network(grants: &Grants) -> String {
         [("allow", &net.allow), ("allow private", &net.allow_private), ("deny", &net.deny), ("group", &net.groups)];
     for (what, rule) in lists.into_iter().flat_map(|(what, rules)| rules.iter().map(move |rule| (what, rule))) {
         out.row(&format!("{what} {}", rule.value), &rule.from.to_string());
+    }
+    for port in &net.host_ports {
+        out.row(&format!("port {} of this machine's loopback", port.value), &port.from.to_string());
     }
     out.text
 }

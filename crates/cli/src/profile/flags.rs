@@ -51,6 +51,11 @@ fn network(net: &mut NetGrants, flags: &NetFlags) {
             list.push(flagged(text.clone(), flag));
         }
     }
+    for port in &flags.allow_host_port {
+        if !net.host_ports.iter().any(|known| known.value == *port) {
+            net.host_ports.push(flagged(*port, "--allow-host-port"));
+        }
+    }
     if let Some(methods) = flags.net_methods {
         let methods = match methods {
             NetMethods::Any => Methods::Any,

@@ -118,7 +118,7 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
     }
     let args = &with_term(args);
     let open = |order: &Order, full: Option<FullOutput>| {
-        let ports = Ports::listen(&args.publish)?;
+        let ports = Ports::listen(&args.publish, &order.plan.host_ports)?;
         for (host, inside) in
             ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
         {

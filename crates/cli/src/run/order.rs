@@ -19,7 +19,7 @@ use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
-use nexus_policy::profile::{ChangesMode, Grants, LimitKind, ProfileName, Toolchain};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, ProfileName, Toolchain};
 use std::time::Duration;
 
 /// Everything about a run that the flags say.
@@ -87,6 +87,9 @@ impl Order {
         let run_id = RunId::new();
         let by_file = workspace.clone();
         refuse_what_a_network_breaks(args, &resolution)?;
+        crate::net::refuse_loopback_rules(&grants.net)?;
+        let host_ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
+        crate::net::refuse_ports_of_nexus(&host_ports)?;
         let (total, limits) = limits(grants);
         let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
         // Only a direct run needs them: a layer holds protected names back by itself.
@@ -125,6 +128,7 @@ impl Order {
             cwd: cwd.into(),
             env: env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
             network: network_kind(resolution.network.as_ref()),
+            host_ports,
             limits,
             required: args.require.iter().copied().collect(),
             allow_ptrace: grants.allows_debug(),
@@ -210,7 +214,8 @@ fn network_kind(network: Option<&Network>) -> NetworkKind {
 /// A guarantee that somebody demands must not be given up by another flag in silence.
 fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Result<(), Failure> {
     if resolution.network.is_some() && args.require.contains(&Guarantee::NetNone) {
-        let opened = resolution.grants.net.mode.as_ref().map_or_else(String::new, |mode| mode.from.to_string());
+        let mode = resolution.grants.net.mode.as_ref().filter(|mode| mode.value != NetMode::None);
+        let opened = mode.map_or_else(|| "--allow-host-port".to_owned(), |mode| mode.from.to_string());
         let message = format!("{opened} opens the network, and --require net.none forbids it");
         return Err(Failure::usage("require", message, "use --net none, or --require net.destination_checked"));
     }
@@ -276,6 +281,7 @@ fn plan_failure(error: &PlanError) -> Failure {
         PlanError::EnvName { .. } => "write --env NAME=VALUE",
         PlanError::Contradiction => "use --net none, or --require net.destination_checked",
         PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
+        PlanError::TooManyHostPorts { .. } | PlanError::HostPort { .. } => "name other ports with --allow-host-port",
         PlanError::ArgumentTooLong { .. } => "",
     };
     match error {
@@ -283,6 +289,8 @@ fn plan_failure(error: &PlanError) -> Failure {
         | PlanError::EnvName { .. }
         | PlanError::Contradiction
         | PlanError::ZeroLimit { .. }
+        | PlanError::TooManyHostPorts { .. }
+        | PlanError::HostPort { .. }
         | PlanError::ArgumentTooLong { .. } => Failure::usage("plan", error.to_string(), hint),
         _ => Failure::refused("plan", error.to_string(), hint),
     }

@@ -59,6 +59,13 @@ impl FromStr for Publish {
     }
 }
 
+fn of_nexus(port: u16) -> Failure {
+    let message = format!(
+        "--publish takes port {port} of this machine, and --allow-host-port {port} would lead back into the sandbox"
+    );
+    Failure::usage("host_port", message, "publish another port of this machine")
+}
+
 struct Listener {
     socket: TcpListener,
     host: u16,
@@ -87,7 +94,9 @@ pub enum PortToken {
 
 impl Ports {
     /// Takes the ports of the host before anything is started.
-    pub fn listen(wanted: &[Publish]) -> Result<Self, Failure> {
+    ///
+    /// A port that `--allow-host-port` opens cannot be one of them: the sandbox would reach itself by way of the host.
+    pub fn listen(wanted: &[Publish], host_ports: &[u16]) -> Result<Self, Failure> {
         let listeners = wanted.iter().map(|publish| {
             let failed = |error: std::io::Error| {
                 let message = format!("port {} of 127.0.0.1 cannot be published: {error}", publish.host);
@@ -97,9 +106,15 @@ impl Ports {
                 };
                 Failure::refused("publish", message, hint)
             };
+            if host_ports.contains(&publish.host) {
+                return Err(of_nexus(publish.host));
+            }
             let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, publish.host)).map_err(failed)?;
             socket.set_nonblocking(true).map_err(failed)?;
             let host = socket.local_addr().map_err(failed)?.port();
+            if host_ports.contains(&host) {
+                return Err(of_nexus(host));
+            }
             Ok(Listener { socket, host, inside: publish.inside })
         });
         Ok(Self { listeners: listeners.collect::<Result<_, _>>()?, ..Self::default() })
@@ -228,9 +243,9 @@ mod tests {
     fn a_port_that_is_taken_is_refused_by_name() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let host = taken.local_addr().unwrap().port();
-        let failure = Ports::listen(&[Publish { host, inside: 80 }]).err().unwrap();
+        let failure = Ports::listen(&[Publish { host, inside: 80 }], &[]).err().unwrap();
         assert!(failure.message.contains(&host.to_string()) && failure.hint.contains("0:80"), "{failure}");
-        let ports = Ports::listen(&[Publish { host: 0, inside: 80 }]).unwrap();
+        let ports = Ports::listen(&[Publish { host: 0, inside: 80 }], &[]).unwrap();
         assert!(matches!(ports.published()[..], [(host, 80)] if host != 0));
     }
 }

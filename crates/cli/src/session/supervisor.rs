@@ -149,7 +149,7 @@ fn open(
     full: Option<FullOutput>,
     launcher: &mut Option<UnixStream>,
 ) -> Result<Hub, Failure> {
-    let ports = Ports::listen(&args.publish)?;
+    let ports = Ports::listen(&args.publish, &order.plan.host_ports)?;
     let about = About {
         version: FORM,
         id: order.plan.run_id,

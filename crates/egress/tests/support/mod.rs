@@ -17,7 +17,7 @@ pub use hello::{client as tls_client, hello};
 use nexus_egress::{
     AuditError, Clock, Config, Destinations, Egress, Event, EventKind, Listeners, OwnAddresses, Scripted, Sink,
 };
-use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow, parse_allow_private, parse_deny};
+use nexus_policy::net::{HostPort, Policy, PolicyInput, Port, Source, parse_allow, parse_allow_private, parse_deny};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -145,6 +145,11 @@ pub fn input(rules: &[&str]) -> PolicyInput {
     input
 }
 
+/// `--allow-host-port` for this port.
+pub fn host_port(port: u16) -> HostPort {
+    HostPort { port: Port::new(port).unwrap(), source: Source::flag(port.to_string()) }
+}
+
 pub fn policy(input: PolicyInput) -> Arc<Policy> {
     Arc::new(Policy::build(input).unwrap())
 }
@@ -157,6 +162,8 @@ pub struct World {
     pub transparent: SocketAddr,
     pub dns_udp: SocketAddr,
     pub dns_tcp: SocketAddr,
+    /// The listener of each open port of the host's loopback.
+    pub host_ports: Vec<(u16, SocketAddr)>,
     pub resolver: Arc<Scripted>,
     pub events: Arc<Memory>,
     pub redirected: Arc<Redirected>,
@@ -180,7 +187,11 @@ impl World {
         let (http, socks, transparent, dns_tcp) = (listener(), listener(), listener(), listener());
         let dns_udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = |listener: &TcpListener| listener.local_addr().unwrap();
+        let opened = config.policy.host_ports().iter().map(|open| open.port.number());
+        let host_ports: Vec<_> =
+            opened.map(|port| (port, listener())).map(|(port, one)| (port, at(&one), one)).collect();
         Self {
+            host_ports: host_ports.iter().map(|(port, at, _)| (*port, *at)).collect(),
             http: at(&http),
             socks: at(&socks),
             transparent: at(&transparent),
@@ -199,6 +210,7 @@ impl World {
                         transparent_v6: None,
                         dns_udp: Some(dns_udp),
                         dns_tcp: Some(dns_tcp),
+                        host_ports: host_ports.into_iter().map(|(port, _, one)| (port, one)).collect(),
                     },
                 )
                 .unwrap(),

@@ -49,6 +49,16 @@ pub fn make() -> Result<Vec<OwnedFd>, MakeError> {
     Ok(all)
 }
 
+/// Makes a listener on 127.0.0.1 for each host port, and with `ipv6` one on `::1`. The host connects what comes there to its
+/// own loopback.
+pub fn make_host_ports(ports: &[u16], ipv6: bool) -> io::Result<Vec<OwnedFd>> {
+    let both = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    let addresses = ports.iter().flat_map(|port| {
+        both.into_iter().take(1 + usize::from(ipv6)).map(move |address| SocketAddr::new(address.ip(), *port))
+    });
+    addresses.map(stream).collect()
+}
+
 fn no_ipv6(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }

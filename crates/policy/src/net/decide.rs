@@ -17,6 +17,7 @@
 
 use super::behind::check_behind;
 use super::cause::Cause;
+use super::host_port;
 use super::methods::{Methods, check_seen, plain_http, unseen};
 use super::name::Name;
 use super::pattern::Pattern;
@@ -33,6 +34,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Decides what can be decided without an address.
 pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Next, Denial> {
+    if host_port::is_meant(policy, attempt) {
+        return host_port::decide(policy, attempt, now).map(Next::Dial);
+    }
     in_force(policy, now, &attempt.target)?;
     match &attempt.target.host {
         Host::Name(name) => {
@@ -158,6 +162,9 @@ pub fn may_be_asked(policy: &Policy, host: &Host, now: Moment) -> bool {
 /// Whether an open connection may stay under a policy that came after it. If not, it is cut.
 pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Denial> {
     let attempt = permit.attempt();
+    if host_port::is_meant(policy, attempt) {
+        return host_port::decide(policy, attempt, now).map(drop);
+    }
     in_force(policy, now, &attempt.target)?;
     match &attempt.target.host {
         Host::Address(address) => {
@@ -182,27 +189,25 @@ fn sees_name(attempt: &Attempt, basis: &Basis) -> bool {
     basis.tls || plain_http(attempt.target.port, basis.tls)
 }
 
-/// Mode and time, before everything else.
-fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial> {
+/// Denies everything after the end of the policy.
+pub(super) fn unexpired(policy: &Policy, now: Moment) -> Result<(), Denial> {
     if policy.expires.is_some_and(|end| now >= end) {
         return Err(Denial::new(Cause::Expired, "the time of the network policy is over"));
     }
+    Ok(())
+}
+
+/// Mode and time, before everything else.
+fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial> {
+    unexpired(policy, now)?;
     if policy.mode == NetMode::None {
         let denial = Denial::new(Cause::NoNetwork, format!("there is no network, so not {target} either"));
-        return Err(denial.allow_with(flag_for(target)));
+        return Err(Denial { allow_with: host_port::flag_for(policy, target), ..denial });
     }
     if policy.ceilings.iter().any(|ceiling| ceiling.mode == NetMode::None) {
         return Err(Denial::new(Cause::NoNetwork, "a narrower policy on top has no network"));
     }
     Ok(())
-}
-
-/// The flag that would open a target whose addresses are not known yet.
-fn flag_for(target: &Target) -> String {
-    match &target.host {
-        Host::Name(_) => format!("--allow {target}"),
-        Host::Address(_) => format!("--allow-private {target}"),
-    }
 }
 
 /// Whether a name is allowed for `attempt`, and the methods can be seen where they matter. Nobody is asked about what
@@ -270,7 +275,7 @@ fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
     }
 }
 
-fn narrowed(shown: &str) -> Denial {
+pub(super) fn narrowed(shown: &str) -> Denial {
     Denial::new(Cause::Narrowed, format!("{shown} is not in a narrower policy on top"))
 }
 
@@ -289,7 +294,8 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
     let Some(only) = (if is_somebodys(policy, name) { who.suffix() } else { Some(String::new()) }) else {
         return denial;
     };
-    let denial = denial.allow_with(format!("--allow {name}:{port}{only}"));
+    let flag = host_port::flag_for(policy, &Target { host: Host::Name(name.clone()), port });
+    let denial = Denial { allow_with: flag.map(|flag| flag + &only), ..denial };
     if policy.ask {
         let explanation = format!("{}; somebody can be asked", denial.explanation);
         return Denial { cause: Cause::MayAsk, code: Cause::MayAsk.code(), explanation, ..denial };
@@ -321,7 +327,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
         return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls, must_name: false });
     }
     if let Some(class) = class_here(policy, address) {
-        return Err(special(class, target, address));
+        return Err(special(policy, class, target, address));
     }
     // A flag for this address would not open the one that it carries.
     admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial })?;
@@ -329,7 +335,8 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
         NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls, must_name: false }),
         NetMode::Allowlist | NetMode::None => {
             let why = format!("no rule allows the address {target}, and rules for names never do");
-            Err(Denial::new(Cause::LiteralNotAllowed, why).allow_with(format!("--allow-private {target}")))
+            let denial = Denial::new(Cause::LiteralNotAllowed, why);
+            Err(Denial { allow_with: host_port::private_flag_for(policy, target), ..denial })
         }
     }
 }
@@ -356,13 +363,13 @@ fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: 
         Class::Unspecified | Class::Multicast | Class::Broadcast => false,
     };
     if !open {
-        return Err(special(class, target, address));
+        return Err(special(policy, class, target, address));
     }
     admitted_form(policy, address, target, private)
 }
 
 /// What no allowance opens: the egress itself, addresses without an honest peer, and what a rule denies.
-fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), Denial> {
+pub(super) fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), Denial> {
     let port = target.port;
     let inner = ranges::embedded(address).into_iter().map(IpAddr::V4);
     let forms: Vec<IpAddr> = [address, address.to_canonical()].into_iter().chain(inner).collect();
@@ -377,7 +384,7 @@ fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), D
         }
     }
     let never = forms.iter().filter_map(|form| ranges::classify(*form)).find(|class| class.is_never());
-    never.map_or(Ok(()), |class| Err(special(class, target, address)))
+    never.map_or(Ok(()), |class| Err(special(policy, class, target, address)))
 }
 
 /// A form that carries an IPv4 address and was admitted, or is NAT64: what it carries must be open too, for the same target.
@@ -411,7 +418,7 @@ fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&Address
     })
 }
 
-fn special(class: Class, target: &Target, address: IpAddr) -> Denial {
+fn special(policy: &Policy, class: Class, target: &Target, address: IpAddr) -> Denial {
     let denial = Denial::new(Cause::Special(class), format!("{}: that is {class}", told(target, address)));
     match class {
         // For the first three no flag helps; for the others none should be offered for copying, since it would open
@@ -424,7 +431,7 @@ fn special(class: Class, target: &Target, address: IpAddr) -> Denial {
         | Class::Documentation
         | Class::Benchmarking
         | Class::Reserved
-        | Class::OwnHost => denial.allow_with(format!("--allow-private {target}")),
+        | Class::OwnHost => Denial { allow_with: host_port::private_flag_for(policy, target), ..denial },
     }
 }
 
@@ -453,6 +460,6 @@ fn offered(policy: &Policy, denial: Denial, attempt: &Attempt) -> Denial {
     Denial { allow_with, ..denial }
 }
 
-fn permit(policy: &Policy, attempt: &Attempt, addrs: Option<Vec<SocketAddr>>, basis: Basis) -> Permit {
+pub(super) fn permit(policy: &Policy, attempt: &Attempt, addrs: Option<Vec<SocketAddr>>, basis: Basis) -> Permit {
     Permit { attempt: attempt.clone(), addrs, basis, generation: policy.generation, expires: policy.expires }
 }

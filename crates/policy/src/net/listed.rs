@@ -4,7 +4,8 @@ use super::policy::Policy;
 use super::rule::{AddressRule, Rule};
 
 impl Policy {
-    /// Lists every rule as `allow HOST:PORTS[/tcp|/tls]`, `allow-private …` or `deny …`, in canonical order.
+    /// Lists every rule as `allow HOST:PORTS[/tcp|/tls]`, `allow-private …`, `allow-host-port PORT` or `deny …`, in canonical
+    /// order.
     pub fn listed(&self) -> Vec<String> {
         let name = |word: &str, rule: &Rule| {
             let program = rule.program.as_ref().map(|program| format!("@{program}")).unwrap_or_default();
@@ -17,6 +18,7 @@ impl Policy {
         let allow = |rule: &Rule| if rule.private { "allow-private" } else { "allow" };
         let mut all: Vec<String> = self.allow.rules().iter().map(|rule| name(allow(rule), rule)).collect();
         all.extend(self.allow_addresses.iter().map(|rule| address("allow-private", rule)));
+        all.extend(self.host_ports.iter().map(ToString::to_string));
         all.extend(self.deny.rules().iter().map(|rule| name("deny", rule)));
         all.extend(self.deny_addresses.iter().map(|rule| address("deny", rule)));
         all.dedup();

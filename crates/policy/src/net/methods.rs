@@ -36,6 +36,7 @@ pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: boo
 pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, tls: bool) -> Result<(), Denial> {
     let seen = match attempt.way {
         Way::HttpAbsolute => true,
+        Way::HostPort => false,
         Way::Connect | Way::Socks5 | Way::Transparent => plain_http(attempt.target.port, tls),
     };
     if seen || policy.methods == Methods::Any { Ok(()) } else { Err(unseen(&attempt.target)) }

@@ -20,6 +20,7 @@ mod explain;
 #[doc(hidden)]
 pub mod fuzz;
 mod groups;
+mod host_port;
 mod item;
 mod listed;
 mod literal;
@@ -49,6 +50,7 @@ pub use decide::{check_addrs, check_dns, check_name, may_be_asked, recheck};
 pub use document::{DocumentError, DocumentTests, NetDocument};
 pub use explain::{AddressTold, Decision, Explanation, explain, explain_attempt};
 pub use groups::{Groups, builtin_groups, read_groups};
+pub use host_port::{HostPort, HostPortError, is_loopback, parse_host_port, private_flag};
 pub use ipnet::IpNet;
 pub use item::{FullItem, Item, PortsItem};
 pub use methods::{Methods, check_method};

@@ -31,6 +31,8 @@ pub enum Way {
     Socks5,
     /// A redirected TCP connection.
     Transparent,
+    /// A listener inside that stands for a port of the host's loopback.
+    HostPort,
 }
 
 /// Somebody inside wants to reach something.
@@ -204,7 +206,8 @@ impl Permit {
 
     /// Whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
     pub fn expects_http(&self) -> bool {
-        super::methods::plain_http(self.attempt.target.port, self.basis.tls)
+        // The listener of a host port carries any bytes.
+        self.attempt.way != Way::HostPort && super::methods::plain_http(self.attempt.target.port, self.basis.tls)
     }
 
     /// Whether the addresses were checked; if not, the record must say so.

@@ -8,6 +8,7 @@
 
 use super::behind::Behind;
 use super::budget::Budget;
+use super::host_port::HostPort;
 use super::methods::Methods;
 use super::permit::Moment;
 use super::rule::{AddressRule, AnyRule, Origin, Rule, Source};
@@ -43,6 +44,8 @@ pub struct PolicyInput {
     pub allow_addresses: Vec<AddressRule>,
     /// Denied addresses.
     pub deny_addresses: Vec<AddressRule>,
+    /// Ports of the host's loopback (`--allow-host-port`).
+    pub host_ports: Vec<HostPort>,
     /// Private ranges into which allowed names may resolve; the operator's alone. They open no literals.
     pub trusted_ranges: Vec<IpNet>,
     /// What a missing TLS name means; `None` is "refuse, except in the mode unrestricted".
@@ -82,6 +85,12 @@ pub enum PolicyError {
         /// The rule.
         rule: Source,
     },
+    /// A port of the host's loopback opened by something other than a flag of the user.
+    #[error("{port} may not open a port of this machine's loopback: only a flag of the user can")]
+    HostPortNotAllowed {
+        /// The source of the port.
+        port: Source,
+    },
 }
 
 impl PolicyInput {
@@ -110,6 +119,7 @@ impl PolicyInput {
         self.deny.extend(nearer.deny);
         self.allow_addresses.extend(nearer.allow_addresses);
         self.deny_addresses.extend(nearer.deny_addresses);
+        self.host_ports.extend(nearer.host_ports);
         self.trusted_ranges.extend(nearer.trusted_ranges);
         self.own_addresses.extend(nearer.own_addresses);
         self.own_listeners.extend(nearer.own_listeners);
@@ -174,6 +184,7 @@ pub struct Policy {
     pub(super) deny: RuleSet,
     pub(super) allow_addresses: Vec<AddressRule>,
     pub(super) deny_addresses: Vec<AddressRule>,
+    pub(super) host_ports: Vec<HostPort>,
     pub(super) trusted_ranges: Vec<IpNet>,
     pub(super) ceilings: Vec<Ceiling>,
     pub(super) refuse_private: bool,
@@ -212,12 +223,16 @@ impl Policy {
         for rule in &input.allow_addresses {
             may_open_private(&rule.source)?;
         }
+        if let Some(port) = input.host_ports.iter().find(|port| port.source.origin != Origin::Flag) {
+            return Err(PolicyError::HostPortNotAllowed { port: port.source.clone() });
+        }
         Ok(Self {
             mode,
             allow: RuleSet::of(input.allow),
             deny: RuleSet::of(input.deny),
             allow_addresses: sorted(input.allow_addresses),
             deny_addresses: sorted(input.deny_addresses),
+            host_ports: sorted(input.host_ports),
             trusted_ranges: sorted(input.trusted_ranges),
             ceilings: Vec::new(),
             refuse_private: false,
@@ -363,6 +378,16 @@ impl Policy {
     /// Whether everything goes through the operator's proxy.
     pub fn upstream_proxy(&self) -> bool {
         self.upstream_proxy
+    }
+
+    /// The ports of the host's loopback that are open, in ascending order.
+    pub fn host_ports(&self) -> &[HostPort] {
+        &self.host_ports
+    }
+
+    /// Reports whether the egress listens on the host itself, and so serves programs of the host.
+    pub fn serves_this_host(&self) -> bool {
+        !self.own_listeners.is_empty()
     }
 
     /// The allowed names, in canonical order.

@@ -12,6 +12,7 @@ use super::behind::Behind;
 use super::budget::Budget;
 use super::cause::DenyCode;
 use super::decide::{check_addrs, check_dns, check_name, recheck};
+use super::host_port::HostPort;
 use super::methods::Methods;
 use super::permit::{Attempt, Basis, Denial, Moment, Next, Permit, Route, RuleRef, Way};
 use super::policy::{Ceiling, MissingSni, Policy, PolicyError};
@@ -38,6 +39,8 @@ struct Form {
     deny: RuleSet,
     allow_addresses: Vec<AddressRule>,
     deny_addresses: Vec<AddressRule>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    host_ports: Vec<HostPort>,
     trusted_ranges: Vec<IpNet>,
     ceilings: Vec<Ceiling>,
     refuse_private: bool,

@@ -188,9 +188,9 @@ pub enum RuleFault {
     #[error("{0}")]
     Target(TargetError),
     /// An address where only a name can be allowed.
-    #[error("a name rule takes no address; use --allow-private {with}")]
+    #[error("a name rule takes no address; use {with}")]
     Address {
-        /// The value for that flag.
+        /// The flag that takes it.
         with: String,
     },
     /// A range with bits set behind its prefix, which people write by mistake.
@@ -239,7 +239,7 @@ pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
         let (host, ports) = host_and_ports(place, Ports::one(Port::HTTPS))?;
         let pattern = match pattern_or_address(host)? {
             Which::Pattern(pattern) => pattern,
-            Which::Address(address) => return Err(RuleFault::Address { with: address_flag(address, &ports) }),
+            Which::Address(address) => return Err(RuleFault::Address { with: flag_for_address(address, &ports) }),
         };
         Ok(Rule { pattern, ports, private: false, tls, program, source })
     })
@@ -403,6 +403,15 @@ fn unmapped(net: IpNet) -> Result<IpNet, RuleFault> {
 
 /// Bits of the prefix of IPv4-mapped addresses (RFC 4291 2.5.5.2).
 const MAPPED_BITS: u8 = 96;
+
+/// The flag of `nexus run` that opens an address.
+fn flag_for_address(address: IpAddr, ports: &Ports) -> String {
+    if address.is_loopback() {
+        format!("--allow-host-port {ports}")
+    } else {
+        format!("--allow-private {}", address_flag(address, ports))
+    }
+}
 
 /// The value of `--allow-private` for an address.
 pub(super) fn address_flag(address: IpAddr, ports: &Ports) -> String {

@@ -1,7 +1,7 @@
 //! Where an attempt wants to go: a host and a port, read once and strictly.
 
 use super::name::{Canonical, HostError, Name, canonical};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -97,6 +97,12 @@ impl Port {
     /// The number.
     pub fn number(self) -> u16 {
         self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Port {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(u16::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -87,6 +87,8 @@ pub struct NetGrants {
     pub groups: Vec<Sourced<String>>,
     /// Private destinations, as written; only flags give them.
     pub allow_private: Vec<Sourced<String>>,
+    /// Ports of the host's loopback; only flags give them.
+    pub host_ports: Vec<Sourced<u16>>,
     /// HTTP methods; none said means any.
     pub methods: Option<Sourced<Methods>>,
 }

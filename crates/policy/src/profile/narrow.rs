@@ -131,6 +131,9 @@ impl Walk<'_> {
         }
         let lists = part.allow.first().or(part.groups.first()).map(|(_, place)| (NetMode::Allowlist, *place));
         let Some((wanted, place)) = part.mode.or(lists) else { return };
+        if wanted == NetMode::None {
+            self.out.net.host_ports.clear();
+        }
         if wanted > has {
             let by_flag = base.mode.as_ref().is_some_and(|mode| mode.from.is_flag());
             if !by_flag {
@@ -148,6 +151,7 @@ impl Walk<'_> {
             (self.out.net.allow, self.out.net.groups) = (only(&part.allow), only(&part.groups));
             // The list is all that stays, and it cannot name a private destination.
             self.out.net.allow_private.clear();
+            self.out.net.host_ports.clear();
         }
     }
 

@@ -157,7 +157,7 @@ pub struct Request {
 pub struct Network {
     /// `none`, `allowlist` or `unrestricted`.
     pub mode: String,
-    /// Each rule as `allow HOST:PORTS`, `allow-private …`, `deny …`.
+    /// Each rule as `allow HOST:PORTS`, `allow-private …`, `allow-host-port PORT`, `deny …`.
     pub rules: Bounded<String>,
     /// Hash of the policy as the record of the network begins with it; nothing without a network.
     pub policy: Option<Digest>,

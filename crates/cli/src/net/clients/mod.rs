@@ -57,7 +57,11 @@ pub fn read(
         let (rules, not_covered) = needs.rules(client);
         let name = client.group();
         for left in &not_covered {
-            notes.push(format!("{name}: {} is an address, which no group opens: {}", left.endpoint.url(), left.flag));
+            notes.push(format!(
+                "{name}: {} is an address or this machine, which no group opens: {}",
+                left.endpoint.url(),
+                left.flag
+            ));
         }
         if !needs.proxies.is_empty() {
             notes.push(format!("{name}: the proxy of its settings is not used inside"));

@@ -24,6 +24,7 @@ pub use endpoint::{Credential, Endpoint, EndpointError, Login, Scheme, Secret};
 pub use npm::read_npm;
 pub use pip::read_pip;
 
+use super::host_port::{is_loopback, private_flag};
 use super::pattern::Pattern;
 use super::ports::Ports;
 use super::rule::{Origin, Rule, Source};
@@ -175,7 +176,8 @@ impl Needs {
         for endpoint in &self.endpoints {
             let Target { host, port } = &endpoint.target;
             match host {
-                Host::Name(name) => rules.push(Rule {
+                // Inside, localhost is the sandbox.
+                Host::Name(name) if !is_loopback(host) => rules.push(Rule {
                     pattern: Pattern::Exact(name.clone()),
                     ports: Ports::one(*port),
                     private: false,
@@ -188,10 +190,10 @@ impl Needs {
                         line: None,
                     },
                 }),
-                Host::Address(_) => left.push(NotCovered {
-                    endpoint: endpoint.clone(),
-                    flag: format!("--allow-private {}", endpoint.target),
-                }),
+                Host::Name(_) | Host::Address(_) => {
+                    let flag = private_flag(&endpoint.target).unwrap_or_else(|| "no flag does".to_owned());
+                    left.push(NotCovered { endpoint: endpoint.clone(), flag });
+                }
             }
         }
         (rules, left)
