@@ -553,6 +553,53 @@ fn pip_installs_from_the_users_own_index_by_its_group_and_the_login_stays_outsid
 }
 
 #[test]
+fn cargos_group_opens_no_index_that_cargo_does_not_use() {
+    for bench in benches() {
+        let home = bench.home.join(".cargo");
+        let index = |name: &str, dl: Option<&str>| {
+            let directory = home.join("registry/index").join(name);
+            fs::create_dir_all(&directory).unwrap();
+            match dl {
+                Some(dl) => fs::write(directory.join("config.json"), format!("{{\"dl\":\"{dl}\"}}")).unwrap(),
+                None => fs::create_dir(directory.join(".git")).unwrap(),
+            }
+        };
+        let opened = || {
+            bench.give(&home);
+            let arguments = ["explain", "--allow-group", "pkg:cargo", "--", "true"];
+            let output = bench.nexus(arguments).env("CARGO_HOME", &home).output().unwrap();
+            let said = stdout(&output) + &stderr(&output);
+            let mut hosts: Vec<String> = said
+                .lines()
+                .filter_map(|line| Some(line.split_once("pkg:cargo: ")?.1.split(' ').next()?.to_owned()))
+                .collect();
+            hosts.sort();
+            (hosts, said)
+        };
+        // What cargo before 1.70 leaves behind is an index by git, which says no host of downloads.
+        index("github.test-1ecc6299db9ec823", None);
+        let (hosts, said) = opened();
+        assert!(!hosts.iter().any(|host| host.starts_with("github.test")) && said.contains("over HTTPS"), "{said}");
+        index("index.test-6f17d22bba15001f", Some("https://files.test/crates"));
+        index("old-mirror.test-0123456789abcdef", Some("https://old-files.test/crates"));
+        let (hosts, said) = opened();
+        assert_eq!(hosts, ["files.test:443", "index.test:443"], "{}: {said}", bench.who());
+        // One that the settings name is used, and the default one too.
+        let named = "[registries.mine]\nindex = \"sparse+https://old-mirror.test/\"\n";
+        fs::write(home.join("config.toml"), named).unwrap();
+        let (hosts, said) = opened();
+        let all = ["files.test:443", "index.test:443", "old-files.test:443", "old-mirror.test:443"];
+        assert_eq!(hosts, all, "{}: {said}", bench.who());
+        // And a replacement leaves the default one out.
+        let replaced =
+            "[source.crates-io]\nreplace-with = \"m\"\n[source.m]\nregistry = \"sparse+https://old-mirror.test/\"\n";
+        fs::write(home.join("config.toml"), replaced).unwrap();
+        let (hosts, said) = opened();
+        assert_eq!(hosts, ["old-files.test:443", "old-mirror.test:443"], "{}: {said}", bench.who());
+    }
+}
+
+#[test]
 fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
     for bench in benches() {
         let ran = bench.base.path().join("ran");

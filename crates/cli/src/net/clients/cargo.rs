@@ -3,11 +3,12 @@
 use super::{Read, Reader, told, variables};
 use nexus_policy::net::packages::{DefaultIndex, Needs, read_cargo_config, read_cargo_index};
 use nexus_policy::net::{Host, Target};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Reads the user's settings and the indexes that cargo has used: it keeps a folder `HOST-HASH` for each, and what an
-/// index says about downloads may be another host.
+/// Reads the user's settings and what cargo keeps of its indexes, `HOST-HASH`: what an index says about downloads may be
+/// another host.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let home = reader.host.folder_of("CARGO_HOME").or_else(|| reader.host.in_home(".cargo"));
     let home = home.ok_or("cargo has no folder in your home: it was never used")?;
@@ -19,34 +20,78 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let mut needs = read_cargo_config(&texts, &variables("CARGO_")).map_err(|error| error.to_string())?;
     indexes(reader, &home.join("registry/index"), &mut needs)?;
     if needs.default_index == DefaultIndex::Ask {
-        return Err("cargo has used no registry yet, so nobody knows its hosts: run cargo fetch outside once".into());
+        return Err("cargo has used no registry over HTTPS yet, so nobody knows its hosts: run cargo fetch (1.70 or later) outside once".into());
     }
     settings(reader, &needs)?;
     Ok(needs)
 }
 
+/// Takes the indexes that cargo would use now: those of its settings, and where no setting replaces it, its default one.
 fn indexes(reader: &Reader<'_>, folder: &Path, needs: &mut Needs) -> Read<()> {
     let Some(folder) = reader.host.folder(folder) else { return Ok(()) };
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let asks = needs.default_index == DefaultIndex::Ask;
+    let mut others = Vec::new();
     for entry in std::fs::read_dir(&folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
-        let Some((host, _)) = name.to_str().and_then(|name| name.rsplit_once('-')) else { continue };
-        let is_of = |target: &Target| Host::parse(host).is_ok_and(|host| host == target.host);
-        if !needs.endpoints.iter().any(|endpoint| is_of(&endpoint.target)) {
-            if !asks {
-                // An index of earlier settings.
-                continue;
-            }
-            needs.add_default(host).map_err(|error| told(&entry.path(), &error))?;
+        let Some(index) = Index::of(&entry.path()) else { continue };
+        // What cargo before 1.70 fetched with git says nothing of downloads.
+        let Some(about) = reader.text(&index.about)? else { continue };
+        if entry.path().join(".git").exists() {
+            continue;
         }
-        let about = entry.path().join("config.json");
-        if let Some(text) = reader.text(&about)? {
-            read_cargo_index(needs, &text).map_err(|error| told(&about, &error))?;
+        let is_of = |target: &Target| Host::parse(&index.host).is_ok_and(|host| host == target.host);
+        if needs.endpoints.iter().any(|endpoint| is_of(&endpoint.target)) {
+            read_cargo_index(needs, &about).map_err(|error| told(&index.about, &error))?;
+        } else {
+            others.push((index, about));
         }
     }
+    if needs.default_index != DefaultIndex::Ask {
+        // Indexes of earlier settings.
+        return Ok(());
+    }
+    for (index, about) in default_of(others)? {
+        needs.add_default(&index.host).map_err(|error| told(&index.about, &error))?;
+        read_cargo_index(needs, &about).map_err(|error| told(&index.about, &error))?;
+    }
     Ok(())
+}
+
+/// A directory `HOST-HASH` in which cargo keeps an index.
+#[derive(Debug, PartialEq, Eq)]
+struct Index {
+    host: String,
+    hash: String,
+    /// What the index says about itself.
+    about: PathBuf,
+}
+
+impl Index {
+    fn of(path: &Path) -> Option<Self> {
+        let (host, hash) = path.file_name()?.to_str()?.rsplit_once('-')?;
+        Some(Self { host: host.to_owned(), hash: hash.to_owned(), about: path.join("config.json") })
+    }
+}
+
+/// The hashes that cargo gives to its default index: since 1.85, and before.
+const DEFAULT_HASHES: [&str; 2] = ["1949cf8c6b5b557f", "6f17d22bba15001f"];
+
+/// Which of the indexes that no setting names is the default one. A registry that was tried once leaves its index behind
+/// too, and cargo does not use that one again by itself.
+fn default_of<T>(indexes: Vec<(Index, T)>) -> Read<Vec<(Index, T)>> {
+    let (known, others): (Vec<_>, Vec<_>) =
+        indexes.into_iter().partition(|(index, _)| DEFAULT_HASHES.contains(&index.hash.as_str()));
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    if others.len() > 1 {
+        let hosts: BTreeSet<_> = others.iter().map(|(index, _)| index.host.as_str()).collect();
+        let hosts = hosts.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "cargo has used several registries ({hosts}), and its settings do not say which is its default"
+        ));
+    }
+    Ok(others)
 }
 
 /// The same settings inside, unless the toolchain `rust` shows them already.
@@ -72,4 +117,26 @@ fn settings(reader: &mut Reader<'_>, needs: &Needs) -> Read<()> {
         reader.show_made(text, "/home/nexus/.cargo/config.toml", "cargo's settings without logins");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picked(names: &[&str]) -> Read<Vec<String>> {
+        let indexes = names.iter().map(|name| (Index::of(Path::new(name)).unwrap(), ())).collect();
+        Ok(default_of(indexes)?.into_iter().map(|(index, ())| index.host).collect())
+    }
+
+    #[test]
+    fn the_default_index_is_told_from_what_was_tried_once() {
+        let old = "old-mirror.test-0123456789abcdef";
+        assert_eq!(picked(&["index.test-6f17d22bba15001f", old]).unwrap(), ["index.test"]);
+        assert_eq!(picked(&[old, "index.test-1949cf8c6b5b557f"]).unwrap(), ["index.test"]);
+        // A cargo of tomorrow has another hash.
+        assert_eq!(picked(&["index.test-00000000deadbeef"]).unwrap(), ["index.test"]);
+        let error = picked(&["index.test-00000000deadbeef", old]).unwrap_err();
+        assert!(error.contains("index.test, old-mirror.test"), "{error}");
+        assert_eq!(picked(&[]).unwrap(), [""; 0]);
+    }
 }
