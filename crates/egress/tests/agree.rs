@@ -44,7 +44,7 @@ fn world(case: &Agree) -> World {
         config.limits = Limits { hello_time: Duration::from_secs(5), ..Limits::default() };
     });
     let answers: Vec<IpAddr> = Agree::ANSWERS.iter().map(|text| text.parse().unwrap()).collect();
-    world.resolver.set("*", &answers);
+    world.answer_all(&answers);
     world
 }
 

@@ -48,7 +48,7 @@ fn world(case: &Case) -> World {
     let input = case.rules.input().unwrap();
     // The clients of this test speak plain HTTP on every port.
     let world = World::of(PolicyInput { missing_sni: Some(MissingSni::Allow), ..input });
-    world.resolver.set("*", &case.addresses().unwrap());
+    world.answer_all(&case.addresses().unwrap());
     world
 }
 
@@ -109,7 +109,7 @@ fn by_transparent(world: &World, to: SocketAddr) -> Got {
 /// Holds what came out, what was recorded, and what the resolver was asked against the table.
 fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCode) -> String) {
     let what = format!("{} by {way}: {:?} with {:?}", case.id, case.authority(), case.answers);
-    let asked = world.resolver.take_asked();
+    let asked = world.take_asked();
     match (expected(case), got) {
         (Ok(addrs), Got::Reached(reached)) => assert!(addrs.contains(reached), "{what}: reached {reached}"),
         (Err(code), Got::Refused(refused)) => assert_eq!(*refused, told(code), "{what}"),
@@ -232,7 +232,7 @@ fn redirected_names_and_dns_decide_like_the_table() {
         let Ok(name) = Name::from_ascii(case.host) else { continue };
         let world = world(case);
         let answered = enter::by_dns(&world, &name);
-        assert_eq!(world.resolver.take_asked(), [] as [&str; 0], "{case:?}");
+        assert_eq!(world.take_asked(), [] as [&str; 0], "{case:?}");
         let event = world.events.take().remove(0);
         assert_eq!(event.event, EventKind::Dns);
         let Ok(port) = Port::parse(case.port) else { continue };

@@ -221,6 +221,19 @@ impl World {
     pub fn egress(&self) -> &Egress {
         self.egress.as_ref().unwrap()
     }
+
+    /// Answers so for every name but denied ones, which have no address.
+    pub fn answer_all(&self, addrs: &[std::net::IpAddr]) {
+        self.egress().policy().followed().for_each(|name| self.resolver.set(name.as_str(), &[]));
+        self.resolver.set("*", addrs);
+    }
+
+    /// Names that were looked up for connections.
+    pub fn take_asked(&self) -> Vec<String> {
+        let policy = self.egress().policy();
+        let is_followed = |asked: &String| policy.followed().any(|name| name.as_str() == asked);
+        self.resolver.take_asked().into_iter().filter(|asked| !is_followed(asked)).collect()
+    }
 }
 
 pub fn connect(to: SocketAddr) -> TcpStream {
