@@ -439,6 +439,8 @@ pub enum ReceiptAction {
     Show(ShowArgs),
     /// The keys that sign receipts
     Keys(KeysArgs),
+    /// Record that a chain of receipts ended by a break; verify --chain goes on to name it
+    Close(CloseArgs),
     /// Remove old receipts now; 10000 are kept anyway
     Prune(PruneArgs),
 }
@@ -513,6 +515,14 @@ pub enum KeysAction {
         #[arg(long)]
         links: bool,
     },
+}
+
+/// `nexus receipt close`.
+#[derive(Debug, Args)]
+pub struct CloseArgs {
+    /// The chain, as verify --chain names it
+    #[arg(value_name = "CHAIN")]
+    pub chain: nexus_model::RunId,
 }
 
 /// `nexus receipt prune`.

@@ -446,6 +446,60 @@ fn a_chain_of_which_nothing_is_left_is_not_called_valid() {
 }
 
 #[test]
+fn a_damaged_chain_is_named_kept_and_closed_by_hand_alone() {
+    for bench in benches() {
+        let ran = || run(&bench, &["--", "true"]);
+        let receipts = bench.state.join("receipts");
+        (0..3).for_each(|_| drop(ran()));
+        let mut note = fs::read(receipts.join("chain")).unwrap();
+        let chain = String::from_utf8_lossy(&note).split(' ').nth(1).unwrap().to_owned();
+        let length = note.len();
+        // Zeros in place of the last line, as after a power cut.
+        note[length - 102..].fill(0);
+        fs::write(receipts.join("chain"), &note).unwrap();
+        assert_eq!(bench.run(["receipt", "close", &chain]).status.code(), Some(0), "before the next run");
+        fs::remove_file(receipts.join("breaks")).unwrap();
+        (0..2).for_each(|_| drop(ran()));
+        let damaged: Vec<_> = fs::read_dir(&receipts).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let damaged = damaged.iter().find(|name| name.to_string_lossy().starts_with("chain.damaged-")).unwrap();
+        assert_eq!(fs::read(receipts.join(damaged)).unwrap(), note, "nothing of it is lost");
+        let broken = verify(&bench, &["--chain"]);
+        let told = format!("the chain of {chain} was not continued");
+        assert!(broken.status.code() == Some(1) && stderr(&broken).contains(&told), "{}", stderr(&broken));
+        assert!(stderr(&broken).contains(&format!("nexus receipt close {chain}")), "{}", stderr(&broken));
+        // Closing it is a person's word, names the break for ever and hides nothing that goes later.
+        assert!(bench.run(["receipt", "close", &chain]).status.success());
+        let told = format!("a break: the chain of {chain} ends with number 2, closed ");
+        let whole = verify(&bench, &["--chain"]);
+        assert!(stdout(&whole).starts_with("valid: 5 receipts, none is missing; a break: "), "{}", stderr(&whole));
+        assert!(stdout(&whole).contains(&told), "{}", stdout(&whole));
+        drop(ran());
+        assert!(stdout(&verify(&bench, &["--chain"])).contains(&told));
+        let log: Vec<Value> = serde_json::from_str(&stdout(&bench.run(["log", "--json"]))).unwrap();
+        let third = receipts.join(format!("{}.json", log[3]["run_id"].as_str().unwrap()));
+        let content = fs::read(&third).unwrap();
+        fs::remove_file(&third).unwrap();
+        assert_eq!(reason(&bench, &["--chain"]), (1, "chain".to_owned()), "the last one of the closed chain");
+        fs::write(&third, content).unwrap();
+        bench.give(&third);
+        // A damaged line about breaks closes nothing and spoils nothing.
+        let breaks = fs::read_to_string(receipts.join("breaks")).unwrap();
+        fs::write(receipts.join("breaks"), format!("{{\"schema\n{breaks}")).unwrap();
+        assert!(stdout(&verify(&bench, &["--chain"])).contains("1 lines of receipts/breaks cannot be read"));
+        fs::write(receipts.join("breaks"), &breaks[..breaks.len() - 20]).unwrap();
+        assert_eq!(reason(&bench, &["--chain"]), (1, "chain".to_owned()));
+        assert!(bench.run(["receipt", "close", &chain]).status.success());
+        assert_eq!(reason(&bench, &["--chain"]), (0, String::new()));
+        // Its receipts are pruned like others, and not missed.
+        assert_eq!(stdout(&bench.run(["receipt", "prune", "--keep", "3"])), "removed 3 receipts\n");
+        assert!(stdout(&verify(&bench, &["--chain"])).starts_with("valid: 3 receipts, none is missing; a break: "));
+        let going_on =
+            String::from_utf8_lossy(&fs::read(receipts.join("chain")).unwrap()).split(' ').nth(1).unwrap().to_owned();
+        assert_eq!(bench.run(["receipt", "close", &going_on]).status.code(), Some(125), "it goes on");
+    }
+}
+
+#[test]
 fn a_receipt_that_cannot_be_read_is_named_and_hides_no_other() {
     for bench in benches() {
         let (first, _) = run(&bench, &["--", "true"]);

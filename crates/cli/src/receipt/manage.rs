@@ -71,5 +71,6 @@ pub fn prune(args: &PruneArgs) -> Result<String, Failure> {
         let message = format!("the receipts cannot be pruned: {error}");
         Failure::refused("receipts", message, "look at the state directory's disk and permissions")
     })?;
+    let gone = gone + super::breaks::prune(&store, args.keep)?;
     Ok(format!("removed {gone} receipts\n"))
 }

@@ -5,6 +5,7 @@
 //!  receipt verify | show | keys | prune      log ─▶ a line for each
 //! ```
 
+mod breaks;
 pub mod files;
 mod issue;
 mod keys;
@@ -29,6 +30,7 @@ pub fn command(args: &ReceiptArgs) -> u8 {
         ReceiptAction::Verify(args) => return verify::command(args),
         ReceiptAction::Show(args) => show::command(args),
         ReceiptAction::Keys(args) => manage::keys(args),
+        ReceiptAction::Close(args) => breaks::close(args),
         ReceiptAction::Prune(args) => manage::prune(args),
     };
     print(result)

@@ -1,8 +1,10 @@
 //! Where receipts lie, and their chain.
 //!
 //! ```text
-//!  receipts/ 0700   RUN.json    one receipt
-//!                   chain       a head and one line per receipt, in the order in which they were issued
+//!  receipts/ 0700   RUN.json            one receipt
+//!                   chain               a head and one line per receipt, in the order in which they were issued
+//!                   chain.damaged-RUN   one that could not be read when that run ended
+//!                   breaks              chains that somebody closed
 //! ```
 //! A receipt names the one before it, so that runs that end together have to queue: they lock `chain` for the time of
 //! one signature and one small file. A lock that does not come (its holder was stopped) costs the receipt its place,
@@ -11,11 +13,12 @@
 //!
 //! Lines have one length, so that the last one and the one to prune are found without reading the others.
 
+use super::breaks::{self, Break, Breaks};
 use super::files::{self, FolderError};
 use nexus_model::RunId;
 use nexus_policy::receipt::{ChainEnd, ChainPlace, Digest, Sealed};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -150,6 +153,27 @@ impl Store {
         }
     }
 
+    /// The breaks that somebody recorded.
+    pub fn breaks(&self) -> io::Result<Breaks> {
+        Breaks::read(&self.folder)
+    }
+
+    /// Records that a chain has ended by a break.
+    pub fn close(&self, broken: Break) -> io::Result<()> {
+        let chain = Chain::lock(&self.folder, RunId::new())?;
+        if chain.noted.id == broken.chain {
+            return Err(io::Error::other("another run has gone on with this chain"));
+        }
+        breaks::add(&self.folder, broken)
+    }
+
+    /// Removes the receipts of a closed chain; first its record says that they are not kept. Returns how many went.
+    pub fn forget(&self, broken: Break, runs: &[RunId]) -> io::Result<u64> {
+        self.close(broken)?;
+        runs.iter().try_for_each(|run| files::remove(&self.folder, &name(*run)))?;
+        Ok(runs.len() as u64)
+    }
+
     /// Removes all but the latest `keep` receipts. Returns how many went.
     pub fn prune(&self, keep: u64) -> io::Result<u64> {
         let chain = Chain::lock(&self.folder, RunId::new())?;
@@ -205,12 +229,31 @@ struct Chain {
 
 impl Chain {
     fn lock(folder: &OwnedFd, run: RunId) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(folder, CHAIN, flags, Mode::from_raw_mode(0o600))?);
         let deadline = Instant::now() + PATIENCE;
         loop {
+            let file = Self::wait(folder, deadline)?;
+            // Whoever held it may have put it aside.
+            if !is_chain(folder, &file)? {
+                continue;
+            }
+            if let Some(noted) = Noted::read(&file)? {
+                return Ok(Self { file, noted });
+            }
+            if file.metadata()?.len() == 0 {
+                return Ok(Self { file, noted: Noted { id: run, floor: 0, next: 0, last: None } });
+            }
+            // What cannot be read cannot be gone on with, and is kept: a new chain begins, and verification says so.
+            rustix::fs::renameat(folder, CHAIN, folder, format!("{CHAIN}.damaged-{run}"))?;
+        }
+    }
+
+    /// Opens the file and waits for its lock.
+    fn wait(folder: &OwnedFd, deadline: Instant) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(folder, CHAIN, flags, Mode::from_raw_mode(0o600))?);
+        loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
+                Ok(()) => return Ok(file),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_micros(200));
@@ -224,14 +267,6 @@ impl Chain {
                 Err(error) => return Err(error.into()),
             }
         }
-        let noted = if let Some(noted) = Noted::read(&file)? {
-            noted
-        } else {
-            // What cannot be read any more cannot be gone on with: a new chain begins, and verification says so.
-            file.set_len(0)?;
-            Noted { id: run, floor: 0, next: 0, last: None }
-        };
-        Ok(Self { file, noted })
     }
 
     /// The place of the next receipt. It already says what will be pruned after it.
@@ -275,6 +310,16 @@ impl Chain {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(gone),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Whether the open file still has the name.
+fn is_chain(folder: &OwnedFd, file: &File) -> io::Result<bool> {
+    let open = rustix::fs::fstat(file)?;
+    match rustix::fs::statat(folder, CHAIN, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

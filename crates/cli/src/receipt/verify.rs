@@ -2,6 +2,7 @@
 //!
 //! Exit 0: valid. 1: not valid, with the reason. 2: there was nothing to look at.
 
+use super::breaks::Breaks;
 use super::issue;
 use super::keys::{KeyFolder, Known};
 use super::store::Store;
@@ -12,8 +13,8 @@ use crate::places::Places;
 use crate::run;
 use nexus_model::RunId;
 use nexus_policy::receipt::{
-    ChainPlace, Changes, Digest, Egress, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt, Ring, StreamDigest,
-    check_chain, open,
+    ChainEnd, ChainPlace, ChainProblem, Changes, Digest, Egress, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt,
+    Ring, StreamDigest, check_chain, open,
 };
 use serde_json::{Value, json};
 use std::fs::File;
@@ -349,42 +350,72 @@ fn digest(path: &Path) -> Result<StreamDigest, Failure> {
     crate::net::digest(path).map_err(|error| nothing(&path.display().to_string(), &error))
 }
 
+/// Every receipt of a state directory, as far as it is valid.
+pub struct Collected {
+    /// All runs with a receipt.
+    runs: Vec<RunId>,
+    /// Valid receipts with a place in a chain.
+    pub rings: Vec<Ring>,
+    /// How many have no place.
+    unchained: usize,
+    wrong: Vec<Invalid>,
+    /// The note of the end.
+    pub end: Option<ChainEnd>,
+    /// The recorded breaks.
+    pub breaks: Breaks,
+}
+
+impl Collected {
+    /// Reads them.
+    pub fn of(store: &Store, ring: &Keyring) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| nothing("the receipts", &error);
+        // The end is looked at first: what is issued meanwhile is beyond it.
+        let end = store.end().map_err(failed)?;
+        let breaks = store.breaks().map_err(failed)?;
+        let runs = store.runs().map_err(failed)?;
+        let mut found = Self { rings: Vec::new(), unchained: 0, wrong: Vec::new(), end, breaks, runs };
+        for run in &found.runs {
+            let file = match store.read(*run) {
+                Ok(file) => file,
+                // Pruned since.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(nothing(&format!("the receipt of the run {run}"), &error)),
+            };
+            match open(&file, ring) {
+                Ok(opened) if opened.receipt.run_id != *run => found.wrong.push(renamed(*run, &opened)),
+                Ok(Opened { receipt: Receipt { chain: Some(place), .. }, hash, .. }) => {
+                    found.rings.push(Ring { run_id: *run, hash, place });
+                }
+                Ok(_) => found.unchained += 1,
+                Err(error) => found.wrong.push(Invalid { code: error.code(), message: format!("{run}: {error}") }),
+            }
+        }
+        // Issued while we looked.
+        let is_later = |place: &ChainPlace| end.is_some_and(|end| place.chain == end.chain && place.seq >= end.next);
+        found.rings.retain(|ring| !is_later(&ring.place));
+        Ok(found)
+    }
+}
+
 /// Every receipt of this state directory, and whether one was taken out.
 fn all(ring: &Keyring) -> Result<Result<String, Invalid>, Failure> {
     let (store, _) = local()?;
-    let failed = |error: &std::io::Error| nothing("the receipts", error);
-    let mut wrong: Vec<Invalid> = Vec::new();
-    // The end is looked at first: what is issued meanwhile is beyond it.
-    let end = store.end().map_err(|error| failed(&error))?;
-    let runs = store.runs().map_err(|error| failed(&error))?;
+    let Collected { runs, rings, unchained, mut wrong, end, breaks } = Collected::of(&store, ring)?;
     // Whoever takes everything away takes the evidence of it, too: that is not valid, only unknown.
     if runs.is_empty() && end.is_none() {
         let message = "there is nothing to verify: no receipts and no chain; either no run has ended here yet, or all of them were taken away";
         return Ok(Err(Invalid { code: NOTHING, message: message.to_owned() }));
     }
-    let mut rings: Vec<Ring> = Vec::new();
-    let mut unchained = 0;
-    for run in &runs {
-        let file = match store.read(*run) {
-            Ok(file) => file,
-            // Pruned since.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(nothing(&format!("the receipt of the run {run}"), &error)),
-        };
-        match open(&file, ring) {
-            Ok(opened) if opened.receipt.run_id != *run => wrong.push(renamed(*run, &opened)),
-            Ok(Opened { receipt: Receipt { chain: Some(place), .. }, hash, .. }) => {
-                rings.push(Ring { run_id: *run, hash, place });
-            }
-            Ok(_) => unchained += 1,
-            Err(error) => wrong.push(Invalid { code: error.code(), message: format!("{run}: {error}") }),
+    let report = check_chain(&rings, end, &breaks.ends());
+    wrong.extend(report.problems.iter().map(of_chain));
+    // A receipt in place of the last one, after the break was recorded.
+    for one in &breaks.all {
+        let is_last = |ring: &&Ring| ring.place.chain == one.chain && ring.place.seq + 1 == one.next;
+        if rings.iter().find(is_last).is_some_and(|ring| ring.hash != one.last) {
+            let message = format!("the last receipt of the chain of {} is another than when it was closed", one.chain);
+            wrong.push(Invalid { code: "chain", message });
         }
     }
-    // Issued while we looked.
-    let is_later = |place: &ChainPlace| end.is_some_and(|end| place.chain == end.chain && place.seq >= end.next);
-    rings.retain(|ring| !is_later(&ring.place));
-    let report = check_chain(&rings, end);
-    wrong.extend(report.problems.iter().map(|problem| Invalid { code: "chain", message: problem.to_string() }));
     if let Some(first) = wrong.first() {
         let more = if wrong.len() > 1 { format!(" (and {} more problems)", wrong.len() - 1) } else { String::new() };
         return Ok(Err(Invalid { code: first.code, message: format!("{}{more}", first.message) }));
@@ -396,5 +427,16 @@ fn all(ring: &Keyring) -> Result<Result<String, Invalid>, Failure> {
     if !report.side_branches.is_empty() {
         parts.push(format!("{} were written by runs that were killed just then", report.side_branches.len()));
     }
+    parts.extend(breaks.told());
     Ok(Ok(parts.join("; ")))
+}
+
+fn of_chain(problem: &ChainProblem) -> Invalid {
+    let message = match problem {
+        ChainProblem::NotContinued { chain } => {
+            format!("{problem}; look at its receipts, then record the break with nexus receipt close {chain}")
+        }
+        ChainProblem::Missing { .. } | ChainProblem::Broken { .. } => problem.to_string(),
+    };
+    Invalid { code: "chain", message }
 }

@@ -73,24 +73,27 @@ pub struct ChainReport {
     pub problems: Vec<ChainProblem>,
 }
 
-/// Looks at all receipts of a state directory, with its own note of the end as far as there is one.
+/// Looks at all receipts of a state directory, with its own note of the end as far as there is one. `closed` are the ends of
+/// chains whose break somebody has recorded: that they were not continued is no problem, and what is missing of them is.
 #[must_use]
-pub fn check_chain(rings: &[Ring], end: Option<ChainEnd>) -> ChainReport {
+pub fn check_chain(rings: &[Ring], end: Option<ChainEnd>, closed: &[ChainEnd]) -> ChainReport {
     let mut chains: BTreeMap<RunId, BTreeMap<u64, Vec<&Ring>>> = BTreeMap::new();
     for ring in rings {
         chains.entry(ring.place.chain).or_default().entry(ring.place.seq).or_default().push(ring);
     }
-    if let Some(end) = end {
+    for end in end.iter().chain(closed) {
         chains.entry(end.chain).or_default();
     }
     // Ids are ordered by time. Without a note the latest one is the chain that goes on.
-    let current = end.map(|end| end.chain).or_else(|| chains.keys().next_back().copied());
+    let is_open = |chain: &&RunId| closed.iter().all(|end| end.chain != **chain);
+    let current = end.map(|end| end.chain).or_else(|| chains.keys().rev().find(is_open).copied());
     let mut report = ChainReport::default();
     for (chain, receipts) in &chains {
-        if current != Some(*chain) {
+        let end = end.iter().chain(closed).find(|end| end.chain == *chain);
+        if current != Some(*chain) && end.is_none() {
             report.problems.push(ChainProblem::NotContinued { chain: *chain });
         }
-        one(*chain, receipts, end.filter(|end| end.chain == *chain), &mut report);
+        one(*chain, receipts, end.copied(), &mut report);
     }
     report
 }
@@ -141,9 +144,9 @@ mod tests {
     fn a_whole_chain_is_whole_in_any_order() {
         let (mut rings, end) = chain(5);
         rings.reverse();
-        assert_eq!(check_chain(&rings, Some(end)), ChainReport::default());
-        assert_eq!(check_chain(&rings, None), ChainReport::default());
-        assert_eq!(check_chain(&[], None), ChainReport::default());
+        assert_eq!(check_chain(&rings, Some(end), &[]), ChainReport::default());
+        assert_eq!(check_chain(&rings, None, &[]), ChainReport::default());
+        assert_eq!(check_chain(&[], None, &[]), ChainReport::default());
     }
 
     #[test]
@@ -152,10 +155,13 @@ mod tests {
             let (mut rings, end) = chain(5);
             rings.remove(gone as usize);
             let missing = ChainProblem::Missing { chain: end.chain, from: gone, to: gone };
-            assert_eq!(check_chain(&rings, Some(end)).problems, [missing], "{gone}");
+            assert_eq!(check_chain(&rings, Some(end), &[]).problems, [missing], "{gone}");
         }
         let (_, end) = chain(3);
-        assert_eq!(check_chain(&[], Some(end)).problems, [ChainProblem::Missing { chain: end.chain, from: 0, to: 2 }]);
+        assert_eq!(
+            check_chain(&[], Some(end), &[]).problems,
+            [ChainProblem::Missing { chain: end.chain, from: 0, to: 2 }]
+        );
     }
 
     #[test]
@@ -163,16 +169,16 @@ mod tests {
         let (mut rings, mut end) = chain(6);
         rings.drain(..3);
         end.floor = 3;
-        assert_eq!(check_chain(&rings, Some(end)), ChainReport::default());
+        assert_eq!(check_chain(&rings, Some(end), &[]), ChainReport::default());
         rings[2].place.floor = 3;
-        assert_eq!(check_chain(&rings, None), ChainReport::default());
+        assert_eq!(check_chain(&rings, None, &[]), ChainReport::default());
         rings.remove(0);
-        assert_eq!(check_chain(&rings, None).problems.len(), 1);
+        assert_eq!(check_chain(&rings, None, &[]).problems.len(), 1);
         // A prune that was interrupted leaves some of what it wanted to remove.
         let (rings, mut end) = chain(6);
         end.floor = 3;
         let some: Vec<Ring> = [&rings[..1], &rings[2..]].concat();
-        assert_eq!(check_chain(&some, Some(end)), ChainReport::default());
+        assert_eq!(check_chain(&some, Some(end), &[]), ChainReport::default());
     }
 
     #[test]
@@ -180,7 +186,7 @@ mod tests {
         let (mut rings, end) = chain(4);
         let run_id = rings[2].run_id;
         rings[1].hash = Digest::of(b"another");
-        assert_eq!(check_chain(&rings, Some(end)).problems, [ChainProblem::Broken { seq: 2, run_id }]);
+        assert_eq!(check_chain(&rings, Some(end), &[]).problems, [ChainProblem::Broken { seq: 2, run_id }]);
     }
 
     #[test]
@@ -190,7 +196,7 @@ mod tests {
         twin.run_id = RunId::new();
         twin.hash = Digest::of(b"twin");
         rings.push(twin);
-        let report = check_chain(&rings, Some(end));
+        let report = check_chain(&rings, Some(end), &[]);
         assert_eq!((report.side_branches, report.problems), (vec![twin.run_id], vec![]));
     }
 
@@ -200,7 +206,23 @@ mod tests {
         let (new, end) = chain(2);
         let all = [old.clone(), new].concat();
         let told = [ChainProblem::NotContinued { chain: old[0].place.chain }];
-        assert_eq!(check_chain(&all, Some(end)).problems, told);
-        assert_eq!(check_chain(&all, None).problems, told);
+        assert_eq!(check_chain(&all, Some(end), &[]).problems, told);
+        assert_eq!(check_chain(&all, None, &[]).problems, told);
+    }
+
+    #[test]
+    fn a_closed_chain_is_judged_by_its_recorded_end() {
+        let (old, closed) = chain(3);
+        let (new, end) = chain(2);
+        let all = [old.clone(), new.clone()].concat();
+        assert_eq!(check_chain(&all, Some(end), &[closed]), ChainReport::default());
+        // Without the note of the end the open chain is the one that goes on.
+        assert_eq!(check_chain(&all, None, &[closed]), ChainReport::default());
+        let (chain, missing) = (closed.chain, |from, to| ChainProblem::Missing { chain: closed.chain, from, to });
+        let cut = [old[..2].to_vec(), new.clone()].concat();
+        assert_eq!(check_chain(&cut, Some(end), &[closed]).problems, [missing(2, 2)]);
+        assert_eq!(check_chain(&new, Some(end), &[closed]).problems, [missing(0, 2)]);
+        let pruned = ChainEnd { chain, next: 3, floor: 3 };
+        assert_eq!(check_chain(&new, Some(end), &[pruned]), ChainReport::default());
     }
 }
