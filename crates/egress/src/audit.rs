@@ -8,14 +8,15 @@
 //! that nobody can find in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user
 //! information, which is where secrets travel.
 
+use crate::repeats::Repeats;
 use nexus_policy::net::{
     AnyRule, Attempt, Behind, Check, Denial, DenyCode, Moment, Permit, Route, RuleRef, Target, Way,
 };
 use nexus_policy::receipt::Digest;
 use serde::Serialize;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What happened.
@@ -112,6 +113,9 @@ pub struct Event {
     /// From the first line to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// How many identical refusals this line stands for, where it is more than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<u64>,
 }
 
 impl Event {
@@ -144,6 +148,7 @@ impl Event {
             bytes_up: None,
             bytes_down: None,
             duration_ms: None,
+            repeated: None,
         }
     }
 
@@ -180,6 +185,11 @@ impl Event {
             explanation: Some(denial.explanation.clone()),
             ..self
         }
+    }
+
+    /// Whether identical lines of this kind, as refusals, may share one.
+    pub(crate) fn kind_may_repeat(&self) -> bool {
+        matches!(self.event, EventKind::Deny | EventKind::Dns)
     }
 
     /// The line, with its end.
@@ -226,11 +236,12 @@ pub trait Sink: Send + Sync {
 pub(crate) struct Audit {
     sink: Arc<dyn Sink>,
     lost: AtomicU64,
+    repeats: Mutex<Repeats>,
 }
 
 impl Audit {
     pub(crate) fn new(sink: Arc<dyn Sink>) -> Self {
-        Self { sink, lost: AtomicU64::new(0) }
+        Self { sink, lost: AtomicU64::new(0), repeats: Mutex::default() }
     }
 
     /// For what must not happen unrecorded.
@@ -241,9 +252,23 @@ impl Audit {
     }
 
     /// For what has happened already, or is a refusal: a failure changes nothing but is counted and told at the end.
+    /// Refusals that are repeated share lines.
     pub(crate) fn note(&self, event: &Event) {
-        if self.sink.record(event).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        let lines = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).take(event);
+        self.put(&lines);
+    }
+
+    /// Writes what waits for more of its kind.
+    pub(crate) fn flush(&self) {
+        let lines = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).drain();
+        self.put(&lines);
+    }
+
+    fn put(&self, lines: &[Event]) {
+        for line in lines {
+            if self.sink.record(line).is_err() {
+                self.lost.fetch_add(line.repeated.unwrap_or(1), Ordering::Relaxed);
+            }
         }
     }
 

@@ -180,7 +180,11 @@ impl Egress {
     fn end(&mut self) -> Result<(), StopError> {
         drop(self.stop.take());
         match self.thread.take() {
-            Some(thread) => thread.join().map_err(|_| StopError::Panicked),
+            Some(thread) => {
+                let ended = thread.join().map_err(|_| StopError::Panicked);
+                self.shared.audit.flush();
+                ended
+            }
             None => Ok(()),
         }
     }

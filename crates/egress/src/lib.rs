@@ -39,6 +39,7 @@ mod inbuf;
 mod own;
 mod programs;
 mod registry;
+mod repeats;
 mod resolve;
 mod shared;
 mod socks;

@@ -432,3 +432,19 @@ fn connections_that_queued_up_before_the_start_are_served() {
     drop(egress);
     assert!(support::try_connect(address).is_err());
 }
+
+#[test]
+fn the_record_counts_refusals_that_are_repeated() {
+    let mut world = World::of(input(&["web.test"]));
+    for _ in 0..100 {
+        assert!(tunnel(world.http, "other.test:443").is_err());
+    }
+    world.egress.take().unwrap().stop().unwrap();
+    let denied: Vec<_> = world.events.all().into_iter().filter(|event| event.event == EventKind::Deny).collect();
+    let counts: Vec<u64> = denied.iter().map(|event| event.repeated.unwrap_or(1)).collect();
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (16 + 3, 100), "{counts:?}");
+    let mut replay = nexus_policy::net::Replay::default();
+    for line in world.events.lines() {
+        replay.line(&line).unwrap();
+    }
+}

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 pub const MOST_BYTES: u64 = 64 << 20;
 /// Records that are kept; the oldest go first.
 const KEPT: usize = 500;
+/// Bytes of all records.
+const MAX_TOTAL_BYTES: u64 = 1 << 30;
 
 /// Where the records are.
 pub fn folder(places: &Places) -> PathBuf {
@@ -108,23 +110,81 @@ pub fn forget_if_empty(places: &Places, run: RunId) -> io::Result<()> {
     }
 }
 
-/// Removes the oldest records beyond what is kept. Called after a run, when nobody waits for it.
-pub fn prune(places: &Places) -> io::Result<()> {
-    beyond(places, KEPT)
+/// What became of the old records.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many were removed since all together had too many bytes.
+    for_room: usize,
+    /// The bytes that are left, where they are more than all may have.
+    over: Option<u64>,
 }
 
-fn beyond(places: &Places, kept: usize) -> io::Result<()> {
-    for run in runs(places)?.into_iter().skip(kept) {
-        let path = place(places, run);
-        let removed =
-            File::open(&path).and_then(|file| if is_written(&file)? { Ok(()) } else { std::fs::remove_file(&path) });
-        match removed {
+impl Pruned {
+    /// Sentences for the user of the run that has ended.
+    pub fn notes(&self) -> Vec<String> {
+        let most = MAX_TOTAL_BYTES >> 20;
+        let gone = (self.for_room > 0).then(|| {
+            format!(
+                "the oldest {} records of the network were removed: all together may have {most} MiB",
+                self.for_room
+            )
+        });
+        let over = self.over.map(|bytes| {
+            format!(
+                "the records of the network have {} MiB, more than {most}: those of running sandboxes and of waiting changes \
+                 stay. Accept or reject with nexus changes",
+                bytes >> 20
+            )
+        });
+        gone.into_iter().chain(over).collect()
+    }
+}
+
+/// Removes the oldest records beyond what is kept, but not that of `run`, which has just ended. Called when nobody waits for it.
+pub fn prune(places: &Places, run: RunId) -> io::Result<Pruned> {
+    beyond(places, run, KEPT, MAX_TOTAL_BYTES)
+}
+
+fn beyond(places: &Places, run: RunId, kept: usize, max_bytes: u64) -> io::Result<Pruned> {
+    let mut found = Vec::new();
+    for run in runs(places)? {
+        match std::fs::symlink_metadata(place(places, run)) {
+            Ok(meta) => found.push((run, meta.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let (mut count, mut bytes) = (found.len(), found.iter().map(|(_, bytes)| bytes).sum::<u64>());
+    let mut pruned = Pruned::default();
+    for (old, length) in found.into_iter().rev() {
+        if count <= kept && bytes <= max_bytes {
+            break;
+        }
+        if old == run || is_needed(places, old)? {
+            continue;
+        }
+        match std::fs::remove_file(place(places, old)) {
             // Another run was faster.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,
         }
+        pruned.for_room += usize::from(count <= kept);
+        (count, bytes) = (count - 1, bytes - length);
     }
-    Ok(())
+    pruned.over = (bytes > max_bytes).then_some(bytes);
+    Ok(pruned)
+}
+
+/// Whether somebody writes to a record still, or changes of its run wait for a decision that it may matter for.
+fn is_needed(places: &Places, run: RunId) -> io::Result<bool> {
+    if places.layers.join(run.to_string()).try_exists()? {
+        return Ok(true);
+    }
+    match File::open(place(places, run)) {
+        Ok(file) => is_written(&file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -139,12 +199,41 @@ mod tests {
         let mut files: Vec<File> = ids.iter().map(|run| create(&places, *run).unwrap()).collect();
         files.truncate(1);
         assert!(is_written(&File::open(place(&places, ids[0])).unwrap()).unwrap());
-        beyond(&places, 2).unwrap();
+        let now = RunId::new();
+        beyond(&places, now, 2, u64::MAX).unwrap();
         let mut left = runs(&places).unwrap();
         left.sort_unstable();
         assert_eq!(left, [ids[0], ids[2], ids[3]]);
         files.clear();
-        beyond(&places, 2).unwrap();
+        assert_eq!(beyond(&places, now, 2, u64::MAX).unwrap(), Pruned::default());
         assert_eq!(runs(&places).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn all_records_together_are_bounded_and_waiting_ones_stay() {
+        let state = tempfile::tempdir().unwrap();
+        let places = Places::below(state.path().to_owned());
+        let ids: Vec<RunId> = (0..6).map(|_| RunId::new()).collect();
+        for run in &ids {
+            create(&places, *run).unwrap().set_len(100).unwrap();
+        }
+        std::fs::create_dir_all(places.layers.join(ids[0].to_string())).unwrap();
+        let left = || {
+            let mut left = runs(&places).unwrap();
+            left.sort_unstable();
+            left
+        };
+        let latest = ids[5];
+        assert_eq!(beyond(&places, latest, 10, 600).unwrap(), Pruned::default());
+        let pruned = beyond(&places, latest, 10, 399).unwrap();
+        assert_eq!((pruned.for_room, pruned.over), (3, None));
+        assert_eq!(left(), [ids[0], ids[4], ids[5]], "the oldest first, and not that of waiting changes");
+        let pruned = beyond(&places, latest, 10, 150).unwrap();
+        assert_eq!((pruned.for_room, pruned.over, left()), (1, Some(200), vec![ids[0], ids[5]]));
+        assert_eq!(pruned.notes().len(), 2, "both are said");
+        // Decided: it goes like others.
+        std::fs::remove_dir(places.layers.join(ids[0].to_string())).unwrap();
+        beyond(&places, latest, 10, 150).unwrap();
+        assert_eq!(left(), [latest]);
     }
 }

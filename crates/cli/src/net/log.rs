@@ -38,6 +38,8 @@ struct Line {
     bytes_down: Option<u64>,
     #[serde(default)]
     duration_ms: Option<u64>,
+    #[serde(default)]
+    repeated: Option<u64>,
 }
 
 /// Prints it.
@@ -112,6 +114,7 @@ fn told(text: &str) -> String {
         parts.push(format!("{up} B out, {down} B in"));
     }
     parts.extend(line.duration_ms.map(|ms| format!("{ms} ms")));
+    parts.extend(line.repeated.map(|times| format!("{times} times")));
     parts.extend(line.explanation.map(|why| format!("({why})")));
     one_line(&parts.join("  "))
 }

@@ -111,8 +111,11 @@ impl Service {
                 ended.problem.get_or_insert(format!("the record of the network could not be read: {error}"));
             }
         }
-        if let Err(error) = audit::forget_if_empty(places, run).and_then(|()| audit::prune(places)) {
-            ended.problem.get_or_insert(format!("old records of the network could not be removed: {error}"));
+        match audit::forget_if_empty(places, run).and_then(|()| audit::prune(places, run)) {
+            Ok(pruned) => ended.notes.extend(pruned.notes()),
+            Err(error) => {
+                ended.problem.get_or_insert(format!("old records of the network could not be removed: {error}"));
+            }
         }
         ended
     }
