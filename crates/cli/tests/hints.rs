@@ -161,3 +161,45 @@ fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
 fn open(path: &Path) -> File {
     File::options().read(true).open(path).unwrap()
 }
+
+/// Asks for the address of each word.
+const LOOK_UP: &str = "import socket, sys\n\
+    for name in sys.argv[1:]:\n\
+    \x20   try: socket.getaddrinfo(name, 443)\n\
+    \x20   except socket.gaierror as error: print(error.errno == socket.EAI_NONAME)\n";
+
+#[test]
+fn names_that_were_asked_for_without_a_network_are_said() {
+    on_each_bench(|bench| {
+        let asked = bench.run(["run", "--", "python3", "-c", LOOK_UP, "a.test", "b.test", "localhost"]);
+        assert_eq!(stdout(&asked), "True\nTrue\n", "no name exists, and nobody tries again: {}", stderr(&asked));
+        let line = "the command asked for a.test, b.test, and the run has no network. --allow a.test allows one.";
+        assert!(stderr(&asked).contains(line), "{}", stderr(&asked));
+        let json = bench.run(["run", "--json", "--", "python3", "-c", LOOK_UP, "a.test"]);
+        let document = report(&json);
+        assert_eq!(document["hints"][0]["names"], serde_json::json!(["a.test"]), "{document}");
+        let silent = bench.run(["run", "--", "python3", "-c", LOOK_UP, "localhost"]);
+        assert!(!stderr(&silent).contains("no network"), "{}", stderr(&silent));
+        let with = bench.run(["run", "--net", "allowlist", "--", "python3", "-c", LOOK_UP, "a.test"]);
+        assert!(!stderr(&with).contains("has no network"), "{}", stderr(&with));
+    });
+}
+
+#[test]
+fn names_from_inside_are_bounded_and_cannot_draw() {
+    on_each_bench(|bench| {
+        let flood = "import socket, struct\n\
+            def ask(name):\n\
+            \x20   s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+            \x20   s.settimeout(5)\n\
+            \x20   s.sendto(struct.pack('>6H', 7, 256, 1, 0, 0, 0) + bytes([len(name)]) + name + b'\\x04test\\0\\0\\1\\0\\1', ('127.0.0.1', 53))\n\
+            \x20   s.recv(512)\n\
+            ask(b'\\x1b[2Jx')\n\
+            for number in range(40): ask(b'n%d' % number)\n";
+        let output = bench.run(["run", "--", "python3", "-c", flood]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(told.contains("asked for n0.test") && told.contains("and more than 15 more"), "{told}");
+        assert!(!told.contains('\u{1b}'), "{told:?}");
+    });
+}

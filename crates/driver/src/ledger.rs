@@ -45,6 +45,7 @@ pub struct Ledger {
     up: bool,
     layer: bool,
     listeners: bool,
+    names: bool,
     commands: BTreeMap<u32, Phase>,
     highest: u32,
     forwards: BTreeSet<u32>,
@@ -57,6 +58,7 @@ impl Ledger {
             up: false,
             layer,
             listeners,
+            names: !listeners,
             commands: BTreeMap::from([(LEADER, Phase::Asked { terminal })]),
             highest: LEADER,
             forwards: BTreeSet::new(),
@@ -82,6 +84,11 @@ impl Ledger {
     /// The listeners of its egress came: once, and before it stands.
     pub fn listeners(&mut self) -> Option<()> {
         (!self.up && std::mem::take(&mut self.listeners)).then_some(())
+    }
+
+    /// The socket for names came: at most once, before it stands, and only where there is no egress.
+    pub fn names(&mut self) -> Option<()> {
+        (!self.up && std::mem::take(&mut self.names)).then_some(())
     }
 
     /// Numbers must rise: so none is used twice without remembering all of them.
@@ -189,6 +196,11 @@ mod tests {
         let mut ledger = Ledger::new(false, false, true);
         assert_eq!(ledger.up(), None, "a network whose listeners nobody has is none");
         assert_eq!(ledger.listeners(), None, "too late");
+        assert_eq!(Ledger::new(false, false, true).names(), None, "the egress answers for names");
+        let mut ledger = Ledger::new(false, false, false);
+        assert_eq!((ledger.names(), ledger.names()), (Some(()), None));
+        let mut ledger = Ledger::new(false, false, false);
+        assert_eq!((ledger.up(), ledger.names()), (Some(()), None), "it may be missing, and comes before");
     }
 
     #[test]

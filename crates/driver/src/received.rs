@@ -94,7 +94,8 @@ fn listening(fd: OwnedFd) -> Option<OwnedFd> {
     sockopt::socket_acceptconn(&fd).ok()?.then_some(fd)
 }
 
-fn datagram(fd: OwnedFd) -> Option<OwnedFd> {
+/// A UDP socket, made non-blocking.
+pub fn datagram(fd: OwnedFd) -> Option<OwnedFd> {
     let is_udp = sockopt::socket_type(&fd).ok()? == SocketType::DGRAM
         && sockopt::socket_domain(&fd).ok()? == AddressFamily::INET;
     if is_udp { non_blocking(fd) } else { None }

@@ -116,6 +116,8 @@ pub enum Event {
     Layer(OwnedFd),
     /// Where the sandbox meets the egress; comes before `Up`. Until somebody serves them, connections wait.
     Listeners(Listeners),
+    /// Where the command asks for names without an egress; may come before `Up`. A UDP socket, non-blocking.
+    Names(OwnedFd),
     /// The leader runs; its proof.
     Started(Vec<ProofItem>),
     /// The leader did not start, or the guest broke the protocol: the sandbox is to be ended.
@@ -312,6 +314,10 @@ impl Session {
                 ledger.layer()?;
                 Event::Layer(upper)
             }
+            (GuestFrame::Names, Some(socket)) => {
+                ledger.names()?;
+                Event::Names(received::datagram(socket)?)
+            }
             (GuestFrame::SetupFailed { step, errno, detail }, None) if !ledger.is_up() => {
                 Event::NotStarted(NotStarted::SetUp { step, errno, detail })
             }
@@ -393,5 +399,6 @@ fn kind(frame: &GuestFrame) -> &'static str {
         GuestFrame::Forwarded { .. } => "Forwarded",
         GuestFrame::ForwardFailed { .. } => "ForwardFailed",
         GuestFrame::Listeners => "Listeners",
+        GuestFrame::Names => "Names",
     }
 }

@@ -163,11 +163,12 @@ fn listeners() -> Vec<OwnedFd> {
     vec![tcp(), tcp(), std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into(), tcp(), tcp()]
 }
 
+fn say(guest: &Channel, frame: &GuestFrame, descriptors: &[OwnedFd]) {
+    guest.send(frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
+}
+
 #[test]
 fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
-    let say = |guest: &Channel, frame: &GuestFrame, descriptors: &[OwnedFd]| {
-        guest.send(frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
-    };
     let null = || vec![OwnedFd::from(File::open("/dev/null").unwrap())];
     let asking = || {
         let mut draft = PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"));
@@ -251,4 +252,27 @@ fn a_guest_that_stops_in_the_middle_of_a_frame_stops_nobody() {
         rustix::io::write(&guest, piece).unwrap();
         assert!(session.hear_ready().unwrap().is_none());
     }
+}
+
+#[test]
+fn a_socket_for_names_comes_once_and_only_without_an_egress() {
+    let datagram = || vec![OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap())];
+    let refused = |event: Event| assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{event:?}");
+    let (mut first, guest) = session(false);
+    say(&guest, &GuestFrame::Names, &datagram());
+    assert!(matches!(first.hear().unwrap(), Event::Names(_)));
+    say(&guest, &GuestFrame::Names, &datagram());
+    refused(first.hear().unwrap());
+    let stream = || vec![OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap())];
+    let file = || vec![OwnedFd::from(File::open("/dev/null").unwrap())];
+    for other in [stream(), file(), Vec::new()] {
+        let (mut session, guest) = session(false);
+        say(&guest, &GuestFrame::Names, &other);
+        refused(session.hear().unwrap());
+    }
+    let mut draft = PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"));
+    draft.network = Network::Egress;
+    let (mut with_egress, guest) = session_of(false, &Plan::new(draft).unwrap());
+    say(&guest, &GuestFrame::Names, &datagram());
+    refused(with_egress.hear().unwrap());
 }

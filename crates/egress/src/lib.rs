@@ -56,6 +56,7 @@ pub use audit::{AuditError, Event, EventKind, Sink};
 pub use behind::behind_now;
 pub use clock::Clock;
 pub use config::{Config, Limits, Listeners};
+pub use dns::answer::without_network;
 pub use egress::{Egress, ReloadError, StartError, StopError};
 pub use file_sink::FileSink;
 pub use own::{KernelRoutes, OwnAddresses, own_among};

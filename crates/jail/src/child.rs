@@ -95,6 +95,7 @@ fn set_up(
     named?;
     take_ids(setup, here)?;
     connect_to_egress(request, here, channel)?;
+    hand_out_names(request, here, channel)?;
 
     let root = if here.on_template {
         let workspace = open_workspace(request, prepared.workspace, watch)?;
@@ -323,6 +324,18 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
     faults.check(Step::SendListeners)?;
     let descriptors: Vec<_> = processes.iter().chain(&host_ports).chain(&listeners).map(AsFd::as_fd).collect();
     (request.setup.report)(channel, &GuestFrame::Listeners, &descriptors).at(Step::SendListeners, "channel")
+}
+
+/// Without an egress: the socket by which the host learns which names the command asks for. A network that was made in
+/// advance gives this process no right to the port; there, nobody learns them.
+fn hand_out_names(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
+    if request.plan.network != Network::None || !here.own_network || !stands(Wall::NetworkNamespace) {
+        return Ok(());
+    }
+    let faults = request.setup.faults;
+    faults.check(Step::NameSocket)?;
+    let socket = net::name_socket().at(Step::NameSocket, "DNS")?;
+    (request.setup.report)(channel, &GuestFrame::Names, &[socket.as_fd()]).at(Step::NameSocket, "channel")
 }
 
 /// The workspace as it was opened.

@@ -92,6 +92,8 @@ steps! {
     ShowProcesses = "show_processes",
     /// The sockets are handed to the host.
     SendListeners = "send_listeners",
+    /// The socket at which a sandbox without an egress asks for names.
+    NameSocket = "name_socket",
     /// The private root file system.
     MountRoot = "mount_root",
     /// Folders and links in it.

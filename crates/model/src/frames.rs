@@ -179,6 +179,9 @@ pub enum GuestFrame {
     /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network. Between both, for
     /// each host port of the plan, a listener on 127.0.0.1 and with IPv6 one on `::1`.
     Listeners,
+    /// A UDP socket on the name service's port, where there is no egress; comes as a descriptor with this frame, before
+    /// `Hello`. Nothing is resolved: who serves it learns which names the command asked for.
+    Names,
 }
 
 /// What was being done when a command could not be started.
@@ -295,11 +298,12 @@ mod tests {
             GuestFrame::Forwarded { forward: 1 },
             GuestFrame::ForwardFailed { forward: 1, errno: 111 },
             GuestFrame::Listeners,
+            GuestFrame::Names,
         ];
         let numbers: Vec<u8> = host.iter().map(|frame| number(encode(frame).unwrap())).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
         let numbers: Vec<u8> = guest.iter().map(|frame| number(encode(frame).unwrap())).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
 
     fn request(exec: u32, terminal: Option<TerminalSize>) -> ExecRequest {

@@ -22,6 +22,7 @@ mod hints;
 mod inside;
 mod look;
 mod mounts;
+mod names;
 mod note;
 mod open_files;
 mod order;

@@ -13,6 +13,7 @@ use super::alone::Mounting;
 use super::caller::{Caller, Heard};
 use super::covers::Covers;
 use super::inside::{Inside, Wish};
+use super::names::AskedNames;
 use super::output::{HeadTail, Stream};
 use super::signals::Signals;
 use super::tally::Tally;
@@ -90,6 +91,8 @@ pub struct Outcome {
     pub uncovered: Option<PathBuf>,
     /// Protected files that changed while the run went on.
     pub altered: Vec<PathBuf>,
+    /// Names that the command asked for, where there is no network.
+    pub names: AskedNames,
 }
 
 /// An error that ended the run from our side.
@@ -157,6 +160,7 @@ pub fn run<C: Caller>(
             hurried: false,
             uncovered: None,
             altered: Vec::new(),
+            names: AskedNames::default(),
         },
     };
     match pump.run_to_end(signals) {
@@ -193,6 +197,7 @@ enum Source<T> {
     Guest,
     Dead,
     Covers,
+    Names,
     Signals,
     Output(Stream),
     Input,
@@ -229,9 +234,11 @@ impl<C: Caller> Pump<'_, C> {
                     self.dead = true;
                     self.silent_since = Some(Instant::now());
                     self.hung_up_until = None;
+                    self.outcome.names.close();
                     self.caller.sandbox_is_dead();
                 }
                 Source::Covers => self.look_at_covers()?,
+                Source::Names => self.outcome.names.answer(),
                 Source::Signals => {
                     for number in signals.take()? {
                         self.caller.signal(number, &mut self.inside)?;
@@ -267,6 +274,9 @@ impl<C: Caller> Pump<'_, C> {
             && let Some(fd) = self.bounds.covers.as_ref().and_then(Covers::fd)
         {
             add(Source::Covers, fd, PollFlags::IN);
+        }
+        if let Some(fd) = self.outcome.names.fd() {
+            add(Source::Names, fd, PollFlags::IN);
         }
         add(Source::Signals, signals.as_fd(), PollFlags::IN);
         for (stream, fd) in [(Stream::Out, &self.out), (Stream::Err, &self.err)] {
@@ -339,6 +349,7 @@ impl<C: Caller> Pump<'_, C> {
                     network.serve(listeners).map_err(io::Error::other)?;
                 }
             }
+            Ok(Event::Names(socket)) => self.outcome.names.serve(socket),
             Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
             Ok(Event::Started(proof)) => {
                 self.outcome.proof = proof;

@@ -101,8 +101,7 @@ impl Report {
         };
         // A command that succeeded and whose changes are not there has not succeeded.
         let exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
-        let words = outcome.output.last_words();
-        let hints = hints::for_failed(order, outcome.not_started.as_ref(), exit, words);
+        let hints = hints::for_run(order, &outcome, exit);
         let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let workspace = order.plan.workspace.source.as_path();
         let appeared = order.direct.as_ref().map_or(Ok(Vec::new()), |direct| direct.appeared(workspace));

@@ -4,7 +4,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
-use nexus_policy::net::{Denial, Host, HostError};
+use nexus_policy::net::{Denial, Host, HostError, Name};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// How long an answer holds, in seconds: short, since a policy can change.
@@ -90,6 +90,32 @@ pub fn answer(question: &Question, decided: Result<(Ipv4Addr, Ipv6Addr), &Denial
         message.edns = Some(Edns::new());
     }
     encode(&message)
+}
+
+/// Answers a question in a sandbox without an egress: no name exists but `localhost`. Returns also the host name that was
+/// asked for; a reverse question names nothing that somebody wants to reach.
+pub fn without_network(bytes: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
+    let question = match question(bytes) {
+        Ok(question) => question,
+        Err(refusal) => return (None, refusal),
+    };
+    let name = question.host.as_ref().ok().and_then(Host::name);
+    if name.is_some_and(is_localhost) {
+        return (None, answer(&question, Ok((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST))));
+    }
+    let is_reverse = |name: &Name| name.as_str().rsplit('.').next() == Some("arpa");
+    let asked = name.filter(|name| !is_reverse(name)).map(|name| name.as_str().to_owned());
+    let mut message = Message::response(question.id, OpCode::Query);
+    message.metadata.recursion_desired = question.recursion_desired;
+    message.metadata.recursion_available = true;
+    message.metadata.response_code = ResponseCode::NXDomain;
+    message.queries.push(question.query);
+    (asked, encode(&message))
+}
+
+/// Reports whether a name is the sandbox's own loopback, whoever asks (RFC 6761).
+pub fn is_localhost(name: &Name) -> bool {
+    name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
 }
 
 fn encode(message: &Message) -> Option<Vec<u8>> {

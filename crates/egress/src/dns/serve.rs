@@ -1,11 +1,11 @@
 //! DNS over UDP and TCP.
 
-use super::answer::{answer, question};
+use super::answer::{answer, is_localhost, question};
 use crate::audit::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::shared::Shared;
-use nexus_policy::net::{Charge, Check, Denial, Host, Name, check_dns, may_be_asked};
+use nexus_policy::net::{Charge, Check, Denial, Host, check_dns, may_be_asked};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,9 +100,4 @@ fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Ad
     }
     let Some(name) = host.name() else { return Err(denials::malformed("an address is no name")) };
     Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name))
-}
-
-/// RFC 6761: the sandbox's own loopback, whoever asks.
-fn is_localhost(name: &Name) -> bool {
-    name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
 }

@@ -29,6 +29,11 @@ pub fn diagnosis() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, Some(rustix::net::netlink::SOCK_DIAG))?)
 }
 
+/// Makes the socket at which a sandbox without an egress is told that no name exists.
+pub fn name_socket() -> io::Result<OwnedFd> {
+    bound(SocketAddr::from((Ipv4Addr::LOCALHOST, DNS_PORT)), SocketType::DGRAM)
+}
+
 /// Makes them, in the order in which `GuestFrame::Listeners` carries them. The last is there only with IPv6.
 pub fn make() -> Result<Vec<OwnedFd>, MakeError> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -14,6 +14,6 @@ mod loopback;
 mod netlink;
 mod redirect;
 
-pub use listeners::{diagnosis, make, make_host_ports};
+pub use listeners::{diagnosis, make, make_host_ports, name_socket};
 pub use loopback::loopback_up;
 pub use redirect::redirect;

@@ -5,9 +5,9 @@
 mod not_found;
 mod unread_input;
 
+use super::names::AskedNames;
 use super::order::Order;
-use super::perhaps::LastWords;
-use nexus_driver::NotStarted;
+use super::pump::Outcome;
 use nexus_model::exit::NOT_FOUND;
 use serde::Serialize;
 
@@ -18,28 +18,56 @@ pub struct Hint {
     pub code: &'static str,
     /// The sentence for people.
     pub message: String,
+    /// Names that the command asked for without a network.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
-/// Returns the advice for a command that failed with this exit code.
-pub fn for_failed(order: &Order, not_started: Option<&NotStarted>, exit: u8, words: &LastWords) -> Vec<Hint> {
+impl Hint {
+    fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), names: Vec::new() }
+    }
+}
+
+/// Returns the advice for a run that has ended with this exit code.
+pub fn for_run(order: &Order, outcome: &Outcome, exit: u8) -> Vec<Hint> {
+    let words = outcome.output.last_words();
     let mut hints = Vec::new();
     if exit == NOT_FOUND {
-        let message = not_found::advice(order, not_started, words);
-        hints.extend(message.map(|message| Hint { code: "not_found", message }));
+        let message = not_found::advice(order, outcome.not_started.as_ref(), words);
+        hints.extend(message.map(|message| Hint::new("not_found", message)));
     }
+    hints.extend(no_network(&outcome.names));
     if exit != 0
         && !order.plan.allow_ptrace
         && let Some(advice) = words.advice()
     {
-        hints.push(Hint { code: "tracing", message: advice.to_owned() });
+        hints.push(Hint::new("tracing", advice));
     }
     hints
+}
+
+/// Names that are listed.
+const MAX_SHOWN: usize = 5;
+
+/// Returns the advice for a command that asked for names and had no network.
+fn no_network(asked: &AskedNames) -> Option<Hint> {
+    let names = asked.names();
+    let first = names.first()?;
+    let shown = names.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match (names.len().saturating_sub(MAX_SHOWN), asked.has_more()) {
+        (0, false) => String::new(),
+        (more, false) => format!(" and {more} more"),
+        (more, true) => format!(" and more than {more} more"),
+    };
+    let message =
+        format!("the command asked for {shown}{more}, and the run has no network. --allow {first} allows one.");
+    Some(Hint { names: names.to_vec(), ..Hint::new("no_network", message) })
 }
 
 /// Returns the advice for data on standard input that the command was not given.
 pub fn for_input(is_passed: bool) -> Option<Hint> {
     let message = "standard input holds data that was not passed to the command. --stdin passes it on; < /dev/null leaves \
                    it out without this line.";
-    (!is_passed && unread_input::is_waiting(rustix::stdio::stdin()))
-        .then(|| Hint { code: "input_not_passed", message: message.to_owned() })
+    (!is_passed && unread_input::is_waiting(rustix::stdio::stdin())).then(|| Hint::new("input_not_passed", message))
 }
