@@ -186,11 +186,12 @@ fn a_proxy_that_is_away_or_refuses_ends_the_attempt_at_once_and_nothing_goes_aro
     ];
     for bench in benches() {
         for (setting, why) in &cases {
-            let named = Named::new(&bench).with_settings(setting);
+            let trusting = format!("{setting}trusted_ranges = [\"127.0.0.0/8\"]\n");
+            let named = Named::new(&bench).with_settings(&trusting);
             for (way, client) in clients(server.port) {
                 let began = Instant::now();
                 // The name leads to the server, and it may: a connection beside the proxy would get there.
-                let flags = ["run", "--json", "--net", "allowlist", "--allow-private", &allow, "--shell"];
+                let flags = ["run", "--json", "--net", "allowlist", "--allow", &allow, "--shell"];
                 let output = named.run(&bench, flags.iter().copied().chain([client.as_str()]));
                 let told = report(&output);
                 let context = format!("{}: {client}, {why:?}: {told}", bench.who());
@@ -209,7 +210,7 @@ fn a_proxy_that_is_away_or_refuses_ends_the_attempt_at_once_and_nothing_goes_aro
                 assert!(fail.contains(why) && fail.contains(&format!("by {way}")), "{fail} {context}");
             }
             let head = format!("curl -sS -o /dev/null -D - --max-time 30 http://{allow}/");
-            let output = named.run(&bench, ["run", "--allow-private", &allow, "--shell", &head]);
+            let output = named.run(&bench, ["run", "--allow", &allow, "--shell", &head]);
             let head = stdout(&output);
             assert!(head.starts_with("HTTP/1.1 502 ") && head.contains("x-proxy-error: OTHER"), "{head}");
             assert_no_secret_is_kept(&bench, &named);
@@ -231,7 +232,7 @@ fn the_proxy_for_other_programs_goes_through_the_operators() {
         let allow = format!("web.test:{}", server.port);
         let fetch = |named: &Named| {
             let mut child = named
-                .nexus(&bench, ["net", "proxy", "--allow-private", &allow])
+                .nexus(&bench, ["net", "proxy", "--allow", &allow])
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
@@ -265,6 +266,68 @@ fn the_proxy_for_other_programs_goes_through_the_operators() {
 }
 
 #[test]
+fn private_destinations_and_the_bypass_list_go_around_the_proxy() {
+    let server = Server::start();
+    for bench in benches() {
+        let proxy = Proxy::start(Does::Says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"));
+        let allow = format!("web.test:{}", server.port);
+        let fetch = |setting: &str, flags: &[&str]| {
+            let named = Named::new(&bench).with_settings(setting);
+            let url = format!("http://{allow}/");
+            let arguments = [&["run"], flags, &["--", "curl", "-sS", "--max-time", "30", &url]].concat();
+            stdout(&named.run(&bench, arguments))
+        };
+        let by_proxy = |said: &str| {
+            let heads = proxy.take();
+            assert_eq!((heads.len(), said.contains("hello")), (1, false), "{}: {said} {heads:?}", bench.who());
+        };
+        let direct = |said: &str| {
+            assert_eq!((said, proxy.take().len()), ("hello\n", 0), "{}", bench.who());
+        };
+        direct(&fetch(&proxy.setting(), &["--allow-private", &allow]));
+        by_proxy(&fetch(&proxy.setting(), &["--allow", &allow]));
+        let trusting = proxy.setting() + "trusted_ranges = [\"127.0.0.0/8\"]\n";
+        by_proxy(&fetch(&trusting, &["--allow", &allow]));
+        for entry in ["web.test", ".test", "*", &allow] {
+            direct(&fetch(&format!("{trusting}upstream_bypass = [\"{entry}\"]\n"), &["--allow", &allow]));
+        }
+        for entry in ["eb.test", ".web.test", "web.test:1"] {
+            by_proxy(&fetch(&format!("{trusting}upstream_bypass = [\"{entry}\"]\n"), &["--allow", &allow]));
+        }
+        // Around the proxy, addresses are checked as without it.
+        let said = fetch(&(proxy.setting() + "upstream_bypass = [\"*\"]\n"), &["--allow", &allow]);
+        assert!(!said.contains("hello") && proxy.take().is_empty(), "{}: {said}", bench.who());
+    }
+}
+
+#[test]
+fn an_ordinary_user_names_a_proxy_where_the_operator_names_none() {
+    let server = Server::start();
+    for bench in benches() {
+        let proxy = Proxy::start(Does::Connect(server.port));
+        let named = Named::new(&bench);
+        let folder = bench.home.join(".config/nexus");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("config.toml"), proxy.setting()).unwrap();
+        bench.give(&bench.home.join(".config"));
+        let look = "curl -sS --max-time 30 http://web.test:7/; cat ~/.config/nexus/config.toml; env; \
+                    grep -rs hunt[e]r /etc /proc/*/cmdline /proc/*/environ; echo END";
+        let output = named.run(&bench, ["run", "--allow", "web.test:7", "--shell", look]);
+        let said = stdout(&output);
+        assert!(said.starts_with("hello\n") && said.ends_with("END\n"), "{}: {said}{}", bench.who(), stderr(&output));
+        assert_eq!(proxy.take().len(), 1, "{}", bench.who());
+        assert_no_secret(&bench, "the inside", &(said + &stderr(&output)));
+        assert_no_secret_is_kept(&bench, &named);
+        if bench.user.is_some() {
+            let operator = Named::new(&bench).with_settings(&setting(1));
+            let output = operator.run(&bench, ["run", "--allow", "web.test:7", "--", "true"]);
+            assert!(stderr(&output).contains("egress.upstream_proxy belongs to the operator"), "{}", stderr(&output));
+            assert_no_secret(&bench, "the refusal", &stderr(&output));
+        }
+    }
+}
+
+#[test]
 fn a_wrong_setting_refuses_the_run_and_no_document_repeats_the_password() {
     for bench in benches() {
         let run = |setting: &str, arguments: &[&str]| {
@@ -274,7 +337,11 @@ fn a_wrong_setting_refuses_the_run_and_no_document_repeats_the_password() {
         };
         let good = setting(3128);
         let told = run(&good, &["explain", "--allow", "a.test", "--", "true"]);
-        assert!(stdout(&told).contains("everything goes through the operator's proxy"), "{}", stdout(&told));
+        assert!(
+            stdout(&told).contains("everything but private destinations goes through an upstream proxy"),
+            "{}",
+            stdout(&told)
+        );
         assert!(run(&good, &["explain", "--json", "--allow", "a.test", "--", "true"]).status.success());
         let told = run(&good, &["net", "check", "a.test:443", "--allow", "a.test"]);
         assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));

@@ -388,6 +388,8 @@ impl Shared {
         grounds.resolved = Some(addrs);
         match (decided, found) {
             (Ok(permit), Ok(found)) => Ok((permit, Some(charged), found.ttl_s)),
+            // The upstream proxy looks the name up.
+            (Ok(permit), Err(_)) if !permit.addresses_checked() => Ok((permit, Some(charged), None)),
             // No address is a denial by the policy too; only its sentence is better.
             (Err(denial), Err(error)) if denial.cause == Cause::NotResolved => {
                 Err(Denial { explanation: error.to_string(), ..denial })

@@ -3,6 +3,7 @@
 //! The operator's file counts whole. A user's own file may only lower `[limits]` and protect more names: it is read by the
 //! same process that the user started, so it can bind nobody but the user.
 
+use crate::net::Bypass;
 use crate::profile::{DocumentError, LimitKind, LimitValues, Origin, Place, Sourced, closest};
 use std::net::IpAddr;
 use toml::Spanned;
@@ -31,6 +32,8 @@ pub struct EgressSettings {
     pub trusted_ranges: Vec<Sourced<String>>,
     /// Another proxy that every connection goes through.
     pub upstream_proxy: Option<Sourced<String>>,
+    /// What goes around that proxy, as in `NO_PROXY`.
+    pub upstream_bypass: Vec<Sourced<String>>,
     /// Whether TLS without a server name, and what is no HTTP on port 80, is let through.
     pub allow_missing_sni: Option<Sourced<bool>>,
 }
@@ -48,16 +51,22 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, DocumentError> {
     reader.settings(root)
 }
 
+/// What a user's file says of an upstream proxy.
+fn own_proxy(egress: &EgressSettings) -> Option<(&'static str, &Origin)> {
+    let proxy = egress.upstream_proxy.as_ref().map(|proxy| ("egress.upstream_proxy", &proxy.from));
+    proxy.or_else(|| egress.upstream_bypass.first().map(|entry| ("egress.upstream_bypass", &entry.from)))
+}
+
 impl Settings {
-    /// Adds a user's own file: its limits count where they are lower, its protected names are added, and it may say
-    /// nothing else.
+    /// Adds a user's own file: its limits count where they are lower, its protected names are added, it may name an upstream
+    /// proxy where the operator names none, and it may say nothing else.
     pub fn with_own(mut self, own: Self) -> Result<Self, DocumentError> {
         let refused = own.uid_base.as_ref().map(|base| ("sandbox.uid_base", &base.from));
         let refused = refused.or_else(|| own.drivers.first().map(|driver| ("sandbox.drivers", &driver.from)));
         let egress = &own.egress;
         let refused = refused
             .or_else(|| egress.trusted_ranges.first().map(|range| ("egress.trusted_ranges", &range.from)))
-            .or_else(|| egress.upstream_proxy.as_ref().map(|proxy| ("egress.upstream_proxy", &proxy.from)))
+            .or_else(|| self.egress.upstream_proxy.as_ref().and_then(|_| own_proxy(egress)))
             .or_else(|| egress.allow_missing_sni.as_ref().map(|sni| ("egress.missing_sni", &sni.from)))
             .or_else(|| own.binds.first().map(|path| ("binds.allow", &path.from)));
         if let Some((key, from)) = refused {
@@ -70,6 +79,10 @@ impl Settings {
             if !higher {
                 self.ceilings.insert(kind, own);
             }
+        }
+        if self.egress.upstream_proxy.is_none() {
+            self.egress.upstream_proxy = own.egress.upstream_proxy;
+            self.egress.upstream_bypass.extend(own.egress.upstream_bypass);
         }
         self.protect.extend(own.protect);
         Ok(self)
@@ -233,7 +246,12 @@ impl Reader<'_> {
         node: &Entry<'_>,
     ) -> Result<(), DocumentError> {
         let at = node.span().start;
-        match self.known(span, key, &["trusted_ranges", "upstream_proxy", "missing_sni"], "egress.")? {
+        match self.known(
+            span,
+            key,
+            &["trusted_ranges", "upstream_proxy", "upstream_bypass", "missing_sni"],
+            "egress.",
+        )? {
             "trusted_ranges" => {
                 let ranges = self.texts(node)?;
                 if let Some(bad) = ranges.iter().find(|range| !is_range(&range.value)) {
@@ -242,6 +260,18 @@ impl Reader<'_> {
                     return Err(DocumentError { place, message });
                 }
                 to.egress.trusted_ranges = ranges;
+            }
+            "upstream_bypass" => {
+                let entries = self.texts(node)?;
+                if let Some(bad) = entries.iter().find(|entry| Bypass::parse(&entry.value).is_err()) {
+                    let place = if let Origin::File { place, .. } = bad.from { place } else { Place::default() };
+                    let message = format!(
+                        "{:?} is no entry: write NAME, .NAME, ADDRESS/BITS or *, with :PORT or without",
+                        bad.value
+                    );
+                    return Err(DocumentError { place, message });
+                }
+                to.egress.upstream_bypass = entries;
             }
             "upstream_proxy" => to.egress.upstream_proxy = Some(self.sourced(self.plain(node)?, at)),
             _ => {
@@ -362,11 +392,29 @@ mod tests {
             "[sandbox]\nuid_base = 70000\n",
             "[egress]\ntrusted_ranges = [\"10.0.0.0/8\"]\n",
             "[egress]\nmissing_sni = \"allow\"\n",
-            "[egress]\nupstream_proxy = \"http://proxy.test:3128\"\n",
         ] {
             let error = operator.clone().with_own(parse(text, "own").unwrap()).unwrap_err();
             assert_eq!(error.place.line, 2);
             assert!(error.message.contains("belongs to the operator"));
         }
+    }
+
+    #[test]
+    fn a_user_names_a_proxy_only_where_the_operator_names_none() {
+        let own = || {
+            parse("[egress]\nupstream_proxy = \"http://own.test:1\"\nupstream_bypass = [\".corp.test\"]\n", "own")
+                .unwrap()
+        };
+        let both = Settings::default().with_own(own()).unwrap();
+        assert_eq!(both.egress.upstream_proxy.unwrap().value, "http://own.test:1");
+        assert_eq!(both.egress.upstream_bypass[0].value, ".corp.test");
+        let operator = parse("[egress]\nupstream_proxy = \"http://proxy.test:3128\"\n", "etc").unwrap();
+        let bypass = parse("[egress]\nupstream_bypass = [\"*\"]\n", "own").unwrap();
+        for own in [own(), bypass] {
+            let error = operator.clone().with_own(own).unwrap_err();
+            assert!(error.message.contains("belongs to the operator"), "{error}");
+        }
+        let error = parse("[egress]\nupstream_bypass = [\"http://a.test\"]\n", "own").unwrap_err();
+        assert!(error.message.contains("is no entry"), "{error}");
     }
 }

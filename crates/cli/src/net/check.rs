@@ -36,7 +36,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let policy = on_this_host(&policy, &attempt.target, &addresses)?;
     let policy = behind_denied_names(policy, &attempt, &addresses, now)?;
     let mut told = explain_attempt(&policy, &attempt, &addresses, now);
-    if let Some(why) = unresolved {
+    if let Some(why) = unresolved.filter(|_| told.decision != Decision::Allow) {
         told.explanation = why;
     }
     let text = if args.json { json(&told)? } else { lines(&told) };

@@ -106,7 +106,12 @@ impl Network {
         }
         if let Some(proxy) = &settings.upstream_proxy {
             // Its address may hold a password.
-            rows.push(("everything goes through the operator's proxy".to_owned(), proxy.from.to_string()));
+            rows.push((
+                "everything but private destinations goes through an upstream proxy".to_owned(),
+                proxy.from.to_string(),
+            ));
+            let direct = settings.upstream_bypass.iter();
+            rows.extend(direct.map(|entry| (format!("{} goes around it", entry.value), entry.from.to_string())));
         }
         if let Some(missing) = &settings.allow_missing_sni {
             let word = if missing.value { "allowed" } else { "refused" };

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use nexus_egress::UpstreamProxy;
 use nexus_model::capability::NetMode as Mode;
 use nexus_policy::net::{
-    AnyRule, Budget, Groups, HostPort, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Port, Program, Rule,
-    RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
+    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Port, Program,
+    Rule, RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
@@ -77,6 +77,13 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
             Failure::refused("config", message, "write the range as NETWORK/BITS in config.toml")
         })?;
         input.trusted_ranges.push(parsed);
+    }
+    for entry in &settings.upstream_bypass {
+        let parsed = Bypass::parse(&entry.value).map_err(|error| {
+            let message = format!("{}: {error}", entry.from);
+            Failure::refused("config", message, "write NAME, .NAME or ADDRESS/BITS in config.toml")
+        })?;
+        input.upstream_bypass.push(parsed);
     }
     Policy::build(input).map_err(|error| {
         let hint = "use --net allowlist, or leave the rule out";

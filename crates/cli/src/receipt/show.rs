@@ -70,7 +70,7 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
     if let Some(network) = &request.network {
         let said = std::iter::once(network.mode.clone()).chain(network.rules.items.iter().cloned());
         let said = said.collect::<Vec<_>>().join(", ");
-        let upstream = if network.upstream { ", by the operator's proxy" } else { "" };
+        let upstream = if network.upstream { ", by an upstream proxy" } else { "" };
         let ask = if network.ask { ", others by question" } else { "" };
         let policy = network.policy.map(|hash| format!(", {hash}")).unwrap_or_default();
         let more = more(network.rules.omitted);

@@ -9,7 +9,6 @@
 //! | by another name, where nobody sees which name is asked for | denied |
 //! | by another name, with TLS or plain HTTP | must name a host, and one that is not denied |
 
-use super::decide::Who;
 use super::name::Name;
 use super::pattern::Pattern;
 use super::permit::{Attempt, Denial, RuleRef};
@@ -17,6 +16,7 @@ use super::policy::Policy;
 use super::ranges;
 use super::rule::Rule;
 use super::target::Host;
+use super::who::Who;
 use super::{Cause, Way};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -16,6 +16,7 @@
 //! for this connection; but such an answer is what rebinding looks like, and a refusal is seen where a drop is not.
 
 use super::behind::check_behind;
+use super::bypass::is_proxied;
 use super::cause::Cause;
 use super::host_port;
 use super::methods::{Methods, check_seen, plain_http, unseen};
@@ -28,6 +29,7 @@ use super::ranges::{self, Class};
 use super::rule::{AddressRule, Program, Rule, address_flag};
 use super::speech::requires_tls;
 use super::target::{Host, Port, Target};
+use super::who::Who;
 use nexus_model::capability::NetMode;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +43,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
     match &attempt.target.host {
         Host::Name(name) => {
             let basis = named_attempt(policy, name, attempt)?;
-            if policy.upstream_proxy {
+            if is_proxied(policy, &attempt.target) && !basis.private {
                 return Ok(Next::Dial(permit(policy, attempt, None, basis)));
             }
             let port = attempt.target.port;
@@ -53,7 +55,8 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
             let basis = literal_basis(policy, *address, &attempt.target)?;
             check_behind(policy, attempt, [*address], false)?;
             check_seen(policy, attempt, basis.tls)?;
-            let addrs = (!policy.upstream_proxy).then(|| vec![socket(*address, attempt.target.port)]);
+            let proxied = is_proxied(policy, &attempt.target) && class_here(policy, *address).is_none();
+            let addrs = (!proxied).then(|| vec![socket(*address, attempt.target.port)]);
             Ok(Next::Dial(permit(policy, attempt, addrs, basis)))
         }
     }
@@ -66,6 +69,10 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
     in_force(policy, now, &attempt.target)?;
     let port = attempt.target.port;
     let basis = named_attempt(policy, &name, &attempt)?;
+    // A private name that is public, or not known here, is the proxy's to look up.
+    if is_proxied(policy, &attempt.target) && addrs.iter().all(|address| class_here(policy, *address).is_none()) {
+        return Ok(permit(policy, &attempt, None, basis));
+    }
     if addrs.is_empty() {
         return Err(Denial::new(Cause::NotResolved, format!("the name {name} has no address")));
     }
@@ -85,42 +92,6 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
         }
     }
     Ok(permit(policy, &attempt, Some(dialled), basis))
-}
-
-/// Who wants to connect, as far as rules for one program care.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Who<'a> {
-    /// This program; `None` is not known.
-    Program(Option<&'a Program>),
-    /// Some program, whichever.
-    Somebody,
-}
-
-impl Who<'_> {
-    /// A rule for one program allows nobody who is not known to be it.
-    fn is_allowed_by(self, rule: &Rule) -> bool {
-        match (self, &rule.program) {
-            (_, None) | (Self::Somebody, Some(_)) => true,
-            (Self::Program(known), Some(only)) => known == Some(only),
-        }
-    }
-
-    /// What makes a flag be for this program alone; `None` where it is not known, or cannot stand in a flag.
-    fn suffix(self) -> Option<String> {
-        match self {
-            Self::Program(known) => known.and_then(Program::suffix),
-            Self::Somebody => None,
-        }
-    }
-
-    /// A rule for one program denies everybody who is not known to be another one.
-    pub(super) fn is_denied_by(self, rule: &Rule) -> bool {
-        match (self, &rule.program) {
-            (_, None) => true,
-            (Self::Somebody, Some(_)) => false,
-            (Self::Program(known), Some(only)) => known.is_none_or(|known| known == only),
-        }
-    }
 }
 
 /// Whether a DNS question for `host` may be answered: on some port it could be allowed to some program.

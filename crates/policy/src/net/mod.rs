@@ -12,6 +12,7 @@
 mod agree;
 mod behind;
 mod budget;
+mod bypass;
 mod capability;
 mod cause;
 mod decide;
@@ -40,10 +41,12 @@ mod speech;
 mod target;
 #[doc(hidden)]
 pub mod vectors;
+mod who;
 
 pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni};
 pub use behind::Behind;
 pub use budget::{Budget, Charge, Spent};
+pub use bypass::Bypass;
 pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
 pub use decide::{check_addrs, check_dns, check_name, may_be_asked, recheck};

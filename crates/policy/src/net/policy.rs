@@ -8,6 +8,7 @@
 
 use super::behind::Behind;
 use super::budget::Budget;
+use super::bypass::Bypass;
 use super::host_port::HostPort;
 use super::methods::Methods;
 use super::permit::Moment;
@@ -54,6 +55,8 @@ pub struct PolicyInput {
     pub methods: Methods,
     /// Whether everything goes through the operator's proxy, which then resolves.
     pub upstream_proxy: bool,
+    /// What goes around that proxy.
+    pub upstream_bypass: Vec<Bypass>,
     /// Upper bounds.
     pub budget: Budget,
     /// When it ends.
@@ -121,6 +124,7 @@ impl PolicyInput {
         self.deny_addresses.extend(nearer.deny_addresses);
         self.host_ports.extend(nearer.host_ports);
         self.trusted_ranges.extend(nearer.trusted_ranges);
+        self.upstream_bypass.extend(nearer.upstream_bypass);
         self.own_addresses.extend(nearer.own_addresses);
         self.own_listeners.extend(nearer.own_listeners);
         Self {
@@ -191,6 +195,7 @@ pub struct Policy {
     pub(super) missing_sni: MissingSni,
     pub(super) methods: Methods,
     pub(super) upstream_proxy: bool,
+    pub(super) upstream_bypass: Vec<Bypass>,
     pub(super) budget: Budget,
     pub(super) expires: Option<Moment>,
     pub(super) ask: bool,
@@ -242,6 +247,7 @@ impl Policy {
             }),
             methods: input.methods,
             upstream_proxy: input.upstream_proxy,
+            upstream_bypass: sorted(input.upstream_bypass),
             budget: input.budget,
             expires: input.expires,
             ask: input.ask,

@@ -10,6 +10,7 @@
 
 use super::behind::Behind;
 use super::budget::Budget;
+use super::bypass::Bypass;
 use super::cause::DenyCode;
 use super::decide::{check_addrs, check_dns, check_name, recheck};
 use super::host_port::HostPort;
@@ -47,6 +48,8 @@ struct Form {
     missing_sni: MissingSni,
     methods: Methods,
     upstream_proxy: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    upstream_bypass: Vec<Bypass>,
     budget: Budget,
     expires: Option<Moment>,
     ask: bool,

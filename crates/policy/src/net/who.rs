@@ -1,0 +1,39 @@
+//! The program that connects, compared with rules for one program.
+
+use super::rule::{Program, Rule};
+
+/// Who wants to connect, as far as rules for one program care.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Who<'a> {
+    /// This program; `None` is not known.
+    Program(Option<&'a Program>),
+    /// Some program, whichever.
+    Somebody,
+}
+
+impl Who<'_> {
+    /// A rule for one program allows nobody who is not known to be it.
+    pub(super) fn is_allowed_by(self, rule: &Rule) -> bool {
+        match (self, &rule.program) {
+            (_, None) | (Self::Somebody, Some(_)) => true,
+            (Self::Program(known), Some(only)) => known == Some(only),
+        }
+    }
+
+    /// What makes a flag be for this program alone; `None` where it is not known, or cannot stand in a flag.
+    pub(super) fn suffix(self) -> Option<String> {
+        match self {
+            Self::Program(known) => known.and_then(Program::suffix),
+            Self::Somebody => None,
+        }
+    }
+
+    /// A rule for one program denies everybody who is not known to be another one.
+    pub(super) fn is_denied_by(self, rule: &Rule) -> bool {
+        match (self, &rule.program) {
+            (_, None) => true,
+            (Self::Somebody, Some(_)) => false,
+            (Self::Program(known), Some(only)) => known.is_none_or(|known| known == only),
+        }
+    }
+}
