@@ -93,7 +93,7 @@ fn a_run_without_changes_makes_few_calls() {
         // workspace, the directories above, the homes of its users and git's configurations.
         // A run with a layer watches its overlay, and closes that. A launcher reads what its user may have of the kernel (jail/quotas).
         for (arguments, most) in
-            [(&["run", "--", "/bin/true"][..], 325), (&["run", "--direct", "--", "/bin/true"], 315)]
+            [(&["run", "--", "/bin/true"][..], 320), (&["run", "--direct", "--", "/bin/true"], 290)]
         {
             // The first one makes the state directory, and the second one what the third one takes.
             calls(&bench, arguments);
@@ -119,5 +119,35 @@ fn a_run_without_changes_makes_few_calls() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_direct_run_asks_the_kernel_nothing_about_a_plain_file() {
+    const DIRECTORIES: usize = 60;
+    // The search for links and repositories and the two looks, before the command and after it: each opens, checks, lists
+    // to the end and closes a directory.
+    const OF_A_DIRECTORY: usize = 4 + 5 + 5;
+    for bench in benches() {
+        let fill = |files: std::ops::Range<usize>| {
+            for directory in 0..DIRECTORIES {
+                for file in files.clone() {
+                    bench.write(&format!("d{directory}/file-{file}.rs"), "x");
+                }
+            }
+        };
+        let count = || {
+            let counts = (0..RUNS).map(|_| counted(&calls(&bench, &["run", "--direct", "--", "/bin/true"])).needed);
+            median(counts.collect::<Vec<_>>().into_iter())
+        };
+        let empty = [count(), count()][1];
+        fill(0..1);
+        let few = count();
+        fill(1..40);
+        let many = count();
+        println!("{}: {empty} {few} {many}", bench.who());
+        assert!(many <= few + 10, "{}: {few} calls with few files and {many} with many", bench.who());
+        let of_directories = many.saturating_sub(empty);
+        assert!(of_directories <= DIRECTORIES * OF_A_DIRECTORY + 20, "{}: {of_directories} calls", bench.who());
     }
 }

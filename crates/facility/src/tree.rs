@@ -9,8 +9,8 @@ use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -339,9 +339,17 @@ impl Own {
     }
 
     /// Sorts them by path; of several for one path the last counts.
-    pub(crate) fn sorted(all: Vec<Self>) -> Vec<Self> {
-        let by_path: BTreeMap<ByteText, Self> = all.into_iter().map(|own| (own.path.clone(), own)).collect();
-        by_path.into_values().collect()
+    pub(crate) fn sorted(mut all: Vec<Self>) -> Vec<Self> {
+        // The sort is stable: of several for one path, the later ones come later.
+        all.sort_by(|one, other| one.path.cmp(&other.path));
+        all.dedup_by(|later, kept| {
+            let is_one_path = later.path == kept.path;
+            if is_one_path {
+                std::mem::swap(later, kept);
+            }
+            is_one_path
+        });
+        all
     }
 
     /// Whether an entry is as one of these, which are sorted by path, says.
