@@ -8,10 +8,11 @@
 //! One that is begun in advance (`begun`) does all that needs no plan, and waits for it before `workspace`.
 //! Any error on the way is told to the host as one frame, and the process ends: there is no "best effort".
 
+use crate::cgroup::Group;
 use crate::identity::Identity;
 use crate::launch::{Request, Setup, Start};
 use crate::leave_out::{Wall, stands};
-use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
+use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::prepare::Prepared;
 use crate::quotas::Quotas;
@@ -110,10 +111,12 @@ fn set_up(
         let system = system::open(faults)?;
         let workspace = open_workspace(request, prepared.workspace, watch)?;
         let binds = open_binds(request, prepared.binds)?;
+        let limits = open_limits(request)?;
         let root = Root::fresh(faults, &system, plan.limits.scratch_bytes)?;
         // Attached by now. What follows closes every number without asking who owns it.
         std::mem::forget(system);
         root.dress(faults)?;
+        show_limits(&root, limits)?;
         furnish(request, root, workspace, binds, channel)
     };
     let root = root?;
@@ -388,6 +391,28 @@ fn open_binds(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result<Vec<
             places::open_source(bind.source.as_path(), attributes).at(Step::OpenBinds, &show(bind.source.as_path()))
         })
         .collect()
+}
+
+/// The control groups of this run as read-only mounts, each with its place inside. On a template the host's paths are gone,
+/// and limits cannot be seen inside.
+fn open_limits(request: &Request<'_>) -> Result<Vec<(PathBuf, OwnedFd)>, StepError> {
+    request.setup.faults.check(Step::ShowLimits)?;
+    let shown = request.group.map_or_else(Vec::new, Group::shown);
+    let open = |(source, name): (&Path, &str)| {
+        let mount =
+            places::open_source(source, RDONLY | NOSUID | NODEV | NOEXEC).at(Step::ShowLimits, &show(source))?;
+        Ok((Path::new("sys/fs/cgroup").join(name), mount))
+    };
+    shown.into_iter().map(open).collect()
+}
+
+/// Programs that size themselves look for their limits there. Nothing else of `/sys` is shown.
+fn show_limits(root: &Root, limits: Vec<(PathBuf, OwnedFd)>) -> Result<(), StepError> {
+    for (target, mount) in limits {
+        let place = root.place_for(&target, true).at(Step::ShowLimits, &show(&target))?;
+        mounts::attach(mount, place).at(Step::ShowLimits, &show(&target))?;
+    }
+    Ok(())
 }
 
 /// What a bound path may never be, whoever binds it.

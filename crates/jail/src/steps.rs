@@ -94,6 +94,8 @@ steps! {
     SendListeners = "send_listeners",
     /// The socket at which a sandbox without an egress asks for names.
     NameSocket = "name_socket",
+    /// The limits of the run's control group are shown inside.
+    ShowLimits = "show_limits",
     /// The private root file system.
     MountRoot = "mount_root",
     /// Folders and links in it.

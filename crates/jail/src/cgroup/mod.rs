@@ -48,6 +48,18 @@ impl Group {
         }
     }
 
+    /// Returns its directories with the names that they have below `/sys/fs/cgroup` inside, where programs look for their
+    /// limits: the unified hierarchy lies there itself.
+    pub fn shown(&self) -> Vec<(&Path, &'static str)> {
+        match self {
+            Self::V2 { path } => vec![(path, "")],
+            Self::V1 { memory, cpu } => {
+                let named = [(memory, "memory"), (cpu, "cpu")];
+                named.into_iter().filter_map(|(path, name)| Some((path.as_deref()?, name))).collect()
+            }
+        }
+    }
+
     /// Makes the folders and writes the limits.
     pub fn make(&self, limits: &Limits, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::MakeCgroup)?;
