@@ -22,6 +22,7 @@ use crate::faults::{Comparison, Faults, Step};
 use crate::identity::Home;
 use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
+use crate::opened::close_again;
 use crate::origin::with_stamps_of_a_way_back;
 use crate::plan::{CommitPlan, park_all, plan, report};
 use crate::protected::Rules;
@@ -238,6 +239,7 @@ impl Layer {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
         }
+        close_again(&root).map_err(io)?;
         let Some(parked) = read::<Parked<Recorded>>(&root, PARKED).map_err(io)? else {
             return Err(OpenLayerError::NotParked { run: name() });
         };
@@ -530,7 +532,8 @@ impl Layer {
         let filesystem = rustix::fs::fstatfs(base.fd()).doing("look at the file system of", b"").map_err(io)?;
         let lower = LowerFs::of(filesystem.f_type as u64);
         let started = self.threshold().map_err(io)?;
-        let walk = Walk { upper, index, base, mode: self.mode, lower, started, top, ours: &self.ours, rules };
+        let root = self.upper_fd.is_none().then_some(&*self.root);
+        let walk = Walk { upper, root, index, base, mode: self.mode, lower, started, top, ours: &self.ours, rules };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },

@@ -7,6 +7,7 @@ use crate::faults::Faults;
 use crate::layer::{Layer, Locked, is_run_id};
 use crate::marks::LayerMode;
 use crate::meta::FsTime;
+use crate::opened::close_again;
 use crate::started::Started;
 use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
@@ -72,6 +73,7 @@ impl Layer {
                 return Err(OpenLayerError::Unfinished { run: name() });
             }
         }
+        close_again(&root).map_err(io)?;
         let ours = with_stamps_of_a_way_back(&root, Vec::new()).map_err(io)?;
         Ok(Self {
             path: layers_dir.join(run),

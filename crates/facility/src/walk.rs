@@ -15,6 +15,7 @@ use crate::compare::{base_attrs, compare};
 use crate::facts::{Version, judge};
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
+use crate::opened::Notes;
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
 use crate::top::{Top, TopAttrs};
@@ -41,6 +42,8 @@ pub(crate) enum WalkError {
 /// What is read, and by which rules.
 pub(crate) struct Walk<'a> {
     pub(crate) upper: &'a Workspace,
+    /// The layer's directory, for notes of what is opened up. `None` for a layer in memory.
+    pub(crate) root: Option<&'a Workspace>,
     /// Overlay's index directory, if it has one.
     pub(crate) index: Option<Workspace>,
     pub(crate) base: &'a Workspace,
@@ -95,18 +98,19 @@ fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -
 impl Walk<'_> {
     /// Reads everything.
     pub(crate) fn read(&self) -> Result<LayerTree, WalkError> {
-        let mut opened = Vec::new();
-        let result = self.read_with(&mut opened);
+        let (mut opened, mut notes) = (Vec::new(), Notes::new(self.root));
+        let result = self.read_with(&mut opened, &mut notes);
         // Directories that kept us out were opened up for the reading; their recorded modes are the old ones.
         for (path, mode) in opened.iter().rev() {
             let dir = self.upper.dir(path).doing("open", path)?;
             crate::beneath::chmod(dir.as_fd(), *mode).doing("set the mode of", path)?;
         }
+        notes.close()?;
         result
     }
 
-    fn read_with(&self, opened: &mut Vec<(Vec<u8>, u32)>) -> Result<LayerTree, WalkError> {
-        let mut nodes = self.collect(opened)?;
+    fn read_with(&self, opened: &mut Vec<(Vec<u8>, u32)>, notes: &mut Notes<'_>) -> Result<LayerTree, WalkError> {
+        let mut nodes = self.collect(opened, notes)?;
         let mut claimed = self.continue_lower(&mut nodes)?;
         self.imply(&mut nodes, &mut claimed)?;
         self.cover(&mut nodes, &claimed)?;
@@ -156,7 +160,7 @@ impl Walk<'_> {
         Ok(is_conflict)
     }
 
-    fn collect(&self, opened: &mut Vec<(Vec<u8>, u32)>) -> Result<Vec<Node>, WalkError> {
+    fn collect(&self, opened: &mut Vec<(Vec<u8>, u32)>, notes: &mut Notes<'_>) -> Result<Vec<Node>, WalkError> {
         let root = stat(self.upper.fd(), b"").doing("look at", b"")?;
         let mut nodes = vec![node(0, SharedPath::from(Vec::new()), root, Marks::default(), Role::Entry)];
         let mut stack = vec![0];
@@ -164,6 +168,7 @@ impl Walk<'_> {
         while let Some(at) = stack.pop() {
             let (path, mode) = (nodes[at].path.clone(), nodes[at].meta.mode);
             if mode & 0o700 != 0o700 && !is_root {
+                notes.add(&path.0, mode).doing("note the mode of", &path.0)?;
                 opened.push((path.0.to_vec(), mode));
                 self.upper.dir_by_force(&path.0).doing("open", &path.0)?;
             }

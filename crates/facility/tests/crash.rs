@@ -7,7 +7,10 @@ mod common;
 use common::{Op, Scene, give, reopen, run_operations_of_parent, snapshot};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::{CommitError, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, recover};
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[test]
 #[ignore = "the child of the other tests"]
@@ -189,6 +192,56 @@ fn a_users_commit_killed_anywhere_opens_no_directory() {
         if survived.is_ok() {
             assert!(ends[0] > 2 && ends[1] > 10, "{ends:?}");
             return;
+        }
+    }
+    panic!("the commit never came to its end");
+}
+
+/// A look at a layer, and the copying of its entries to another file system, open up what the run closed to its owner.
+#[test]
+fn a_user_accept_that_is_killed_keeps_the_modes_of_the_layer() {
+    let run = [
+        Op::Mkdir(b("n")),
+        Op::Mkdir(b("n/in")),
+        Op::Write(b("n/in/f"), "x".into()),
+        Op::Write(b("n/in/g"), "x".into()),
+        Op::Chmod(b("n/in/f"), 0o040),
+        Op::Chmod(b("n/in"), 0o311),
+        Op::Chmod(b("n"), 0o100),
+    ];
+    let modes = |upper: &Path| {
+        ["n", "n/in", "n/in/f"].map(|name| fs::symlink_metadata(upper.join(name)).unwrap().permissions().mode() & 0o777)
+    };
+    let mut undecided = 0;
+    for kill_at in 1_u32..200 {
+        let scene = Scene::new(LayerMode::User, &[]);
+        let layer = scene.layer(&run);
+        layer.park(&scene.workspace(), &Rules::default()).unwrap();
+        drop(layer);
+        // In memory, so that the commit copies.
+        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+        let copied = Command::new("cp").arg("-a").arg(scene.path("layers/run")).arg(elsewhere.path()).status().unwrap();
+        assert!(copied.success());
+        fs::remove_dir_all(scene.path("layers")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), scene.path("layers")).unwrap();
+        give(elsewhere.path());
+        let order = scene.dir.path().to_str().unwrap();
+        let at = kill_at.to_string();
+        let survived =
+            scene.child("child_commits_until_it_is_killed", order, &[("NEXUS_FACILITY_ABORT_AT", &at)], false);
+        let layer = elsewhere.path().join("run");
+        if survived.is_ok() {
+            assert_eq!(scene.found(), scene.wanted());
+            assert!(undecided > 4, "only {undecided} kills");
+            return;
+        }
+        if !["journal", "journal.done"].iter().any(|name| layer.join(name).exists())
+            && layer.join("parked.json").exists()
+        {
+            undecided += 1;
+            drop(reopen(elsewhere.path()));
+            assert_eq!(modes(&layer.join("upper")), [0o100, 0o311, 0o040], "killed at {kill_at}");
+            assert!(!layer.join("opened.modes").exists(), "killed at {kill_at}");
         }
     }
     panic!("the commit never came to its end");

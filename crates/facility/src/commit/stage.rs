@@ -14,6 +14,7 @@ use crate::copy::{Attrs, adorn, copy_entry};
 use crate::faults::Faults;
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, stat};
+use crate::opened::Notes;
 use crate::remove::{remove_known, remove_tree};
 use crate::tree::Source;
 use crate::xattr;
@@ -139,11 +140,11 @@ impl<'a> Stage<'a> {
             let file = file.doing("make", b".gitignore")?;
             std::fs::File::from(file).write_all(IGNORE).doing("write", b".gitignore")?;
         }
-        Ok(Staging { stage: self, tree, slots, count, opened: Vec::new() })
+        Ok(Staging { notes: Notes::new(Some(self.root)), stage: self, tree, slots, count, opened: Vec::new() })
     }
 
     /// Opens the directories of the layer on the way to `path` up for their owner, and notes their modes.
-    fn open_up(&self, path: &[u8], opened: &mut Vec<(Vec<u8>, u32)>) -> io::Result<()> {
+    fn open_up(&self, path: &[u8], opened: &mut Vec<(Vec<u8>, u32)>, notes: &mut Notes<'_>) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
             return Ok(());
         }
@@ -153,9 +154,21 @@ impl<'a> Stage<'a> {
             let dir = self.upper.dir(&at)?;
             let mode = stat(dir.as_fd(), b"")?.mode;
             if mode & 0o700 != 0o700 {
+                notes.add(&at, mode)?;
                 opened.push((at.clone(), mode));
                 chmod(dir.as_fd(), mode | 0o700)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Notes the mode of a file that its copy opens up for a moment.
+    fn note_file(&self, path: &ByteText, notes: &mut Notes<'_>) -> io::Result<()> {
+        let (parent, name) = split(&path.0);
+        let found = stat(self.upper.dir(parent)?.as_fd(), name)?;
+        let is_closed = found.kind == EntryType::File && found.mode & 0o400 == 0;
+        if is_closed && !rustix::process::geteuid().is_root() {
+            notes.add(&path.0, found.mode)?;
         }
         Ok(())
     }
@@ -227,6 +240,8 @@ pub(crate) struct Staging<'a> {
     count: usize,
     /// Directories of the layer that were opened up for their owner, with their modes.
     opened: Vec<(Vec<u8>, u32)>,
+    /// The same on the disk, for whoever comes after a kill.
+    notes: Notes<'a>,
 }
 
 impl Staging<'_> {
@@ -236,7 +251,8 @@ impl Staging<'_> {
         stage.faults.action();
         let name = slot.to_string().into_bytes();
         if let Staged::Copy(Source::Upper(path)) | Staged::Bytes { like: path, .. } = staged {
-            stage.open_up(split(&path.0).0, &mut self.opened).doing("open", &path.0)?;
+            stage.open_up(split(&path.0).0, &mut self.opened, &mut self.notes).doing("open", &path.0)?;
+            stage.note_file(path, &mut self.notes).doing("note the mode of", &path.0)?;
         }
         stage.one(&self.slots, &name, staged, self.count).doing("stage", &name)?;
         Ok(Seen::from(&stat(self.slots.fd(), &name).doing("look at", &name)?))
@@ -259,7 +275,7 @@ impl Staging<'_> {
             let dir = self.stage.upper.dir(&path).doing("open", &path)?;
             chmod(dir.as_fd(), mode).doing("set the mode of", &path)?;
         }
-        Ok(())
+        self.notes.close()
     }
 
     /// Brings everything to the disk.
