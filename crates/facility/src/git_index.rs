@@ -43,6 +43,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         let dir = dirs.get(parent).doing("open", parent)?;
         let why = match read(dir, name).doing("read", &one.path.0)? {
             Content::Other => None,
+            Content::Closed => Some("a git index that cannot be read"),
             Content::TooLarge => Some("a git index that is too large to be read"),
             Content::Index(bytes) => {
                 let lengths =
@@ -58,8 +59,10 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
 }
 
 enum Content {
-    /// No index, or a file that this user cannot read.
+    /// No index.
     Other,
+    /// This user cannot read it, and may open it to itself later.
+    Closed,
     TooLarge,
     Index(Vec<u8>),
 }
@@ -67,9 +70,8 @@ enum Content {
 fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Content> {
     let file = match open_file(dir, name, OFlags::RDONLY) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
-            return Ok(Content::Other);
-        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Content::Other),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Content::Closed),
         Err(error) => return Err(error),
     };
     let mut file = std::fs::File::from(file);

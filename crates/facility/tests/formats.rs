@@ -87,6 +87,34 @@ fn an_index_is_read_as_its_configuration_says_for_certain() {
     }
 }
 
+/// It could be opened by a later run, or by its owner, and nobody would look at it again.
+#[test]
+fn an_index_that_is_closed_to_its_owner_waits() {
+    let scene = Scene::new(LayerMode::User, &git_directory());
+    let layer = scene.layer(&[
+        write("d/.git/index", "DIRC"),
+        Op::Chmod("d/.git/index".into(), 0),
+        write("d/notes", "text"),
+        Op::Chmod("d/notes".into(), 0),
+    ]);
+    layer.park(&scene.workspace(), &Rules::default()).unwrap();
+    drop(layer);
+    common::give(&scene.path("layers"));
+    let order = scene.dir.path().to_str().unwrap();
+    scene.child("child_looks_at_a_closed_index", order, &[], false).unwrap();
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn child_looks_at_a_closed_index() {
+    let scene = std::path::PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let result = common::reopen(&scene.join("layers"))
+        .commit(&nexus_facility::Workspace::open(&scene.join("ws")).unwrap(), &Rules::default());
+    let parked: Vec<_> = result.unwrap().parked.into_iter().map(|change| (change.path.0, change.protected)).collect();
+    let why = "a git index that cannot be read".to_owned();
+    assert_eq!(parked, [(b"d/.git/index".to_vec(), Some(why))]);
+}
+
 #[test]
 fn another_format_waits_where_an_index_was() {
     let none: [&str; 0] = [];
