@@ -131,6 +131,39 @@ fn an_accept_of_an_interrupted_commit_goes_on() {
 }
 
 #[test]
+fn a_commit_that_was_being_taken_back_is_not_accepted() {
+    for bench in benches() {
+        let (run, _) = half_applied(&bench);
+        let program = bench.nexus([] as [&str; 0]).get_program().to_owned();
+        let mut reject = bench.command("strace");
+        reject.args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=renameat2",
+            "-e",
+            "inject=renameat2:signal=KILL:when=1",
+        ]);
+        reject.arg(program).args(["changes", "reject", "--run", &run]);
+        assert!(!reject.output().unwrap().status.success());
+        let listed = stderr(&bench.run(["changes", "list"]));
+        assert!(listed.contains("while it was being taken back") && !listed.contains("finishes it"), "{listed}");
+        let shown = stderr(&bench.run(["changes", "show", "--run", &run]));
+        assert!(shown.contains("goes on with taking it back"), "{shown}");
+        let output = bench.run(["changes", "accept", "--run", &run]);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stdout(&output));
+        assert!(stderr(&output).contains("nothing was accepted"), "{}", stderr(&output));
+        let found = version(&bench.workspace);
+        assert!(NAMES.iter().all(|name| found[Path::new(name)] == "old\n"), "{}: {found:?}", bench.who());
+        // What waits is another decision.
+        assert_eq!(bench.run(["changes", "accept", "--run", &run]).status.code(), Some(0));
+        assert_eq!(version(&bench.workspace), new_version());
+    }
+}
+
+#[test]
 fn a_reject_of_an_interrupted_commit_takes_it_back_or_nothing() {
     for bench in benches() {
         let (run, mixed) = half_applied(&bench);

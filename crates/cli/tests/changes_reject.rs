@@ -321,8 +321,12 @@ fn what_cannot_be_taken_back_is_set_aside_in_full() {
                 is_kept(&bench, &run, &mixed, &output, &what);
             } else {
                 fs::rename(&away, &bench.workspace).unwrap();
+                // The killed command named it to nobody.
+                let kept = bench.state.join("kept").join(&run);
                 let next = bench.run(["run", "--", "true"]);
                 assert_eq!(next.status.code(), Some(0), "{what}: {}", stderr(&next));
+                assert!(stderr(&next).contains(kept.to_str().unwrap()), "{what}: {}", stderr(&next));
+                assert_eq!(stderr(&bench.run(["changes", "list"])), "", "{what}");
                 assert_eq!(files_of(&bench.workspace), mixed, "{what}");
                 nothing_is_lost(&bench, &what);
                 assert!(bench.leftovers().is_empty(), "{what}: {:?}", bench.leftovers());
@@ -364,6 +368,51 @@ fn a_commit_whose_journal_says_nothing_is_set_aside_in_full() {
             }
             is_kept(&bench, &run, &mixed, &output, &format!("{}: {case}", bench.who()));
         }
+    });
+}
+
+/// The layer is on another file system, so that the staging directory lies in the workspace.
+#[test]
+fn a_kept_staging_directory_is_named_after_each_kill() {
+    on_each_bench(|mut bench| {
+        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+        bench.state = elsewhere.path().to_owned();
+        bench.give(&bench.state);
+        let mut named = 0;
+        for nth in 1..60 {
+            for name in ["n", "z"] {
+                bench.write(name, "old\n");
+            }
+            let run = parked(&bench, "mkdir d; echo new >d/f; echo new >n; echo new >z");
+            assert!(killed_at(&bench, "renameat2", 3, &["changes", "accept", "--run", &run]));
+            // A program that has the staging directory for its working directory saves a file there.
+            let staging = bench.workspace.join(format!(".nexus-tmp-{run}"));
+            fs::write(staging.join("notes"), "an hour of work").unwrap();
+            let reject = ["changes", "reject", "--run", &run];
+            let first = traced(&bench, &format!("unlinkat:signal=KILL:when={nth}"), &reject).output().unwrap();
+            let is_killed = !first.status.success();
+            let kept: Vec<_> = fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().path()).collect();
+            let kept = kept.iter().find(|path| path.to_string_lossy().contains("/.nexus-kept-"));
+            let second = nexus(&bench, &reject);
+            let told = [&first, &second].map(|output| stdout(output) + &stderr(output)).concat();
+            if let Some(kept) = kept {
+                named += 1;
+                let name = kept.file_name().unwrap().to_str().unwrap();
+                assert!(told.contains(name), "{}: kill {nth}: {told}", bench.who());
+                assert!(!told.contains("since the decision"), "{}: kill {nth}: {told}", bench.who());
+                assert!(told.contains("a program may still have been writing"), "{}: kill {nth}: {told}", bench.who());
+            }
+            for entry in fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.to_string_lossy().contains("/.nexus-kept-") {
+                    assert_eq!(fs::read_to_string(entry.join("notes")).unwrap(), "an hour of work");
+                    fs::remove_dir_all(entry).unwrap();
+                }
+            }
+            if !is_killed {
+                break;
+            }
+        }
+        assert!(named > 2, "{}: only {named} kills", bench.who());
     });
 }
 

@@ -8,6 +8,7 @@ use crate::args::AcceptArgs;
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
+use crate::run::recover::Interrupted;
 use nexus_facility::{CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
 
@@ -21,7 +22,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
             let message = format!("the commit of the run {} was interrupted and can only go on as a whole", one.run);
             return Err(Failure::usage("paths", message, "leave the paths and --patch out"));
         }
-        return recover::finish(&places, &one.interrupted());
+        return go_on(&places, &one.interrupted(&places));
     }
     let mut pending = Pending::of(places, one)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
@@ -43,6 +44,18 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
             .map_err(|error| Failure::refused("state_dir", format!("the record of the accept: {error}"), ""))?;
     }
     done
+}
+
+/// Goes on with an interrupted commit. One that was being taken back is taken back, which is no accept.
+fn go_on(places: &Places, one: &Interrupted) -> Result<String, Failure> {
+    let text = recover::finish(places, one)?;
+    if !one.is_back {
+        return Ok(text);
+    }
+    text.lines().for_each(run::tell);
+    let hint = format!("look at the changes and accept them again: nexus changes show --run {}", one.run);
+    let message = format!("nothing was accepted: the commit of the run {} was being taken back", one.run);
+    Err(Failure::refused("taken_back", message, hint))
 }
 
 fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText]) -> Result<String, Failure> {

@@ -113,7 +113,9 @@ impl Pending {
         match one.state {
             State::Waiting => {}
             State::Interrupted => {
-                let hint = format!("nexus changes recover --run {} finishes it", one.run);
+                let is_back = one.interrupted(&places).is_back;
+                let what = if is_back { "goes on with taking it back" } else { "finishes it" };
+                let hint = format!("nexus changes recover --run {} {what}", one.run);
                 let message = format!("the commit of the run {} was interrupted", one.run);
                 return Err(Failure::refused("interrupted", message, hint));
             }

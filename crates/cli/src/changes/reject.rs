@@ -21,7 +21,7 @@ pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result
         (one, _) => one?,
     };
     let chosen = if named.is_empty() { None } else { paths::read(named, &one.workspace)? };
-    let Some(chosen) = chosen else { return whole(&places, &one.interrupted(), set_aside) };
+    let Some(chosen) = chosen else { return whole(&places, &one.interrupted(&places), set_aside) };
     if one.state == State::Interrupted {
         let message =
             format!("the commit of the run {} was interrupted and can only be taken back as a whole", one.run);
@@ -49,7 +49,7 @@ fn whole(places: &Places, of: &Interrupted, set_aside: bool) -> Result<String, F
         if let Some((path, folder)) = &of.directory {
             run::recover::clear_staging(places, run, path, *folder);
         }
-        match remove(places, run)? {
+        match remove(places, of)? {
             Removal::Removed => return Ok(format!("The changes of the run {run} are gone.\n{note}")),
             Removal::Nothing => break,
             Removal::Decided => {}
@@ -64,6 +64,14 @@ fn whole(places: &Places, of: &Interrupted, set_aside: bool) -> Result<String, F
     Err(Failure::refused("no_changes", message, "nexus changes list shows all that wait"))
 }
 
+/// Names the staging directories of the run that stay in its workspace.
+fn tell_staging(of: &Interrupted) -> Result<(), String> {
+    let directory = of.directory.as_ref().and_then(|(path, folder)| folder.open_at(path).ok());
+    let found = directory.map_or(Ok(Vec::new()), |directory| nexus_facility::found_staging(&of.run, &directory));
+    run::tell_leftovers(&found.map_err(|error| chain(&error))?);
+    Ok(())
+}
+
 /// What [`remove`] found and did.
 enum Removal {
     /// The layer is gone.
@@ -75,7 +83,8 @@ enum Removal {
 }
 
 /// Removes a layer unread: also what could be neither committed nor parked.
-fn remove(places: &Places, run: &str) -> Result<Removal, Failure> {
+fn remove(places: &Places, of: &Interrupted) -> Result<Removal, Failure> {
+    let run = &of.run;
     let failed = |why: String| Failure::refused("discard", why, "");
     let layer = places.layers.join(run);
     let abandon = || nexus_facility::abandon(&places.layers, run, || run::mark_gone(&layer));
@@ -85,7 +94,8 @@ fn remove(places: &Places, run: &str) -> Result<Removal, Failure> {
         Err(RecoverError::Decided { .. }) => return Ok(Removal::Decided),
         Err(error) => return Err(failed(chain(&error))),
     }
-    run::recover::forget(places, run).map_err(failed)?;
+    // Without the record no later command names them.
+    tell_staging(of).and_then(|()| run::recover::forget(places, run)).map_err(failed)?;
     Ok(Removal::Removed)
 }
 
@@ -102,7 +112,7 @@ fn unknown(
         return Err(failure);
     }
     let known = interrupted.iter().find(|one| one.run == run_name).cloned();
-    whole(places, &known.unwrap_or(Interrupted { run: run_name, directory: None }), set_aside)
+    whole(places, &known.unwrap_or_else(|| Interrupted::new(places, run_name, None)), set_aside)
 }
 
 fn count(changes: usize) -> String {

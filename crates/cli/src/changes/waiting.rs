@@ -54,8 +54,8 @@ impl Waiting {
     }
 
     /// The run as the commands of recovery know it.
-    pub fn interrupted(&self) -> Interrupted {
-        Interrupted { run: self.run.clone(), directory: Some((self.workspace.clone(), self.folder)) }
+    pub fn interrupted(&self, places: &Places) -> Interrupted {
+        Interrupted::new(places, self.run.clone(), Some((self.workspace.clone(), self.folder)))
     }
 
     /// When the run started, and its command.

@@ -40,14 +40,28 @@ pub struct Interrupted {
     pub run: String,
     /// The directory that the commit is for, where that is known.
     pub directory: Option<(PathBuf, FolderId)>,
+    /// A reject or an error had begun to take it back, so that nothing can finish it.
+    pub is_back: bool,
 }
 
 impl Interrupted {
+    /// An interrupted commit of a layer of `places`.
+    pub fn new(places: &Places, run: String, directory: Option<(PathBuf, FolderId)>) -> Self {
+        let is_back = nexus_facility::is_being_taken_back(&places.layers, &run);
+        Self { run, directory, is_back }
+    }
+
     /// Says what is known of it and what to do.
     pub fn text(&self) -> String {
-        let Self { run, directory } = self;
+        let Self { run, directory, is_back } = self;
         let place =
             directory.as_ref().map_or("an unknown directory".to_owned(), |(path, _)| path.display().to_string());
+        if *is_back {
+            return format!(
+                "The commit of the run {run} into {place} was interrupted while it was being taken back. \
+                 nexus changes recover --run {run} and nexus changes reject --run {run} both go on with that."
+            );
+        }
         format!(
             "The commit of the run {run} into {place} was interrupted. \
              nexus changes recover --run {run} finishes it, and nexus changes reject --run {run} takes it back."
@@ -104,7 +118,7 @@ pub fn before_run(
     for run in journals(places, id).map_err(|why| refused(&why))? {
         let has_record = places.runs.join(&run).try_exists().map_err(|error| refused(&error.to_string()))?;
         if !has_record {
-            found.interrupted.push(Interrupted { run, directory: Some((here.to_owned(), id.into())) });
+            found.interrupted.push(Interrupted::new(places, run, Some((here.to_owned(), id.into()))));
         }
     }
     for (path, failure) in found.failed {
@@ -203,9 +217,15 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
     };
     let path = places.layers.join(&run);
     if note::is_going(&path).map_err(|error| format!("{}: {error}", path.display()))? {
+        tell_kept(places, &run, recorded.as_ref())?;
         return abandon(places, &run).map(|()| None);
     }
-    match patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))? {
+    let stage = patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
+    if !matches!(stage, Stage::Decided(_)) {
+        // The record goes after that: a command that was killed may have kept these files and named them to nobody.
+        tell_kept(places, &run, recorded.as_ref())?;
+    }
+    match stage {
         Stage::Parked => {
             if let Some((path, folder)) = &recorded {
                 clear_staging(places, &run, path, *folder);
@@ -219,9 +239,21 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
         Stage::Decided(_) => {
             let noted =
                 || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.folder));
-            Ok(Some(Interrupted { run, directory: recorded.or_else(noted) }))
+            Ok(Some(Interrupted::new(places, run, recorded.or_else(noted))))
         }
     }
+}
+
+/// Names what earlier commands kept of a run under names that no command touches.
+fn tell_kept(places: &Places, run: &str, recorded: Option<&(PathBuf, FolderId)>) -> Result<(), String> {
+    let asides = nexus_facility::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
+    for layer in asides {
+        tell(&format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
+    }
+    let staging = recorded.and_then(|(path, folder)| folder.open_at(path).ok());
+    let staging = staging.map_or(Ok(Vec::new()), |directory| nexus_facility::found_staging(run, &directory));
+    tell_leftovers(&staging.map_err(|error| chain(&error))?);
+    Ok(())
 }
 
 /// Removes what is left of a layer, and names what cannot be removed.
@@ -471,6 +503,7 @@ pub fn left_out(run: &str, directory: &Path, recovered: &Recovered) -> Option<St
 /// Names the paths that a commit kept back after it was decided, and where the versions are.
 pub fn kept_back(run: &str, directory: &Path, conflicts: &[Conflict]) -> Option<String> {
     let (moved, stayed): (Vec<_>, Vec<_>) = conflicts.iter().partition(|conflict| conflict.beside.is_some());
+    let (explained, stayed): (Vec<_>, Vec<_>) = stayed.into_iter().partition(|conflict| conflict.detail.is_some());
     let mut text = Vec::new();
     if !stayed.is_empty() {
         let paths: Vec<_> = stayed.iter().map(|one| one.path.as_path().display().to_string()).collect();
@@ -479,6 +512,10 @@ pub fn kept_back(run: &str, directory: &Path, conflicts: &[Conflict]) -> Option<
             directory.display(),
             paths.join(", ")
         ));
+    }
+    for one in explained {
+        let (path, why) = (directory.join(one.path.as_path()), one.detail.as_deref().unwrap_or_default());
+        text.push(format!("{} is left as it is: {why}", path.display()));
     }
     for one in moved {
         let beside = one.beside.as_ref().map(|path| path.as_path().display().to_string()).unwrap_or_default();

@@ -7,13 +7,14 @@
 //! Whether a commit was decided is looked at under the layer's lock, since what a caller saw before may be over. A layer with a
 //! journal may hold the only copy of what the commit displaced.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if_there};
 use crate::commit::calls::Spot;
 use crate::commit::finish::remove_layer;
 use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
-use crate::commit::leftover::{Leftover, kept_in_workspace, move_to_a_free_name, set_aside_in_workspace};
+use crate::commit::leftover::{Leftover, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace};
 use crate::commit::recover::{RecoverError, is_decided, locked};
 use crate::commit::stage::remove_slots;
+use crate::commit::withdrawn::WHY;
 use crate::faults::Faults;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -120,10 +121,7 @@ fn set_staging_aside(
         if !is_half_aside(root)? {
             return Ok(None);
         }
-        let all = base.readable_dir(b"").and_then(|dir| names(dir.as_fd())).doing("list", b"")?;
-        let prefix = kept_in_workspace(run);
-        let found = all.into_iter().filter(|name| name.starts_with(prefix.as_bytes())).max();
-        return Ok(found.map(|name| base.path().join(OsStr::from_bytes(&name))));
+        return Ok(found_in_workspace(base, run).doing("list", b"")?.pop());
     }
     faults.action();
     write(root, HALF_ASIDE, &true, faults)?;
@@ -143,6 +141,27 @@ fn move_to(layers: &Workspace, run: &str, kept: &Path, faults: &Faults) -> io::R
         sync_directory(tree, faults).map_err(|failure| failure.source)?;
     }
     Ok(kept.join(name))
+}
+
+/// Lists the layers of `run` that [`set_aside`] moved to `kept`. A command that was killed right after the move has named
+/// none of them.
+pub fn found_set_aside(kept: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let all = match Workspace::open(kept) {
+        Err(failure) if is_gone(&failure.source) => return Ok(Vec::new()),
+        other => other.map_err(io)?,
+    };
+    let names = all.readable_dir(b"").and_then(|dir| names(dir.as_fd())).doing("list", b"").map_err(io)?;
+    let mut found: Vec<_> = names.into_iter().filter(|name| is_numbered(name, run)).collect();
+    found.sort();
+    Ok(found.iter().map(|name| kept.join(OsStr::from_bytes(name))).collect())
+}
+
+/// Lists the staging directories of `run` that stay in `workspace`, under names that no command touches.
+pub fn found_staging(run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, RecoverError> {
+    let found = found_in_workspace(workspace, run).doing("list", b"");
+    let found = found.map_err(|source| RecoverError::Io { run: run.to_owned(), source })?;
+    Ok(found.iter().map(|place| Leftover::new(place, None, WHY.to_owned())).collect())
 }
 
 /// Removes the copies that an undecided commit of `run` left in the workspace. Returns where they are kept, if a process

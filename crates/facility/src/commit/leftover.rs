@@ -15,6 +15,7 @@ use nexus_model::ByteText;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -108,6 +109,24 @@ pub(crate) fn move_to_a_free_name(from: Spot<'_>, to: &Workspace, name: &str, fa
     Err(io::Error::other("no name is free"))
 }
 
+/// Lists the staging directories of a run that stay in its workspace, by their absolute paths.
+pub(crate) fn found_in_workspace(base: &Workspace, run: &str) -> io::Result<Vec<PathBuf>> {
+    let all = names(base.readable_dir(b"")?.as_fd())?;
+    let mut found: Vec<_> = all.into_iter().filter(|name| is_numbered(name, &kept_in_workspace(run))).collect();
+    found.sort();
+    Ok(found.iter().map(|name| base.path().join(OsStr::from_bytes(name))).collect())
+}
+
+/// Reports whether a name is `plain`, or `plain` with the number that [`move_to_a_free_name`] appends. Pure.
+pub(crate) fn is_numbered(name: &[u8], plain: &str) -> bool {
+    let rest = name.strip_prefix(plain.as_bytes());
+    rest.is_some_and(|rest| match rest {
+        [] => true,
+        [b'-', number @ ..] => !number.is_empty() && number.iter().all(u8::is_ascii_digit),
+        _ => false,
+    })
+}
+
 /// Lists what was set aside for a run.
 pub(crate) fn found_aside(layers: &Workspace, run: &str) -> io::Result<Vec<PathBuf>> {
     let dir: OwnedFd = match layers.readable_dir(format!("{KEPT}/{run}").as_bytes()) {
@@ -115,5 +134,20 @@ pub(crate) fn found_aside(layers: &Workspace, run: &str) -> io::Result<Vec<PathB
         other => other?,
     };
     let place = layers.path().join(KEPT).join(run);
-    Ok(names(dir.as_fd())?.iter().map(|name| place.join(std::ffi::OsStr::from_bytes(name))).collect())
+    Ok(names(dir.as_fd())?.iter().map(|name| place.join(OsStr::from_bytes(name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_and_its_numbered_forms_are_found() {
+        for (name, is_found) in
+            [("a", true), ("a-2", true), ("a-12", true), ("a-", false), ("a-x", false), ("ab", false)]
+        {
+            assert_eq!(is_numbered(name.as_bytes(), "a"), is_found, "{name}");
+        }
+        assert!(!is_numbered(b"b", "a"));
+    }
 }

@@ -9,15 +9,15 @@ use crate::commit::apply::{AttrState, Rooms, Side, apply_dir_state, found, make_
 use crate::commit::as_put::is_as_put;
 use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, sync_directory, write};
-use crate::commit::leftover::Leftover;
+use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, sync_directory, write};
+use crate::commit::leftover::{Leftover, found_in_workspace};
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
 use crate::commit::seen::Seen;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::steps::Steps;
 use crate::commit::sweep::sweep;
-use crate::commit::withdrawn::{Doubt, doubt, mark};
+use crate::commit::withdrawn::{Doubt, WHY, doubt, mark};
 use crate::faults::{Comparison, Faults};
 use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
 use crate::tree::Own;
@@ -113,6 +113,9 @@ pub(crate) fn reverse(
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);
     let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     conflicts.extend(kept.map(|kept| named(base, &kept)));
+    if journal.header.slots == SlotPlace::Workspace {
+        conflicts.extend(kept_before(base, &journal.header.run, &conflicts)?);
+    }
     // Last: whoever is killed before leaves it to the next command to name what is beside its path.
     faults.action();
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
@@ -121,6 +124,14 @@ pub(crate) fn reverse(
         crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
     Ok(conflicts)
+}
+
+/// Reports whether the commit of `<layers_dir>/<run>` was being taken back when `nexus` was killed: every command that ends
+/// it goes on with that.
+#[must_use]
+pub fn is_being_taken_back(layers_dir: &Path, run: &str) -> bool {
+    let has = |name: &str| layers_dir.join(run).join(name).symlink_metadata().is_ok();
+    has(JOURNAL) && has(BACK)
 }
 
 /// Whether a commit is being taken back.
@@ -141,6 +152,13 @@ fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Resu
     }
     let kept = keep_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     Ok(kept.map(|kept| named(base, &kept)))
+}
+
+/// Names the staging directories that an interrupted pass kept and nobody has named.
+fn kept_before(base: &Workspace, run: &str, named_by_now: &[Conflict]) -> Result<Vec<Conflict>, IoFailure> {
+    let found = found_in_workspace(base, run).doing("list", b"")?;
+    let all = found.iter().map(|place| named(base, &Leftover::new(place, None, WHY.to_owned())));
+    Ok(all.filter(|one| named_by_now.iter().all(|known| known.path != one.path)).collect())
 }
 
 /// A staging directory that stays in the workspace.
