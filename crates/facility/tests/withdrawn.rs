@@ -222,6 +222,32 @@ fn a_staging_directory_that_is_written_to_is_kept() {
     assert!(kept.exists());
 }
 
+#[test]
+fn a_withdrawn_layer_that_arrived_in_full_afterwards_goes() {
+    for has_more in [false, true] {
+        let scene = with_a_directory(LayerMode::Root, false, true);
+        let layers = scene.path("layers");
+        taken_back(&scene);
+        assert!(layers.join("run/withdrawn").exists());
+        let origin: LayerOrigin = serde_json::from_slice(&fs::read(scene.path("origin")).unwrap()).unwrap();
+        let mut layer = Layer::adopt(&layers, "run", &origin).unwrap();
+        layer.set_unreached();
+        let (done, late) = (layers.join("run/journal.done"), layers.join("run/upper/late"));
+        layer.set_faults(Faults::default().between(Arc::new(move |_| {
+            if has_more && done.exists() && late.parent().unwrap().exists() {
+                fs::write(&late, "an hour of work").ok();
+            }
+        })));
+        let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+        assert_eq!((result.conflicts, result.parked), (vec![], vec![]));
+        assert_eq!(scene.found(), scene.wanted());
+        assert!(!layers.join("run").exists());
+        assert_eq!(result.left.is_empty(), !has_more, "{:?}", result.left);
+        let is_kept = all(&layers).values().flatten().any(|text| text == "an hour of work");
+        assert_eq!((is_kept, layers.join(".kept").exists()), (has_more, has_more));
+    }
+}
+
 /// A program saves in a directory of the layer before any call of an accept of a part.
 #[test]
 fn what_is_saved_while_a_part_of_what_left_arrives_stays() {

@@ -18,7 +18,7 @@ use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
 use crate::commit::stage::slots_at;
 use crate::commit::sweep::{is_known_name, sweep};
-use crate::commit::withdrawn::{WHY, is_marked};
+use crate::commit::withdrawn::{WHY, is_marked, remove_what_is_empty};
 use crate::faults::{Faults, Step};
 use crate::plan::Keep;
 use crate::remove::{remove_known, remove_name, remove_tree};
@@ -283,8 +283,9 @@ pub(crate) fn remove_layer(
 ) -> Result<Option<Leftover>, IoFailure> {
     faults.check(Step::Discard).doing("remove", b"")?;
     let why = match () {
-        () if is_marked(root)? => Some(WHY),
         () if only_copies::is_any_left(root)? => Some(only_copies::WHY),
+        // An error about it is no reason to remove anything.
+        () if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(WHY),
         () => None,
     };
     if let Some(why) = why {

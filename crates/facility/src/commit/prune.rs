@@ -134,9 +134,10 @@ fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults)
     Ok(Some(Leftover::new(&place, Some(&ByteText(path.to_vec())), WHY.to_owned())))
 }
 
-/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone.
-fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<bool> {
-    let (mut stack, mut all) = (vec![path.to_vec()], Vec::new());
+/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone. With any other entry
+/// in it nothing is removed.
+pub(crate) fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<bool> {
+    let (mut stack, mut all, mut marks) = (vec![path.to_vec()], Vec::new(), Vec::new());
     while let Some(path) = stack.pop() {
         let dir = readable_by_force(upper, &path)?;
         for name in names(dir.as_fd())? {
@@ -144,12 +145,17 @@ fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<b
             if meta.kind == EntryType::Directory {
                 stack.push(join(&path, &name));
             } else if meta.is_whiteout() {
-                unlink_if_there(dir.as_fd(), &name)?;
+                marks.push(join(&path, &name));
             } else {
                 return Ok(false);
             }
         }
         all.push(path);
+    }
+    for path in &marks {
+        faults.action();
+        let (parent, name) = split(path);
+        unlink_if_there(upper.dir_by_force(parent)?.as_fd(), name)?;
     }
     for path in all.iter().rev() {
         faults.action();

@@ -2,18 +2,19 @@
 //!
 //! A process whose working directory is a directory that the commit brought goes on to save there after the directory was
 //! moved back to the layer, and no look at the directory can tell. So the layer gets a mark before its journal goes, and
-//! a layer with the mark is never removed: it is moved aside as it is.
+//! a layer with the mark is not removed as long as it holds a file: it is moved aside as it is.
 //!
 //! ```text
 //!  put back ─▶ mark the layer, rename the staging directory ─▶ sync ─▶ journal gone ─▶ removal: one rename to .kept/RUN
 //! ```
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
-use crate::commit::apply::Rooms;
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, split};
+use crate::commit::apply::{Rooms, SIDE};
 use crate::commit::calls::Spot;
 use crate::commit::journal::{JOURNAL, SLOTS, sync_directory, write};
-use crate::commit::leftover::move_to_a_free_name;
+use crate::commit::leftover::{is_numbered, move_to_a_free_name};
 use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::prune::remove_empty;
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::commit::writers::{Writers, writers};
@@ -98,6 +99,24 @@ pub(crate) fn mark(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
         write(root, WITHDRAWN, &WHY, faults)?;
     }
     sync_directory(root, faults)
+}
+
+/// Removes the directories of a layer with the mark that a process might still write to, as long as they hold no file, which
+/// rmdir(2) decides for each. Returns whether all of them are gone, so that the rest of the layer may be removed as well.
+pub(crate) fn remove_what_is_empty(root: &Workspace, faults: &Faults) -> Result<bool, IoFailure> {
+    let all = root.readable_dir(b"").and_then(|dir| names(dir.as_fd())).doing("list", b"")?;
+    if all.iter().any(|name| name.starts_with(SIDE.as_bytes())) {
+        return Ok(false);
+    }
+    for name in all.iter().filter(|name| *name == b"upper" || is_numbered(name, KEPT_SLOTS)) {
+        match remove_empty(root, name, faults) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error).doing("remove", name),
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a layer has the mark.
