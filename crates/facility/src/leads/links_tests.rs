@@ -54,6 +54,18 @@ impl Place {
 }
 
 #[test]
+fn a_directory_before_dots_on_a_way_stays_a_directory() {
+    let place = Place::new(&["ws/a/in", "ws/conf/ed", "ws/scripts", "ws/.git/hooks"]);
+    place.link("a/in/../../conf/ed", "ws/.vscode");
+    place.link("../../missing/../scripts/hook", "ws/.git/hooks/pre-commit");
+    place.check(&[".vscode", "conf/ed/tasks.json", "scripts/hook"], &["a/x", "a/in/x", "a/in2", "conf/x", "scripts/x"]);
+    let rules = place.rules("ws", Reach::COMMIT);
+    for path in ["a", "a/in", "missing", "conf"] {
+        assert_eq!(rules.class(path.as_bytes()), Class::MustBeDirectory, "{path}");
+    }
+}
+
+#[test]
 fn links_in_a_bare_repository_are_followed() {
     let place = Place::new(&["ws/srv.git/objects", "ws/srv.git/refs", "ws/srv.git/hooks", "ws/deploy", "ws/x/hooks"]);
     std::fs::write(place.base.join("ws/srv.git/HEAD"), "x").unwrap();

@@ -174,12 +174,19 @@ impl Leads<'_> {
         self.top.follow(path).doing("follow", path.as_os_str().as_bytes())
     }
 
-    /// Protects the links on a way and its end. With `around` also a workspace that lies in what it leads to.
+    /// Protects the links on a way and its end, and keeps the directories before a `..` on it from becoming links. With `around` also a workspace that lies in what it leads to.
     fn protect(&mut self, way: &Way, why: &str, around: bool) -> Result<(), IoFailure> {
         for real in way.links.iter().chain([&way.end]) {
             match self.top.inside(real) {
                 Some([]) | None => {}
                 Some(path) => self.add(path, why)?,
+            }
+        }
+        for real in &way.turns {
+            match self.top.inside(real) {
+                Some([]) | None => {}
+                // No entry has that name, so that nothing in the directory waits; it alone has to stay a directory.
+                Some(path) => self.add(&crate::beneath::join(path, b".."), why)?,
             }
         }
         if around && self.top.path.starts_with(&way.end) {

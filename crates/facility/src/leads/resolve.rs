@@ -21,6 +21,8 @@ const LINKS: usize = 40;
 pub(super) struct Way {
     /// The links on it, by their real paths.
     pub links: Vec<PathBuf>,
+    /// The directories that `..` leads out of, by their real paths: a link in the place of one leads elsewhere.
+    pub turns: Vec<PathBuf>,
     /// Its end, whether there is something or not.
     pub end: PathBuf,
 }
@@ -40,11 +42,12 @@ impl Top<'_> {
 
     /// Follows an absolute path.
     pub fn follow(&self, path: &Path) -> io::Result<Way> {
-        let mut links = Vec::new();
+        let (mut links, mut turns) = (Vec::new(), Vec::new());
         let mut at = PathBuf::from("/");
         let mut rest: VecDeque<OsString> = parts(path);
         while let Some(name) = rest.pop_front() {
             if name == ".." {
+                turns.push(at.clone());
                 at.pop();
                 continue;
             }
@@ -54,7 +57,7 @@ impl Top<'_> {
                 continue;
             };
             if links.len() == LINKS {
-                return Ok(Way { links, end: here });
+                return Ok(Way { links, turns, end: here });
             }
             if target.is_absolute() {
                 at = PathBuf::from("/");
@@ -64,7 +67,7 @@ impl Top<'_> {
             }
             links.push(here);
         }
-        Ok(Way { links, end: at })
+        Ok(Way { links, turns, end: at })
     }
 
     /// The target of a link; `None` for what is none.
@@ -159,16 +162,16 @@ mod tests {
         symlink("self", top.join("self")).unwrap();
         let workspace = Workspace::open(&top).unwrap();
         let at = Top { workspace: &workspace, path: &top };
-        for (path, links, end) in [
-            ("ws/a/x", &[][..], "ws/a/x"),
-            ("ws/l/x/y", &["ws/l"], "ws/a/x/y"),
-            ("ws/a/b/up", &["ws/a/b/up", "ws/l"], "ws/a/b/end"),
-            ("alias/l", &["alias", "ws/l"], "ws/a"),
-            ("ws/a/../missing/../x", &[], "ws/x"),
+        for (path, links, turns, end) in [
+            ("ws/a/x", &[][..], &[][..], "ws/a/x"),
+            ("ws/l/x/y", &["ws/l"], &[], "ws/a/x/y"),
+            ("ws/a/b/up", &["ws/a/b/up", "ws/l"], &["ws/a/b", "ws/a"], "ws/a/b/end"),
+            ("alias/l", &["alias", "ws/l"], &[], "ws/a"),
+            ("ws/a/../missing/../x", &[], &["ws/a", "ws/missing"], "ws/x"),
         ] {
             let way = at.follow(&base.join(path)).unwrap();
-            let links: Vec<_> = links.iter().map(|link| base.join(link)).collect();
-            assert_eq!(way, Way { links, end: base.join(end) }, "{path}");
+            let [links, turns] = [links, turns].map(|all| all.iter().map(|one| base.join(one)).collect());
+            assert_eq!(way, Way { links, turns, end: base.join(end) }, "{path}");
         }
         assert_eq!(at.follow(&top.join("self")).unwrap().links.len(), LINKS);
         assert_eq!(at.inside(&top.join("a/b")), Some(&b"a/b"[..]));
