@@ -163,6 +163,38 @@ fn a_commit_that_was_being_taken_back_is_not_accepted() {
     }
 }
 
+/// Signals the process that strace(1) runs.
+fn interrupt(tracer: u32) {
+    let children = fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).unwrap();
+    let child = rustix::process::Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap()).unwrap();
+    rustix::process::kill_process(child, rustix::process::Signal::INT).unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_no_decision_in_the_middle() {
+    for bench in benches() {
+        for action in ["reject", "recover"] {
+            let (run, _) = half_applied(&bench);
+            let program = bench.nexus([] as [&str; 0]).get_program().to_owned();
+            let mut decision = bench.command("strace");
+            decision.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2"]);
+            decision.args(["-e", "inject=renameat2:delay_enter=400000:when=1+"]).arg(program);
+            decision.args(["changes", action, "--run", &run]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = decision.spawn().unwrap();
+            let before = version(&bench.workspace);
+            let what = format!("{}: a {action} on its way", bench.who());
+            support::wait_until(&what, std::time::Duration::from_secs(20), || version(&bench.workspace) != before);
+            interrupt(child.id());
+            interrupt(child.id());
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{what}: {}", stderr(&output));
+            let found = version(&bench.workspace);
+            let is_old = NAMES.iter().all(|name| found[Path::new(name)] == "old\n");
+            assert!(if action == "reject" { is_old } else { found == new_version() }, "{what}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn a_reject_of_an_interrupted_commit_takes_it_back_or_nothing() {
     for bench in benches() {

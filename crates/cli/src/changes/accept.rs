@@ -88,6 +88,7 @@ pub fn failed(error: &CommitError, run: &str) -> Failure {
 fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     let committed = {
         let _alone = pending.alone()?;
+        let _held = run::hold_signals()?;
         pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error, &pending.one.run))?
     };
     let text = told(&committed)?;

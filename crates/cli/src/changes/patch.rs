@@ -171,6 +171,7 @@ fn accept_whole(pending: &Pending, rules: &Rules, path: &ByteText) -> Result<Str
     let only = Rules { only: Some(vec![path.clone()]), accept_protected: true, ..rules.clone() };
     let committed = {
         let _alone = pending.alone()?;
+        let _held = run::hold_signals()?;
         let committed = pending.layer.commit(&pending.workspace, &only);
         committed.map_err(|error| accept::failed(&error, &pending.one.run))?
     };

@@ -38,6 +38,7 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
 /// Finishes one interrupted commit.
 pub fn finish(places: &Places, one: &Interrupted) -> Result<String, Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
+    let _held = run::hold_signals()?;
     let told =
         run::recover::finish(places, one).map_err(|error| Failure::refused("recover", error.to_string(), hint))?;
     Ok(told.iter().map(|line| one_line(line) + "\n").collect())

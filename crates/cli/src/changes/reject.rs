@@ -87,6 +87,7 @@ fn remove(places: &Places, of: &Interrupted) -> Result<Removal, Failure> {
     let run = &of.run;
     let failed = |why: String| Failure::refused("discard", why, "");
     let layer = places.layers.join(run);
+    let _held = run::hold_signals()?;
     let abandon = || nexus_facility::abandon(&places.layers, run, || run::mark_gone(&layer));
     match patiently(abandon, is_busy) {
         Ok(Abandoned::Removed(left)) => run::tell_leftovers(left.iter()),

@@ -42,6 +42,7 @@ pub fn take_back(places: &Places, of: &Interrupted, may_leave: bool) -> Result<T
         Err(why) => return Err(away(places, run, &path, &why)),
     };
     let _alone = run::lock(places, folder).map_err(|error| failed(run, &error.to_string()))?;
+    let _held = run::hold_signals()?;
     // Who had the lock before may have ended the commit.
     if !matches!(look()?, Stage::Decided(_)) {
         return Ok(TakenBack::Over);

@@ -56,7 +56,7 @@ pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};
 pub use settle::{INTERRUPTED, chain, faults, go_on, tell_leftovers};
-pub use signals::{Signals, survive_file_limit};
+pub use signals::{Signals, hold as hold_signals, survive_file_limit};
 pub use sink::{Kept, Show, Sink};
 pub use streams::stdin_pair;
 

@@ -2,6 +2,7 @@
 //!
 //! A byte on a socket wakes whoever waits, and a flag for each signal says which it was: a handler may do no more.
 
+use crate::failure::Failure;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGXFSZ};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -96,6 +97,15 @@ impl Signals {
     pub fn ending(&self) -> io::Result<bool> {
         Ok(self.take()?.iter().any(|number| ENDING.contains(&i32::from(*number))))
     }
+}
+
+/// Keeps signals that would end this process from ending it in the middle of a decision. They stay caught to its end, which
+/// comes right after.
+pub fn hold() -> Result<Signals, Failure> {
+    Signals::catch().map_err(|error| {
+        let message = format!("signals cannot be held off: {error}");
+        Failure::refused("signals", message, "nothing was changed")
+    })
 }
 
 impl AsFd for Signals {
