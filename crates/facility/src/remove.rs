@@ -45,18 +45,30 @@ pub(crate) fn remove_name(root: &Workspace, name: &str) -> io::Result<()> {
     }
 }
 
+/// Tells git to pass a directory by, as long as that has something else in it.
+const IGNORE: &[u8] = b".gitignore";
+
 /// Removes the directory `path` with the entries of it that `known` names, of which a directory must be empty. Anything
-/// else stays, and is an error.
+/// else stays, and is an error; `.gitignore` then stays with it, so that a `git clean` does not take it.
 pub(crate) fn remove_known(root: &Workspace, path: &[u8], known: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
     let dir = match readable_by_force(root, path) {
         Ok(dir) => dir,
         Err(error) if is_gone(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
-    for name in names(dir.as_fd())?.iter().filter(|name| known(name)) {
-        if matches!(unlink(dir.as_fd(), name)?, Gone::NotEmpty) {
-            return Err(Errno::NOTEMPTY.into());
+    let (mut has_ignore, mut has_more) = (false, false);
+    for name in names(dir.as_fd())? {
+        if name == IGNORE && known(IGNORE) {
+            has_ignore = true;
+        } else {
+            has_more |= !known(&name) || matches!(unlink(dir.as_fd(), &name)?, Gone::NotEmpty);
         }
+    }
+    if has_more {
+        return Err(Errno::NOTEMPTY.into());
+    }
+    if has_ignore {
+        unlink(dir.as_fd(), IGNORE)?;
     }
     match remove_one(root, path)? {
         Gone::Yes => Ok(()),
@@ -153,14 +165,16 @@ mod tests {
         let inside = tempfile::tempdir().unwrap();
         let root = Workspace::open(inside.path()).unwrap();
         let at = |path: &str| inside.path().join(path);
-        let known = |name: &[u8]| name == b"1" || name == b"2";
+        let known = |name: &[u8]| name == b"1" || name == b"2" || name == b".gitignore";
         for foreign in ["t/3", "t/2/f"] {
             std::fs::create_dir_all(at("t/2")).unwrap();
             std::fs::write(at("t/1"), "made for a commit").unwrap();
+            std::fs::write(at("t/.gitignore"), "*").unwrap();
             std::fs::write(at(foreign), "of another process").unwrap();
             let error = remove_known(&root, b"t", &known).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::NOTEMPTY.raw_os_error()));
             assert_eq!(std::fs::read(at(foreign)).unwrap(), b"of another process");
+            assert!(!at("t/1").exists() && at("t/.gitignore").exists());
             std::fs::remove_file(at(foreign)).unwrap();
         }
         remove_known(&root, b"t", &known).unwrap();

@@ -30,7 +30,8 @@ pub(crate) const SYNCED_ONE_BY_ONE: usize = 1000;
 /// Tells git to pass the staging directory by, and a person what it is.
 const IGNORE: &[u8] =
     b"# Nexus keeps files of a commit here, also the old versions of files that it replaces or deletes.\n\
-# It removes this directory with everything in it when the commit is done: do not work in it.\n\
+# It removes this directory when the commit is done: do not work in it. One with the name .nexus-kept-RUN stays, because a\n\
+# program may have saved something in it: look at it, and remove it when nobody needs it.\n\
 # After a crash, nexus changes recover finishes the commit, and nexus changes reject takes it back.\n*\n";
 
 /// The trees that staging reads from and writes to.
