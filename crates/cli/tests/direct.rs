@@ -248,3 +248,17 @@ fn a_direct_run_covers_directories_that_it_cannot_look_through() {
         assert!(!bench.workspace.join("listed/in/.git/hooks/pre-commit").exists());
     }
 }
+
+#[test]
+fn a_direct_run_reports_beside_a_path_that_is_too_long() {
+    for bench in benches() {
+        let program = "import os\nopen('.envrc', 'w').close()\nos.mkdir('deep')\nos.chdir('deep')\nfor i in range(25):\n  \
+                       os.mkdir('n' * 200)\n  os.chdir('n' * 200)\nopen('.envrc', 'w').close()\n";
+        let (report, code) = bench.json(["--direct", "--", "python3", "-c", program]);
+        assert_eq!(code, 0, "{}: {report}", bench.who());
+        let appeared = report["changes"]["appeared"].to_string();
+        assert!(appeared.contains(".envrc") && appeared.contains("deep/nnn"), "{}: {report}", bench.who());
+        let next = bench.run(["run", "--direct", "--", "true"]);
+        assert_eq!(next.status.code(), Some(0), "{}: {}", bench.who(), stderr(&next));
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! Protected names count at any depth, as in a commit. A git directory is covered as a whole: whatever git reads as
 //! configuration, under whatever name, cannot be made there. With `--direct-git` git can write to it, and only what decides
-//! which programs git runs is covered. A directory that cannot be looked through, and that the command could open, is covered
-//! as a whole.
+//! which programs git runs is covered. A directory that cannot be looked through, because the command could open it or because its
+//! path is too long for a call, is covered as a whole.
 
 use super::look::{Found, OF_GIT};
 use super::protect;
@@ -51,6 +51,11 @@ impl Direct {
         }
         unprotected.extend(rules.protected.texts().filter(|text| !matched.contains(*text)).map(ByteText::from));
         Ok(Self { protected: protected.into_iter().collect(), unprotected, rules, opens_git })
+    }
+
+    /// Reports whether git may write to its directories.
+    pub fn opens_git(&self) -> bool {
+        self.opens_git
     }
 
     /// Returns the protected paths that the workspace has now and did not have at the beginning.

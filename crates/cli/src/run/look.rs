@@ -2,7 +2,7 @@
 //!
 //! Every directory in which a protected name could be is listed, so the work for one entry is small: most entries are
 //! files that begin no pattern, and of those nothing but the name and the type in the listing is looked at. A directory
-//! that cannot be listed is an error, or is covered as a whole.
+//! that cannot be listed, or whose path is too long for a call, is an error or is covered as a whole.
 
 use nexus_facility::Rules;
 use nexus_facility::protected::{Class, EntryRules, PACKAGES};
@@ -77,6 +77,9 @@ impl<'a> Found<'a> {
                     if opens_to_command(&workspace.join(Path::new(std::ffi::OsStr::from_bytes(&at))))? {
                         self.protected.insert(ByteText(at));
                     }
+                }
+                Err(error) if is_too_long(&error) => {
+                    self.protected.insert(ByteText(in_reach(workspace, &at)));
                 }
                 Err(error) => return Err(error),
             }
@@ -210,6 +213,20 @@ fn join(at: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn last(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+fn is_too_long(error: &Error) -> bool {
+    error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error())
+}
+
+/// Bytes of a path that the launcher can still cover, below the root that it makes.
+const MAX_PATH: usize = 3 << 10;
+
+/// The deepest directory on the way to `at` that a call can name. It is covered, or named, with all that is below it.
+fn in_reach(workspace: &Path, at: &[u8]) -> Vec<u8> {
+    let at = Path::new(std::ffi::OsStr::from_bytes(at));
+    let fits = |one: &&Path| workspace.join(one).as_os_str().len() <= MAX_PATH;
+    at.ancestors().find(fits).unwrap_or(at).as_os_str().as_bytes().to_vec()
 }
 
 fn is_gone(error: &Error) -> bool {

@@ -17,6 +17,11 @@ const TRACING: &[&str] = &[
     "attach: ptrace(PTRACE_",
 ];
 
+/// What git prints when it may not make a lock: in a direct run `.git` is read-only.
+const LOCKING: &[&str] = &[".lock': Read-only file system"];
+/// What git prints when its configuration has a cover of its own.
+const CONFIGURING: &[&str] = &["config: Device or resource busy", "config.lock': Read-only file system"];
+
 /// The last bytes of both streams.
 #[derive(Debug, Default)]
 pub struct LastWords {
@@ -39,18 +44,39 @@ impl LastWords {
         kept.extend_from_slice(bytes);
     }
 
-    /// Returns the advice for a command that failed without the permission to trace.
-    pub fn advice(&self) -> Option<&'static str> {
+    /// Returns the code and the text of the advice for a command that failed. `traces` tells whether it was allowed to trace, `opens_git` whether a
+    /// direct run let git write; `None` for a run that was not direct.
+    pub fn advice(&self, traces: bool, opens_git: Option<bool>) -> Option<(&'static str, &'static str)> {
+        if !traces && self.has(TRACING) {
+            return Some((
+                "tracing",
+                "perhaps: tracing of processes is refused by default, and LeakSanitizer (a part of AddressSanitizer), \
+                 debuggers and strace need it; allow it with --allow-ptrace",
+            ));
+        }
+        match opens_git {
+            Some(false) if self.has(LOCKING) || self.has(CONFIGURING) => Some((
+                "direct_git",
+                "perhaps: a direct run keeps .git read-only; --direct-git lets git write to it, except for its configuration \
+                 and hooks",
+            )),
+            Some(true) if self.has(CONFIGURING) => Some((
+                "direct_git",
+                "perhaps: a direct run keeps the configuration of git read-only, also with --direct-git; to change it, leave \
+                 --direct out",
+            )),
+            _ => None,
+        }
+    }
+
+    fn has(&self, all: &[&str]) -> bool {
         let said = |words: &&str| {
             self.streams.iter().any(|stream| {
                 let last = &stream[stream.len().saturating_sub(LOOKED_AT)..];
                 last.windows(words.len()).any(|window| window == words.as_bytes())
             })
         };
-        TRACING.iter().any(said).then_some(
-            "perhaps: tracing of processes is refused by default, and LeakSanitizer (a part of AddressSanitizer), debuggers \
-             and strace need it; allow it with --allow-ptrace",
-        )
+        all.iter().any(said)
     }
 }
 
@@ -88,7 +114,7 @@ mod tests {
         for piece in pieces {
             words.take(Stream::Err, piece);
         }
-        words.advice().is_some()
+        words.advice(false, None).is_some()
     }
 
     #[test]
@@ -122,6 +148,20 @@ mod tests {
         for text in ["sh: 1: ../../x: not found", "sh: 1: ~/x: not found", "sh: 1: \u{1b}[2J: not found", &long, ""] {
             assert_eq!(missing(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_words_of_git_name_the_flag_of_a_direct_run() {
+        let advice = |said: &str, opens_git| {
+            let mut words = LastWords::default();
+            words.take(Stream::Err, said.as_bytes());
+            words.advice(true, opens_git).map_or("", |(_, text)| text)
+        };
+        let lock = "fatal: Unable to create '/w/.git/index.lock': Read-only file system\n";
+        let busy = "error: could not write config file .git/config: Device or resource busy\n";
+        assert!(advice(lock, Some(false)).contains("--direct-git"));
+        assert_eq!((advice(lock, Some(true)), advice(lock, None), advice("fatal: x", Some(false))), ("", "", ""));
+        assert!(advice(busy, Some(true)).contains("leave --direct out"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod not_found;
 mod unread_input;
 
+use super::direct::Direct;
 use super::names::AskedNames;
 use super::order::Order;
 use super::pump::Outcome;
@@ -38,11 +39,11 @@ pub fn for_run(order: &Order, outcome: &Outcome, exit: u8) -> Vec<Hint> {
         hints.extend(message.map(|message| Hint::new("not_found", message)));
     }
     hints.extend(no_network(&outcome.names));
+    let opens_git = order.direct.as_ref().map(Direct::opens_git);
     if exit != 0
-        && !order.plan.allow_ptrace
-        && let Some(advice) = words.advice()
+        && let Some((code, advice)) = words.advice(order.plan.allow_ptrace, opens_git)
     {
-        hints.push(Hint::new("tracing", advice));
+        hints.push(Hint::new(code, advice));
     }
     hints
 }
