@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use crate::places;
 use nexus_policy::profile::{DocumentError, Library, Link, Loaded, MAX_BYTES, parse};
 use nexus_policy::receipt::Digest;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Profiles that are part of the program.
@@ -154,7 +154,9 @@ fn unreadable(path: &Path, reason: &str) -> Failure {
 
 /// Reads a configuration file that only its owner can have written; `None` when there is none.
 pub fn read_owned(path: &Path, workspace: Option<&Path>) -> Result<Option<String>, Failure> {
-    let file = match File::open(path) {
+    // A FIFO would wait for a writer; what the path is, is looked at below.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(unreadable(path, &error.to_string())),
@@ -207,6 +209,16 @@ mod tests {
             let found = resolve(&mut shelf, &[((*name).to_owned(), Origin::Standard)]).unwrap();
             assert!(found[0].document.description.is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_fifo_in_place_of_the_configuration_holds_nothing_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let failure = read_owned(&path, None).unwrap_err();
+        assert!(failure.message.contains("it is no file"), "{}", failure.message);
     }
 
     #[test]
