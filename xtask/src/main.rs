@@ -6,6 +6,7 @@
 //! | `test` | the parts of `ci` that run the product: build, tests, escape suite |
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
+//! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `bench` | the figures of the README, beside every peer that is installed |
 //! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
@@ -48,6 +49,8 @@ mod spec;
 mod spec_table;
 mod tree;
 mod vm;
+mod waits;
+mod waits_allowed;
 mod workspace;
 mod world;
 
@@ -72,6 +75,7 @@ const COMMANDS: &[Command] = &[
     ("test", "build, all tests, escape suite (installs missing Debian packages when root)", Does::Plain(plans::test)),
     ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
+    ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
     ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),

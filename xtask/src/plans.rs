@@ -4,7 +4,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, vm};
+use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, vm, waits};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -33,6 +33,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         clippy_inject(),
         clippy(),
         check_deps(),
+        check_waits(),
         check_spec(),
         build(),
         registries(),
@@ -61,7 +62,7 @@ fn test_steps(workspace: &Workspace) -> Vec<Step> {
 
 /// `prepush`: what takes seconds when little has changed.
 pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
-    run::run(workspace, &[fmt(), clippy(), check_deps(), check_spec(), unit_tests()])
+    run::run(workspace, &[fmt(), clippy(), check_deps(), check_waits(), check_spec(), unit_tests()])
 }
 
 fn packages() -> Step {
@@ -89,6 +90,10 @@ fn clippy_inject() -> Step {
 
 fn check_deps() -> Step {
     Step { name: "check-deps", advice: "see above", needs: &[], action: Action::Check(deps::check) }
+}
+
+fn check_waits() -> Step {
+    Step { name: "check-waits", advice: "see above", needs: &[], action: Action::Check(waits::check) }
 }
 
 fn check_spec() -> Step {

@@ -1,0 +1,167 @@
+//! Calls of the host side that may wait, and why none of them waits without a bound for the inside of a sandbox.
+
+use crate::waits::Entry;
+
+/// In order of path.
+pub const ALLOWED: &[Entry] = &[
+    ("crates/cli/src/doctor/mod.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
+    ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
+    ("crates/cli/src/net/audit.rs", &[("File::open(", 2)], "Records in the state directory."),
+    (
+        "crates/cli/src/net/clients/ask.rs",
+        &[(".wait()", 1)],
+        "A client of the user that has closed its output or was killed.",
+    ),
+    (
+        "crates/cli/src/net/clients/mod.rs",
+        &[("fs::read_to_string(", 1)],
+        "Settings of package clients, before the sandbox starts.",
+    ),
+    ("crates/cli/src/net/host.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    ("crates/cli/src/net/host_port.rs", &[("fs::read_to_string(", 1)], "Files of proc."),
+    ("crates/cli/src/net/log.rs", &[("File::open(", 1)], "Records in the state directory."),
+    ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
+    ("crates/cli/src/profile/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
+    (
+        "crates/cli/src/profile/library.rs",
+        &[(".read_to_string(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/cli/src/profile/toolchains/git.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/cli/src/profile/toolchains/logins.rs",
+        &[("fs::read(", 1)],
+        "Settings of the user, before the sandbox starts.",
+    ),
+    (
+        "crates/cli/src/profile/toolchains/node.rs",
+        &[("fs::read(", 1)],
+        "Settings of the user, before the sandbox starts.",
+    ),
+    (
+        "crates/cli/src/profile/toolchains/python.rs",
+        &[(".read_to_string(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/cli/src/profile/toolchains/rust.rs",
+        &[("fs::read_to_string(", 1)],
+        "Settings of the user, before the sandbox starts.",
+    ),
+    (
+        "crates/cli/src/profile/trust.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/cli/src/profile/workspace_file.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/cli/src/receipt/files.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file of the state directory, up to a bound.",
+    ),
+    (
+        "crates/cli/src/receipt/verify.rs",
+        &[(".read_to_end(", 1), (".read_to_string(", 1), ("fs::read_to_string(", 1), ("File::open(", 2)],
+        "Files that the person names who verifies a receipt.",
+    ),
+    (
+        "crates/cli/src/run/ask.rs",
+        &[("poll(…, None)", 1)],
+        "Waits for the person at the terminal, or a signal, after the sandbox has ended.",
+    ),
+    ("crates/cli/src/run/git_host.rs", &[("fs::read(", 1)], "The table of users."),
+    ("crates/cli/src/run/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
+    ("crates/cli/src/run/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
+    ("crates/cli/src/run/note.rs", &[("File::open(", 2)], "A layer's directory, which is synced, and a file of proc."),
+    ("crates/cli/src/run/pump.rs", &[(".hear()", 1)], "The pump's own function, which reads only what is there."),
+    (
+        "crates/cli/src/run/record.rs",
+        &[(".read_to_end(", 1), ("File::open(", 2)],
+        "Records in the state directory, and the null device.",
+    ),
+    ("crates/cli/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    ("crates/cli/src/run/streams.rs", &[("File::open(", 1)], "The null device."),
+    (
+        "crates/cli/src/session/link.rs",
+        &[("poll(…, None)", 1)],
+        "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",
+    ),
+    ("crates/cli/src/session/logs.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    (
+        "crates/cli/src/session/store.rs",
+        &[("fs::read(", 1), ("File::open(", 3), ("FlockOperation::LockExclusive", 1)],
+        "Files and the lock of the state directory; the lock is held for some calls.",
+    ),
+    ("crates/cli/src/session/supervisor.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    (
+        "crates/cli/src/session/view.rs",
+        &[("poll(…, None)", 1)],
+        "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",
+    ),
+    (
+        "crates/driver/src/conformance.rs",
+        &[(".hear()", 2), (".wait()", 3)],
+        "The suite that drivers are tested with; no product calls it.",
+    ),
+    (
+        "crates/driver/src/fake.rs",
+        &[("receive::<", 1), ("channel.send(", 2)],
+        "The scripted driver of tests: both ends are its own.",
+    ),
+    ("crates/driver/src/namespace/inventory.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
+    (
+        "crates/driver/src/namespace/launcher.rs",
+        &[("receive::<", 2), ("channel.send(", 5), (".wait()", 1), ("File::open(", 1)],
+        "The socket between a program and its launcher process, of which no sandbox has an end; a namespace in proc; the launcher itself, after its socket was closed.",
+    ),
+    ("crates/driver/src/namespace/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
+    ("crates/driver/src/namespace/probe.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    (
+        "crates/egress/src/dns/serve.rs",
+        &[(".read_exact(", 1)],
+        "A future, within the time that its caller gives a question.",
+    ),
+    ("crates/egress/src/http/order.rs", &[(".status()", 1)], "The status of an error, not of a process."),
+    (
+        "crates/egress/src/system.rs",
+        &[(".read_to_end(", 1), ("File::open(", 1)],
+        "The hosts file of the machine, up to a bound.",
+    ),
+    ("crates/facility/src/compare.rs", &[(".read_exact(", 1)], "Regular files, opened without waiting, up to a bound."),
+    (
+        "crates/facility/src/diff/accept.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/facility/src/diff/read.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    ("crates/facility/src/facts.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
+    (
+        "crates/facility/src/git_index.rs",
+        &[(".read_to_end(", 3)],
+        "Regular files, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/facility/src/leads/git.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    ("crates/facility/src/opened.rs", &[(".read_to_end(", 1)], "A regular file of the state directory, up to a bound."),
+    ("crates/facility/src/started.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    (
+        "crates/facility/src/state_file.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file of the state directory, up to a bound.",
+    ),
+];
