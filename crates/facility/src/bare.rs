@@ -21,6 +21,8 @@ const HEAD: &[u8] = b"HEAD";
 /// What, with [`HEAD`], makes a directory a repository.
 const MAKERS: &[&[u8]] = &[HEAD, b"objects", b"refs", b"commondir"];
 
+/// Files of a git directory that are held back by what they say.
+const HELD_BY_CONTENT: &[&[u8]] = &[b"config", b"config.worktree", b"commondir", b"packed-refs"];
 /// Files and directories of a git directory that are held back where they are new, and that its state may have already.
 const STATE: &[&[u8]] = &[
     b"rebase-merge",
@@ -50,19 +52,20 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     if places.is_empty() {
         return Ok(());
     }
-    // A directory comes before its entries.
+    // The nearest repository around each entry; a directory comes before its entries.
     let mut inside: Vec<Option<usize>> = vec![None; tree.nodes.len()];
-    for at in 0..tree.nodes.len() {
+    for at in 1..tree.nodes.len() {
         let parent = tree.nodes[at].parent;
-        inside[at] = match at {
-            0 => None,
-            _ if places.contains_key(&parent) => Some(parent),
-            _ => inside[parent],
-        };
-        let Some(repository) = inside[at] else { continue };
-        if let Some(verdict) = verdict(walk, tree, &tree.nodes[at], &tree.nodes[repository].path.0)? {
+        inside[at] = if places.contains_key(&parent) { Some(parent) } else { inside[parent] };
+        // A repository in the hooks of another one is both.
+        let mut around = inside[at];
+        while let Some(repository) = around {
+            around = inside[repository];
+            let is_new = places.get(&repository).is_some_and(|place| !place.was_one);
             // What is held back for another reason stays so.
-            if !matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_))) {
+            if !matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_)))
+                && let Some(verdict) = verdict(walk, tree, at, repository, is_new)?
+            {
                 tree.nodes[at].rare.verdict = Some(verdict);
             }
         }
@@ -92,7 +95,8 @@ fn candidates(tree: &LayerTree) -> HashMap<usize, Telling> {
         let is_telling =
             matches!(name.as_ref(), b"head" | b"refs") || git_class(std::slice::from_ref(&name)) != Class::NoLink;
         if is_telling {
-            found.entry(node.parent).or_default().insert(name.into_owned(), node.role == Role::Entry);
+            // Several names may be folded to this one.
+            *found.entry(node.parent).or_default().entry(name.into_owned()).or_default() |= node.role == Role::Entry;
         }
     }
     found.retain(|at, _| !is_git(&tree.nodes[*at].path.0));
@@ -122,8 +126,9 @@ impl Place {
         let was_one = is_repository(&in_base)?;
         let mut has_hidden = false;
         if let (Some(base), false) = (base, was_one) {
-            for name in [&b"config"[..], b"config.worktree", b"commondir"] {
-                has_hidden |= !in_layer.contains_key(name) && is_held(walk, base, name)?;
+            // Whatever the layer has at their places: it may be committed in part.
+            for name in HELD_BY_CONTENT {
+                has_hidden |= is_held(walk, base, name)?;
             }
             has_hidden |= has_hooks(walk, base)?;
             for place in STATE {
@@ -195,10 +200,18 @@ fn class(path: &[u8], repository: &[u8]) -> Class {
     git_class(&inside)
 }
 
-fn verdict(walk: &Walk<'_>, tree: &LayerTree, node: &Node, repository: &[u8]) -> Result<Option<Verdict>, IoFailure> {
+/// Judges an entry as a part of a repository. `is_new`: the repository is one only with this layer.
+fn verdict(
+    walk: &Walk<'_>,
+    tree: &LayerTree,
+    at: usize,
+    repository: usize,
+    is_new: bool,
+) -> Result<Option<Verdict>, IoFailure> {
+    let node: &Node = &tree.nodes[at];
     let park = |why: &str| Ok(Some(Verdict::Park(why.to_owned())));
     let is_dir = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
-    let class = class(&node.path.0, repository);
+    let class = class(&node.path.0, &tree.nodes[repository].path.0);
     match &class {
         Class::GitState(why) if is_dir => park(why),
         Class::GitHook | Class::MustBeDirectory if is_dir && matches!(node.rare.lower, Lower::Moved(_)) => {
@@ -210,8 +223,8 @@ fn verdict(walk: &Walk<'_>, tree: &LayerTree, node: &Node, repository: &[u8]) ->
         }
         Class::NoLink | Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
         Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
-            let fresh = lower_path(&tree.nodes[node.parent]).is_none();
-            walk.judge_by(&class, &node.path.0, node, fresh).map(Some)
+            let is_new = is_new || lower_path(&tree.nodes[node.parent]).is_none();
+            walk.judge_by(&class, &node.path.0, node, is_new).map(Some)
         }
     }
 }

@@ -440,7 +440,8 @@ impl Walk<'_> {
             if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
                 continue;
             }
-            let verdict = self.judge_by(&class, &one.path.0, one, lower_path(&tree.nodes[one.parent]).is_none())?;
+            let is_new = lower_path(&tree.nodes[one.parent]).is_none();
+            let verdict = self.judge_by(&class, &one.path.0, one, is_new)?;
             tree.nodes[at].rare.verdict = Some(verdict);
         }
         Ok(())
@@ -448,19 +449,27 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// Judges a file of a git directory by its content. `path` tells its place in that directory.
-    pub(crate) fn judge_by(&self, class: &Class, path: &[u8], one: &Node, fresh: bool) -> Result<Verdict, IoFailure> {
+    /// Judges a file of a git directory by its content. `path` tells its place in that directory. In a git directory that
+    /// is new, what the workspace has at the place of the file was no file of git.
+    pub(crate) fn judge_by(&self, class: &Class, path: &[u8], one: &Node, is_new: bool) -> Result<Verdict, IoFailure> {
         let new = match one.role {
             Role::Whiteout | Role::Implied => Version::Absent,
             Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
             Role::Entry => version(self.upper, &one.path.0, class)?,
         };
         let base = match &one.covers {
-            None => Version::Absent,
-            Some(found) if found.meta.kind == EntryType::Directory => Version::Absent,
-            Some(found) => version(self.base, &found.at.0, class)?,
+            Some(found) if !is_new && found.meta.kind != EntryType::Directory => {
+                version(self.base, &found.at.0, class)?
+            }
+            _ => Version::Absent,
         };
-        Ok(judge(self.rules, class, path, &new, &base, fresh))
+        Ok(match judge(self.rules, class, path, &new, &base, is_new) {
+            // A part of the file would take the place of a file of the workspace.
+            Verdict::Strip(_) if is_new && one.covers.is_some() => {
+                Verdict::Park(crate::verdict::stripped(class).to_owned())
+            }
+            other => other,
+        })
     }
 }
 

@@ -1,0 +1,121 @@
+//! Directories that a run turns into git repositories, and repositories that it unmakes.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use nexus_facility::{LayerMode, Rules};
+
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+const EVIL: &str = "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = /ws/wt\nfsmonitor = /ws/d/e.sh\n";
+
+fn write(path: &str, text: &str) -> Op {
+    Op::Write(path.into(), text.into())
+}
+
+fn append(path: &str, text: &str) -> Op {
+    Op::Append(path.into(), text.into())
+}
+
+fn dir(path: &str) -> Op {
+    Op::Mkdir(path.into())
+}
+
+fn remove(path: &str) -> Op {
+    Op::Remove(path.into())
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename(from.into(), to.into())
+}
+
+/// Commits `run` over a workspace made by `base`, and returns what waits.
+fn parked(base: &[Op], run: &[Op]) -> Vec<String> {
+    let scene = Scene::one_of_many(LayerMode::Root, base);
+    wait_for_tick(scene.dir.path());
+    let result = scene.layer(run).commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(result.conflicts, []);
+    result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
+}
+
+/// A directory at `at` that lacks `HEAD` alone to be a repository; empty for the workspace itself.
+fn almost(at: &str, more: &[Op]) -> Vec<Op> {
+    let mut ops: Vec<Op> = Vec::new();
+    if !at.is_empty() {
+        ops.push(dir(at.trim_end_matches('/')));
+    }
+    ops.extend(["objects", "refs", "refs/heads"].map(|name| dir(&format!("{at}{name}"))));
+    ops.extend_from_slice(more);
+    ops
+}
+
+const HEAD: &str = "ref: refs/heads/main\n";
+
+#[test]
+fn nothing_beside_settings_makes_a_repository_come_unasked() {
+    for at in ["", "d/"] {
+        let path = |name: &str| format!("{at}{name}");
+        let head = write(&path("HEAD"), HEAD);
+        let base = almost(at, &[write(&path("config"), EVIL)]);
+        for (more, wanted) in [
+            (vec![], vec![path("HEAD")]),
+            (vec![write(&path("Config"), "\n")], vec![path("HEAD")]),
+            (vec![append(&path("config"), "# x\n")], vec![path("HEAD"), path("config")]),
+            (vec![write(&path("config"), "[core]\nbare = false\n")], vec![path("HEAD")]),
+            (vec![remove(&path("config"))], vec![path("HEAD")]),
+            (vec![rename(&path("config"), &path("x"))], vec![path("HEAD")]),
+            // Several spellings of a name, one of them gone.
+            (vec![write(&path("Head"), "x"), remove(&path("Refs"))], vec![path("HEAD"), path("Head")]),
+        ] {
+            let base = [base.clone(), vec![write(&path("Refs"), "x")]].concat();
+            let run = [vec![head.clone()], more].concat();
+            assert_eq!(parked(&base, &run), wanted, "{run:?}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_with_another_commondir_becomes_no_repository() {
+    let base = [dir("d"), write("d/commondir", "../e\n")];
+    let head = write("d/HEAD", HEAD);
+    assert_eq!(parked(&base, std::slice::from_ref(&head)), ["d/HEAD"]);
+    assert_eq!(parked(&base, &[head.clone(), write("d/Commondir", "x")]), ["d/Commondir", "d/HEAD"]);
+    assert_eq!(parked(&base, &[head, append("d/commondir", "\n")]), ["d/HEAD", "d/commondir"]);
+}
+
+#[test]
+fn a_directory_with_replaced_objects_becomes_no_repository() {
+    let packed = write("d/packed-refs", "0a refs/replace/0b\n");
+    assert_eq!(parked(&almost("d/", &[packed]), &[write("d/HEAD", HEAD)]), ["d/HEAD"]);
+    let packed = write("d/packed-refs", "0a refs/heads/main\n");
+    assert_eq!(parked(&almost("d/", &[packed]), &[write("d/HEAD", HEAD)]), [""; 0]);
+}
+
+#[test]
+fn a_plain_directory_may_become_a_repository() {
+    let config = "[core]\nrepositoryformatversion = 0\nfilemode = true\nbare = true\n";
+    for at in ["", "d/"] {
+        let path = |name: &str| format!("{at}{name}");
+        let base = almost(at, &[write(&path("f"), "x")]);
+        let run = [write(&path("HEAD"), HEAD), write(&path("config"), config)];
+        assert_eq!(parked(&base, &run), [""; 0], "{at}");
+    }
+}
+
+#[test]
+fn a_repository_in_the_hooks_of_another_hides_no_hook() {
+    let base = almost("d/", &[write("d/HEAD", HEAD), dir("d/hooks")]);
+    let run = [
+        write("d/hooks/HEAD", HEAD),
+        dir("d/hooks/objects"),
+        dir("d/hooks/refs"),
+        write("d/hooks/post-update", "evil"),
+    ];
+    assert_eq!(parked(&base, &run), ["d/hooks/HEAD", "d/hooks/post-update"]);
+}
