@@ -8,7 +8,7 @@ mod undertaker;
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
 use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
-use nexus_jail::cgroup::{Group, Hierarchies, Wanted};
+use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
 use nexus_jail::clone::Child;
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Setup, Step, StepError};
 use nexus_model::Plan;
@@ -123,7 +123,9 @@ impl Namespace {
         let limit = if wanted.memory { "memory" } else { "cpu" };
         let hierarchies = Hierarchies::read()
             .map_err(|error| PrepareError::Limit { limit, reason: format!("/proc/self/mountinfo: {error}") })?;
-        nexus_jail::cgroup::find(&hierarchies, wanted, self.uid, &plan.run_id.to_string())
+        let own = OwnGroups::read()
+            .map_err(|error| PrepareError::Limit { limit, reason: format!("/proc/self/cgroup: {error}") })?;
+        nexus_jail::cgroup::find(&hierarchies, &own, wanted, self.uid, &plan.run_id.to_string())
             .map(Some)
             .map_err(|reason| PrepareError::Limit { limit, reason })
     }

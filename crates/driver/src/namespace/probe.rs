@@ -2,14 +2,15 @@
 
 use crate::probe::{Finding, Missing, ProbeReport};
 use nexus_jail::LEAST_ABI;
-use nexus_jail::cgroup::{Hierarchies, Wanted};
+use nexus_jail::cgroup::{Hierarchies, OwnGroups, Wanted};
 use nexus_model::Guarantee;
 
 /// Looks; changes nothing.
 pub fn report(uid: u32, landlock_abi: i32) -> ProbeReport {
     let hierarchies = Hierarchies::read().unwrap_or_default();
+    let own = OwnGroups::read().unwrap_or_default();
     let limit = |memory: bool, cpu: bool| {
-        nexus_jail::cgroup::find(&hierarchies, Wanted { memory, cpu }, uid, "probe").map(drop)
+        nexus_jail::cgroup::find(&hierarchies, &own, Wanted { memory, cpu }, uid, "probe").map(drop)
     };
     let findings = Guarantee::ALL
         .iter()

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use find::{Hierarchies, Wanted, find};
+pub use find::{Hierarchies, OwnGroups, Wanted, find};
 
 /// The control groups of one run: where they are or will be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
