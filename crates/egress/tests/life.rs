@@ -321,7 +321,7 @@ fn an_upstream_proxy_gets_the_name_and_the_record_says_so() {
     let upstream = server("127.0.0.1:0", echo);
     let proxy = proxy_of(upstream);
     let [one, two] = two_names(upstream);
-    let rules = PolicyInput { upstream_proxy: true, ..input(&[&format!("+{one}"), &format!("+{two}")]) };
+    let rules = PolicyInput { upstream_proxy: true, ..input(&[&one, &two]) };
     let world = World::with(rules.clone(), |config| {
         config.upstream_proxy = Some(UpstreamProxy::parse(&format!("http://u:p@{proxy}")).unwrap());
     });
