@@ -154,10 +154,12 @@ fn beyond(places: &Places, run: RunId, kept: usize, max_bytes: u64) -> io::Resul
             Err(error) => return Err(error),
         }
     }
-    let (mut count, mut bytes) = (found.len(), found.iter().map(|(_, bytes)| bytes).sum::<u64>());
+    let mut bytes = found.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let mut pruned = Pruned::default();
-    for (old, length) in found.into_iter().rev() {
-        if count <= kept && bytes <= max_bytes {
+    // From the oldest on.
+    for (later, (old, length)) in found.into_iter().enumerate().rev() {
+        let is_beyond = later >= kept;
+        if !is_beyond && bytes <= max_bytes {
             break;
         }
         if old == run || is_needed(places, old)? {
@@ -168,8 +170,8 @@ fn beyond(places: &Places, run: RunId, kept: usize, max_bytes: u64) -> io::Resul
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,
         }
-        pruned.for_room += usize::from(count <= kept);
-        (count, bytes) = (count - 1, bytes - length);
+        pruned.for_room += usize::from(!is_beyond);
+        bytes -= length;
     }
     pruned.over = (bytes > max_bytes).then_some(bytes);
     Ok(pruned)
