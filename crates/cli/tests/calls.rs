@@ -93,7 +93,7 @@ fn a_run_without_changes_makes_few_calls() {
         // workspace, the directories above, the homes of its users and git's configurations.
         // A run with a layer watches its overlay, and closes that. A launcher reads what its user may have of the kernel (jail/quotas).
         for (arguments, most) in
-            [(&["run", "--", "/bin/true"][..], 320), (&["run", "--direct", "--", "/bin/true"], 290)]
+            [(&["run", "--", "/bin/true"][..], 345), (&["run", "--direct", "--", "/bin/true"], 310)]
         {
             // The first one makes the state directory, and the second one what the third one takes.
             calls(&bench, arguments);

@@ -72,7 +72,7 @@ impl Quotas {
                 inotify.push((own, value.div_ceil(2)));
             }
         }
-        let score = std::fs::read_to_string(OWN_SCORE).at(Step::ResourceLimits, OWN_SCORE)?;
+        let score = crate::creds::read_small(OWN_SCORE).at(Step::ResourceLimits, OWN_SCORE)?;
         let is_spared = score.trim_start().starts_with('-');
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(c"/proc", flags, Mode::empty()).at(Step::ResourceLimits, "/proc")?;
