@@ -265,6 +265,45 @@ fn the_proxy_for_other_programs_goes_through_the_operators() {
     }
 }
 
+/// The defaults of such proxies allow CONNECT to port 443 alone.
+#[test]
+fn plain_http_on_port_80_goes_to_the_proxy_as_whole_requests() {
+    let hello = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
+    for bench in benches() {
+        let proxy = Proxy::start(Does::Says(hello));
+        let named = Named::new(&bench).with_settings(&proxy.setting());
+        for (way, client) in clients(80) {
+            let output = named.run(&bench, ["run", "--allow", "web.test:80", "--shell", &client]);
+            assert_eq!(stdout(&output), "hello\n", "{}: {way}: {}", bench.who(), stderr(&output));
+            let heads = proxy.take();
+            assert_eq!(heads.len(), 1, "{}: {way}: {heads:?}", bench.who());
+            let lines: Vec<&str> = heads[0].lines().collect();
+            assert_eq!(lines[..2], ["GET http://web.test/ HTTP/1.1", &format!("Proxy-Authorization: {SENT}")], "{way}");
+            assert_eq!(lines.iter().filter(|line| line.starts_with("Host: ")).collect::<Vec<_>>(), [&"Host: web.test"]);
+        }
+        // What is no request needs a tunnel, and in an open network it may be one.
+        let script = "exec 3<>/dev/tcp/web.test/80; printf '\\001x' >&3; timeout 20 head -n 1 <&3";
+        let output = named.run(&bench, ["run", "--net", "unrestricted", "--", "bash", "-c", script]);
+        let heads = proxy.take();
+        assert!(heads.len() == 1 && heads[0].starts_with("CONNECT web.test:80 "), "{heads:?} {}", stderr(&output));
+        // Another name behind an address is no whole request either: the proxy would take the URL for the name.
+        let script = "curl -sS --max-time 30 --noproxy '*' -H 'Host: other.test' http://11.22.33.44/";
+        named.run(&bench, ["run", "--net", "unrestricted", "--shell", script]);
+        let heads = proxy.take();
+        assert!(heads.len() == 1 && heads[0].starts_with("CONNECT 11.22.33.44:80 "), "{}: {heads:?}", bench.who());
+        // The proxy's question for a login is no answer of the server's.
+        let asking = Proxy::start(Does::Says(
+            "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n",
+        ));
+        let named = Named::new(&bench).with_settings(&asking.setting());
+        let head = "curl -sS -i --max-time 30 http://web.test/";
+        let said = stdout(&named.run(&bench, ["run", "--allow", "web.test:80", "--shell", head]));
+        assert!(said.starts_with("HTTP/1.1 502 ") && said.contains("the upstream proxy answers 407"), "{said}");
+        assert!(!said.to_lowercase().contains("proxy-authenticate"), "{}: {said}", bench.who());
+        assert_no_secret(&bench, "the inside", &said);
+    }
+}
+
 #[test]
 fn private_destinations_and_the_bypass_list_go_around_the_proxy() {
     let server = Server::start();

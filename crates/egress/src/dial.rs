@@ -51,6 +51,27 @@ pub(crate) struct Dialed {
     pub(crate) stream: TcpStream,
     /// What came behind an upstream proxy's answer already.
     pub(crate) early: InBuf,
+    /// Present where the other end is an upstream proxy that gets whole requests and was asked for no tunnel yet.
+    pub(crate) forwarding: Option<Forwarding>,
+}
+
+/// What a request needs to be one to an upstream proxy.
+#[derive(Debug, Clone)]
+pub(crate) struct Forwarding {
+    pub(crate) target: Target,
+    pub(crate) authorization: Option<String>,
+    connect_time: Duration,
+}
+
+impl Dialed {
+    /// Asks the upstream proxy for a tunnel, if one is needed and was not asked for yet.
+    pub(crate) async fn ask_for_tunnel(&mut self) -> Result<(), DialError> {
+        let Some(Forwarding { target, authorization, connect_time }) = self.forwarding.take() else { return Ok(()) };
+        let refused = |why: String| DialError::Upstream { target: target.clone(), why };
+        let asked = timeout(connect_time, ask(&mut self.stream, &target, authorization.as_deref())).await;
+        self.early = asked.map_err(|_| refused("it does not answer".into()))?.map_err(refused)?;
+        Ok(())
+    }
 }
 
 /// Why there is none.
@@ -88,9 +109,9 @@ impl Dialer {
         match permit.route() {
             Route::Addrs(addrs) => {
                 let stream = self.any_of(addrs, permit.target()).await?;
-                Ok(Dialed { stream, early: InBuf::default() })
+                Ok(Dialed { stream, early: InBuf::default(), forwarding: None })
             }
-            Route::ViaProxy(target) => self.via_proxy(target).await,
+            Route::ViaProxy(target) => self.via_proxy(target, permit.expects_http()).await,
         }
     }
 
@@ -112,8 +133,9 @@ impl Dialer {
         }
     }
 
-    /// CONNECT to the operator's proxy, for plain HTTP too, so that one form serves all ways in.
-    async fn via_proxy(&self, target: &Target) -> Result<Dialed, DialError> {
+    /// Connects to the upstream proxy and asks it for a tunnel. Where HTTP on port 80 is expected it gets whole requests, since
+    /// such proxies allow tunnels to port 443 alone; see [`Dialed::ask_for_tunnel`].
+    async fn via_proxy(&self, target: &Target, http: bool) -> Result<Dialed, DialError> {
         let refused = |why: String| DialError::Upstream { target: target.clone(), why };
         let Some(proxy) = &self.upstream else { return Err(refused("none is configured".into())) };
         let addrs = match &proxy.target.host {
@@ -134,14 +156,18 @@ impl Dialer {
             return Err(refused("its name has no address".into()));
         }
         // The sandbox learns what failed, and not where the operator's proxy is.
-        let mut stream = self.any_of(&addrs, &proxy.target).await.map_err(|error| match error {
+        let stream = self.any_of(&addrs, &proxy.target).await.map_err(|error| match error {
             DialError::Connect { source, .. } => refused(format!("it cannot be reached: {source}")),
             DialError::TimedOut { after, .. } => refused(format!("it does not answer within {} s", after.as_secs())),
             upstream @ DialError::Upstream { .. } => upstream,
         })?;
-        let asked = timeout(self.connect_time, ask(&mut stream, target, proxy.authorization.as_deref())).await;
-        let early = asked.map_err(|_| refused("it does not answer".into()))?.map_err(refused)?;
-        Ok(Dialed { stream, early })
+        let (target, authorization) = (target.clone(), proxy.authorization.clone());
+        let forwarding = Some(Forwarding { target, authorization, connect_time: self.connect_time });
+        let mut dialed = Dialed { stream, early: InBuf::default(), forwarding };
+        if !http {
+            dialed.ask_for_tunnel().await?;
+        }
+        Ok(dialed)
     }
 }
 

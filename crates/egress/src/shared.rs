@@ -317,8 +317,7 @@ impl Shared {
                 Ok(Opened { ticket, dialed })
             }
             Err(error) => {
-                let event = Event::of(EventKind::Fail, ticket.id, ticket.permit().attempt());
-                self.audit.note(&Event { code: DenyCode::Other, explanation: Some(error.to_string()), ..event });
+                ticket.failed(&error);
                 Err(Refusal::Unreachable(error))
             }
         }

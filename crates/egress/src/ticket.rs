@@ -1,10 +1,11 @@
 //! An open connection's place in the books: counts while it lives, settles when it is dropped.
 
 use crate::audit::{Event, EventKind};
+use crate::dial::DialError;
 use crate::grounds::InForce;
 use crate::registry::Entry;
 use crate::shared::Shared;
-use nexus_policy::net::{Charge, Denial, Moment, Permit};
+use nexus_policy::net::{Charge, Denial, DenyCode, Moment, Permit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -52,6 +53,12 @@ impl Ticket {
     /// The policy in force, for decisions while the connection is open.
     pub(crate) fn policy(&self) -> Arc<InForce> {
         self.shared.registry.policy()
+    }
+
+    /// Records that the destination was not reached.
+    pub(crate) fn failed(&self, error: &DialError) {
+        let event = Event::of(EventKind::Fail, self.id, self.permit().attempt());
+        self.shared.audit.note(&Event { code: DenyCode::Other, explanation: Some(error.to_string()), ..event });
     }
 
     /// Counts bytes before they are passed on; over the budget they are not.

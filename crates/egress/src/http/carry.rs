@@ -70,6 +70,10 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
 }
 
 async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
+    if let Err(error) = opened.dialed.ask_for_tunnel().await {
+        opened.ticket.failed(&error);
+        return tunnel::reset(&stream);
+    }
     let ends = Ends {
         client: &mut stream,
         upstream: &mut opened.dialed.stream,

@@ -49,6 +49,16 @@ pub(crate) async fn run(
     order: &Forward,
 ) -> Outcome {
     let Opened { ticket, dialed } = opened;
+    let proxy = dialed.forwarding.clone();
+    let for_proxy = proxy.as_ref().and_then(|proxy| order.head_for_proxy(proxy.authorization.as_deref()));
+    if for_proxy.is_none()
+        && let Err(error) = dialed.ask_for_tunnel().await
+    {
+        ticket.failed(&error);
+        return Outcome::BadServer(error.to_string());
+    }
+    let by_proxy = for_proxy.is_some();
+    let head = for_proxy.as_ref().unwrap_or(&order.head);
     let answered = AtomicBool::new(false);
     let (mut client_read, mut client_write) = client.split();
     let (mut server_read, mut server_write) = dialed.stream.split();
@@ -63,10 +73,10 @@ pub(crate) async fn run(
     };
     let both = async {
         let send = async {
-            up.write(&order.head).await?;
+            up.write(head).await?;
             up.copy(order.body, false).await
         };
-        let receive = response(&mut down, order, &answered);
+        let receive = response(&mut down, order, &answered, by_proxy);
         tokio::pin!(send, receive);
         let mut sent = None;
         loop {
@@ -109,7 +119,12 @@ pub(crate) fn break_off(client: &TcpStream, opened: &Opened) {
     tunnel::reset(&opened.dialed.stream);
 }
 
-async fn response(down: &mut Way<'_, '_>, order: &Forward, answered: &AtomicBool) -> Result<Outcome, CopyError> {
+async fn response(
+    down: &mut Way<'_, '_>,
+    order: &Forward,
+    answered: &AtomicBool,
+    by_proxy: bool,
+) -> Result<Outcome, CopyError> {
     let mut before = 0;
     loop {
         let limits = &down.ticket.shared.limits;
@@ -131,6 +146,10 @@ async fn response(down: &mut Way<'_, '_>, order: &Forward, answered: &AtomicBool
             }
             Err(error) => return unusable(answered, error.to_string()),
         };
+        if by_proxy && response.status == 407 {
+            // The client has no login for a proxy that is not its own.
+            return unusable(answered, "the upstream proxy answers 407".into());
+        }
         let plan = match plan(&response, order) {
             Ok(plan) => plan,
             Err(error) => return unusable(answered, error.to_string()),

@@ -27,11 +27,34 @@ pub(crate) struct Forward {
     /// Whether the client's connection ends after it.
     pub(crate) close: bool,
     pub(crate) websocket: bool,
+    /// Whether `Host` is the target. In an open network another name may stand there.
+    pub(crate) is_named: bool,
     /// The client's version after `HTTP/1.`.
     pub(crate) minor: u8,
 }
 
 impl Forward {
+    /// The head for an upstream proxy, with the whole URL; `None` where the proxy has to be asked for a tunnel.
+    pub(crate) fn head_for_proxy(&self, authorization: Option<&str>) -> Option<Vec<u8>> {
+        if self.websocket || !self.is_named {
+            return None;
+        }
+        let mut parts = self.head.splitn(3, |byte| *byte == b' ');
+        let (method, path, rest) = (parts.next()?, parts.next()?, parts.next()?);
+        let end = rest.windows(2).position(|two| two == b"\r\n")? + 2;
+        let mut head = Vec::with_capacity(self.head.len() + 256);
+        head.extend_from_slice(method);
+        head.extend_from_slice(format!(" http://{}", host(&self.target)).as_bytes());
+        head.extend_from_slice(if path == b"*" { b"" } else { path });
+        head.push(b' ');
+        head.extend_from_slice(rest.get(..end)?);
+        if let Some(authorization) = authorization {
+            put(&mut head, b"Proxy-Authorization", authorization.as_bytes());
+        }
+        head.extend_from_slice(rest.get(end..)?);
+        Some(head)
+    }
+
     /// Whether it may be sent a second time when a kept connection turns out to be dead (RFC 9110, 9.2.2).
     pub(crate) fn repeatable(&self) -> bool {
         self.body == Body::None && matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS")
@@ -117,7 +140,9 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
         put(&mut head, b"Upgrade", b"websocket");
     }
     head.extend_from_slice(b"\r\n");
+    let is_named = named == target;
     Ok(Order::Forward(Forward {
+        is_named,
         target,
         head,
         method: request.method.to_owned(),
