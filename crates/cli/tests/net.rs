@@ -173,6 +173,28 @@ fn check_and_a_run_know_the_server_behind_a_denied_name() {
     }
 }
 
+#[test]
+fn the_operator_bounds_the_network_of_every_run() {
+    for bench in benches() {
+        let settings = "[egress]\nmax_mode = \"allowlist\"\ndeny = [\"web.test\", \"10.0.0.0/8\"]\n";
+        let check = |arguments: &[&str]| {
+            let all = [&["net", "check"], arguments].concat();
+            Named::new(&bench).with_settings(settings).run(&bench, all)
+        };
+        let open = check(&["a.test:443", "--net", "unrestricted"]);
+        let said = stderr(&open);
+        assert!(open.status.code() == Some(125) && said.contains("at most --net allowlist"), "{said}");
+        assert!(said.contains("config.toml:2"), "{said}");
+        for denied in ["web.test:443", "10.1.2.3:443"] {
+            let told = check(&[denied, "--allow-private", denied]);
+            assert_eq!(told.status.code(), Some(1), "{}", stderr(&told));
+            assert!(stdout(&told).contains("is denied by the rule "), "{}", stdout(&told));
+        }
+        let fine = check(&["a.test:443", "--allow", "a.test", "--resolve", "93.184.216.34"]);
+        assert_eq!(fine.status.code(), Some(0), "{}", stderr(&fine));
+    }
+}
+
 /// A prefix that is routed to the machine itself stands in no list of its addresses.
 #[test]
 fn check_asks_the_kernel_what_is_this_host() {

@@ -67,7 +67,7 @@ fn a_workspace_file_that_widens_is_refused_with_its_line_until_exactly_its_conte
 
         let here = file.display().to_string();
         let first = format!("{here}:4:8 would show {folder}");
-        let second = format!("{here}:5:13 would set the variable GREETING");
+        let second = format!("{here}:5:13 would set the variable GREETING to ");
         refused(&bench, &run(&bench), &[&first, &second, "nexus trust"]);
 
         let shown = bench.run(["trust", "--show"]);

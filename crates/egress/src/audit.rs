@@ -104,6 +104,9 @@ pub struct Event {
     /// What is known of denied names behind the addresses, where everything else is open.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<Behind>,
+    /// The one of the addresses that answered, where the connection has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialed: Option<IpAddr>,
     /// Bytes to the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_up: Option<u64>,
@@ -145,6 +148,7 @@ impl Event {
             once: None,
             own: Vec::new(),
             behind: Vec::new(),
+            dialed: None,
             bytes_up: None,
             bytes_down: None,
             duration_ms: None,

@@ -314,6 +314,9 @@ impl Shared {
         match outcome {
             Ok(dialed) => {
                 self.bound_buffers(&dialed.stream);
+                if let (Route::Addrs(_), Ok(peer)) = (ticket.permit().route(), dialed.stream.peer_addr()) {
+                    ticket.dialed.get_or_init(|| peer.ip());
+                }
                 Ok(Opened { ticket, dialed })
             }
             Err(error) => {

@@ -6,8 +6,9 @@ use crate::grounds::InForce;
 use crate::registry::Entry;
 use crate::shared::Shared;
 use nexus_policy::net::{Charge, Denial, DenyCode, Moment, Permit};
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Which way bytes go.
@@ -29,6 +30,8 @@ pub(crate) struct Ticket {
     down: AtomicU64,
     last: AtomicU64,
     half_closed: AtomicBool,
+    /// The address that answered.
+    pub(crate) dialed: OnceLock<IpAddr>,
 }
 
 impl Ticket {
@@ -43,6 +46,7 @@ impl Ticket {
             down: AtomicU64::new(0),
             last: AtomicU64::new(begun.0),
             half_closed: AtomicBool::new(false),
+            dialed: OnceLock::new(),
         }
     }
 
@@ -128,6 +132,7 @@ impl Drop for Ticket {
             event = event.denied(why);
         }
         let event = Event {
+            dialed: self.dialed.get().copied(),
             bytes_up: Some(up),
             bytes_down: Some(down),
             duration_ms: Some(shared.clock.now().0.saturating_sub(self.begun.0)),

@@ -66,11 +66,16 @@ fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, Sock
         denials::internal(format!("the destination of a redirected connection is unknown: {error}"))
     })?;
     let target = Target::of_socket(address).map_err(|why| Denial::unreadable(&why))?;
-    let Host::Address(ip) = target.host else { return Ok((target, address)) };
+    Ok((meant(shared, target)?, address))
+}
+
+/// The name that a synthetic address was given out for, by whichever way it comes back; anything else as it is.
+pub(crate) fn meant(shared: &Shared, target: Target) -> Result<Target, Denial> {
+    let Host::Address(ip) = target.host else { return Ok(target) };
     let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip);
     match found {
-        Found::NotOurs => Ok((target, address)),
-        Found::Name(name) => Ok((Target { host: Host::Name(name), port: target.port }, address)),
+        Found::NotOurs => Ok(target),
+        Found::Name(name) => Ok(Target { host: Host::Name(name), port: target.port }),
         Found::Forgotten => Err(denials::malformed(format!("{target} stands for no name any more: resolve it again"))),
     }
 }

@@ -129,7 +129,7 @@ fn what_two_programs_could_read_in_two_ways_is_refused() {
         format!("{ok}Host: {at}\r\n\r\n"),
         format!("{ok}Host: other.test\r\n\r\n"),
         format!("POST http://{at}/ HTTP/1.1\nHost: {at}\n\n"),
-        format!("\r\nPOST http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n"),
+        format!("\r\n\r\nPOST http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n"),
         format!("POST  http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n"),
         format!("POST http://{at}/ HTTP/1.1 \r\nHost: {at}\r\n\r\n"),
         format!("POST\thttp://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n"),

@@ -125,7 +125,7 @@ fn a_request_that_disagrees_ends_the_connection_and_the_server_sees_nothing_of_i
         "CONNECT web.test:80 HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "CONNECT / HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        "\r\nGET / HTTP/1.1\r\nHost: web.test\r\n\r\n",
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "\x16\x03\x01\x02\x00",
     ] {
         world.events.take();

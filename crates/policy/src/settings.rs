@@ -3,8 +3,8 @@
 //! The operator's file counts whole. A user's own file may only lower `[limits]` and protect more names: it is read by the
 //! same process that the user started, so it can bind nobody but the user.
 
-use crate::net::Bypass;
-use crate::profile::{DocumentError, LimitKind, LimitValues, Origin, Place, Sourced, closest};
+use crate::net::{Bypass, Source, parse_deny};
+use crate::profile::{DocumentError, LimitKind, LimitValues, NetMode, Origin, Place, Sourced, closest};
 use std::net::IpAddr;
 use toml::Spanned;
 
@@ -36,6 +36,10 @@ pub struct EgressSettings {
     pub upstream_bypass: Vec<Sourced<String>>,
     /// Whether TLS without a server name, and what is no HTTP on port 80, is let through.
     pub allow_missing_sni: Option<Sourced<bool>>,
+    /// The most open network that a run may ask for.
+    pub max_mode: Option<Sourced<NetMode>>,
+    /// Destinations that no run reaches, as `--deny` takes them.
+    pub deny: Vec<Sourced<String>>,
 }
 
 /// Reads a file; `name` is its path for people.
@@ -67,6 +71,8 @@ impl Settings {
         let refused = refused
             .or_else(|| egress.trusted_ranges.first().map(|range| ("egress.trusted_ranges", &range.from)))
             .or_else(|| self.egress.upstream_proxy.as_ref().and_then(|_| own_proxy(egress)))
+            .or_else(|| egress.max_mode.as_ref().map(|mode| ("egress.max_mode", &mode.from)))
+            .or_else(|| egress.deny.first().map(|rule| ("egress.deny", &rule.from)))
             .or_else(|| egress.allow_missing_sni.as_ref().map(|sni| ("egress.missing_sni", &sni.from)))
             .or_else(|| own.binds.first().map(|path| ("binds.allow", &path.from)));
         if let Some((key, from)) = refused {
@@ -249,7 +255,7 @@ impl Reader<'_> {
         match self.known(
             span,
             key,
-            &["trusted_ranges", "upstream_proxy", "upstream_bypass", "missing_sni"],
+            &["trusted_ranges", "upstream_proxy", "upstream_bypass", "missing_sni", "max_mode", "deny"],
             "egress.",
         )? {
             "trusted_ranges" => {
@@ -272,6 +278,26 @@ impl Reader<'_> {
                     return Err(DocumentError { place, message });
                 }
                 to.egress.upstream_bypass = entries;
+            }
+            "max_mode" => {
+                let mode = match self.plain(node)?.as_str() {
+                    "none" => NetMode::None,
+                    "allowlist" => NetMode::Allowlist,
+                    "unrestricted" => NetMode::Unrestricted,
+                    _ => return self.refuse(at, "max_mode must be \"none\", \"allowlist\" or \"unrestricted\""),
+                };
+                to.egress.max_mode = Some(self.sourced(mode, at));
+            }
+            "deny" => {
+                let rules = self.texts(node)?;
+                for rule in &rules {
+                    if let (Err(error), Origin::File { place, .. }) =
+                        (parse_deny(&rule.value, Source::flag(&rule.value)), &rule.from)
+                    {
+                        return Err(DocumentError { place: *place, message: error.to_string() });
+                    }
+                }
+                to.egress.deny = rules;
             }
             "upstream_proxy" => to.egress.upstream_proxy = Some(self.sourced(self.plain(node)?, at)),
             _ => {
@@ -348,6 +374,8 @@ mod tests {
             ("[sandbox]\nuid_base = 0\n", "2:12", "from 65536"),
             ("[sandbox]\nuid_base = -1\n", "2:12", "from 65536"),
             ("[egress]\ntrusted_ranges = [\"10.0.0.0/33\"]\n", "2:19", "is no range"),
+            ("[egress]\nmax_mode = \"some\"\n", "2:12", "max_mode must be"),
+            ("[egress]\ndeny = [\"a.test\", \"https://b.test/\"]\n", "2:19", "not a URL"),
             ("[egress]\nmissing_sni = true\n", "2:15", "text or a number"),
             ("[changes]\nprotect = [\"a\", \"!b\"]\n", "2:17", "names can only be added"),
             ("[changes]\nprotect = \"a\"\n", "2:11", "a list of texts"),
@@ -392,6 +420,8 @@ mod tests {
             "[sandbox]\nuid_base = 70000\n",
             "[egress]\ntrusted_ranges = [\"10.0.0.0/8\"]\n",
             "[egress]\nmissing_sni = \"allow\"\n",
+            "[egress]\nmax_mode = \"unrestricted\"\n",
+            "[egress]\ndeny = [\"a.test\"]\n",
         ] {
             let error = operator.clone().with_own(parse(text, "own").unwrap()).unwrap_err();
             assert_eq!(error.place.line, 2);

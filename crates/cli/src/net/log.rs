@@ -33,6 +33,8 @@ struct Line {
     #[serde(default)]
     addresses: Vec<String>,
     #[serde(default)]
+    dialed: Option<String>,
+    #[serde(default)]
     bytes_up: Option<u64>,
     #[serde(default)]
     bytes_down: Option<u64>,
@@ -110,6 +112,7 @@ fn told(text: &str) -> String {
     if !line.addresses.is_empty() {
         parts.push(format!("→ {}", line.addresses.join(" ")));
     }
+    parts.extend(line.dialed.map(|address| format!("at {address}")));
     if let (Some(up), Some(down)) = (line.bytes_up, line.bytes_down) {
         parts.push(format!("{up} B out, {down} B in"));
     }

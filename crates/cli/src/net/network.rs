@@ -53,6 +53,22 @@ impl Network {
             let from = grants.net.mode.as_ref().map_or(Origin::Standard, |mode| mode.from.clone());
             environment::add(&mut found.env, &from);
         }
+        if let Some(most) = settings.max_mode.as_ref().filter(|most| grants.net.effective_mode() > most.value) {
+            let message = format!(
+                "The operator allows at most --net {} ({}), and this run asks for {}.",
+                most.value.word(),
+                most.from,
+                grants.net.effective_mode().word()
+            );
+            return Err(Failure::refused("net", message, "Name the destinations, or ask the operator"));
+        }
+        if let Some(most) = settings.max_mode.as_ref().filter(|most| most.value == NetMode::None)
+            && !grants.net.host_ports.is_empty()
+        {
+            let message =
+                format!("The operator allows no network ({}), and a port of the host's loopback is one.", most.from);
+            return Err(Failure::refused("net", message, "Leave --allow-host-port out, or ask the operator"));
+        }
         let mut notes = host_port::notes(&grants.net);
         let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
         clients::read(&grants.net.groups, workspace, &mut groups, found, &mut notes)?;
@@ -100,6 +116,9 @@ impl Network {
                 let from = rule.source.file.clone().unwrap_or_default();
                 rows.push((format!("{name}: {}:{}", rule.pattern, rule.ports), from));
             }
+        }
+        for rule in &settings.deny {
+            rows.push((format!("never {}", rule.value), rule.from.to_string()));
         }
         for range in &settings.trusted_ranges {
             rows.push((format!("names may lead into {}", range.value), range.from.to_string()));

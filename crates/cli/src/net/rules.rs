@@ -71,6 +71,10 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
     for rule in &grants.deny {
         input.deny_any(any_located(parse_deny(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
     }
+    for rule in &settings.deny {
+        let said = Source { origin: RuleOrigin::Operator, ..source(rule) };
+        input.deny_any(any_located(parse_deny(&rule.value, said).map_err(|error| unreadable(rule, &error))?));
+    }
     for range in &settings.trusted_ranges {
         let parsed = parse_range(&range.value).map_err(|error| {
             let message = format!("{}: {error}", range.from);

@@ -81,7 +81,14 @@ impl HeadError {
 }
 
 /// Reads a request head from the start of `bytes`; `None` if it is not complete.
+///
+/// One empty line before it is passed over: some clients write one behind a body (RFC 9112, 2.2).
 pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Request<'a>>, HeadError> {
+    let passed = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
+    if bytes == b"\r" {
+        return Ok(None);
+    }
+    let bytes = bytes.get(passed..).unwrap_or_default();
     if bytes.first().is_some_and(|first| !is_token(*first)) {
         return Err(HeadError::Malformed("it begins with no method"));
     }
@@ -107,7 +114,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Requ
     let (Ok(method), Ok(target)) = (str::from_utf8(method), str::from_utf8(target)) else {
         return Err(HeadError::Malformed("the first line is not ASCII"));
     };
-    Ok(Some(Request { method, target, minor: minor(version)?, fields, length }))
+    Ok(Some(Request { method, target, minor: minor(version)?, fields, length: passed + length }))
 }
 
 /// Reads a response head from the start of `bytes`; `None` if it is not complete.

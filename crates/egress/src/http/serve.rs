@@ -24,6 +24,7 @@ use crate::denials;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
+use crate::transparent::meant;
 use crate::tunnel::{self, Ends};
 use nexus_policy::net::{Attempt, Charge, Denial, Target, Way, check_method};
 use std::sync::Arc;
@@ -181,6 +182,14 @@ impl Client {
 
     async fn connect(mut self, target: Target) {
         self.kept = None;
+        let target = match meant(&self.shared, target) {
+            Ok(target) => target,
+            Err(denial) => {
+                self.unreadable(Way::Connect, &denial);
+                self.shared.pause_after_refusal().await;
+                return self.last(&reply::refused(&Refusal::Denied(denial), true, false)).await;
+            }
+        };
         let attempt = self.attempt(target, Way::Connect);
         let opened = match self.shared.open(attempt, &self.caller, &self.stream, Speech::Unknown).await {
             Ok(opened) => opened,

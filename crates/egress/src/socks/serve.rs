@@ -7,6 +7,7 @@ use crate::http::carry::carry;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
+use crate::transparent::meant;
 use nexus_policy::net::{Attempt, Denial, Way};
 use std::io;
 use std::sync::Arc;
@@ -82,6 +83,10 @@ async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, stream:
         Command::AddressType => return Err(unreadable(denials::malformed("the kind of address is unknown"), 8)),
         Command::Malformed => return Err(unreadable(denials::malformed("the SOCKS request is malformed"), 1)),
     };
+    let target = meant(shared, target).map_err(|denial| {
+        let code = denial.socks_reply();
+        unreadable(denial, code)
+    })?;
     let attempt = Attempt { target, way: Way::Socks5, program: None };
     shared.open(attempt, caller, stream, Speech::Unknown).await.map_err(|refusal| match refusal {
         Refusal::Denied(denial) => denial.socks_reply(),

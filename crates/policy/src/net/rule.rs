@@ -208,6 +208,12 @@ pub enum RuleFault {
     /// Something that has no meaning for addresses.
     #[error("a program and tls are for names, not for addresses")]
     OnlyForNames,
+    /// A wildcard for names that belong to everybody.
+    #[error("{pattern} is everybody's names in a country; name the domain that is meant, as in *.example.co.uk")]
+    Suffix {
+        /// As it was read.
+        pattern: Pattern,
+    },
     /// `/tcp` or `/tls` behind a host without ports, where it reads like a path.
     #[error("{with} stands behind a port, as in example.com:443{with}")]
     SpeechWithoutPort {
@@ -238,7 +244,7 @@ pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
         let (place, tls) = place_and_speech(place)?;
         let (host, ports) = host_and_ports(place, Ports::one(Port::HTTPS))?;
         let pattern = match pattern_or_address(host)? {
-            Which::Pattern(pattern) => pattern,
+            Which::Pattern(pattern) => no_suffix(pattern)?,
             Which::Address(address) => return Err(RuleFault::Address { with: flag_for_address(address, &ports) }),
         };
         Ok(Rule { pattern, ports, private: false, tls, program, source })
@@ -255,7 +261,25 @@ pub fn parse_deny(text: &str, source: Source) -> Result<AnyRule, RuleError> {
 
 /// `--allow-private HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
 pub fn parse_allow_private(text: &str, source: Source) -> Result<AnyRule, RuleError> {
-    fail(text, || any(text, Ports::one(Port::HTTPS), true, source))
+    fail(text, || match any(text, Ports::one(Port::HTTPS), true, source)? {
+        AnyRule::Name(rule) => Ok(AnyRule::Name(Rule { pattern: no_suffix(rule.pattern)?, ..rule })),
+        rule @ AnyRule::Address(_) => Ok(rule),
+    })
+}
+
+/// Labels under which countries give out names, as in `co.uk`.
+const SUFFIXES: [&str; 8] = ["ac", "co", "com", "edu", "gov", "mil", "net", "org"];
+
+/// Refuses a wildcard for everybody's names below such a suffix of a country. A denial may be so wide.
+fn no_suffix(pattern: Pattern) -> Result<Pattern, RuleFault> {
+    let wide = match &pattern {
+        Pattern::Exact(_) => false,
+        Pattern::Below(base) => base
+            .as_str()
+            .split_once('.')
+            .is_some_and(|(label, country)| country.len() == 2 && !country.contains('.') && SUFFIXES.contains(&label)),
+    };
+    if wide { Err(RuleFault::Suffix { pattern }) } else { Ok(pattern) }
 }
 
 /// A network: an address, or `ADDRESS/BITS` with no bit set behind the prefix.

@@ -45,3 +45,16 @@ fn a_range_of_mapped_addresses_is_its_ipv4_range() {
         assert_eq!(deny(other).unwrap(), other);
     }
 }
+
+#[test]
+fn a_wildcard_over_a_countrys_suffix_is_no_allowance() {
+    for wide in ["*.co.uk", "*.com.au", "*.AC.jp.:80", "*.org.uk@/usr/bin/curl"] {
+        let allowed = parse_allow(wide, Source::flag(wide)).map_err(|error| error.why);
+        assert!(matches!(allowed, Err(RuleFault::Suffix { .. })), "{wide}: {allowed:?}");
+        assert!(parse_allow_private(wide, Source::flag(wide)).is_err(), "{wide}");
+        assert!(parse_deny(wide, Source::flag(wide)).is_ok(), "{wide}");
+    }
+    for fine in ["*.example.co.uk", "co.uk", "*.co.example", "*.go.com", "*.web.de", "*.com.corp.example"] {
+        parse_allow(fine, Source::flag(fine)).unwrap();
+    }
+}

@@ -91,7 +91,7 @@ impl Walk<'_> {
         }
         for ((name, place), (value, _)) in &env.set {
             if base.env_set.get(name).is_none_or(|known| known.value != *value) {
-                self.refuse(*place, format!("set the variable {name}"));
+                self.refuse(*place, format!("set the variable {name} to {}", shown(value)));
             }
         }
         for (name, place) in &env.drop {
@@ -159,7 +159,7 @@ impl Walk<'_> {
         for (kind, (value, place)) in &self.file.document.limits {
             match self.base.limits.get(kind) {
                 Some(known) if *value > known.value && !known.from.is_flag() => {
-                    self.refuse(*place, format!("raise the limit {}", kind.key()));
+                    self.refuse(*place, format!("raise the limit {} to {value}", kind.key()));
                 }
                 Some(known) if *value >= known.value => {}
                 Some(_) | None => {
@@ -194,6 +194,13 @@ impl Walk<'_> {
             self.out.changes = Some(Sourced::new(wanted, self.file.origin(place)));
         }
     }
+}
+
+/// Returns a value for a message: quoted, escaped and cut.
+fn shown(value: &str) -> String {
+    const MAX_CHARS: usize = 100;
+    let cut = if value.chars().nth(MAX_CHARS).is_some() { "…" } else { "" };
+    format!("{:?}{cut}", value.chars().take(MAX_CHARS).collect::<String>())
 }
 
 /// Reports whether all that a rule allows is allowed by these: the same names or names below, on ports that together

@@ -32,13 +32,13 @@ fn everything_that_widens_is_refused_with_its_line() {
         ("fs: {ro: [/opt]}", "1:11", "show /opt"),
         ("fs:\n  rw: [/opt]", "2:8", "write /opt"),
         ("env: {pass: [AWS_SECRET]}", "1:14", "pass on the variable AWS_SECRET"),
-        ("env: {set: {A: y}}", "1:13", "set the variable A"),
-        ("env: {set: {LD_PRELOAD: /x}}", "1:13", "set the variable LD_PRELOAD"),
+        ("env: {set: {A: y}}", "1:13", "set the variable A to \"y\""),
+        ("env: {set: {LD_PRELOAD: /x}}", "1:13", "set the variable LD_PRELOAD to \"/x\""),
         ("net: {allow: [b.example]}", "1:15", "reach b.example"),
         ("net: {groups: [\"pkg:pip\"]}", "1:16", "reach the group pkg:pip"),
         ("net: {methods: any}", "1:16", "use every HTTP method"),
         ("net: unrestricted", "1:6", "open the network (unrestricted)"),
-        ("limits: {memory: 2G}", "1:18", "raise the limit memory"),
+        ("limits: {memory: 2G}", "1:18", "raise the limit memory to 2147483648"),
         ("changes: commit", "1:10", "let changes go with less care (commit)"),
         ("extends: [python]", "1:11", "use the profile python"),
         ("toolchains: [rust]", "1:14", "show the toolchain rust"),
@@ -347,4 +347,15 @@ proptest! {
         };
         prop_assert_eq!(both(&p, &q), both(&q, &p));
     }
+}
+
+#[test]
+fn the_value_that_a_file_would_set_is_shown_in_one_line() {
+    let told = |value: &str| {
+        let found = narrowed(&format!("env: {{set: {{A: \"{value}\"}}}}"), &base("env: {}")).unwrap_err();
+        found[0].what.clone()
+    };
+    assert_eq!(told("x\\ty\\u202E"), "set the variable A to \"x\\ty\\u{202e}\"");
+    let long = told(&"y".repeat(500));
+    assert!(long.ends_with("y\"…") && long.len() < 140, "{long}");
 }
