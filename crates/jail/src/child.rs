@@ -96,7 +96,6 @@ fn set_up(
     named?;
     take_ids(setup, here)?;
     connect_to_egress(request, here, channel)?;
-    hand_out_names(request, here, channel)?;
 
     let root = if here.on_template {
         let workspace = open_workspace(request, prepared.workspace, watch)?;
@@ -121,6 +120,8 @@ fn set_up(
     };
     let root = root?;
     here.quotas.limit_namespace()?;
+    // Late: the host does other work until this process says something.
+    hand_out_names(request, here, channel)?;
     creds::drop_bounding(faults)?;
     seal(request, root, mask, channel, &here.quotas)
 }
