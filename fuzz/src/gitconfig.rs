@@ -1,13 +1,13 @@
 //! Configurations of git: what is stripped is gone, and what stays means what it meant.
 
-use nexus_facility::gitconfig::{Setting, changed, held, parse, strip};
+use nexus_facility::gitconfig::{Place, Setting, changed, held, parse, strip};
 
 type Key = (String, Option<Vec<u8>>, String, Option<Vec<u8>>);
 
 /// A configuration.
 pub fn gitconfig(data: &[u8]) {
     let Ok(settings) = parse(data) else {
-        assert_eq!(strip(data, b".git"), None, "it was stripped without being understood");
+        assert_eq!(strip(data, &Place::of_new(b".git")), None, "it was stripped without being understood");
         return;
     };
     let mut end = 0;
@@ -22,13 +22,14 @@ pub fn gitconfig(data: &[u8]) {
     assert_eq!(again, keys, "written anew it says something else");
 
     for git_dir in [&b".git"[..], b".git/modules/a"] {
-        assert_eq!(changed(Some(data), Some(data), git_dir), Ok(Vec::new()), "it differs from itself");
+        let place = Place::of_new(git_dir);
+        assert_eq!(changed(Some(data), Some(data), &place), Ok(Vec::new()), "it differs from itself");
         let bad = held(&settings, &[], git_dir);
-        let names = changed(Some(data), None, git_dir).unwrap_or_default();
+        let names = changed(Some(data), None, &place).unwrap_or_default();
         assert_eq!(bad.is_empty(), names.is_empty(), "{names:?}");
         let bad: Vec<_> = bad.iter().map(|one| one.at.clone()).collect();
-        let Some(rest) = strip(data, git_dir) else { continue };
-        assert_eq!(changed(Some(&rest), None, git_dir), Ok(Vec::new()));
+        let Some(rest) = strip(data, &place) else { continue };
+        assert_eq!(changed(Some(&rest), None, &place), Ok(Vec::new()));
         let kept: Vec<Key> = parse(&rest).iter().flatten().map(Setting::key).collect();
         let wanted: Vec<Key> = settings.iter().filter(|one| !bad.contains(&one.at)).map(Setting::key).collect();
         assert_eq!(kept, wanted, "stripping changed what stays");

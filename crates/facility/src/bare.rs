@@ -5,7 +5,7 @@
 //! come in several runs, and a part of a layer may stay behind: an entry counts that the workspace or the layer has.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
-use crate::facts::{Version, judge as judge_content};
+use crate::facts::{GitDirectory, Version, judge as judge_content};
 use crate::fold::fold;
 use crate::git_names::git_class;
 use crate::meta::EntryType;
@@ -188,7 +188,7 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
     }
     let class = class(&path, repository);
     let content = version(walk.base, &path, &class)?;
-    let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, false);
+    let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(&|_| false));
     Ok(verdict != Verdict::Commit)
 }
 

@@ -1,8 +1,9 @@
 //! Reads the few files whose content decides whether they may be committed: git's configuration and hooks.
 
 use crate::beneath::open_file;
+use crate::fold::fold;
 use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
-use crate::gitconfig::{changed, strip};
+use crate::gitconfig::{Known, NamesBack, Place, changed, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
 use crate::tree::Verdict;
@@ -62,10 +63,27 @@ impl Version {
     }
 }
 
-/// Judges the change of one file of git's from `base` to `new`. `fresh`: its git directory did not exist before.
-pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, base: &Version, fresh: bool) -> Verdict {
+/// What becomes of the git directory of a file. A function tells whether the `.git` file in a directory of the workspace names
+/// that git directory.
+#[derive(Clone, Copy)]
+pub(crate) enum GitDirectory<'a> {
+    New(NamesBack<'a>),
+    Stays,
+    /// It goes away or moves as a whole.
+    Goes(NamesBack<'a>),
+}
+
+/// Judges the change of one file of git's from `base` to `new`.
+pub(crate) fn judge(
+    rules: &Rules,
+    class: &Class,
+    path: &[u8],
+    new: &Version,
+    base: &Version,
+    directory: GitDirectory<'_>,
+) -> Verdict {
     match class {
-        Class::GitConfig => judge_config(path, new, base, fresh),
+        Class::GitConfig => judge_config(path, new, base, directory),
         Class::GitHook => {
             let is_sample = |version: &Version| match version {
                 Version::Absent => true,
@@ -93,7 +111,9 @@ pub(crate) fn judge(rules: &Rules, class: &Class, path: &[u8], new: &Version, ba
             (Version::Absent, Version::Absent) => Verdict::Commit,
             (Version::Absent, _) if *why == BISECT || *why == AUTOSTASH => Verdict::Commit,
             // A new clone without its whole history is of no use without the file that says so.
-            (Version::Bytes(_), Version::Absent) if fresh && *why == SHALLOW => Verdict::Commit,
+            (Version::Bytes(_), Version::Absent) if matches!(directory, GitDirectory::New(_)) && *why == SHALLOW => {
+                Verdict::Commit
+            }
             _ => Verdict::Park((*why).to_owned()),
         },
         Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => Verdict::Commit,
@@ -145,8 +165,8 @@ fn in_worktrees(path: &[u8]) -> bool {
     names.len() >= 4 && names[2] == b"worktrees" && names[3] == b".git"
 }
 
-fn judge_config(path: &[u8], new: &Version, base: &Version, fresh: bool) -> Verdict {
-    let git_dir = crate::beneath::split(path).0;
+fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirectory<'_>) -> Verdict {
+    let (git_dir, name) = crate::beneath::split(path);
     let unreadable = || Verdict::Park("git configuration that cannot be read".to_owned());
     let bytes = |version: &Version| match version {
         Version::Absent => Some(None),
@@ -154,12 +174,23 @@ fn judge_config(path: &[u8], new: &Version, base: &Version, fresh: bool) -> Verd
         Version::Bytes(bytes) => Some(Some(bytes.clone())),
     };
     let (Some(new), Some(old)) = (bytes(new), bytes(base)) else { return unreadable() };
-    let Ok(names) = changed(new.as_deref(), old.as_deref(), git_dir) else { return unreadable() };
+    let (known, names_back): (_, NamesBack<'_>) = match directory {
+        _ if fold(name).as_ref() != b"config" => (Known::Part, &|_| false),
+        GitDirectory::New(names_back) | GitDirectory::Goes(names_back) => (Known::New, names_back),
+        GitDirectory::Stays if old.is_none() => (Known::Nothing, &|_| false),
+        GitDirectory::Stays => (Known::All, &|_| false),
+    };
+    // Without it, the next run could bring a configuration to what would look like a repository that never had one.
+    if let (GitDirectory::Stays, None, Some(_)) = (directory, &new, &old) {
+        return Verdict::Park("takes the configuration of a git directory away".to_owned());
+    }
+    let place = Place { git_dir, known, names_back };
+    let Ok(names) = changed(new.as_deref(), old.as_deref(), &place) else { return unreadable() };
     if names.is_empty() {
         return Verdict::Commit;
     }
-    if let (true, Some(bytes), None) = (fresh, &new, &old)
-        && let Some(stripped) = strip(bytes, git_dir)
+    if let (GitDirectory::New(_), Some(bytes), None) = (directory, &new, &old)
+        && let Some(stripped) = strip(bytes, &place)
     {
         return Verdict::Strip(stripped);
     }
@@ -192,8 +223,12 @@ mod tests {
         Version::Bytes(text.as_bytes().to_vec())
     }
 
+    fn directory(is_new: bool) -> GitDirectory<'static> {
+        if is_new { GitDirectory::New(&|_| false) } else { GitDirectory::Stays }
+    }
+
     fn config(new: &Version, base: &Version, fresh: bool) -> Verdict {
-        judge(&Rules::default(), &Class::GitConfig, b".git/config", new, base, fresh)
+        judge(&Rules::default(), &Class::GitConfig, b".git/config", new, base, directory(fresh))
     }
 
     #[test]
@@ -210,9 +245,16 @@ mod tests {
         assert!(matches!(config(&plain, &evil, false), Verdict::Park(_)), "taking a setting away is a change too");
         assert!(matches!(config(&plain, &remote, false), Verdict::Park(_)), "so is taking a remote away");
         assert!(matches!(config(&Version::Absent, &evil, false), Verdict::Park(_)));
-        // What may come with a new repository may go with an old one.
-        assert_eq!(config(&Version::Absent, &plain, false), Verdict::Commit);
-        assert_eq!(config(&Version::Absent, &remote, false), Verdict::Commit);
+        // What may come with a new repository may go with an old one, and not alone.
+        for old in [&plain, &remote, &bytes("")] {
+            assert!(matches!(config(&Version::Absent, old, false), Verdict::Park(_)));
+            let goes = GitDirectory::Goes(&|_| false);
+            let rules = Rules::default();
+            let whole = judge(&rules, &Class::GitConfig, b".git/config", &Version::Absent, old, goes);
+            assert_eq!(whole, Verdict::Commit);
+        }
+        assert_eq!(config(&plain, &Version::Absent, false), Verdict::Commit);
+        assert!(matches!(config(&remote, &Version::Absent, false), Verdict::Park(_)), "not a new repository");
         assert!(matches!(config(&Version::Unreadable, &plain, false), Verdict::Park(_)));
         assert!(matches!(config(&plain, &Version::Unreadable, false), Verdict::Park(_)));
     }
@@ -222,7 +264,7 @@ mod tests {
         let plain = "# pack-refs with: peeled fully-peeled sorted \n0a refs/heads/main\n0b refs/tags/v1\n^0c\n";
         let evil = format!("{plain}0d refs/replace/0a\n");
         let judged = |new: &Version, base: &Version| {
-            judge(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, false)
+            judge(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, GitDirectory::Stays)
         };
         for (new, base) in [
             (bytes(plain), Version::Absent),
@@ -249,7 +291,7 @@ mod tests {
     fn what_git_resumes_parks_and_a_new_clone_may_be_shallow() {
         let at = |path: &str, new: &Version, base: &Version, fresh: bool| {
             let rules = Rules::default();
-            judge(&rules, &rules.class(path.as_bytes()), path.as_bytes(), new, base, fresh)
+            judge(&rules, &rules.class(path.as_bytes()), path.as_bytes(), new, base, directory(fresh))
         };
         let some = bytes("x");
         for path in [".git/rebase-merge/git-rebase-todo", ".git/objects/info/alternates", ".git/info/attributes"] {
@@ -280,8 +322,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("pre-commit.sample"), "sample").unwrap();
         let rules = Rules { hook_templates: vec![folder.path().to_owned()], ..Rules::default() };
-        let hook =
-            |path: &str, new: &Version| judge(&rules, &Class::GitHook, path.as_bytes(), new, &Version::Absent, true);
+        let hook = |path: &str, new: &Version| {
+            judge(&rules, &Class::GitHook, path.as_bytes(), new, &Version::Absent, directory(true))
+        };
         assert_eq!(hook(".git/hooks/pre-commit.sample", &bytes("sample")), Verdict::Commit);
         assert!(matches!(hook(".git/hooks/pre-commit.sample", &bytes("other")), Verdict::Park(_)));
         assert!(matches!(hook(".git/hooks/pre-commit", &bytes("sample")), Verdict::Park(_)));
@@ -291,7 +334,14 @@ mod tests {
     #[test]
     fn commondir_is_harmless_only_as_git_worktree_writes_it() {
         let at = |path: &str, text: &str| {
-            judge(&Rules::default(), &Class::GitCommonDir, path.as_bytes(), &bytes(text), &Version::Absent, true)
+            judge(
+                &Rules::default(),
+                &Class::GitCommonDir,
+                path.as_bytes(),
+                &bytes(text),
+                &Version::Absent,
+                directory(true),
+            )
         };
         assert_eq!(at(".git/worktrees/w/commondir", "../..\n"), Verdict::Commit);
         assert!(matches!(at(".git/worktrees/w/commondir", "../../../evil"), Verdict::Park(_)));

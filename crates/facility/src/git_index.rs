@@ -27,7 +27,6 @@ const LONG: usize = 32;
 
 /// Judges the index files of a layer, whatever directory they are in: it may become a git directory.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    judge_formats(walk, tree)?;
     let is_config = |at: &usize| split(&tree.nodes[*at].path.0).1 == b"config";
     let configs: HashMap<_, _> =
         (1..tree.nodes.len()).filter(is_config).map(|at| (tree.nodes[at].parent, at)).collect();
@@ -147,50 +146,6 @@ fn format(text: &[u8]) -> Option<Vec<u8>> {
 
 fn length_by(text: &[u8]) -> usize {
     if format(text).as_deref() == Some(b"sha256") { LONG } else { SHORT }
-}
-
-/// Holds back a configuration that makes git read an index of the workspace with object ids of another length: the index was
-/// judged with those that it had.
-fn judge_formats(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    for at in 1..tree.nodes.len() {
-        let one = &tree.nodes[at];
-        if split(&one.path.0).1 != b"config" {
-            continue;
-        }
-        let new = match &one.rare.verdict {
-            Some(Verdict::Commit) if one.role == Role::Entry => small(walk.upper, &one.path.0)?.unwrap_or_default(),
-            Some(Verdict::Commit) => Vec::new(),
-            Some(Verdict::Strip(text)) => text.clone(),
-            Some(Verdict::Park(_)) | None => continue,
-        };
-        let Some(base) = lower_path(&tree.nodes[one.parent]) else { continue };
-        let has_index = has(walk.base, &join(base, b"index"))? || has(walk.base, &join(base, b"worktrees"))?;
-        let old = small(walk.base, &join(base, b"config"))?.unwrap_or_default();
-        if has_index && format(&new) != format(&old) {
-            let why = "git configuration: extensions.objectformat of a directory with an index";
-            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
-        } else if moves(&new)
-            && !moves(&old)
-            && (has(walk.base, &join(base, b"HEAD"))? || has(walk.base, &join(base, b"hooks"))?)
-        {
-            // An earlier run may have taken the configuration away: the repository is no new one.
-            let why = "git configuration: core.bare or core.worktree of an existing repository";
-            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a configuration says where the working tree is, or that there is none.
-fn moves(text: &[u8]) -> bool {
-    let is_no = |one: &Setting| one.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case(b"false"));
-    let is_move =
-        |one: &Setting| one.section == "core" && (one.name == "worktree" || (one.name == "bare" && !is_no(one)));
-    parse(text).unwrap_or_default().iter().any(is_move)
-}
-
-fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
-    Ok(base.stat(path).doing("look at", path)?.is_some())
 }
 
 fn small(tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {

@@ -3,8 +3,10 @@
 //! The parser accepts a subset of what git accepts; what it does not understand is never judged inert.
 
 mod inert;
+mod place;
 
 pub use inert::{changed, held, strip};
+pub use place::{Known, NamesBack, Place};
 
 use std::ops::Range;
 

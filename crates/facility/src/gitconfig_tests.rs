@@ -21,7 +21,11 @@ fn an_ordinary_configuration_is_inert() {
 
 /// The names of the settings that change from `base` to `new` and need an accept.
 fn diff(base: &str, new: &str) -> Vec<String> {
-    changed(Some(new.as_bytes()), Some(base.as_bytes()), b".git").unwrap()
+    changed(Some(new.as_bytes()), Some(base.as_bytes()), &at(b".git", Known::All)).unwrap()
+}
+
+fn at(git_dir: &'static [u8], known: Known) -> Place<'static> {
+    Place { git_dir, known, names_back: &|directory| matches!(directory, b"sub" | b"lib") }
 }
 
 #[test]
@@ -173,23 +177,54 @@ fn an_existing_repository_keeps_its_working_tree() {
             let text = |value: &str| {
                 if value.is_empty() { base.to_owned() } else { format!("{base}[{section}]\n{name} {value}\n") }
             };
-            let names = changed(Some(text(new).as_bytes()), Some(text(old).as_bytes()), b".git/modules/sub").unwrap();
+            let names =
+                changed(Some(text(new).as_bytes()), Some(text(old).as_bytes()), &at(b".git/modules/sub", Known::All))
+                    .unwrap();
             assert!(!names.is_empty(), "{name}: {old:?} to {new:?}");
         }
     }
     let text = "[core]\nbare = false\nworktree = ../../../sub\n";
-    let git_dir = b".git/modules/sub";
-    assert_eq!(changed(Some(text.as_bytes()), None, git_dir).unwrap(), [""; 0], "a new submodule");
-    assert_eq!(changed(None, Some(text.as_bytes()), git_dir).unwrap(), [""; 0], "a submodule that goes");
+    let place = at(b".git/modules/sub", Known::New);
+    assert_eq!(changed(Some(text.as_bytes()), None, &place).unwrap(), [""; 0], "a new submodule");
+    assert_eq!(changed(None, Some(text.as_bytes()), &place).unwrap(), [""; 0], "a submodule that goes");
     let more = format!("{text}[user]\nname = x\n");
-    assert_eq!(changed(Some(more.as_bytes()), Some(text.as_bytes()), git_dir).unwrap(), [""; 0], "unchanged");
+    assert_eq!(changed(Some(more.as_bytes()), Some(text.as_bytes()), &place).unwrap(), [""; 0], "unchanged");
 }
 
 #[test]
 fn only_a_new_repository_may_say_how_it_is_stored() {
     let format = "[extensions]\nobjectFormat = sha256\nrefStorage = files\n";
-    assert_eq!(changed(Some(format.as_bytes()), None, b".git").unwrap(), [""; 0]);
+    assert_eq!(changed(Some(format.as_bytes()), None, &Place::of_new(b".git")).unwrap(), [""; 0]);
+    assert_eq!(diff("", format).len(), 2, "a configuration without settings");
+    for known in [Known::Nothing, Known::Part] {
+        assert_eq!(changed(Some(format.as_bytes()), None, &at(b".git", known)).unwrap().len(), 2, "{known:?}");
+    }
     assert_eq!(diff("[core]\nbare = false\n", &format!("[core]\nbare = false\n{format}")).len(), 2);
+}
+
+/// What is said elsewhere may be another remote of the same name, or the one that a branch had.
+#[test]
+fn a_part_of_the_settings_leads_nowhere() {
+    for (text, wanted) in [
+        ("[remote \"up\"]\nurl = h:b\n", "remote.up.url"),
+        ("[remote \"origin\"]\nurl = h:b\n", "remote.origin.url"),
+        ("[branch \"main\"]\nremote = up\n", "branch.main.remote"),
+        ("[branch \"main\"]\nremote = .\n", "branch.main.remote"),
+        ("[submodule \"s\"]\nurl = h:b\n", "submodule.s.url"),
+        ("[core]\nworktree = ../../../sub\n", "core.worktree"),
+        ("[core]\nbare = true\n", "core.bare"),
+    ] {
+        for known in [Known::Nothing, Known::Part] {
+            let place = at(b".git/modules/sub", known);
+            assert_eq!(changed(Some(text.as_bytes()), None, &place).unwrap(), [wanted], "{known:?}");
+            let with = format!("[user]\nname = x\n{text}");
+            let names = changed(Some(with.as_bytes()), Some(b"[user]\nname = x\n"), &place).unwrap();
+            assert_eq!(names, [wanted], "{known:?}");
+        }
+    }
+    let text = "[core]\nbare = false\n[user]\nname = x\n";
+    assert_eq!(changed(Some(text.as_bytes()), None, &at(b".git", Known::Nothing)).unwrap(), [""; 0]);
+    assert_eq!(changed(Some(text.as_bytes()), None, &at(b".git", Known::Part)).unwrap(), ["core.bare"]);
 }
 
 /// A megabyte of settings is judged in a moment: no step looks at all of them for each.
@@ -199,7 +234,7 @@ fn a_large_configuration_is_judged_quickly() {
     let text: String = (0..20_000).map(one).collect::<Vec<_>>().concat();
     let started = std::time::Instant::now();
     assert_eq!(diff("", &text).len(), 20_000);
-    assert!(strip(text.as_bytes(), b".git").is_some());
+    assert!(strip(text.as_bytes(), &Place::of_new(b".git")).is_some());
     assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
@@ -239,16 +274,19 @@ fn what_cannot_be_read_is_an_error() {
 fn stripping_takes_what_is_not_inert_and_nothing_else() {
     let text =
         "[core]\n\tbare = false\n\tfsmonitor = ./x \\\n y\n\tfilemode = true\n[alias] x = !sh\n[user]\n\tname = me\n";
-    let stripped = String::from_utf8(strip(text.as_bytes(), b".git").unwrap()).unwrap();
+    let stripped = String::from_utf8(strip(text.as_bytes(), &Place::of_new(b".git")).unwrap()).unwrap();
     assert_eq!(stripped, "[core]\n\tbare = false\n\t\n\tfilemode = true\n[alias] \n[user]\n\tname = me\n");
-    assert!(strip(b"[core", b".git").is_none());
+    assert!(strip(b"[core", &Place::of_new(b".git")).is_none());
 }
 
 #[test]
 fn the_worktree_of_a_submodule_is_harmless_only_inside_the_workspace() {
-    let judge =
-        |value: &str, dir: &str| held_in(format!("[core]\nworktree = {value}\n").as_bytes(), dir.as_bytes()).unwrap();
+    let judge = |value: &str, dir: &'static str| {
+        let text = format!("[core]\nworktree = {value}\n");
+        changed(Some(text.as_bytes()), None, &at(dir.as_bytes(), Known::New)).unwrap().len()
+    };
     assert_eq!(judge("../../../lib", ".git/modules/lib"), 0);
+    assert_eq!(judge("../../../other", ".git/modules/lib"), 1, "its file names no git directory");
     assert_eq!(judge("../../../../lib", ".git/modules/lib"), 1);
     assert_eq!(judge("/etc", ".git/modules/lib"), 1);
     assert_eq!(judge("../../../.git", ".git/modules/lib"), 1);
@@ -265,7 +303,7 @@ fn a_carriage_return_does_not_hide_where_a_worktree_leads() {
         let text = format!("[core]\nworktree = {value}\n");
         let judged = held_in(text.as_bytes(), b".git/modules/lib");
         assert!(judged.is_err(), "{value:?}: {judged:?}");
-        assert_eq!(strip(text.as_bytes(), b".git/modules/lib"), None, "{value:?}");
+        assert_eq!(strip(text.as_bytes(), &Place::of_new(b".git/modules/lib")), None, "{value:?}");
     }
     // In quotes, and before a line feed, it is for git what it is here.
     assert_eq!(parse(b"[a]\nb = \"\rc\"\r\n").unwrap()[0].value.as_deref(), Some(&b"\rc"[..]));

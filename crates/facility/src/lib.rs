@@ -69,6 +69,7 @@ pub(crate) mod sources;
 pub mod spare;
 pub mod started;
 pub mod state_file;
+mod submodules;
 mod sync;
 pub mod top;
 pub mod tree;

@@ -2,8 +2,8 @@
 //! meanwhile, and is there a protected name in it. The only place that reads more of the workspace than the layer
 //! touched.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, names};
-use crate::facts::{Version, judge};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
+use crate::facts::{GitDirectory, Version, judge};
 use crate::git_names::PACKED;
 use crate::link_ends::Ends;
 use crate::meta::{EntryType, FsTime, stat_if_there};
@@ -28,13 +28,13 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Scans the directory `top`. `place` is where its content will be: its own path for one that goes away.
-    pub(crate) fn scan(&self, top: &Found, place: &[u8], inodes: &mut Inodes) -> Result<Scan, IoFailure> {
+    /// Scans the directory `top`. `place_of_top` is where its content will be: its own path for one that goes away.
+    pub(crate) fn scan(&self, top: &Found, place_of_top: &[u8], inodes: &mut Inodes) -> Result<Scan, IoFailure> {
         let mut result = Scan::default();
         if is_fresh(self.started, self.ours, &top.at, &top.meta) {
             result.changed.push(top.at.text());
         }
-        let mut stack = vec![(top.at.0.to_vec(), place.to_vec())];
+        let mut stack = vec![(top.at.0.to_vec(), place_of_top.to_vec())];
         while let Some((at, place)) = stack.pop() {
             let dir = match self.base.readable_dir(&at) {
                 Err(error) if is_other_mount(&error) => {
@@ -55,12 +55,13 @@ impl Scanner<'_> {
                     result.changed.push(path.text());
                 }
                 if result.protected.is_none() {
-                    let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind, false)?;
+                    let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind, None)?;
                     let there = if *target == *path.0 {
                         None
                     } else {
                         let leads = self.link(dir.as_fd(), &name, &target, meta.kind)?;
-                        self.reason(dir.as_fd(), &name, &target, meta.kind, true)?.or(leads)
+                        let from = (&*top.at.0, place_of_top);
+                        self.reason(dir.as_fd(), &name, &target, meta.kind, Some(from))?.or(leads)
                     };
                     result.protected = here.or(there).map(|why| (path.text(), why));
                 }
@@ -96,14 +97,14 @@ impl Scanner<'_> {
         }
     }
 
-    /// Why the entry may not go away from `path` or, when it `arrives`, come to it unasked.
+    /// Why the entry may not go away from `path` or, when it arrives with a directory that `moved`, come to it unasked.
     fn reason(
         &self,
         dir: BorrowedFd<'_>,
         name: &[u8],
         path: &[u8],
         kind: EntryType,
-        arrives: bool,
+        moved: Option<(&[u8], &[u8])>,
     ) -> Result<Option<String>, IoFailure> {
         let is_dir = kind == EntryType::Directory;
         let class = self.rules.class(path);
@@ -113,11 +114,19 @@ impl Scanner<'_> {
             Class::MustBeDirectory | Class::NoLink => {
                 (kind == EntryType::Symlink).then(|| "a link on the way to protected names".to_owned())
             }
-            Class::GitState(why) if *why != PACKED => arrives.then(|| (*why).to_owned()),
+            Class::GitState(why) if *why != PACKED => moved.is_some().then(|| (*why).to_owned()),
             Class::GitRoot | Class::GitHook if is_dir => None,
             Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
                 let version = Version::read(dir, name, &class).doing("read", path)?;
-                match judge(self.rules, &class, path, &Version::Absent, &version, false) {
+                // Where the workspace has what will be at a path.
+                let before = |path: &[u8]| match moved {
+                    Some((from, to)) if is_beneath(path, to) => [from, &path[to.len()..]].concat(),
+                    _ => path.to_vec(),
+                };
+                let git_dir = before(split(path).0);
+                let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, &before(tree), &git_dir);
+                let directory = GitDirectory::Goes(&names_back);
+                match judge(self.rules, &class, path, &Version::Absent, &version, directory) {
                     Verdict::Commit => None,
                     Verdict::Strip(_) => Some(crate::verdict::stripped(&class).to_owned()),
                     Verdict::Park(why) => Some(why),

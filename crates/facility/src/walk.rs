@@ -12,7 +12,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::compare::{base_attrs, compare};
-use crate::facts::{Version, judge};
+use crate::facts::{GitDirectory, Version, judge};
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::opened::Notes;
@@ -463,7 +463,10 @@ impl Walk<'_> {
             }
             _ => Version::Absent,
         };
-        Ok(match judge(self.rules, class, path, &new, &base, is_new) {
+        let git_dir = split(path).0;
+        let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, tree, git_dir);
+        let directory = if is_new { GitDirectory::New(&names_back) } else { GitDirectory::Stays };
+        Ok(match judge(self.rules, class, path, &new, &base, directory) {
             // A part of the file would take the place of a file of the workspace.
             Verdict::Strip(_) if is_new && one.covers.is_some() => {
                 Verdict::Park(crate::verdict::stripped(class).to_owned())

@@ -119,3 +119,82 @@ fn a_repository_in_the_hooks_of_another_hides_no_hook() {
     ];
     assert_eq!(parked(&base, &run), ["d/hooks/HEAD", "d/hooks/post-update"]);
 }
+
+const CLONE: &str = "[core]\nbare = false\n[remote \"origin\"]\nurl = h:a\n[branch \"main\"]\nremote = origin\n";
+const TURNED: &str = "[core]\nbare = false\n[remote \"origin\"]\nurl = h:b\n[branch \"main\"]\nremote = origin\n";
+
+/// A repository at `at` with this configuration.
+fn repository(at: &str, config: &str) -> Vec<Op> {
+    let path = |name: &str| format!("{at}/{name}");
+    let mut ops: Vec<Op> = at.match_indices('/').map(|(end, _)| dir(&at[..end])).collect();
+    ops.extend(almost(&format!("{at}/"), &[write(&path("HEAD"), HEAD), write(&path("config"), config)]));
+    ops
+}
+
+#[test]
+fn the_configuration_of_a_repository_does_not_go_alone() {
+    for at in [".git", "d", ".git/modules/sub"] {
+        let base = [repository(at, CLONE), vec![dir("other"), dir("other/g")]].concat();
+        let config = format!("{at}/config");
+        assert_eq!(parked(&base, &[remove(&config)]), [config.as_str()]);
+        assert_eq!(parked(&base, &[rename(&config, "c")]), [config.as_str()]);
+        assert_eq!(parked(&base, &[Op::RemoveTree(at.into())]), [""; 0], "{at} as a whole");
+        let again = [vec![Op::RemoveTree(at.into())], repository(at, TURNED)].concat();
+        let again: Vec<Op> =
+            again.into_iter().filter(|op| !matches!(op, Op::Mkdir(path) if path.len() < at.len())).collect();
+        assert_eq!(parked(&base, &again), [config.as_str()], "{at} made again");
+        // It went in another way.
+        let base = [base, vec![remove(&config)]].concat();
+        assert_eq!(parked(&base, &[write(&config, TURNED)]), [config.as_str()]);
+        assert_eq!(parked(&base, &[write(&config, "[core]\nbare = false\n")]), [""; 0]);
+    }
+}
+
+#[test]
+fn settings_of_one_working_tree_are_judged_by_the_same_rules() {
+    let of_module = repository(".git/modules/sub", CLONE);
+    for (at, text) in [
+        (".git/modules/sub", "[core]\n\tworktree = ../../../evil\n"),
+        (".git/modules/sub", "[core]\n\tworktree = ../../../sub\n"),
+        (".git", "[core]\n\tbare = true\n"),
+        (".git", "[core]\n\tbare = false\n"),
+        (".git", "[remote \"up\"]\nurl = h:b\n[branch \"main\"]\nremote = up\n"),
+        (".git", "[extensions]\nobjectFormat = sha256\n"),
+    ] {
+        let base = [of_module.clone(), repository(".git", CLONE)[1..].to_vec()].concat();
+        let path = format!("{at}/config.worktree");
+        assert_eq!(parked(&base, &[write(&path, text)]), [path.as_str()], "{text}");
+        let with = [base.clone(), vec![write(&path, "[user]\nname = x\n")]].concat();
+        assert_eq!(parked(&with, &[append(&path, text)]), [path.as_str()], "{text}");
+        assert_eq!(parked(&with, &[append(&path, "email = a@b\n")]), [""; 0]);
+    }
+    // In a working tree that is new.
+    let base = [repository(".git", CLONE), vec![dir(".git/worktrees")]].concat();
+    let run = [dir(".git/worktrees/w"), write(".git/worktrees/w/config.worktree", "[branch \"main\"]\nremote = up\n")];
+    assert_eq!(parked(&base, &run), [".git/worktrees/w/config.worktree"]);
+}
+
+#[test]
+fn a_new_submodule_says_only_where_its_own_working_tree_is() {
+    for (file, waits) in [
+        ("gitdir: ../.git/modules/sub\n", false),
+        ("gitdir: ../.git/modules/other\n", true),
+        ("gitdir: .git/modules/sub\n", true),
+        ("../.git/modules/sub\n", true),
+    ] {
+        let base = [repository(".git", CLONE), vec![dir(".git/modules"), dir("sub"), write("sub/.git", file)]].concat();
+        let config = "[core]\n\tbare = false\n\tworktree = ../../../sub\n";
+        let run = repository(".git/modules/sub", config)[2..].to_vec();
+        let wanted: &[&str] = if waits { &[".git/modules/sub/config"] } else { &[] };
+        assert_eq!(parked(&base, &run), wanted, "{file}");
+        // The whole of it goes, or moves with its working tree.
+        let all = [base, run].concat();
+        let goes = parked(&all, &[Op::RemoveTree(".git/modules/sub".into())]);
+        assert_eq!(goes.is_empty(), !waits, "{file}: {goes:?}");
+    }
+    // The run brings the file: it waits, and so does the setting.
+    let base = [repository(".git", CLONE), vec![dir(".git/modules"), dir("evil")]].concat();
+    let mut run = repository(".git/modules/sub", "[core]\n\tworktree = ../../../evil\n")[2..].to_vec();
+    run.push(write("evil/.git", "gitdir: ../.git/modules/sub\n"));
+    assert_eq!(parked(&base, &run), [".git/modules/sub/config", "evil/.git"]);
+}

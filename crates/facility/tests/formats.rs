@@ -121,7 +121,7 @@ fn another_format_waits_where_an_index_was() {
     let run = [write("d/.git/config", SHA256)];
     let with = |path: &str| [git_directory(), vec![write(path, "x")]].concat();
     assert_eq!(parked(&with("d/.git/index"), &run, None), ["d/.git/config"]);
-    assert_eq!(parked(&with("d/.git/HEAD"), &run, None), none);
+    assert_eq!(parked(&with("d/.git/HEAD"), &run, None), ["d/.git/config"], "not a new repository");
     assert_eq!(parked(&with("d/.git/index"), &[write("d/.git/config", SHA1)], None), none);
     let base = [with("d/.git/index"), vec![write("d/.git/config", SHA256)]].concat();
     assert_eq!(parked(&base, &[Op::Remove("d/.git/config".into())], None), ["d/.git/config"]);
@@ -136,5 +136,7 @@ fn a_repository_without_its_configuration_is_no_new_one() {
     let with_hooks = [git_directory(), vec![Op::Mkdir("d/.git/hooks".into())]].concat();
     assert_eq!(parked(&with_hooks, &[write("d/.git/config", "[core]\nbare = true\n")], None), ["d/.git/config"]);
     assert_eq!(parked(&base, &[write("d/.git/config", SHA1)], None), none);
-    assert_eq!(parked(&git_directory(), &[write("d/.git/config", "[core]\nbare = true\n")], None), none);
+    let run = [git_directory(), vec![write("d/.git/config", "[core]\nbare = true\n")]].concat();
+    assert_eq!(parked(&git_directory(), &run[2..], None), ["d/.git/config"]);
+    assert_eq!(parked(&[], &run, None), none, "a new one");
 }

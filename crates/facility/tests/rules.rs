@@ -244,7 +244,7 @@ fn an_existing_repository_keeps_its_hooks_and_dangerous_settings() {
                 dir(".git/modules/m"),
                 file(".git/modules/m/config", "[core]\nworktree = ../../../m\n"),
             ],
-            false,
+            true,
         ),
         (vec![file(".git/config.worktree", "[core]\nsshCommand = x\n")], true),
         (vec![rename(".git/refs", ".git/refs2"), file(".git/index", "x")], false),
@@ -253,7 +253,8 @@ fn an_existing_repository_keeps_its_hooks_and_dangerous_settings() {
         assert_eq!(!result.parked.is_empty(), holds, "{ops:?}: {result:?}");
         assert_eq!(read(&scene, ".git/hooks/post-merge").as_deref(), Some("safe"), "{ops:?}");
         let config = read(&scene, ".git/config").unwrap();
-        let held = nexus_facility::gitconfig::changed(Some(config.as_bytes()), None, b".git").unwrap();
+        let place = nexus_facility::gitconfig::Place::of_new(b".git");
+        let held = nexus_facility::gitconfig::changed(Some(config.as_bytes()), None, &place).unwrap();
         assert!(held.is_empty(), "{ops:?}");
         assert!(!scene.ws().join(".git/hooks/pre-commit").exists() && !scene.ws().join(".git/commondir").exists());
         assert!(!scene.ws().join("sub/.git/hooks/x").exists());

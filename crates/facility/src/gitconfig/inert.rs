@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `user`, `author`, `committer` | text in new commits |
 //! | `core.*` as listed | describe the file system and the format, as `git init` writes them |
-//! | `core.bare`, and the `core.worktree` of a submodule, in a new repository | there is no hook or program yet that git could look for at another place |
+//! | `core.bare` in a new repository; there also the `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory | there is no hook or program yet that git could look for at another place |
 //! | `init.defaultBranch`, `push.default`, `pull.*`, `rebase.*`, `merge.*`, `fetch.*` as listed | choose between built-in ways; each is a truth value or a known word |
 //! | `color`, `column`, `advice`, `diff.*`, `log.*`, `status.*` as listed | how output looks |
 //! | a new remote with a plain URL, which is no path into the workspace or a git directory | used only when somebody names it; not `origin` beside other remotes, which git takes by default |
@@ -24,6 +24,7 @@
 //! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
 //! because no ordinary work writes them.
 
+use super::place::{Known, Place, is_own_worktree};
 use super::{Setting, Unreadable, parse};
 use std::collections::HashSet;
 
@@ -185,7 +186,7 @@ fn parts(setting: &Setting) -> (&str, Option<Vec<u8>>, &str) {
 
 /// What is looked up in a configuration for each setting of another one.
 #[derive(Default)]
-struct Known {
+struct Seen {
     /// Section and subsection.
     parts: HashSet<(String, Vec<u8>)>,
     aliases: HashSet<String>,
@@ -195,7 +196,7 @@ struct Known {
     is_empty: bool,
 }
 
-impl Known {
+impl Seen {
     fn of(settings: &[Setting]) -> Self {
         let mut known = Self { is_empty: settings.is_empty(), ..Self::default() };
         for setting in settings {
@@ -223,10 +224,9 @@ impl Known {
 
 /// The configuration that a setting comes to, and the one that it comes with.
 struct Context<'a> {
-    base: Known,
-    new: Known,
-    /// The git directory of the file, relative to the workspace.
-    git_dir: &'a [u8],
+    base: Seen,
+    new: Seen,
+    place: Place<'a>,
 }
 
 impl Context<'_> {
@@ -238,9 +238,14 @@ impl Context<'_> {
             // They say where the working tree of a new repository is, and whether it has one. In an existing repository
             // they would move the place from which git takes relative hooks and programs.
             ("core", None) if name == "worktree" => {
-                self.base.is_empty && value.is_some_and(|value| is_own_worktree(value, self.git_dir))
+                self.place.known == Known::New && value.is_some_and(|value| is_own_worktree(value, &self.place))
             }
-            ("core", None) if name == "bare" => self.base.is_empty && Bool.fits(value),
+            ("core", None) if name == "bare" => match self.place.known {
+                Known::New => Bool.fits(value),
+                // As git takes it for granted.
+                Known::All | Known::Nothing => self.base.is_empty && No.fits(value),
+                Known::Part => false,
+            },
             // They describe how a new repository is stored; another repository would become unreadable.
             ("extensions", None) => {
                 let known = match name {
@@ -248,13 +253,16 @@ impl Context<'_> {
                     "refstorage" => Words(&["files", "reftable"]),
                     _ => return false,
                 };
-                self.base.is_empty && known.fits(value)
+                self.place.known == Known::New && known.fits(value)
             }
             (_, None) => {
                 let mut known = INERT.iter().filter(|(s, n, _)| *s == section && (*n == name || *n == "*"));
                 known.any(|(_, _, wanted)| wanted.fits(value))
             }
             ("color" | "column", Some(_)) => Style.fits(value),
+            // They may take the place of others, which this file does not say.
+            ("remote" | "submodule", Some(_)) if self.is_partial() => false,
+            ("branch", Some(_)) if self.is_partial() && name == "remote" => false,
             ("remote", Some(remote)) => self.is_new_remote(&remote, name, value),
             ("branch", Some(branch)) => match (name, value) {
                 ("remote", Some(value)) => self.is_first_remote(&branch, value),
@@ -275,6 +283,10 @@ impl Context<'_> {
             }
             _ => false,
         }
+    }
+
+    fn is_partial(&self) -> bool {
+        matches!(self.place.known, Known::Nothing | Known::Part)
     }
 
     fn is_plain_alias(&self, name: &str, value: Option<&[u8]>) -> bool {
@@ -313,7 +325,8 @@ impl Context<'_> {
             return true;
         }
         // From the top of the working tree, which the git directory lies in.
-        let (git_dir, is_git) = (self.git_dir, crate::fold::fold(crate::beneath::split(self.git_dir).1));
+        let git_dir = self.place.git_dir;
+        let is_git = crate::fold::fold(crate::beneath::split(git_dir).1);
         let mut depth = git_dir.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
         depth -= usize::from(depth > 0 && is_git.as_ref() == b".git");
         let mut depth = Some(depth);
@@ -357,49 +370,31 @@ fn is_plain_refspec(spec: &[u8]) -> bool {
     from.starts_with(b"refs/") && to.starts_with(b"refs/remotes/") && Text.fits(Some(spec))
 }
 
-/// Every submodule has a `core.worktree`. It is inert when it stays inside the workspace and out of git's directories.
-fn is_own_worktree(value: &[u8], git_dir: &[u8]) -> bool {
-    let mut place: Vec<&[u8]> = git_dir.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
-    let is = |name: &[u8], wanted: &[u8]| crate::fold::fold(name).as_ref() == wanted;
-    let is_of_submodule = place.windows(2).any(|two| is(two[0], b".git") && is(two[1], b"modules"));
-    if value.starts_with(b"/") || !is_of_submodule {
-        return false;
-    }
-    for name in value.split(|b| *b == b'/') {
-        match name {
-            b"" | b"." => {}
-            b".." => {
-                if place.pop().is_none() {
-                    return false;
-                }
-            }
-            // Submodules live in no hidden directory, and most protected names are one.
-            _ if name.starts_with(b".") => return false,
-            _ => place.push(name),
-        }
-    }
-    !place.is_empty() && !place.iter().any(|name| crate::fold::fold(name).as_ref() == b".git")
-}
-
 /// Returns the settings of `new` that need an accept to come to a repository with the settings `base`, in order. With
 /// an empty base it is a new repository.
 #[must_use]
 pub fn held<'a>(new: &'a [Setting], base: &[Setting], git_dir: &[u8]) -> Vec<&'a Setting> {
-    let context = Context { base: Known::of(base), new: Known::of(new), git_dir };
+    let known = if base.is_empty() { Known::New } else { Known::All };
+    held_at(new, base, &Place { known, ..Place::of_new(git_dir) })
+}
+
+fn held_at<'a>(new: &'a [Setting], base: &[Setting], place: &Place<'_>) -> Vec<&'a Setting> {
+    let context = Context { base: Seen::of(base), new: Seen::of(new), place: *place };
     new.iter().filter(|one| !context.is_inert(one)).collect()
 }
 
 /// Returns the names of the settings whose change from `base` to `new` needs an accept; `None` is a file that is not
 /// there. The order of the settings counts, because the last one of a name holds.
-pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, git_dir: &[u8]) -> Result<Vec<String>, Unreadable> {
+///
+/// A file that goes away is compared with a new one: what may come with a repository may go with it.
+pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Result<Vec<String>, Unreadable> {
     let read = |text: Option<&[u8]>| text.map_or(Ok(Vec::new()), parse);
     let (settings, old) = (read(new)?, read(base)?);
-    // A configuration that may come unasked may also go unasked, with its repository.
     let against = if new.is_none() { &[][..] } else { &old };
-    let after = held(&settings, against, git_dir);
-    let mut before = held(&old, against, git_dir);
+    let after = held_at(&settings, against, place);
+    let mut before = held_at(&old, against, place);
     // `git branch -d` takes away all that is said about a branch.
-    let known = Known::of(&settings);
+    let known = Seen::of(&settings);
     before.retain(|one| match parts(one) {
         ("branch", Some(branch), "remote") => known.has("branch", &branch),
         _ => true,
@@ -433,9 +428,9 @@ fn name(setting: &Setting) -> String {
 /// Returns the configuration of a new repository without the settings that need an accept; `None` when that cannot be
 /// done for certain.
 #[must_use]
-pub fn strip(text: &[u8], git_dir: &[u8]) -> Option<Vec<u8>> {
+pub fn strip(text: &[u8], place: &Place<'_>) -> Option<Vec<u8>> {
     let settings = parse(text).ok()?;
-    let out: Vec<_> = held(&settings, &[], git_dir).into_iter().map(|one| one.at.clone()).collect();
+    let out: Vec<_> = held_at(&settings, &[], place).into_iter().map(|one| one.at.clone()).collect();
     let mut rest = Vec::with_capacity(text.len());
     let mut from = 0;
     for at in &out {
@@ -447,5 +442,5 @@ pub fn strip(text: &[u8], git_dir: &[u8]) -> Option<Vec<u8>> {
     let again = parse(&rest).ok()?;
     let taken: HashSet<usize> = out.iter().map(|at| at.start).collect();
     let stays = settings.iter().filter(|one| !taken.contains(&one.at.start)).map(Setting::key);
-    (again.iter().map(Setting::key).eq(stays) && held(&again, &[], git_dir).is_empty()).then_some(rest)
+    (again.iter().map(Setting::key).eq(stays) && held_at(&again, &[], place).is_empty()).then_some(rest)
 }
