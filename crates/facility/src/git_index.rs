@@ -27,9 +27,11 @@ const LONG: usize = 32;
 
 /// Judges the index files of a layer, whatever directory they are in: it may become a git directory.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    let is_config = |at: &usize| split(&tree.nodes[*at].path.0).1 == b"config";
-    let configs: HashMap<_, _> =
-        (1..tree.nodes.len()).filter(is_config).map(|at| (tree.nodes[at].parent, at)).collect();
+    let named = |name: &'static [u8]| -> HashMap<usize, usize> {
+        let is_it = |at: &usize| split(&tree.nodes[*at].path.0).1 == name;
+        (1..tree.nodes.len()).filter(is_it).map(|at| (tree.nodes[at].parent, at)).collect()
+    };
+    let (configs, moved) = (named(b"config"), named(b"commondir"));
     let mut dirs = LastDir::new(walk.upper);
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
@@ -45,9 +47,10 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             Content::Closed => Some("a git index that cannot be read"),
             Content::TooLarge => Some("a git index that is too large to be read"),
             Content::Index(bytes) => {
-                let lengths =
-                    object_id_lengths(walk, tree, configs.get(&directory_of(tree, at)), directory_of(tree, at))?;
-                lengths.into_iter().find_map(|length| problem(&bytes, length))
+                let said = said_lengths(walk, tree, (&configs, &moved), one.parent)?;
+                // It makes no sense in another length than its own, so that only its names count in one that no configuration says.
+                let counts = |length: usize, why: &str| said.contains(&length) || why == NAMES;
+                [SHORT, LONG].into_iter().find_map(|length| problem(&bytes, length).filter(|why| counts(length, why)))
             }
         };
         if let Some(why) = why.filter(|_| !matches!(one.rare.verdict, Some(Verdict::Park(_)))) {
@@ -88,18 +91,36 @@ fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Content> {
     Ok(Content::Index(bytes))
 }
 
-/// The directory whose configuration says how an index is read.
-fn directory_of(tree: &LayerTree, index: usize) -> usize {
-    let directory = tree.nodes[index].parent;
+/// Returns the bytes that the configurations of a git directory allow for an object id. Where they disagree, the index must be
+/// understood in each way, and so where none says it for certain: the configuration may come, or change, in a later run.
+fn said_lengths(
+    walk: &Walk<'_>,
+    tree: &LayerTree,
+    (configs, moved): (&HashMap<usize, usize>, &HashMap<usize, usize>),
+    directory: usize,
+) -> Result<Vec<usize>, IoFailure> {
     // The configuration of a further working tree is in the directory that the working trees share.
     let parent = tree.nodes[directory].parent;
     let is_further = fold(split(&tree.nodes[parent].path.0).1).as_ref() == b"worktrees";
-    if is_further { tree.nodes[parent].parent } else { directory }
+    let mut found = object_id_lengths(walk, tree, configs.get(&directory), directory)?;
+    if is_further {
+        let shared = tree.nodes[parent].parent;
+        found.extend(object_id_lengths(walk, tree, configs.get(&shared), shared)?);
+    } else {
+        // It names a place whose configuration is not looked for.
+        let base = lower_path(&tree.nodes[directory]);
+        let is_moved = base.map_or(Ok(false), |base| has(walk.base, &join(base, b"commondir")))?;
+        if is_moved || moved.contains_key(&directory) {
+            return Ok(vec![SHORT, LONG]);
+        }
+    }
+    if found.is_empty() {
+        found = vec![SHORT, LONG];
+    }
+    Ok(found)
 }
 
-/// Returns the bytes that an object id may have in the repository whose configuration is in `directory`. Where configurations disagree, the
-/// index must be fine in each way, and so where none says it for certain: the configuration may come, or change, in a later
-/// run.
+/// Returns the bytes that the configuration in a directory allows for an object id: none where there is no configuration.
 fn object_id_lengths(
     walk: &Walk<'_>,
     tree: &LayerTree,
@@ -111,24 +132,19 @@ fn object_id_lengths(
         Some(base) => small(walk.base, &join(base, b"config"))?.filter(|_| is_judged(walk, &place.path.0, base)),
         None => None,
     };
-    let mut found: Vec<usize> = base.iter().map(|text| length_by(text)).collect();
+    let mut found = base.as_deref().map(lengths_by).unwrap_or_default();
     if let Some(config) = config.map(|at| &tree.nodes[*at]).filter(|one| one.role == Role::Entry) {
         let path = &config.path.0;
         match &config.rare.verdict {
-            Some(Verdict::Strip(text)) => found.push(length_by(text)),
-            Some(Verdict::Commit) => found.extend(small(walk.upper, path)?.map(|text| length_by(&text))),
+            Some(Verdict::Strip(text)) => found.extend(lengths_by(text)),
+            Some(Verdict::Commit) => found.extend(small(walk.upper, path)?.iter().flat_map(|text| lengths_by(text))),
             // It may come later, if the one of the workspace says nothing.
             Some(Verdict::Park(_)) if base.is_some() => {
-                found.extend(small(walk.upper, path)?.map(|text| length_by(&text)));
+                found.extend(small(walk.upper, path)?.iter().flat_map(|text| lengths_by(text)));
             }
             Some(Verdict::Park(_)) | None => found = vec![SHORT, LONG],
         }
     }
-    if found.is_empty() {
-        found = vec![SHORT, LONG];
-    }
-    found.sort_unstable();
-    found.dedup();
     Ok(found)
 }
 
@@ -138,14 +154,31 @@ fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> bool {
     by_name || crate::bare::is_one(walk.base, base).unwrap_or(false)
 }
 
-fn format(text: &[u8]) -> Option<Vec<u8>> {
-    let settings = parse(text).unwrap_or_default();
-    let is_format = |one: &&Setting| one.section == "extensions" && one.name == "objectformat";
-    settings.iter().rev().find(is_format).and_then(|one| one.value.clone()).filter(|format| format != b"sha1")
+/// The lengths of object ids that a configuration allows, as git reads it (`read_repository_format`): without a
+/// `core.repositoryformatversion` git leaves the extensions out, and with 0 it refuses this one. What is neither plain SHA-1 nor
+/// plain SHA-256 may be both.
+fn lengths_by(text: &[u8]) -> Vec<usize> {
+    const EXTENSION: &[u8] = b"objectformat";
+    let Ok(settings) = parse(text) else {
+        let says = text.to_ascii_lowercase().windows(EXTENSION.len()).any(|part| part == EXTENSION);
+        return if says { vec![SHORT, LONG] } else { vec![SHORT] };
+    };
+    let values = |section: &str, name: &str| -> Vec<Option<&[u8]>> {
+        let is_it = |one: &&Setting| one.section == section && one.subsection.is_none() && one.name == name;
+        settings.iter().filter(is_it).map(|one| one.value.as_deref()).collect()
+    };
+    let formats = values("extensions", "objectformat");
+    if formats.iter().all(|format| *format == Some(b"sha1")) {
+        return vec![SHORT];
+    }
+    match (&formats[..], &values("core", "repositoryformatversion")[..]) {
+        ([Some(b"sha256")], [Some(b"1")]) => vec![LONG],
+        _ => vec![SHORT, LONG],
+    }
 }
 
-fn length_by(text: &[u8]) -> usize {
-    if format(text).as_deref() == Some(b"sha256") { LONG } else { SHORT }
+fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    Ok(base.stat(path).doing("look at", path)?.is_some())
 }
 
 fn small(tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {

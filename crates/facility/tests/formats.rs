@@ -66,7 +66,7 @@ fn parked(base: &[Op], run: &[Op], index: Option<&[u8]>) -> Vec<String> {
 fn an_index_is_read_as_its_configuration_says_for_certain() {
     let with = |config: &str| [git_directory(), vec![write("d/.git/config", config)]].concat();
     for (config, index, waits) in [
-        (SHA1, of_two_readings(), false),
+        (SHA1, of_two_readings(), true),
         (SHA1, ordinary(20), false),
         (SHA1, ordinary(32), true),
         (SHA256, of_two_readings(), true),
@@ -139,4 +139,51 @@ fn a_repository_without_its_configuration_is_no_new_one() {
     let run = [git_directory(), vec![write("d/.git/config", "[core]\nbare = true\n")]].concat();
     assert_eq!(parked(&git_directory(), &run[2..], None), ["d/.git/config"]);
     assert_eq!(parked(&[], &run, None), none, "a new one");
+}
+
+/// A name that git would write, whatever length it takes the ids for.
+#[test]
+fn the_names_of_an_index_are_looked_at_in_both_lengths() {
+    let with = |config: &str| [git_directory(), vec![write("d/.git/config", config)]].concat();
+    let named_by_short = [index(&[1; 20], b".git/hooks/post-checkout"), vec![0; 20]].concat();
+    for config in [SHA1, SHA256, "[core]\nbare = false\n"] {
+        assert_eq!(parked(&with(config), &[], Some(&of_two_readings())), ["d/.git/index"], "{config}");
+        assert_eq!(parked(&with(config), &[], Some(&named_by_short)), ["d/.git/index"], "{config}");
+    }
+}
+
+/// git leaves the extensions of a configuration out that has no version.
+#[test]
+fn the_object_format_counts_as_git_reads_it() {
+    let format = "[extensions]\nobjectformat = sha256\n";
+    for config in [
+        format!("[core]\nbare = false\n{format}"),
+        format!("[core]\nrepositoryformatversion = 0\n{format}"),
+        format!("[core]\nrepositoryformatversion = 1\nrepositoryformatversion = 0\n{format}"),
+        format!("[core]\nrepositoryformatversion = 1\n{format}objectformat = sha1\n"),
+    ] {
+        let base = [git_directory(), vec![write("d/.git/config", &config)]].concat();
+        for length in [20, 32] {
+            assert_eq!(parked(&base, &[], Some(&ordinary(length))), ["d/.git/index"], "{config}");
+        }
+    }
+    let base = [git_directory(), vec![write("d/.git/config", SHA256)]].concat();
+    assert_eq!(parked(&base, &[], Some(&ordinary(32))), [""; 0]);
+}
+
+#[test]
+fn a_repository_named_worktrees_has_its_own_configuration() {
+    let base = [
+        vec![Op::Mkdir("d".into()), Op::Mkdir("d/worktrees".into()), Op::Mkdir("d/worktrees/.git".into())],
+        vec![write("d/config", SHA1), write("d/worktrees/.git/config", SHA256)],
+    ]
+    .concat();
+    let scene = Scene::new(LayerMode::Root, &base);
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[]);
+    let at = layer.upper().join("d/worktrees/.git");
+    std::fs::create_dir_all(&at).unwrap();
+    std::fs::write(at.join("index"), ordinary(20)).unwrap();
+    let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(result.parked.len(), 1, "{result:?}");
 }
