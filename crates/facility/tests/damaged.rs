@@ -9,7 +9,8 @@ use common::{Op, Scene, run_operations_of_parent, snapshot};
 use nexus_facility::commit::journal::{FoundJournal, Journal, Outcome};
 use nexus_facility::diff::DiffOptions;
 use nexus_facility::{
-    Faults, FsTime, Layer, LayerMode, LayerOrigin, RecoverError, Rules, Workspace, abandon, recover, roll_back, stage,
+    CommitError, Faults, FsTime, Layer, LayerMode, LayerOrigin, RecoverError, Rules, Workspace, abandon, recover,
+    roll_back, stage,
 };
 use rustix::fs::{CWD, Mode};
 use std::fs;
@@ -324,4 +325,31 @@ fn a_damaged_list_of_own_stamps_loses_no_version() {
         take_away(&file);
     }
     assert!(refused > 60, "{refused}");
+}
+
+/// The list of more than 16 changes is read from the journal again, which fails here: another process emptied the file.
+#[test]
+fn a_journal_that_cannot_be_read_again_decides_nothing() {
+    let name = |number: u32| format!("n{number}");
+    let base: Vec<Op> = (0..400).map(|number| write(&name(number), "old")).chain([write("gone", "old")]).collect();
+    let scene = Scene::new(LayerMode::Root, &base);
+    let changes: Vec<Op> = (0..400).map(|number| write(&name(number), "new")).chain([Op::Remove(b("gone"))]).collect();
+    let mut layer = scene.layer(&changes);
+    let (before, fresh, emptied) =
+        (scene.found(), scene.path("layers/run/journal.new"), Arc::new(AtomicBool::new(false)));
+    let done = emptied.clone();
+    layer.set_faults(Faults::default().between(Arc::new(move |_| {
+        // The steps are longer than the buffer, so that the header is in the file by now.
+        if fs::metadata(&fresh).is_ok_and(|file| file.len() > 0) && !done.swap(true, Ordering::SeqCst) {
+            fs::File::options().write(true).open(&fresh).unwrap().set_len(0).unwrap();
+        }
+    })));
+    let error = layer.commit(&scene.workspace(), &Rules::default()).unwrap_err();
+    assert!(emptied.load(Ordering::SeqCst));
+    assert!(matches!(error, CommitError::Prepare { .. }), "{error}");
+    assert!(!scene.path("layers/run/journal").exists(), "it says that nothing was decided");
+    assert_eq!(scene.found(), before);
+    layer.set_faults(Faults::default());
+    layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(scene.found(), scene.wanted());
 }

@@ -5,7 +5,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::changes::Conflict;
 use crate::commit::beside::BESIDE;
 use crate::commit::emit::{Sink, emit, parents};
-use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, Written, sync_directory};
+use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::recover::open_index;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
@@ -194,7 +194,6 @@ impl Layer {
             unlink_if_there(self.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
         }
         self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
-        let written: Written = writing.publish(&self.root, &self.faults)?;
         // Small lists are at hand; large ones are read again when the tree is gone.
         let is_small = plan.parked.len() + plan.committed.len() <= IN_MEMORY;
         let lists = is_small.then(|| {
@@ -203,6 +202,8 @@ impl Layer {
         });
         let header = header.without_lists();
         drop((tree, plan));
-        written.journal(lists.map(|(parked, committed)| header.with_lists(parked, committed)))
+        let header = lists.map(|(parked, committed)| header.with_lists(parked, committed));
+        // Last: after an error the caller takes nothing for decided.
+        writing.publish(&self.root, header, &self.faults)
     }
 }

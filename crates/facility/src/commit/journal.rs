@@ -268,39 +268,32 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends it and gives it its name. What large lists it has is then in the file alone.
-    pub(crate) fn publish(mut self, root: &Workspace, faults: &Faults) -> Result<Written, IoFailure> {
+    /// Ends the journal and gives it its name. The journal has this header, or the one that is read from the file again.
+    ///
+    /// The rename is the last call: an error of any call means that nothing was decided.
+    pub(crate) fn publish(
+        mut self,
+        root: &Workspace,
+        header: Option<Header>,
+        faults: &Faults,
+    ) -> Result<Journal, IoFailure> {
         let closing = Closing { ops: self.steps.count() };
         let written = serde_json::to_writer(&mut self.file, &closing).map_err(std::io::Error::from);
         written
             .and_then(|()| self.file.write_all(b"\n"))
             .and_then(|()| self.file.flush())
             .doing("write", NEW.as_bytes())?;
-        publish(root, NEW, self.file.get_ref(), JOURNAL, faults)?;
         let file =
             self.file.into_inner().map_err(std::io::IntoInnerError::into_error).doing("write", NEW.as_bytes())?;
-        Ok(Written { file, from: self.from, steps: self.steps })
-    }
-}
-
-/// A journal that has its name.
-pub(crate) struct Written {
-    file: std::fs::File,
-    from: u64,
-    steps: Steps,
-}
-
-impl Written {
-    /// The journal with this header, or with the one that is read from the file again.
-    pub(crate) fn journal(mut self, header: Option<Header>) -> Result<Journal, IoFailure> {
         let header = if let Some(header) = header {
             header
         } else {
-            let line = BufReader::with_capacity(1 << 16, At { file: &self.file, from: 0 });
+            let line = BufReader::with_capacity(1 << 16, At { file: &file, from: 0 });
             let header = serde_json::from_reader(line.take(self.from)).map_err(std::io::Error::from);
-            header.doing("decode", JOURNAL.as_bytes())?
+            header.doing("decode", NEW.as_bytes())?
         };
-        self.steps.lie_in(self.file, self.from);
+        publish(root, NEW, &file, JOURNAL, faults)?;
+        self.steps.lie_in(file, self.from);
         Ok(Journal { header, steps: self.steps })
     }
 }
