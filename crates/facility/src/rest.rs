@@ -97,7 +97,7 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         let is_itself = node.covers.as_ref().is_some_and(|found| key(&found.meta) == own);
         if !is_itself || has_directory || keys.contains(&own) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
-            ops.push(Op::Strip { path: node.path.text(), names });
+            ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new() });
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
@@ -109,7 +109,7 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
             return None;
         }
         let names = node.marks.all.names(tree.mode).map(ByteText).collect();
-        ops.push(Op::Strip { path: node.path.text(), names });
+        ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new() });
     }
     Some(ops)
 }

@@ -371,7 +371,7 @@ impl<'a> Apply<'a> {
         match op {
             Op::Hold { at, old, slot } => self.hold(&at.0, old, *slot),
             Op::Take { at, old, slot, renamed, .. } => self.take(&at.0, old, *slot, *renamed),
-            Op::Strip { path, names } => Ok(self.strip(&path.0, names)?),
+            Op::Strip { path, names, .. } => Ok(self.strip(&path.0, names)?),
             Op::Put(put) => self.put(put),
             Op::SetDir(set) => self.set_dir(set),
         }

@@ -6,6 +6,7 @@ use crate::changes::Conflict;
 use crate::commit::beside::BESIDE;
 use crate::commit::emit::{Sink, emit, parents};
 use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
+use crate::commit::marks_back;
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::recover::open_index;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
@@ -81,6 +82,7 @@ pub(crate) fn survey(
 
 /// Stages what each step needs and writes it down.
 struct Record<'a, 'b> {
+    upper: &'b Workspace,
     staging: &'b mut Option<Staging<'a>>,
     writing: &'b mut Writing,
     last: Option<(Slot, Seen)>,
@@ -113,7 +115,17 @@ impl Sink for Record<'_, '_> {
             Op::SetDir(set) if set.id.is_none() => {
                 set.id = set.slot.and_then(|slot| self.directories.get(&slot)).copied();
             }
+            Op::Strip { path, names, marks } => *marks = marks_back::values(self.upper, &path.0, names)?,
             _ => {}
+        }
+        if let Op::Put(put) = &mut op
+            && !put.strip.is_empty()
+        {
+            put.marks = match (&put.from, &self.staging) {
+                (Origin::Layer, _) => marks_back::values(self.upper, &put.path.0, &put.strip)?,
+                (Origin::Slot(slot), Some(staging)) => staging.values(*slot, &put.strip)?,
+                (Origin::Slot(_), None) => Vec::new(),
+            };
         }
         self.writing.step(op)
     }
@@ -172,6 +184,7 @@ impl Layer {
         let header = header.with_lists(parked, plan.committed.written(&tree, rules));
         let mut writing = Writing::begin(&self.root, &header)?;
         let mut record = Record {
+            upper: &upper,
             staging: &mut staging,
             writing: &mut writing,
             last: None,

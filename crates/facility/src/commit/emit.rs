@@ -182,7 +182,7 @@ impl<'a, 's> Emitter<'a, 's> {
         for at in self.commits() {
             let node = &self.tree.nodes[at];
             if whole[node.parent] && !node.marks.all.is_empty() {
-                self.sink.step(Op::Strip { path: node.path.text(), names: self.marks(node) })?;
+                self.sink.step(Op::Strip { path: node.path.text(), names: self.marks(node), marks: Vec::new() })?;
             }
         }
         Ok(())
@@ -411,7 +411,8 @@ impl<'a, 's> Emitter<'a, 's> {
 /// A step that brings something to a free name.
 fn put(path: ByteText, from: Origin) -> Put {
     let (new, old, mode, inside) = (None, None, None, None);
-    Put { path, from, new, old, strip: Vec::new(), mode, whole: false, inside, only_staged: false, sources: Vec::new() }
+    let (strip, marks, sources) = (Vec::new(), Vec::new(), Vec::new());
+    Put { path, from, new, old, strip, marks, mode, whole: false, inside, only_staged: false, sources }
 }
 
 /// The directories of the workspace in which the steps of a plan act.

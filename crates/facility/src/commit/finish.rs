@@ -12,6 +12,7 @@ use crate::commit::journal::{
     sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
+use crate::commit::marks_back;
 use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin};
 use crate::commit::prune::prune_layer;
@@ -85,6 +86,7 @@ pub(crate) fn finish(
         outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
         return Ok(());
     }
+    marks_back::of_kept(rooms, journal, outcome, faults)?;
     let mut left = Vec::new();
     let pruned = if stays { Ok(()) } else { prune_layer(folders, rooms, &keep, &mut left, faults) };
     outcome.left.extend(left);

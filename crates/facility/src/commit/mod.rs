@@ -22,6 +22,7 @@ pub(crate) mod finish;
 pub mod inside;
 pub mod journal;
 pub mod leftover;
+pub(crate) mod marks_back;
 pub(crate) mod only_copies;
 pub mod ops;
 pub(crate) mod prune;

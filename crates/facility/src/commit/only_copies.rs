@@ -5,8 +5,9 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::apply::Rooms;
-use crate::commit::journal::{JOURNAL, Journal, Outcome, read, write};
+use crate::commit::journal::{JOURNAL, Journal, Outcome, read, sync_directory, write};
 use crate::commit::ops::{Op, Origin};
+use crate::commit::steps::Steps;
 use crate::faults::Faults;
 use crate::upper::open_upper;
 use crate::xattr;
@@ -31,17 +32,45 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
     let kept: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
     let mut found = Vec::new();
     for op in journal.steps.each() {
-        let path = match op.doing("read", JOURNAL.as_bytes())? {
-            Op::Strip { path, names } if names.iter().any(|name| name.0.ends_with(ORIGIN)) => path,
-            Op::Put(put) if put.from == Origin::Layer && !put.sources.is_empty() && kept.contains(&put.path) => {
-                put.path
-            }
-            _ => continue,
+        let op = op.doing("read", JOURNAL.as_bytes())?;
+        let Some(path) = stripped(&op).filter(|path| matches!(op, Op::Strip { .. }) || kept.contains(path)) else {
+            continue;
         };
         if is_unmarked(rooms.upper, &path.0).doing("look at", &path.0)? {
-            found.push(path);
+            found.push(path.clone());
         }
     }
+    add(rooms, found, faults)
+}
+
+/// [`note`] for a commit that is taken back: of all steps, whether they were carried out or not. Runs before the journal goes.
+pub(crate) fn note_all(rooms: &Rooms<'_>, steps: &Steps, faults: &Faults) -> Result<(), IoFailure> {
+    let mut found = Vec::new();
+    for op in steps.each() {
+        let op = op.doing("read", JOURNAL.as_bytes())?;
+        let Some(path) = stripped(&op) else { continue };
+        if is_unmarked(rooms.upper, &path.0).doing("look at", &path.0)? {
+            found.push(path.clone());
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    add(rooms, found, faults)?;
+    sync_directory(rooms.root, faults)
+}
+
+/// The entry of the layer that a step takes the mark off.
+fn stripped(op: &Op) -> Option<&ByteText> {
+    let has_origin = |names: &[ByteText]| names.iter().any(|name| name.0.ends_with(ORIGIN));
+    match op {
+        Op::Strip { path, names, .. } if has_origin(names) => Some(path),
+        Op::Put(put) if put.from == Origin::Layer && has_origin(&put.strip) => Some(&put.path),
+        _ => None,
+    }
+}
+
+fn add(rooms: &Rooms<'_>, mut found: Vec<ByteText>, faults: &Faults) -> Result<(), IoFailure> {
     if found.is_empty() {
         return Ok(());
     }

@@ -61,6 +61,9 @@ pub enum Op {
         path: ByteText,
         /// Which attributes.
         names: Vec<ByteText>,
+        /// The attributes that it had, for a way back; missing in journals of older versions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        marks: AttrList,
     },
     /// Brings an entry to its place.
     Put(Put),
@@ -82,6 +85,9 @@ pub struct Put {
     /// Overlay's attributes to remove from it first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strip: Vec<ByteText>,
+    /// Those of them that it had, for a way back; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: AttrList,
     /// Its mode, which an interrupted reading of the layer may have opened up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,

@@ -11,6 +11,8 @@ use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, sync_directory, write};
 use crate::commit::leftover::{Leftover, found_in_workspace};
+use crate::commit::marks_back;
+use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
 use crate::commit::seen::Seen;
@@ -108,6 +110,8 @@ pub(crate) fn reverse(
         return Err(io::Error::other(why)).doing("put beside", &path.0);
     }
     conflicts.extend(unnamed(&beside.noted()?, &conflicts));
+    marks_back::of_all(&rooms, steps, conflicts.is_empty(), faults)?;
+    only_copies::note_all(&rooms, steps, faults)?;
     write(root, OURS, &Own::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);

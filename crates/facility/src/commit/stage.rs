@@ -6,7 +6,8 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split};
 use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
 use crate::commit::leftover::{Leftover, set_aside_in_workspace};
-use crate::commit::ops::{Slot, Staged};
+use crate::commit::marks_back;
+use crate::commit::ops::{AttrList, Slot, Staged};
 use crate::commit::seen::Seen;
 use crate::commit::sweep::is_known_name;
 use crate::commit::withdrawn;
@@ -268,6 +269,11 @@ impl Staging<'_> {
         let name = slot.to_string().into_bytes();
         let all = xattr::list(self.slots.fd(), &name).doing("list the attributes of", &name)?;
         Ok(all.into_iter().filter(|one| attr(self.stage.mode, one) == Attr::Mark).map(ByteText).collect())
+    }
+
+    /// Reads the values of overlay's marks of a slot.
+    pub(crate) fn values(&self, slot: Slot, names: &[ByteText]) -> Result<AttrList, IoFailure> {
+        marks_back::values(&self.slots, &slot.to_string().into_bytes(), names)
     }
 
     /// Gives the directories that were opened up their modes again.

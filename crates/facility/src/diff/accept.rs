@@ -229,7 +229,7 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     plan.committed = Report::Lines(committed.collect());
     // The written file is another one than the layer's was copied from; the mark would make that a conflict.
     let names = tree.nodes[at].marks.all.names(tree.mode).map(ByteText).collect();
-    plan.tail.push(Op::Strip { path: path.clone(), names });
+    plan.tail.push(Op::Strip { path: path.clone(), names, marks: Vec::new() });
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;
     while up != 0 {
