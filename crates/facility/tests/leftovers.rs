@@ -6,7 +6,8 @@ mod common;
 
 use common::{Op, Scene, run_operations_of_parent};
 use nexus_facility::{
-    Abandoned, CommitState, Faults, Layer, LayerMode, Leftover, Recovered, Rules, Workspace, abandon, recover,
+    Abandoned, CommitState, Faults, Layer, LayerMode, Leftover, Recovered, Rules, Workspace, abandon, clear_staging,
+    recover,
 };
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -200,6 +201,80 @@ fn a_staging_directory_in_the_workspace_that_stays_is_named() {
     assert!(!other.path().join("run").exists());
     assert!(result.left[0].at.as_path().starts_with(scene.ws()), "{result:?}");
     assert_eq!(fs::read_to_string(result.left[0].at.as_path()).unwrap(), "old f", "{result:?}");
+}
+
+/// Makes one directory immutable, or no longer.
+fn fix(flag: &str, path: &Path) {
+    assert!(Command::new("chattr").arg(flag).arg(path).status().unwrap().success());
+}
+
+/// The paths below a directory of files with this text.
+fn with_text(at: &Path, text: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(at).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            with_text(&path, text, found);
+        } else if fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text)) {
+            found.push(path);
+        }
+    }
+}
+
+/// The layer is on another file system, so that the staging directory of the next commit has the same name.
+#[test]
+fn a_staging_directory_that_stays_is_nobodys_scratch() {
+    for (next, crash) in ["reject", "accept", "recover", "accept part"].map(|next| (next, next == "accept part")) {
+        let scene = Scene::new(LayerMode::Root, &["f", "2", "3"].map(|name| write(name, "old")));
+        let other = tempfile::tempdir_in("/dev/shm").unwrap();
+        let layers = scene.path("layers");
+        fs::remove_dir(&layers).unwrap();
+        std::os::unix::fs::symlink(other.path(), &layers).unwrap();
+        let mut layer = scene.layer(&[Op::Remove(b("f")), write("2", "new 2"), write("3", "new 3")]);
+        let _mutable = Mutable(scene.dir.path().to_owned());
+        let (done, ws, once) = (layers.join("run/journal.done"), scene.ws(), Mutex::new(Some(())));
+        // A program that had the file open saves it, and nothing can be moved in the workspace.
+        layer.set_faults(Faults::default().between(Arc::new(move |_| {
+            let staging = ws.join(".nexus-tmp-run");
+            if done.exists() && staging.exists() && once.lock().unwrap().take().is_some() {
+                let slots = fs::read_dir(&staging).unwrap().map(|entry| entry.unwrap().path());
+                let slot = slots.into_iter().find(|slot| fs::read_to_string(slot).is_ok_and(|text| text == "old"));
+                fs::write(slot.unwrap(), "saved later").unwrap();
+                fix("+i", &ws);
+                if crash {
+                    std::panic::panic_any("crash");
+                }
+            }
+        })));
+        let only = |path: &str| Rules { only: Some(vec![b(path).into()]), ..Rules::default() };
+        let workspace = leased(&scene);
+        let first = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &only("f")).unwrap().left));
+        drop(layer);
+        let left = first.unwrap_or_else(|_| match recover(&layers, "run", &workspace).unwrap() {
+            Recovered::RolledForward(done) => done.left,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(fs::read_to_string(left[0].at.as_path()).unwrap(), "saved later", "{left:?}");
+        fix("-i", &scene.ws());
+        let left = match next {
+            "reject" => clear_staging(&layers, "run", &workspace).unwrap(),
+            "recover" => {
+                assert_eq!(recover(&layers, "run", &workspace).unwrap(), Recovered::Parked);
+                // A later reject names it.
+                clear_staging(&layers, "run", &workspace).unwrap()
+            }
+            _ => {
+                let layer = Layer::open(&layers, "run").unwrap();
+                let rules = if next == "accept" { Rules::default() } else { only("2") };
+                layer.commit(&workspace, &rules).unwrap().left
+            }
+        };
+        let mut found = Vec::new();
+        with_text(&scene.ws(), "saved later", &mut found);
+        assert_eq!(found.len(), 1, "{next}: {found:?}");
+        assert!(left.iter().any(|one| found[0].starts_with(one.at.as_path())), "{next}: {left:?}");
+        abandon(&layers, "run", || Ok(())).unwrap();
+        assert!(found[0].exists(), "{next}");
+    }
 }
 
 #[test]

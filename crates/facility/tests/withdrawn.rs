@@ -215,8 +215,9 @@ fn a_staging_directory_that_is_written_to_is_kept() {
     assert!(all(&kept).values().flatten().any(|text| text == "an hour of work"), "{conflicts:?}");
     let named = conflicts.iter().find(|one| one.path.as_path() == Path::new(".nexus-kept-run"));
     assert!(named.is_some_and(|one| one.detail.as_ref().unwrap().contains("a program may")), "{conflicts:?}");
-    // No later command touches it.
-    assert_eq!(clear_staging(other.path(), "run", &leased(&scene)).unwrap(), None);
+    // No later command touches it, and a reject names it.
+    let named = clear_staging(other.path(), "run", &leased(&scene)).unwrap();
+    assert!(named.iter().any(|one| one.at.as_path() == kept), "{named:?}");
     abandon(other.path(), "run", || Ok(())).unwrap();
     save(&dir, "more");
     assert!(kept.exists());

@@ -13,8 +13,7 @@ use crate::commit::finish::remove_layer;
 use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
 use crate::commit::leftover::{Leftover, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace};
 use crate::commit::recover::{RecoverError, is_decided, locked};
-use crate::commit::stage::remove_slots;
-use crate::commit::withdrawn::WHY;
+use crate::commit::stage::{keep_slots, remove_slots};
 use crate::faults::Faults;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -121,7 +120,7 @@ fn set_staging_aside(
         if !is_half_aside(root)? {
             return Ok(None);
         }
-        return Ok(found_in_workspace(base, run).doing("list", b"")?.pop());
+        return Ok(found_in_workspace(base, run).doing("list", b"")?.pop().map(|one| one.at.as_path().to_owned()));
     }
     faults.action();
     write(root, HALF_ASIDE, &true, faults)?;
@@ -160,25 +159,30 @@ pub fn found_set_aside(kept: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverEr
 /// Lists the staging directories of `run` that stay in `workspace`, under names that no command touches.
 pub fn found_staging(run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, RecoverError> {
     let found = found_in_workspace(workspace, run).doing("list", b"");
-    let found = found.map_err(|source| RecoverError::Io { run: run.to_owned(), source })?;
-    Ok(found.iter().map(|place| Leftover::new(place, None, WHY.to_owned())).collect())
+    found.map_err(|source| RecoverError::Io { run: run.to_owned(), source })
 }
 
-/// Removes the copies that an undecided commit of `run` left in the workspace. Returns where they are kept, if a process
-/// may have written to them.
-pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Option<Leftover>, RecoverError> {
+/// Removes the copies that an undecided commit of `run` left in the workspace. Returns what is kept there: what a process
+/// may have written to, and what an earlier commit could not remove.
+pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let kept = || found_in_workspace(workspace, run).doing("list", b"").map_err(io);
     let name = slots_in_workspace(run);
     if workspace.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_none() {
-        return Ok(None);
+        return kept();
     }
     // Held until they are gone: another commit of this layer makes its own.
     let (_, root) = locked(layers_dir, run)?;
     if let Some(root) = &root
         && is_decided(root).map_err(io)?
     {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    // The layer may be gone already: its directory is named here for its type only.
-    remove_slots(workspace, workspace, run, SlotPlace::Workspace, &Faults::default()).map_err(io)
+    match &root {
+        Some(root) => remove_slots(root, workspace, run, SlotPlace::Workspace, &Faults::default()),
+        // What the layer said about it is gone, too.
+        None => keep_slots(workspace, workspace, run, SlotPlace::Workspace, &Faults::default()),
+    }
+    .map_err(io)?;
+    kept()
 }

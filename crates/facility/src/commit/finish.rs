@@ -11,13 +11,13 @@ use crate::commit::journal::{
     DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
     sync_directory, write,
 };
-use crate::commit::leftover::{Leftover, set_aside, set_aside_in_workspace};
+use crate::commit::leftover::{Leftover, found_in_workspace, set_aside, set_aside_in_workspace};
 use crate::commit::marks_back;
 use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin};
 use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
-use crate::commit::stage::slots_at;
+use crate::commit::stage::{mark_stays, slots_at, unmark_stays};
 use crate::commit::sweep::{is_known_name, sweep};
 use crate::commit::withdrawn::{WHY, is_marked, remove_what_is_empty};
 use crate::faults::{Faults, Step};
@@ -67,9 +67,16 @@ pub(crate) fn finish(
     let header = &journal.header;
     let mut stays = !in_upper.is_empty();
     match clear_slots(folders, header.slots, in_slots.is_empty(), faults) {
-        Cleared::Removed => {}
-        Cleared::Aside { place, why } => outcome.left.extend(name_all(&place, in_slots, why)),
+        Cleared::Removed => unmark_stays(folders.root)?,
+        Cleared::Aside { place, why } => {
+            unmark_stays(folders.root)?;
+            outcome.left.extend(name_all(&place, in_slots, why));
+        }
         Cleared::Stays { why } => {
+            if header.slots == SlotPlace::Workspace {
+                // The next commit of this layer needs the name.
+                mark_stays(folders.root, faults)?;
+            }
             stays |= header.slots == SlotPlace::Layer;
             let (tree, name) = slots_at(folders.root, folders.base, folders.run, header.slots);
             let place = if stays { folders.layers.path().join(folders.run) } else { tree.path().to_owned() };
@@ -77,6 +84,7 @@ pub(crate) fn finish(
         }
     }
     if header.slots == SlotPlace::Workspace {
+        name_kept(folders, outcome)?;
         // It is on another file system than the layer, whose own end may reach the disk first.
         sync_directory(folders.base, faults)?;
     }
@@ -121,6 +129,16 @@ pub(crate) fn finish(
         unlink_if_there(folders.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
     sync_directory(folders.root, faults)
+}
+
+/// Adds what earlier commands moved out of the way of this commit, or could not remove.
+fn name_kept(folders: &Folders<'_>, outcome: &mut Outcome) -> Result<(), IoFailure> {
+    for one in found_in_workspace(folders.base, folders.run).doing("list", b"")? {
+        if !outcome.left.iter().any(|known| known.at.as_path().starts_with(one.at.as_path())) {
+            outcome.left.push(one);
+        }
+    }
+    Ok(())
 }
 
 /// An error in one line.

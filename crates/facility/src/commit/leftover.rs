@@ -94,6 +94,18 @@ pub(crate) fn kept_in_workspace(run: &str) -> String {
     format!(".nexus-kept-{run}").chars().take(LONGEST).collect()
 }
 
+/// Names the staging directories of a run that stay in a workspace, whichever command moved them there.
+pub(crate) fn found_in_workspace(base: &Workspace, run: &str) -> io::Result<Vec<Leftover>> {
+    let all = names(base.readable_dir(b"")?.as_fd())?;
+    let mut found: Vec<_> = all.into_iter().filter(|name| is_numbered(name, &kept_in_workspace(run))).collect();
+    found.sort();
+    let place = |name: Vec<u8>| base.path().join(std::ffi::OsStr::from_bytes(&name));
+    Ok(found.into_iter().map(|name| Leftover::new(&place(name), None, KEPT_WHY.to_owned())).collect())
+}
+
+/// Why such a directory stays.
+const KEPT_WHY: &str = "a commit could not remove them, or a program may still have been writing to them; remove them when nobody needs them";
+
 /// The longest name that something is kept by, but for a number.
 const LONGEST: usize = 40;
 
@@ -107,14 +119,6 @@ pub(crate) fn move_to_a_free_name(from: Spot<'_>, to: &Workspace, name: &str, fa
         }
     }
     Err(io::Error::other("no name is free"))
-}
-
-/// Lists the staging directories of a run that stay in its workspace, by their absolute paths.
-pub(crate) fn found_in_workspace(base: &Workspace, run: &str) -> io::Result<Vec<PathBuf>> {
-    let all = names(base.readable_dir(b"")?.as_fd())?;
-    let mut found: Vec<_> = all.into_iter().filter(|name| is_numbered(name, &kept_in_workspace(run))).collect();
-    found.sort();
-    Ok(found.iter().map(|name| base.path().join(OsStr::from_bytes(name))).collect())
 }
 
 /// Reports whether a name is `plain`, or `plain` with the number that [`move_to_a_free_name`] appends. Pure.

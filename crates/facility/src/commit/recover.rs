@@ -17,7 +17,7 @@ use crate::commit::journal::{
     DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
     sync_directory, write,
 };
-use crate::commit::leftover::{Leftover, found_aside, found_in_workspace};
+use crate::commit::leftover::{Leftover, found_aside};
 use crate::commit::roll_back::{is_going_back, reverse};
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
@@ -325,11 +325,7 @@ fn finish_done(
     let started = journal.start()?;
     let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
     // What the interrupted try had set aside and not yet written down.
-    let mut aside = found_aside(folders.layers, folders.run).doing("list", b".kept")?;
-    if journal.header.slots == SlotPlace::Workspace {
-        aside.extend(found_in_workspace(folders.base, folders.run).doing("list", b"")?);
-    }
-    for place in aside {
+    for place in found_aside(folders.layers, folders.run).doing("list", b".kept")? {
         let known = |one: &Leftover| one.at.as_path().starts_with(&place);
         if !outcome.left.iter().any(known) {
             outcome.left.push(Leftover::new(&place, None, "it could not be removed".to_owned()));

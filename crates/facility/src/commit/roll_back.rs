@@ -19,7 +19,7 @@ use crate::commit::seen::Seen;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::steps::Steps;
 use crate::commit::sweep::sweep;
-use crate::commit::withdrawn::{Doubt, WHY, doubt, mark};
+use crate::commit::withdrawn::{Doubt, doubt, mark};
 use crate::faults::{Comparison, Faults};
 use crate::meta::{EntryType, FileId, Meta, stat, stat_if_there};
 use crate::tree::Own;
@@ -161,7 +161,7 @@ fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Resu
 /// Names the staging directories that an interrupted pass kept and nobody has named.
 fn kept_before(base: &Workspace, run: &str, named_by_now: &[Conflict]) -> Result<Vec<Conflict>, IoFailure> {
     let found = found_in_workspace(base, run).doing("list", b"")?;
-    let all = found.iter().map(|place| named(base, &Leftover::new(place, None, WHY.to_owned())));
+    let all = found.iter().map(|kept| named(base, kept));
     Ok(all.filter(|one| named_by_now.iter().all(|known| known.path != one.path)).collect())
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A failure here changes nothing: the workspace is untouched, and the layer is as before.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split};
-use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, split, unlink_if_there};
+use crate::commit::journal::{SLOTS, SlotPlace, slots_in_workspace, sync_directory, write};
 use crate::commit::leftover::{Leftover, set_aside_in_workspace};
 use crate::commit::marks_back;
 use crate::commit::ops::{AttrList, Slot, Staged};
@@ -74,8 +74,25 @@ pub(crate) fn slots_at<'a>(
     }
 }
 
+/// Says in a layer's directory that its staging directory in the workspace has something that a finished commit had to
+/// keep, and could not be moved.
+const STAYS: &str = "slots.stay";
+
+/// Leaves the mark [`STAYS`], on the disk.
+pub(crate) fn mark_stays(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
+    faults.action();
+    write(root, STAYS, &true, faults)?;
+    sync_directory(root, faults)
+}
+
+/// Takes the mark [`STAYS`] off, when the staging directory is gone or has another name.
+pub(crate) fn unmark_stays(root: &Workspace) -> Result<(), IoFailure> {
+    unlink_if_there(root.fd(), STAYS.as_bytes()).doing("remove", STAYS.as_bytes())
+}
+
 /// Removes the staging directory with what a commit has left in it. A directory in it goes only while it is empty, and
-/// what has another name is not the commit's: where that is found, the staging directory is kept.
+/// what has another name is not the commit's: where that is found, the staging directory is kept. So is one that a
+/// finished commit had to leave.
 pub(crate) fn remove_slots(
     root: &Workspace,
     base: &Workspace,
@@ -86,6 +103,11 @@ pub(crate) fn remove_slots(
     faults.action();
     let (tree, name) = slots_at(root, base, run, place);
     let found = tree.stat(name.as_bytes()).doing("look at", name.as_bytes())?;
+    if place == SlotPlace::Workspace && root.stat(STAYS.as_bytes()).doing("look at", STAYS.as_bytes())?.is_some() {
+        let kept = found.map(|_| keep_slots(root, base, run, place, faults)).transpose()?.flatten();
+        unmark_stays(root)?;
+        return Ok(kept);
+    }
     if found.is_some_and(|meta| meta.kind != EntryType::Directory) {
         return remove_tree(tree, name.as_bytes()).doing("remove", name.as_bytes()).map(|()| None);
     }
