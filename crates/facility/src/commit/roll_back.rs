@@ -9,7 +9,7 @@ use crate::commit::apply::{AttrState, Rooms, Side, apply_dir_state, found, make_
 use crate::commit::as_put::is_as_put;
 use crate::commit::beside::{BESIDE, Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, sync_directory, write};
+use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, read, sync_directory, write};
 use crate::commit::leftover::{Leftover, found_in_workspace};
 use crate::commit::marks_back;
 use crate::commit::only_copies;
@@ -30,6 +30,9 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+
+/// Why a path is not as it was.
+const LOST: &str = "the staging directory is gone, and the old version with it";
 
 /// How often a step is tried while other processes remove what it works on.
 const TRIES: u32 = 5;
@@ -64,6 +67,7 @@ pub(crate) fn reverse(
     faults: &Faults,
 ) -> Result<Vec<Conflict>, IoFailure> {
     // From here on a recovery goes back as well: forward, it would find half of the old version and take it for changes.
+    let is_put_back = is_put_back(root)?;
     if !is_going_back(root)? {
         faults.action();
         write(root, BACK, &true, faults)?;
@@ -93,6 +97,7 @@ pub(crate) fn reverse(
         faults,
         beside,
         at: 0,
+        cleared: is_put_back,
         conflicts: Vec::new(),
     };
     let done = back.all();
@@ -115,6 +120,11 @@ pub(crate) fn reverse(
     write(root, OURS, &Own::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);
+    if !is_put_back {
+        faults.action();
+        write(root, BACK, &PUT_BACK, faults)?;
+        sync_directory(root, faults)?;
+    }
     let kept = remove_slots(root, base, &journal.header.run, journal.header.slots, faults)?;
     conflicts.extend(kept.map(|kept| named(base, &kept)));
     if journal.header.slots == SlotPlace::Workspace {
@@ -141,6 +151,16 @@ pub fn is_being_taken_back(layers_dir: &Path, run: &str) -> bool {
 /// Whether a commit is being taken back.
 pub(crate) fn is_going_back(root: &Workspace) -> Result<bool, IoFailure> {
     Ok(root.stat(BACK.as_bytes()).doing("look at", BACK.as_bytes())?.is_some())
+}
+
+/// What the file [`BACK`] says when every step was undone: a staging directory that is not there was removed by the way back
+/// itself.
+const PUT_BACK: &str = "put back";
+
+fn is_put_back(root: &Workspace) -> Result<bool, IoFailure> {
+    // One that cannot be read says that the way back was begun.
+    Ok(is_going_back(root)?
+        && read::<serde_json::Value>(root, BACK).ok().flatten().is_some_and(|said| said == PUT_BACK))
 }
 
 /// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in the
@@ -203,6 +223,8 @@ struct Back<'a> {
     beside: Beside<'a>,
     /// The number of the step.
     at: usize,
+    /// An earlier pass had undone every step.
+    cleared: bool,
     conflicts: Vec<Conflict>,
 }
 
@@ -264,7 +286,7 @@ impl<'a> Back<'a> {
             Op::SetDir(set) => self.set_dir(set),
             Op::Put(put) => self.put(put),
             Op::Take { at, old, slot, .. } => {
-                let Some(slots) = self.slots else { return Ok(()) };
+                let Some(slots) = self.slots else { return self.name_lost(at, old, *slot) };
                 let name = slot.to_string().into_bytes();
                 let from = Spot { dir: slots.fd(), name: &name };
                 // Also what another process had put there in the moment of the move.
@@ -277,6 +299,26 @@ impl<'a> Back<'a> {
             Op::Hold { at, slot, old } => self.release(at, *slot, old.id),
             Op::Strip { .. } => Ok(()),
         }
+    }
+
+    /// Somebody removed the staging directory: names what was in it.
+    fn name_lost(&mut self, at: &ByteText, old: &Seen, slot: Slot) -> io::Result<()> {
+        if self.cleared || self.base.stat(&at.0)?.is_some_and(|now| now.id == old.id) {
+            return Ok(());
+        }
+        for op in self.steps.each() {
+            // A renamed directory that has arrived is named there.
+            if let Op::Put(put) = op?
+                && put.from == Origin::Slot(slot)
+                && self.base.stat(&put.path.0)?.is_some_and(|now| now.id == old.id)
+            {
+                return Ok(());
+            }
+        }
+        let beside = self.beside.found(&at.0).map_err(|failure| failure.source)?;
+        let detail = beside.is_none().then(|| LOST.to_owned());
+        self.conflicts.push(Conflict { beside, detail, ..Conflict::new(at.clone(), Outside::Blocked) });
+        Ok(())
     }
 
     /// Removes the further name of a file that is still at its own.
@@ -331,7 +373,7 @@ impl<'a> Back<'a> {
                 let Some(slots) = self.slots else {
                     // Somebody removed the staging directory, and with it what was displaced.
                     if self.base.stat(&put.path.0)?.is_some_and(|now| now.id == new.id) {
-                        let detail = Some("the staging directory is gone, and the old version with it".to_owned());
+                        let detail = Some(LOST.to_owned());
                         self.conflicts.push(Conflict { detail, ..Conflict::new(put.path.clone(), Outside::Blocked) });
                     }
                     return Ok(());

@@ -1,7 +1,7 @@
 //! Brings entries to their places in the workspace.
 
 use super::side::Taken;
-use super::stop::{Done, Keeping, Stop};
+use super::stop::{Done, Keeping, NO_SLOTS, Stop};
 use super::{Apply, make_movable, own_fd, strip_marks};
 use crate::beneath::{chmod, is_gone, pin, split};
 use crate::changes::Outside;
@@ -36,7 +36,7 @@ impl Apply<'_> {
                 _ => Err(Stop::Keep(Keeping {
                     outside: Outside::Blocked,
                     beside: None,
-                    detail: Some("the staging directory is gone".to_owned()),
+                    detail: Some(NO_SLOTS.to_owned()),
                     in_layer: !put.only_staged,
                 })),
             };

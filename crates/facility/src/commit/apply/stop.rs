@@ -4,6 +4,9 @@ use crate::changes::Outside;
 use nexus_model::ByteText;
 use std::io;
 
+/// Somebody removed the staging directory, and what was in it.
+pub(super) const NO_SLOTS: &str = "the staging directory is gone";
+
 /// Why a step was not carried out.
 #[derive(Debug)]
 pub(crate) enum Stop {

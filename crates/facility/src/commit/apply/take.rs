@@ -1,6 +1,6 @@
 //! Takes entries out of the workspace, and gives its files further names.
 
-use super::stop::{Done, Keeping, Stop};
+use super::stop::{Done, Keeping, NO_SLOTS, Stop};
 use super::{Apply, make_movable};
 use crate::beneath::split;
 use crate::changes::Outside;
@@ -16,7 +16,8 @@ use std::io;
 impl Apply<'_> {
     pub(super) fn hold(&mut self, at: &[u8], old: &Seen, slot: Slot) -> Done {
         let name = slot.to_string().into_bytes();
-        let slots = self.slots()?;
+        // Otherwise the later step looks whether the further name arrived.
+        let Some(slots) = self.slots else { return Ok(()) };
         match stat_if_there(slots.fd(), &name)? {
             Some(meta) if meta.id == old.id => return Ok(()),
             // An interrupted pass linked another process's file: it goes back, or its further name goes.
@@ -49,7 +50,7 @@ impl Apply<'_> {
 
     pub(super) fn take(&mut self, at: &[u8], old: &Seen, slot: Slot, renamed: bool) -> Done {
         let slot_name = slot.to_string().into_bytes();
-        let slots = self.slots()?;
+        let Some(slots) = self.slots else { return self.take_nowhere(at, old, renamed) };
         let there = Spot { dir: slots.fd(), name: &slot_name };
         let found = stat_if_there(there.dir, there.name)?;
         let mut taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
@@ -127,6 +128,25 @@ impl Apply<'_> {
         };
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
         Err(Stop::Keep(Keeping { outside, beside, detail: None, in_layer: true }))
+    }
+
+    /// Somebody removed the staging directory. What is still at its place stays there; the rest was taken out before.
+    fn take_nowhere(&mut self, at: &[u8], old: &Seen, renamed: bool) -> Done {
+        let (parent, name) = split(at);
+        let now = match self.enter(parent) {
+            Ok(()) => stat_if_there(self.parents.get(parent)?, name)?,
+            Err(Stop::Keep(_)) => None,
+            Err(stop) => return Err(stop),
+        };
+        match now {
+            Some(now) if now.id == old.id || !renamed => Err(Stop::Keep(Keeping {
+                outside: Outside::Blocked,
+                beside: None,
+                detail: Some(NO_SLOTS.to_owned()),
+                in_layer: true,
+            })),
+            _ => Ok(()),
+        }
     }
 
     /// Puts an entry of another process back where it was, or beside.
