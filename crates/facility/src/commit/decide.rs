@@ -10,6 +10,7 @@ use crate::commit::marks_back;
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::recover::open_index;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
+use crate::commit::returned;
 use crate::commit::roll_back::is_going_back;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{Stage, Staging, remove_slots};
@@ -203,6 +204,7 @@ impl Layer {
             sync_directory(&self.root, &self.faults)?;
         }
         // Of an earlier commit of a part of this layer.
+        returned::clear(&self.root)?;
         for name in [BESIDE, LEAVING_NOTE, REMOVING] {
             unlink_if_there(self.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
         }

@@ -28,6 +28,7 @@ pub mod ops;
 pub(crate) mod prune;
 pub mod recover;
 pub(crate) mod removing;
+pub(crate) mod returned;
 pub mod roll_back;
 pub mod seen;
 pub(crate) mod stage;

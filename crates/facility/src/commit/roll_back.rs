@@ -15,6 +15,7 @@ use crate::commit::marks_back;
 use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::recover::{RecoverError, known, locked};
+use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::steps::Steps;
@@ -27,7 +28,7 @@ use crate::upper::open_upper;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -102,7 +103,7 @@ pub(crate) fn reverse(
     };
     let done = back.all();
     let mut ours = journal.header.ours.clone();
-    let stamped = stamps(base, steps, &mut ours);
+    let stamped = returned::stamps(root, base, steps, &mut ours);
     // Also after an error: what was opened up is closed again.
     let closed = back.close(&mut ours);
     done?;
@@ -134,6 +135,7 @@ pub(crate) fn reverse(
     faults.action();
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
+    returned::clear(root)?;
     for name in [BACK, BESIDE] {
         crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
@@ -191,22 +193,6 @@ fn named(base: &Workspace, kept: &Leftover) -> Conflict {
     let path = at.strip_prefix(base.path()).unwrap_or(at);
     let path = ByteText(path.as_os_str().as_bytes().to_vec());
     Conflict { detail: Some(kept.why.clone()), ..Conflict::new(path, Outside::Blocked) }
-}
-
-/// Adds the time stamps of the entries that are as they were: moving them away and back has set their ctime.
-fn stamps(base: &Workspace, steps: &Steps, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
-    for op in steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        let (path, old) = match &op {
-            Op::Take { at, old, .. } | Op::Hold { at, old, .. } => (at, old),
-            Op::Put(Put { path, old: Some(old), .. }) => (path, old),
-            _ => continue,
-        };
-        // Without its stamp an entry is a conflict at the next accept.
-        let Some(now) = base.stat(&path.0).ok().flatten().filter(|now| old.is_same_version(now)) else { continue };
-        ours.push(Own::new(path, &now));
-    }
-    Ok(())
 }
 
 struct Back<'a> {
@@ -326,7 +312,14 @@ impl<'a> Back<'a> {
         let Some(slots) = self.slots else { return Ok(()) };
         let name = slot.to_string().into_bytes();
         match stat_if_there(slots.fd(), &name)? {
-            Some(meta) if meta.id == id && meta.links > 1 => crate::beneath::unlink_if_there(slots.fd(), &name),
+            Some(meta) if meta.id == id && meta.links > 1 => {
+                returned::will(self.root, id);
+                crate::beneath::unlink_if_there(slots.fd(), &name)?;
+                if let Some(now) = self.base.stat(&at.0)?.filter(|now| now.id == id) {
+                    returned::did(self.root, &now);
+                }
+                Ok(())
+            }
             // It is its only name by now.
             Some(meta) => self.bring(Spot { dir: slots.fd(), name: &name }, at, meta.mode),
             None => Ok(()),
@@ -338,12 +331,15 @@ impl<'a> Back<'a> {
         let (parent, name) = split(&path.0);
         let moved = match self.base.dir_by_force(parent) {
             Ok(dir) => {
+                self.works_in(dir.as_fd())?;
+                returned::will(self.root, stat(from.dir, from.name)?.id);
                 let moved = move_to_free(from, Spot { dir: dir.as_fd(), name }, self.faults)?;
                 if moved == Moved::Yes {
                     let now = stat(dir.as_fd(), name)?;
                     if now.kind == EntryType::Directory && now.mode != mode {
                         crate::beneath::chmod(crate::beneath::pin(dir.as_fd(), name)?.as_fd(), mode)?;
                     }
+                    returned::did(self.root, &now);
                 }
                 moved
             }
@@ -447,6 +443,7 @@ impl<'a> Back<'a> {
         let side = self.side(put)?.second();
         let side = side.spot();
         let is_ours = |meta: Option<Meta>| meta.is_some_and(|meta| meta.id == new.id);
+        self.works_in(target.dir)?;
         if is_ours(stat_if_there(target.dir, target.name)?) && move_out(target, side, self.faults)? == Moved::Occupied {
             return Err(io::Error::other("a side name is taken"));
         }
@@ -475,6 +472,7 @@ impl<'a> Back<'a> {
             }
             return Ok(());
         }
+        self.works_in(target.dir)?;
         make_movable(target.dir, target.name, &now)?;
         if is_free {
             return match move_out(target, source, self.faults)? {
@@ -482,8 +480,12 @@ impl<'a> Back<'a> {
                 Moved::Occupied => Err(io::Error::other("the place of the new version is taken")),
             };
         }
+        if let Some(old) = &put.old {
+            returned::will(self.root, old.id);
+        }
         match exchange(source, target, self.faults)? {
             Exchanged::Yes => {
+                self.note_returned(put, target)?;
                 self.faults.action();
                 let out = stat(source.dir, source.name)?;
                 if out.id == new.id && self.is_as_put(put, new, &out, source)? {
@@ -514,6 +516,21 @@ impl<'a> Back<'a> {
                 }
             }
         }
+    }
+
+    /// Notes a directory of the workspace whose times a move sets.
+    fn works_in(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+        returned::will(self.root, stat(dir, b"")?.id);
+        Ok(())
+    }
+
+    /// Notes the old version of a path that is at its place.
+    fn note_returned(&self, put: &Put, at: Spot<'_>) -> io::Result<()> {
+        let now = stat_if_there(at.dir, at.name)?.filter(|now| put.old.is_some_and(|old| old.id == now.id));
+        if let Some(now) = now {
+            returned::did(self.root, &now);
+        }
+        Ok(())
     }
 
     /// Looks at what was taken out of a place that is free now.

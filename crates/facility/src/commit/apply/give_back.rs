@@ -8,6 +8,7 @@ use crate::changes::Outside;
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::displaced::Quiet;
 use crate::commit::ops::{Origin, Put};
+use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::meta::{EntryType, stat, stat_if_there};
 use crate::tree::Own;
@@ -112,6 +113,7 @@ impl Apply<'_> {
         {
             // The moves set its ctime, which is no change by another process for a later accept.
             self.returned.push(Own::new(&at, &now));
+            returned::did(self.root, &now);
         }
         Ok(Returned::Home)
     }

@@ -7,6 +7,7 @@ use crate::changes::{Conflict, Outside};
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::journal::{JOURNAL, KeptBack};
 use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
+use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::meta::{stat, stat_if_there};
 use crate::tree::Own;
@@ -94,6 +95,7 @@ impl Apply<'_> {
         {
             // The moves set its ctime, which is no change by another process for a later accept.
             self.returned.push(Own::new(at, &now));
+            returned::did(self.root, &now);
         }
         Ok(Some(kept))
     }
