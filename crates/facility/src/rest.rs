@@ -5,7 +5,7 @@ use crate::commit::ops::Op;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::plan::{State, is_new_dir};
-use crate::sources::{Taken, goes, is_unnamed, key};
+use crate::sources::{Taken, goes, is_edited, is_unnamed, key, takes_away};
 use crate::tree::{LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 use std::collections::HashSet;
@@ -98,6 +98,14 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         if !is_itself || has_directory || keys.contains(&own) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
             ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new() });
+        }
+    }
+    let committed = tree.nodes.iter().zip(states).filter(|(_, state)| **state == State::Commit);
+    if tree.mode == LayerMode::User && committed.into_iter().any(|(node, _)| takes_away(tree, node)) {
+        let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Park);
+        for (node, _) in parked.filter(|(node, _)| is_edited(tree, node)) {
+            // Its mark stays, since it most likely is an edit.
+            ops.push(Op::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new() });
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {

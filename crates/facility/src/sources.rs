@@ -8,7 +8,7 @@ use crate::commit::ops::EVERYTHING;
 use crate::marks::Origin;
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::plan::State;
-use crate::tree::{LayerTree, Lower, Node, Role};
+use crate::tree::{Found, LayerTree, Lower, Node, Role};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -66,6 +66,21 @@ pub(crate) fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
         && (node.covers.is_none() || node.meta.mtime <= tree.started)
 }
 
+/// Whether an entry is an edit of the file that it covers, or was renamed over that file and edited then: its mark names no file.
+pub(crate) fn is_edited(tree: &LayerTree, node: &Node) -> bool {
+    let is_copy = node.role == Role::Entry && node.meta.kind == EntryType::File;
+    is_copy && node.marks.origin == Some(Origin::Unknown) && !is_unnamed(tree, node)
+}
+
+/// Whether committing an entry takes away a file that another entry may have been made from: it is no edit of what it covers.
+pub(crate) fn takes_away(tree: &LayerTree, node: &Node) -> bool {
+    let is_edit = |found: &Found| {
+        let stays = node.role == Role::Entry && node.meta.kind == found.meta.kind;
+        stays && node.marks.origin.is_some() && !is_unnamed(tree, node)
+    };
+    goes(node) && !node.covers.as_ref().is_some_and(|found| is_edit(found))
+}
+
 /// What a file keeps when it is renamed.
 pub(crate) fn key(meta: &Meta) -> (u64, FsTime) {
     (meta.size, meta.mtime)
@@ -87,11 +102,7 @@ impl<'a> Sources<'a> {
                 if found.meta.kind == EntryType::File && wanted.contains(&key(&found.meta)) {
                     alike.entry(key(&found.meta)).or_default().push(at);
                 }
-                let stays_itself = node.role == Role::Entry
-                    && node.meta.kind == found.meta.kind
-                    && node.marks.origin.is_some()
-                    && !is_unnamed(tree, node);
-                if !stays_itself {
+                if takes_away(tree, node) {
                     going.push(at);
                 }
                 if found.meta.kind == EntryType::Directory {

@@ -242,6 +242,53 @@ fn a_reject_keeps_the_only_copy_that_was_renamed_over_a_file() {
     }
 }
 
+/// An ordinary user's mark does not name the file, and an edit takes the time by which the file was known.
+#[test]
+fn a_reject_keeps_the_only_copy_that_was_renamed_and_edited() {
+    let edits = [Op::Append(b("d/x"), "more".into()), Op::SetXattr(b("d/x"), "v".into())];
+    let over = |edit: &Op| vec![rename("f", "d/x"), edit.clone()];
+    let swap = |edit: &Op| vec![rename("f", "t"), rename("d/x", "f"), rename("t", "d/x"), edit.clone()];
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (at, run) in edits.iter().flat_map(|edit| [over(edit), swap(edit)]).enumerate() {
+            let scene = scene(mode);
+            let layer = scene.layer(&run);
+            let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+            layer.commit(&leased(&scene), &chosen).unwrap();
+            drop(layer);
+            let Abandoned::Removed(Some(left)) = abandon(&scene.path("layers"), "run", || Ok(())).unwrap() else {
+                panic!("{mode:?} {at}: nothing is named")
+            };
+            assert!(has(left.at.as_path(), "text of f"), "{mode:?} {at}: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn an_edited_file_is_no_only_copy_where_only_edits_were_accepted() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let scene = scene(mode);
+        let layer = scene.layer(&[Op::Append(b("f"), "more".into()), Op::Append(b("d/x"), "more".into())]);
+        let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+        layer.commit(&leased(&scene), &chosen).unwrap();
+        drop(layer);
+        assert_eq!(abandon(&scene.path("layers"), "run", || Ok(())).unwrap(), Abandoned::Removed(None), "{mode:?}");
+    }
+}
+
+/// What was edited arrives later, so that nothing is left to keep.
+#[test]
+fn an_edited_file_that_arrived_later_is_no_only_copy() {
+    let scene = scene(LayerMode::User);
+    let layer = scene.layer(&[Op::Remove(b("f")), Op::Append(b("d/x"), "more".into())]);
+    let chosen = Rules { only: Some(vec![b("f").into()]), ..Rules::default() };
+    layer.commit(&leased(&scene), &chosen).unwrap();
+    drop(layer);
+    let layer = Layer::open(&scene.path("layers"), "run").unwrap();
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    assert_eq!((result.state, result.conflicts, result.left), (CommitState::Committed, vec![], vec![]));
+    assert!(!scene.path("layers/run").exists() && !scene.path("layers/.kept").exists());
+}
+
 #[test]
 fn a_file_with_another_mode_is_no_only_copy() {
     let scene = Scene::new(LayerMode::User, &[write("f", "text"), write("x", "a longer text")]);

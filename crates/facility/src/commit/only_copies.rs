@@ -33,6 +33,12 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
     let mut found = Vec::new();
     for op in journal.steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
+        if let Op::Strip { path, names, .. } = &op
+            && names.is_empty()
+        {
+            found.push(path.clone());
+            continue;
+        }
         let Some(path) = stripped(&op).filter(|path| matches!(op, Op::Strip { .. }) || kept.contains(path)) else {
             continue;
         };

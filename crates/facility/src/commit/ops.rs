@@ -55,7 +55,8 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<ByteText>,
     },
-    /// Removes overlay's attributes from an entry of the layer.
+    /// Removes overlay's attributes from an entry of the layer. Without names it removes none: the entry may be an only copy
+    /// all the same, and is noted as one when the commit is done.
     Strip {
         /// Where, in the layer.
         path: ByteText,
