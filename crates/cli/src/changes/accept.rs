@@ -8,7 +8,7 @@ use crate::args::AcceptArgs;
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
-use crate::run::recover::Interrupted;
+use crate::run::recover::{Ending, Interrupted};
 use nexus_facility::{CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
 
@@ -38,10 +38,15 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let record = pending.record()?;
     let done = decide(pending, &rules, args.patch, &taken_back);
     // A commit that stopped half-way is found by its record.
-    if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED) {
-        record
-            .remove()
-            .map_err(|error| Failure::refused("state_dir", format!("the record of the accept: {error}"), ""))?;
+    if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED)
+        && let Err(error) = record.remove()
+    {
+        // The answer is a failure; what was done all the same is told before it.
+        match &done {
+            Ok(text) => text.lines().for_each(run::tell),
+            Err(failure) => run::tell(&failure.text()),
+        }
+        return Err(Failure::refused("state_dir", format!("the record of the accept: {error}"), ""));
     }
     done
 }
@@ -49,7 +54,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
 /// Goes on with an interrupted commit. One that was being taken back is taken back, which is no accept.
 fn go_on(places: &Places, one: &Interrupted) -> Result<String, Failure> {
     let text = recover::finish(places, one)?;
-    if !one.is_back {
+    if one.ending != Ending::Back {
         return Ok(text);
     }
     text.lines().for_each(run::tell);

@@ -23,7 +23,7 @@ use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
-use crate::run::recover::Interrupted;
+use crate::run::recover::{Ending, Interrupted};
 use crate::run::{Content, Record};
 use nexus_driver::Handle;
 use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
@@ -113,7 +113,7 @@ impl Pending {
         match one.state {
             State::Waiting => {}
             State::Interrupted => {
-                let is_back = one.interrupted(&places).is_back;
+                let is_back = one.interrupted(&places).ending == Ending::Back;
                 let what = if is_back { "goes on with taking it back" } else { "finishes it" };
                 let hint = format!("nexus changes recover --run {} {what}", one.run);
                 let message = format!("the commit of the run {} was interrupted", one.run);

@@ -50,7 +50,12 @@ pub fn take_back(places: &Places, of: &Interrupted, may_leave: bool) -> Result<T
     let error = match patiently(|| nexus_facility::roll_back(layers, run, &directory), is_busy) {
         Ok(conflicts) => return Ok(TakenBack::Back(back(&path, &conflicts))),
         Err(RecoverError::Applied { .. }) => match nexus_facility::recover(layers, run, &directory) {
-            Ok(_) => {
+            Ok(recovered) => {
+                // The answer is a failure; what was done, and where versions are, is told before it.
+                for line in run::recover::told(run, &path, &recovered) {
+                    run::tell(&line);
+                }
+                run::recover::forget(places, run).map_err(|why| failed(run, &why))?;
                 let message = format!("the commit of the run {run} had been applied already, and is finished now");
                 return Err(Failure::refused("recover", message, "nexus changes list shows what waits"));
             }

@@ -40,32 +40,51 @@ pub struct Interrupted {
     pub run: String,
     /// The directory that the commit is for, where that is known.
     pub directory: Option<(PathBuf, FolderId)>,
-    /// A reject or an error had begun to take it back, so that nothing can finish it.
-    pub is_back: bool,
+    /// How the commit can end.
+    pub ending: Ending,
+}
+
+/// The way in which an interrupted commit can end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// A command finishes the commit or takes it back.
+    Open,
+    /// A reject or an error had begun to take the commit back, so that nothing can finish it.
+    Back,
+    /// All of the commit was applied, so that nothing can take it back.
+    Forward,
 }
 
 impl Interrupted {
     /// An interrupted commit of a layer of `places`.
     pub fn new(places: &Places, run: String, directory: Option<(PathBuf, FolderId)>) -> Self {
-        let is_back = nexus_facility::is_being_taken_back(&places.layers, &run);
-        Self { run, directory, is_back }
+        let ending = match () {
+            () if nexus_facility::is_being_taken_back(&places.layers, &run) => Ending::Back,
+            () if nexus_facility::is_applied(&places.layers, &run) => Ending::Forward,
+            () => Ending::Open,
+        };
+        Self { run, directory, ending }
     }
 
     /// Says what is known of it and what to do.
     pub fn text(&self) -> String {
-        let Self { run, directory, is_back } = self;
+        let Self { run, directory, ending } = self;
         let place =
             directory.as_ref().map_or("an unknown directory".to_owned(), |(path, _)| path.display().to_string());
-        if *is_back {
-            return format!(
+        match ending {
+            Ending::Back => format!(
                 "The commit of the run {run} into {place} was interrupted while it was being taken back. \
                  nexus changes recover --run {run} and nexus changes reject --run {run} both go on with that."
-            );
+            ),
+            Ending::Forward => format!(
+                "The commit of the run {run} into {place} was interrupted after all of it was applied. \
+                 nexus changes recover --run {run} finishes it; it can no longer be taken back."
+            ),
+            Ending::Open => format!(
+                "The commit of the run {run} into {place} was interrupted. \
+                 nexus changes recover --run {run} finishes it, and nexus changes reject --run {run} takes it back."
+            ),
         }
-        format!(
-            "The commit of the run {run} into {place} was interrupted. \
-             nexus changes recover --run {run} finishes it, and nexus changes reject --run {run} takes it back."
-        )
     }
 
     fn touches(&self, here: &Path, id: FolderId) -> bool {
@@ -465,8 +484,15 @@ fn roll_forward(places: &Places, run: &str, path: &Path, directory: &Workspace) 
         );
         return Ok([line].into_iter().chain(kept_back(run, path, conflicts)).collect());
     }
-    forget(places, run)?;
-    Ok(told(run, path, &recovered))
+    let lines = told(run, path, &recovered);
+    if let Err(why) = forget(places, run) {
+        // The answer is a failure; what was done all the same is told before it.
+        for line in &lines {
+            tell(line);
+        }
+        return Err(why);
+    }
+    Ok(lines)
 }
 
 /// Removes the record of a run whose layer was brought to an end.
@@ -484,7 +510,7 @@ pub fn is_live(places: &Places, run: RunId) -> Result<bool, String> {
 }
 
 /// What a recovery did, for a person.
-fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
+pub fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
     let Recovered::RolledForward(done) = recovered else { return Vec::new() };
     let mut lines = vec![format!("The interrupted commit of the run {run} into {} is finished now.", path.display())];
     lines.extend(done.committed.iter().map(|change| format!("committed {}", crate::changes::line(change))));

@@ -150,6 +150,13 @@ pub fn is_being_taken_back(layers_dir: &Path, run: &str) -> bool {
     has(JOURNAL) && has(BACK)
 }
 
+/// Reports whether the commit of `<layers_dir>/<run>` was applied when `nexus` was killed: it can be finished and not be taken
+/// back.
+#[must_use]
+pub fn is_applied(layers_dir: &Path, run: &str) -> bool {
+    layers_dir.join(run).join(DONE).symlink_metadata().is_ok()
+}
+
 /// Whether a commit is being taken back.
 pub(crate) fn is_going_back(root: &Workspace) -> Result<bool, IoFailure> {
     Ok(root.stat(BACK.as_bytes()).doing("look at", BACK.as_bytes())?.is_some())

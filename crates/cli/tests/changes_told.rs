@@ -1,0 +1,102 @@
+//! What a command of `nexus changes` moved beside a path is named, whenever a command is killed: by it or by the next one.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use support::{Bench, on_each_bench, stderr, stdout};
+
+fn parked(bench: &Bench, script: &str) -> String {
+    let (report, code) = bench.json(["--changes", "review", "--shell", script]);
+    assert_eq!(code, 0, "{report}");
+    report["run_id"].as_str().unwrap().to_owned()
+}
+
+/// `nexus` under strace(1), which does something at its calls.
+fn traced(bench: &Bench, inject: &str, arguments: &[&str]) -> Command {
+    let call = inject.split(':').next().unwrap();
+    let mut traced = bench.command("strace");
+    traced.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &format!("inject={inject}")]);
+    traced.arg(bench.program()).args(arguments).current_dir("/");
+    traced
+}
+
+fn killed_at(bench: &Bench, call: &str, nth: usize, arguments: &[&str]) -> Output {
+    traced(bench, &format!("{call}:signal=KILL:when={nth}"), arguments).output().unwrap()
+}
+
+fn nexus(bench: &Bench, arguments: &[&str]) -> Output {
+    bench.nexus(arguments).current_dir("/").output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    stdout(output) + &stderr(output)
+}
+
+/// The names in the workspace that say that they are beside a path.
+fn beside(bench: &Bench) -> Vec<String> {
+    let names = fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.contains(".nexus-conflict-")).collect()
+}
+
+/// A commit that was killed when all of it was applied, while a program has a directory that it deletes for its working
+/// directory. Returns the run.
+fn applied(bench: &Bench) -> (String, fs::File) {
+    for nth in 1..40 {
+        for name in ["d/1", "2"] {
+            bench.write(name, "old\n");
+        }
+        let works_in = fs::File::open(bench.workspace.join("d")).unwrap();
+        let run = parked(bench, "rm -r d; echo run > 2");
+        killed_at(bench, "unlinkat", nth, &["changes", "accept", "--run", &run]);
+        let layer: PathBuf = bench.state.join("layers").join(&run);
+        if layer.join("journal.done").exists() && layer.join("outcome").exists() {
+            return (run, works_in);
+        }
+        nexus(bench, &["changes", "recover"]);
+        nexus(bench, &["changes", "reject", "--run", &run]);
+    }
+    panic!("no kill came after the commit was applied");
+}
+
+fn saved_in(directory: &fs::File) {
+    fs::write(format!("/proc/self/fd/{}/saved", directory.as_raw_fd()), "an hour of work").unwrap();
+}
+
+#[test]
+fn a_reject_of_an_applied_commit_tells_what_stays() {
+    on_each_bench(|bench| {
+        let (run, works_in) = applied(&bench);
+        saved_in(&works_in);
+        let listed = stderr(&nexus(&bench, &["changes", "list"]));
+        assert!(listed.contains("after all of it was applied"), "{}: {listed}", bench.who());
+        assert!(!listed.contains("takes it back"), "{}: {listed}", bench.who());
+        let output = nexus(&bench, &["changes", "reject", "--run", &run]);
+        assert_eq!(output.status.code(), Some(125), "{}", told(&output));
+        let kept = beside(&bench);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert!(told(&output).contains(&kept[0]), "{}: {}", bench.who(), told(&output));
+        let text = fs::read_to_string(bench.workspace.join(&kept[0]).join("saved")).unwrap();
+        assert_eq!(text, "an hour of work");
+        // The record went with the answer.
+        assert_eq!(stderr(&nexus(&bench, &["changes", "list"])), "");
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    });
+}
+
+#[test]
+fn a_record_that_cannot_be_removed_hides_no_answer() {
+    on_each_bench(|bench| {
+        let (_, works_in) = applied(&bench);
+        saved_in(&works_in);
+        let output = traced(&bench, "unlink:error=EACCES:when=1+", &["changes", "recover"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{}", told(&output));
+        let kept = beside(&bench);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert!(told(&output).contains(&kept[0]), "{}: {}", bench.who(), told(&output));
+    });
+}
