@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::{Bench, on_each_bench, stderr, stdout};
 
@@ -41,6 +41,10 @@ fn told(output: &Output) -> String {
 fn beside(bench: &Bench) -> Vec<String> {
     let names = fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.contains(".nexus-conflict-")).collect()
+}
+
+fn removed(path: &Path) {
+    if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
 }
 
 /// A commit that was killed when all of it was applied, while a program has a directory that it deletes for its working
@@ -98,5 +102,43 @@ fn a_record_that_cannot_be_removed_hides_no_answer() {
         let kept = beside(&bench);
         assert_eq!(kept.len(), 1, "{kept:?}");
         assert!(told(&output).contains(&kept[0]), "{}: {}", bench.who(), told(&output));
+    });
+}
+
+#[test]
+fn a_killed_reject_or_the_next_command_names_what_is_beside() {
+    on_each_bench(|bench| {
+        let mut named = 0;
+        for call in ["unlinkat", "fsync", "renameat"] {
+            for nth in 1..60 {
+                for name in ["1", "2", "3"] {
+                    bench.write(name, "old\n");
+                }
+                let run = parked(&bench, "for f in 1 2 3; do echo run > $f; done");
+                killed_at(&bench, "renameat2", 2, &["changes", "accept", "--run", &run]);
+                // A person goes on with what arrived.
+                for name in ["1", "2", "3"] {
+                    let path = bench.workspace.join(name);
+                    if fs::read_to_string(&path).unwrap() == "run\n" {
+                        fs::write(&path, "typed by a person\n").unwrap();
+                    }
+                }
+                let reject = ["changes", "reject", "--run", &run];
+                let first = killed_at(&bench, call, nth, &reject);
+                let others: [&[&str]; 3] = [&["changes", "show", "--run", &run], &["changes", "list"], &reject];
+                let text: String = others.iter().map(|arguments| told(&nexus(&bench, arguments))).collect();
+                let text = told(&first) + &text;
+                for name in beside(&bench) {
+                    named += 1;
+                    assert!(text.contains(&name), "{}: {call} {nth}: {name}: {text}", bench.who());
+                    removed(&bench.workspace.join(name));
+                }
+                assert!(bench.leftovers().is_empty(), "{call} {nth}: {:?}", bench.leftovers());
+                if first.status.success() {
+                    break;
+                }
+            }
+        }
+        assert!(named > 10, "{}: only {named} kills", bench.who());
     });
 }

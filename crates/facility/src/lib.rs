@@ -83,7 +83,7 @@ pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::abandon::{Abandoned, Aside, abandon, clear_staging, found_set_aside, found_staging, set_aside};
 pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, stage};
-pub use commit::roll_back::{is_applied, is_being_taken_back, roll_back};
+pub use commit::roll_back::{found_beside, is_applied, is_being_taken_back, roll_back};
 pub use commit::writers::open_for_reading;
 pub use faults::{Comparison, Faults, Step};
 pub use identity::{FolderId, Home, journals_of};

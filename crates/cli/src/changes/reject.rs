@@ -44,24 +44,29 @@ const TRIES: usize = 3;
 /// Throws everything of a run away. What the caller saw of it may be over: each step looks again under the layer's lock.
 fn whole(places: &Places, of: &Interrupted, set_aside: bool) -> Result<String, Failure> {
     let run = &of.run;
-    let mut note = String::new();
     for _ in 0..TRIES {
         if let Some((path, folder)) = &of.directory {
             run::recover::clear_staging(places, run, path, *folder);
         }
         match remove(places, of)? {
-            Removal::Removed => return Ok(format!("The changes of the run {run} are gone.\n{note}")),
+            Removal::Removed => return Ok(format!("The changes of the run {run} are gone.\n")),
             Removal::Nothing => break,
             Removal::Decided => {}
         }
         match take_back(places, of, set_aside)? {
-            TakenBack::Back(text) => note = text,
+            TakenBack::Back(text) => say(&text)?,
             TakenBack::Aside(text) => return Ok(text),
             TakenBack::Over => {}
         }
     }
     let message = format!("another command decided about the changes of the run {run} meanwhile");
     Err(Failure::refused("no_changes", message, "nexus changes list shows all that wait"))
+}
+
+/// Writes a part of the answer at once: a command that is killed afterwards leaves nothing that could be named again.
+fn say(text: &str) -> Result<(), Failure> {
+    run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+        .map_err(|error| run::not_written("the answer", &error))
 }
 
 /// Names the staging directories of the run that stay in its workspace.

@@ -269,8 +269,15 @@ fn tell_kept(places: &Places, run: &str, recorded: Option<&(PathBuf, FolderId)>)
     for layer in asides {
         tell(&format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
     }
-    let staging = recorded.and_then(|(path, folder)| folder.open_at(path).ok());
-    let staging = staging.map_or(Ok(Vec::new()), |directory| nexus_facility::found_staging(run, &directory));
+    let directory = recorded.and_then(|(path, folder)| Some((path, folder.open_at(path).ok()?)));
+    if let Some((path, directory)) = &directory {
+        let found = || nexus_facility::found_beside(&places.layers, run, directory);
+        let beside = patiently(found, is_busy).map_err(|error| chain(&error))?;
+        if let Some(line) = kept_back(run, path, &beside) {
+            tell(&line);
+        }
+    }
+    let staging = directory.map_or(Ok(Vec::new()), |(_, directory)| nexus_facility::found_staging(run, &directory));
     tell_leftovers(&staging.map_err(|error| chain(&error))?);
     Ok(())
 }

@@ -7,14 +7,14 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, split, wi
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::{AttrState, Rooms, Side, apply_dir_state, found, make_movable};
 use crate::commit::as_put::is_as_put;
-use crate::commit::beside::{BESIDE, Beside, unnamed};
+use crate::commit::beside::{Beside, unnamed};
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, read, sync_directory, write};
 use crate::commit::leftover::{Leftover, found_in_workspace};
 use crate::commit::marks_back;
 use crate::commit::only_copies;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
-use crate::commit::recover::{RecoverError, known, locked};
+use crate::commit::recover::{RecoverError, is_decided, known, locked};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
@@ -136,10 +136,22 @@ pub(crate) fn reverse(
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     returned::clear(root)?;
-    for name in [BACK, BESIDE] {
-        crate::beneath::unlink_if_there(root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
-    }
+    // The list of what is beside its path stays until the next commit, or goes with the layer: nobody was told of it yet.
+    crate::beneath::unlink_if_there(root.fd(), BACK.as_bytes()).doing("remove", BACK.as_bytes())?;
     Ok(conflicts)
+}
+
+/// Lists the versions that the taking back of the last commit of `<layers_dir>/<run>` put beside their paths. A command that
+/// was killed right after it has named none of them.
+pub fn found_beside(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Conflict>, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Vec::new()) };
+    if is_decided(&root).map_err(io)? {
+        return Ok(Vec::new());
+    }
+    let faults = Faults::default();
+    let beside = Beside { base: workspace, root: &root, run, faults: &faults };
+    Ok(unnamed(&beside.noted().map_err(io)?, &[]))
 }
 
 /// Reports whether the commit of `<layers_dir>/<run>` was being taken back when `nexus` was killed: every command that ends
