@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -119,6 +120,97 @@ fn a_protected_name_that_a_direct_run_makes_is_reported() {
         );
         let output = bench.run(["run", "--direct", "--shell", "echo x > CLAUDE.md"]);
         assert!(stderr(&output).contains("came into the workspace") && stderr(&output).contains("CLAUDE.md"));
+    }
+}
+
+#[test]
+fn work_that_git_resumes_and_new_links_are_reported() {
+    for bench in benches() {
+        for path in
+            [".git/HEAD", ".git/config", ".git/hooks/x", ".git/rebase-apply/keep", ".git/sequencer/todo", "src/old"]
+        {
+            bench.write(path, "old\n");
+        }
+        std::os::unix::fs::symlink("../.git/hooks", bench.workspace.join("src/was")).unwrap();
+        let new = [
+            ".git/BISECT_LOG",
+            ".git/MERGE_AUTOSTASH",
+            ".git/branches/x",
+            ".git/modules/m/rebase-merge",
+            ".git/packed-refs",
+            ".git/refs/replace/x",
+            ".git/remotes/x",
+        ];
+        let mut script = "echo x >> .git/sequencer/todo; mkdir -p .git/refs/heads; echo x > .git/refs/heads/x; \
+             ln -s .git/hooks log; ln -s ../.envrc src/later; ln -s old src/fine; "
+            .to_owned();
+        for path in new {
+            let file = if path.ends_with("rebase-merge") { format!("{path}/git-rebase-todo") } else { path.to_owned() };
+            write!(script, "mkdir -p $(dirname {file}); echo x refs/replace/x > {file}; ").unwrap();
+        }
+        let (report, code) = bench.json(["--direct", "--direct-git", "--shell", &script]);
+        let mut wanted: Vec<&str> = new.to_vec();
+        wanted.extend([".git/sequencer", "log", "src/later"]);
+        wanted.sort_unstable();
+        let appeared: Vec<_> =
+            report["changes"]["appeared"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
+        assert_eq!((code, appeared), (0, wanted), "{}: {report}", bench.who());
+        let (report, _) =
+            bench.json(["--direct", "--direct-git", "--shell", "echo x > .git/packed-refs; mv src/old o"]);
+        assert_eq!(report["changes"]["appeared"], serde_json::json!([]), "{}: {report}", bench.who());
+    }
+}
+
+/// Makes an index of one entry with a name that no working tree may have, or a plain one.
+const INDEX: &str = "import struct, sys, hashlib\nname = sys.argv[2].encode()\n\
+    e = bytes(24) + struct.pack('>I', 0o100644) + bytes(32) + struct.pack('>H', len(name)) + name\n\
+    e += bytes(((len(e) + 8) & ~7) - len(e))\nb = b'DIRC' + struct.pack('>II', 2, 1) + e\n\
+    open(sys.argv[1], 'wb').write(b + hashlib.sha1(b).digest())\n";
+
+#[test]
+fn a_bad_index_of_a_direct_run_is_moved_aside() {
+    for bench in benches() {
+        let make = |path: &str, name: &str| format!("python3 -c \"$INDEX\" {path} {name}");
+        let env = format!("INDEX={INDEX}");
+        let run = |flags: &[&str], script: &str| {
+            let fixed = ["--direct", "--env", &env, "--shell", script];
+            bench.json(flags.iter().copied().chain(fixed))
+        };
+        for path in [".git/HEAD", ".git/config", ".git/refs/x", ".git/objects/x"] {
+            bench.write(path, "");
+        }
+        let flags = ["--direct-git"];
+        let (report, code) = run(&flags, &make(".git/index", "src/x"));
+        assert_eq!((code, &report["changes"]["held_indexes"]), (0, &serde_json::json!([])), "{report}");
+        let (report, code) = run(&flags, &make(".git/index", ".git/hooks/x"));
+        let wanted = serde_json::json!([{
+            "path": {"text": ".git/index"},
+            "why": "a git index with names that no working tree may have",
+            "aside": {"text": ".git/index.nexus-held"},
+        }]);
+        assert_eq!((code, &report["changes"]["held_indexes"]), (0, &wanted), "{}: {report}", bench.who());
+        assert!(!bench.workspace.join(".git/index").exists() && bench.workspace.join(".git/index.nexus-held").exists());
+        // One that was there before is the user's own.
+        fs::rename(bench.workspace.join(".git/index.nexus-held"), bench.workspace.join(".git/index")).unwrap();
+        let (report, _) = run(&flags, "true");
+        assert_eq!(report["changes"]["held_indexes"], serde_json::json!([]), "{report}");
+        fs::remove_file(bench.workspace.join(".git/index")).unwrap();
+        // Git directories that came, without the flag.
+        let script = format!(
+            "mkdir -p d/.git/worktrees/w s; {}; {}; {}",
+            make("d/.git/worktrees/w/index", "../x"),
+            make("d/.git/sharedindex.1", "a/.git/x"),
+            make("s/index", "/x")
+        );
+        let (report, _) = run(&[], &script);
+        let held: Vec<_> =
+            report["changes"]["held_indexes"].as_array().unwrap().iter().map(|one| &one["path"]["text"]).collect();
+        assert_eq!(held, ["d/.git/sharedindex.1", "d/.git/worktrees/w/index", "s/index"], "{}: {report}", bench.who());
+        // A link, and the words for people.
+        let output =
+            bench.run(["run", "--direct", "--direct-git", "--shell", "rm -f .git/index; ln -s ../s/other .git/index"]);
+        let told = stderr(&output);
+        assert!(told.contains(".git/index was moved to .git/index.nexus-held:"), "{told}");
     }
 }
 

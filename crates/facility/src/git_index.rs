@@ -4,6 +4,8 @@
 //! `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says, without git's leniency: what
 //! it does not understand is held back.
 
+pub mod in_place;
+
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
 use crate::fold::fold;
 use crate::gitconfig::{Setting, parse};

@@ -12,7 +12,7 @@ fn entry(name: &[u8], begin: usize, id: usize) -> Vec<u8> {
     one
 }
 
-fn index(names: &[&[u8]], id: usize) -> Vec<u8> {
+pub(crate) fn index(names: &[&[u8]], id: usize) -> Vec<u8> {
     let count = u32::try_from(names.len()).unwrap();
     let mut bytes = [MAGIC, &2_u32.to_be_bytes(), &count.to_be_bytes()].concat();
     for name in names {
@@ -26,7 +26,7 @@ fn extension(name: &[u8], content: &[u8]) -> Vec<u8> {
 }
 
 /// With the checksum at its end.
-fn closed(mut bytes: Vec<u8>, id: usize) -> Vec<u8> {
+pub(crate) fn closed(mut bytes: Vec<u8>, id: usize) -> Vec<u8> {
     bytes.extend(vec![0; id]);
     bytes
 }

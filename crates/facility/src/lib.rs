@@ -86,6 +86,7 @@ pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, sta
 pub use commit::roll_back::{found_beside, is_applied, is_being_taken_back, roll_back};
 pub use commit::writers::open_for_reading;
 pub use faults::{Comparison, Faults, Step};
+pub use git_index::in_place::{HeldIndex, hold_bad_index};
 pub use identity::{FolderId, Home, journals_of};
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,

@@ -7,12 +7,14 @@
 
 use super::look::{Found, OF_GIT};
 use super::protect;
+use super::watch::Watched;
 use crate::failure::Failure;
 use nexus_facility::protected::Class;
-use nexus_facility::{Reach, Rules, Workspace};
+use nexus_facility::{HeldIndex, Reach, Rules, Workspace, hold_bad_index};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::io::Error;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Covers are mounts, of which a mount namespace has 100,000 (`fs.mount-max`).
@@ -26,6 +28,18 @@ pub struct Direct {
     pub unprotected: Vec<ByteText>,
     rules: Rules,
     opens_git: bool,
+    /// How the files of git were that are not covered.
+    watched: Watched,
+}
+
+/// What a direct run left that programs of the host may act on.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Protected paths that the workspace did not have at the beginning, what git resumes and finds its history by and that is
+    /// new or changed, and new links to protected names.
+    pub appeared: Vec<ByteText>,
+    /// Index files that git must not read.
+    pub held: Vec<HeldIndex>,
 }
 
 impl Direct {
@@ -37,7 +51,7 @@ impl Direct {
         refuse_protected(&rules, workspace)?;
         let mut found = Found::new(&rules, opens_git);
         found.look(workspace).map_err(|error| failed(&error))?;
-        let Found { protected, matched, .. } = found;
+        let Found { protected, matched, watched, .. } = found;
         if protected.len() > MAX_COVERED {
             let message = format!("{} has {} protected names, too many to cover", workspace.display(), protected.len());
             let hint = "name a smaller workspace with --workspace, or leave --direct out";
@@ -50,7 +64,7 @@ impl Direct {
             }
         }
         unprotected.extend(rules.protected.texts().filter(|text| !matched.contains(*text)).map(ByteText::from));
-        Ok(Self { protected: protected.into_iter().collect(), unprotected, rules, opens_git })
+        Ok(Self { protected: protected.into_iter().collect(), unprotected, rules, opens_git, watched })
     }
 
     /// Reports whether git may write to its directories.
@@ -58,12 +72,46 @@ impl Direct {
         self.opens_git
     }
 
-    /// Returns the protected paths that the workspace has now and did not have at the beginning.
-    pub fn appeared(&self, workspace: &Path) -> Result<Vec<ByteText>, Failure> {
+    /// Whether the way of a link ends at a protected name of the workspace, or at what leads to one.
+    fn leads_to_protected(&self, workspace: &Path, link: &ByteText) -> bool {
+        let at = workspace.join(link.as_path());
+        let end = at.canonicalize().or_else(|_| {
+            // What it names may come later.
+            let to = at.parent().unwrap_or(workspace).join(at.read_link()?);
+            let directory = to.parent().unwrap_or(workspace).canonicalize()?;
+            Ok::<_, Error>(to.file_name().map_or(directory.clone(), |name| directory.join(name)))
+        });
+        let inside = end.ok().and_then(|end| end.strip_prefix(workspace).map(Path::to_owned).ok());
+        inside.is_some_and(|inside| self.rules.class(inside.as_os_str().as_bytes()) != Class::Plain)
+    }
+
+    /// Looks at what the run left, once it is over, and moves index files aside that git must not read.
+    pub fn left(&self, workspace: &Path) -> Result<Left, Failure> {
+        let failed = |error: &Error| failure(workspace, error);
         let mut found = Found::new(&self.rules, self.opens_git);
-        found.look(workspace).map_err(|error| failure(workspace, &error))?;
+        found.look(workspace).map_err(|error| failed(&error))?;
         let known: BTreeSet<&ByteText> = self.protected.iter().collect();
-        Ok(found.protected.iter().filter(|path| !known.contains(path)).cloned().collect())
+        let mut appeared: Vec<ByteText> =
+            found.protected.iter().filter(|path| !known.contains(path)).cloned().collect();
+        // What is in a git directory is looked at only there.
+        let is_git = |path: &&ByteText| self.rules.class(&path.0) == Class::GitRoot;
+        let new: Vec<Vec<u8>> = appeared.iter().filter(is_git).map(|path| path.0.clone()).collect();
+        let mut inside = Found::new(&self.rules, true);
+        inside.look_below(workspace, new).map_err(|error| failed(&error))?;
+        let indexes: BTreeSet<&ByteText> =
+            [&found, &inside].into_iter().flat_map(|found| found.watched.changed_indexes(&self.watched)).collect();
+        let mut held = Vec::new();
+        if !indexes.is_empty() {
+            let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
+            for path in indexes {
+                held.extend(hold_bad_index(&opened, &path.0).map_err(|error| failed(&Error::other(error)))?);
+            }
+        }
+        appeared.extend(found.watched.changed_states(&self.watched).cloned());
+        let is_led = |path: &&ByteText| self.leads_to_protected(workspace, path);
+        appeared.extend(found.watched.changed_links(&self.watched).filter(is_led).cloned());
+        appeared.sort();
+        Ok(Left { appeared, held })
     }
 }
 
@@ -72,9 +120,26 @@ const MAX_SHOWN: usize = 20;
 
 /// The line about protected names that came during a run.
 pub fn appeared_line(appeared: &[ByteText]) -> String {
-    let what = "protected names, or directories that cannot be looked through, came into the workspace during this direct run, and \
-         programs on this machine may act on them";
+    let what = "protected names, links to them, work that git resumes, or directories that cannot be looked through, came into the \
+         workspace or changed during this direct run, and programs on this machine may act on them";
     format!("{what}: {}. look at them, and remove what you did not want", some_of(appeared))
+}
+
+/// The line about an index that git must not read.
+pub fn held_line(held: &HeldIndex) -> String {
+    let path = held.path.as_path().display();
+    match &held.aside {
+        Ok(aside) => format!(
+            "{path} was moved to {}: the direct run left {}, and git would write by it. `git reset` makes a new one",
+            aside.as_path().display(),
+            held.why
+        ),
+        Err(error) => format!(
+            "{path} is still there and could not be moved aside ({}): the direct run left {}, and git would write by it. Remove it \
+             before git runs in that repository",
+            error.source, held.why
+        ),
+    }
 }
 
 /// The line about a run that was ended because a cover was gone.
@@ -186,9 +251,9 @@ mod tests {
         for name in [".git/hooks", ".git/commondir", ".git/config.worktree"] {
             assert!(missing.contains(&name.to_owned()), "{name}: {missing:?}");
         }
-        assert_eq!(found.appeared(&at).unwrap(), []);
+        assert_eq!(found.left(&at).unwrap().appeared, []);
         std::fs::write(at.join(".git/commondir"), "../evil").unwrap();
         std::fs::write(at.join("deep/.envrc"), "x").unwrap();
-        assert_eq!(text(&found.appeared(&at).unwrap()), [".git/commondir", "deep/.envrc"]);
+        assert_eq!(text(&found.left(&at).unwrap().appeared), [".git/commondir", "deep/.envrc"]);
     }
 }

@@ -4,6 +4,7 @@
 //! files that begin no pattern, and of those nothing but the name and the type in the listing is looked at. A directory
 //! that cannot be listed, or whose path is too long for a call, is an error or is covered as a whole.
 
+use super::watch::{Watched, is_index};
 use nexus_facility::Rules;
 use nexus_facility::protected::{Class, EntryRules, PACKAGES};
 use nexus_model::ByteText;
@@ -31,6 +32,8 @@ pub(super) struct Found<'a> {
     pub protected: BTreeSet<ByteText>,
     /// The patterns that found something.
     pub matched: BTreeSet<String>,
+    /// What git acts on later and is not covered.
+    pub watched: Watched,
 }
 
 /// The names by which a directory is a bare repository.
@@ -57,18 +60,22 @@ impl Names {
 
 impl<'a> Found<'a> {
     pub fn new(rules: &'a Rules, opens_git: bool) -> Self {
-        Self { rules, opens_git, protected: BTreeSet::new(), matched: BTreeSet::new() }
+        Self { rules, opens_git, protected: BTreeSet::new(), matched: BTreeSet::new(), watched: Watched::default() }
     }
 
     /// Looks through a workspace.
     pub fn look(&mut self, workspace: &Path) -> Result<(), Error> {
+        self.look_below(workspace, vec![Vec::new()])
+    }
+
+    /// Looks through directories of a workspace.
+    pub fn look_below(&mut self, workspace: &Path, mut directories: Vec<Vec<u8>>) -> Result<(), Error> {
         let top = match rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(top) => top,
             Err(error) if is_gone(&error.into()) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let mut buffer = Vec::with_capacity(BUFFER);
-        let mut directories = vec![Vec::new()];
         while let Some(at) = directories.pop() {
             match open(&top, &at) {
                 Ok(directory) => self.look_into(&directory, &at, &mut buffer, &mut directories)?,
@@ -134,12 +141,18 @@ impl<'a> Found<'a> {
         below: &mut Vec<Vec<u8>>,
     ) -> Result<(), Error> {
         let path = || join(at, name.to_bytes());
-        match class {
-            Class::Plain => {
-                if kind(directory, name, listed)? == FileType::Directory && !PASSED_BY.contains(&name.to_bytes()) {
-                    below.push(path());
-                }
+        if is_index(name.to_bytes()) {
+            let kind = kind(directory, name, listed)?;
+            if kind == FileType::RegularFile || (kind == FileType::Symlink && class == Class::NoLink) {
+                self.watched.add_index(directory, name, path());
             }
+        }
+        match class {
+            Class::Plain => match kind(directory, name, listed)? {
+                FileType::Directory if !PASSED_BY.contains(&name.to_bytes()) => below.push(path()),
+                FileType::Symlink => self.watched.add_link(directory, name, path()),
+                _ => {}
+            },
             Class::Listed(pattern) => {
                 self.matched.insert(pattern);
                 self.protected.insert(ByteText(path()));
@@ -151,7 +164,7 @@ impl<'a> Found<'a> {
             Class::GitState(_) if last(at) == b"info" => {
                 self.protected.insert(ByteText(path()));
             }
-            Class::GitState(_) => {}
+            Class::GitState(_) => self.watched.add_state(directory, name, path()),
             Class::GitRoot if !self.opens_git => {
                 self.protected.insert(ByteText(path()));
             }
@@ -180,7 +193,9 @@ fn inside_of_git(at: &[u8], rules: &EntryRules<'_>) -> Option<Vec<u8>> {
     let of_git = matches!(rules.class(b"any name"), Class::NoLink);
     match last(at) {
         b"objects" if of_git => Some(join(at, b"info")),
-        b"refs" | b"logs" | b"lfs" if of_git => None,
+        // Only replaced objects.
+        name if of_git && name != b"replace" && last(parent(at)) == b"refs" => None,
+        b"logs" | b"lfs" if of_git => None,
         _ => Some(at.to_owned()),
     }
 }
@@ -213,6 +228,10 @@ fn join(at: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn last(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |at| &path[..at])
 }
 
 fn is_too_long(error: &Error) -> bool {

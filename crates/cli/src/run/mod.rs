@@ -40,6 +40,7 @@ mod signals;
 mod sink;
 mod streams;
 mod tally;
+mod watch;
 
 pub use alone::{Alone, lock};
 pub use caller::{Caller, Heard, Watched};

@@ -2,7 +2,7 @@
 
 mod document;
 
-use super::direct::{appeared_line, some_of, uncovered_line};
+use super::direct::{Left, appeared_line, held_line, some_of, uncovered_line};
 use super::full_output::FullOutput;
 use super::hints::{self, Hint};
 use super::open_files::{readers_line, unwatched_line};
@@ -18,7 +18,7 @@ use crate::receipt::{self, Finished, Issued, Issuer};
 use crate::terminal::out;
 use document::{ToCaller, elements};
 use nexus_driver::Handle;
-use nexus_facility::{Change, ChangeKind};
+use nexus_facility::{Change, ChangeKind, HeldIndex};
 use nexus_model::exit::{REFUSED, USAGE};
 use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::Writes;
@@ -56,6 +56,8 @@ pub struct Report {
     unprotected: Vec<ByteText>,
     /// Protected names that came into the workspace during a direct run.
     appeared: Vec<ByteText>,
+    /// Index files of git that a direct run left and that were moved aside, or could not be.
+    held: Vec<HeldIndex>,
     /// Protected files that changed during the run.
     altered: Vec<ByteText>,
     /// A path whose cover a process outside took away.
@@ -104,8 +106,11 @@ impl Report {
         let hints = hints::for_run(order, &outcome, exit);
         let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let workspace = order.plan.workspace.source.as_path();
-        let appeared = order.direct.as_ref().map_or(Ok(Vec::new()), |direct| direct.appeared(workspace));
-        let (appeared, unseen) = appeared.map_or_else(|failure| (Vec::new(), Some(failure.text())), |all| (all, None));
+        let left = order.direct.as_ref().map_or(Ok(Left::default()), |direct| direct.left(workspace));
+        let (left, unseen) = left.map_or_else(|failure| (Left::default(), Some(failure.text())), |left| (left, None));
+        // Nobody may take the workspace for one that git can work in.
+        let is_bad = unseen.is_some() || left.held.iter().any(|index| index.aside.is_err());
+        let exit = if exit == 0 && is_bad { REFUSED } else { exit };
         let mut report = Self {
             run_id: order.plan.run_id,
             exit,
@@ -130,7 +135,8 @@ impl Report {
             settled,
             direct: matches!(order.plan.workspace.writes, Writes::Direct { .. }),
             unprotected: order.direct.as_ref().map(|direct| direct.unprotected.clone()).unwrap_or_default(),
-            appeared,
+            appeared: left.appeared,
+            held: left.held,
             altered: outcome
                 .altered
                 .iter()
@@ -303,6 +309,9 @@ impl Report {
         }
         if !self.appeared.is_empty() {
             lines.add(&appeared_line(&self.appeared));
+        }
+        for index in &self.held {
+            lines.add(&held_line(index));
         }
         for line in self.egress.iter().flat_map(Ended::lines) {
             lines.add(&line);

@@ -7,7 +7,7 @@ use crate::run::hints::Hint;
 use crate::run::output::Stream;
 use crate::run::settle::State;
 use crate::run::sink::write_to_caller;
-use nexus_facility::{Change, Conflict};
+use nexus_facility::{Change, Conflict, HeldIndex};
 use nexus_model::{ByteText, ExitReason, ExitStatus, RunId};
 use nexus_policy::receipt::canonical::Member;
 use serde::Serialize;
@@ -71,6 +71,7 @@ impl Report {
                 open_for_reading: &self.settled.readers,
                 unprotected: &self.unprotected,
                 appeared: &self.appeared,
+                held_indexes: self.held.iter().map(held_index).collect(),
                 altered: &self.altered,
                 uncovered: self.uncovered.as_deref().map(ByteText::from),
                 decided_by_file: self.changes_by_file.as_deref(),
@@ -134,9 +135,15 @@ struct DocumentChanges<'a> {
     open_for_reading: &'a [ByteText],
     unprotected: &'a [ByteText],
     appeared: &'a [ByteText],
+    held_indexes: Vec<serde_json::Value>,
     altered: &'a [ByteText],
     uncovered: Option<ByteText>,
     decided_by_file: Option<&'a str>,
+}
+
+fn held_index(index: &HeldIndex) -> serde_json::Value {
+    let aside = index.aside.as_ref().ok();
+    json!({ "path": index.path, "why": index.why, "aside": aside })
 }
 
 /// The caller's standard output.
