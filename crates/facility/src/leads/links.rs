@@ -48,6 +48,8 @@ pub(super) struct Searched {
     pub is_whole: bool,
     /// The folded names in the top directory, if these are all.
     pub top: Option<Vec<Vec<u8>>>,
+    /// Directories below the top with a `.envrc`.
+    pub envrcs: Vec<Vec<u8>>,
 }
 
 impl Searched {
@@ -68,7 +70,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
     let mut directories = VecDeque::from([(Vec::new(), false)]);
     let mut left = reach;
     let mut is_whole = true;
-    let mut top = None;
+    let (mut top, mut envrcs) = (None, Vec::new());
     while let Some((at, in_git)) = directories.pop_front() {
         if left.directories == 0 || left.entries == 0 {
             is_whole = false;
@@ -110,6 +112,9 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             if is_git && !at.is_empty() {
                 repositories.extend(git::at(&join(leads.top.path, &at), leads.top.path)?);
             }
+            if folded.as_ref() == b".envrc" && !at.is_empty() {
+                envrcs.push(at.clone());
+            }
             match kind {
                 EntryType::Symlink => {
                     let path = join_names(&at, &name);
@@ -124,7 +129,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             }
         }
     }
-    Ok(Searched { repositories, listed, is_whole, top })
+    Ok(Searched { repositories, listed, is_whole, top, envrcs })
 }
 
 /// Whether what protected names lead to is known only from a directory that cannot be listed.

@@ -113,6 +113,8 @@ impl Rules {
         links::from_outside(&mut leads, self, &repositories, &searched, reach)?;
         let begins = git::read(&mut leads, &repositories)?;
         scripts::read(&mut leads, &repositories, &begins, &searched)?;
+        let not_listed = touched.iter().filter(|path| !searched.listed.contains(*path));
+        scripts::envrcs(&mut leads, searched.envrcs.iter().chain(not_listed))?;
         let Leads { found, everywhere, everything, .. } = leads;
         self.protected.extend(found.into_iter().chain(everywhere));
         if let Some(why) = everything {

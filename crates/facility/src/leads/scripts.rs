@@ -24,41 +24,92 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// Entries of the top of a working tree that are listed to find configurations.
 const MAX_LISTED: usize = 4096;
 
+/// By these words a script finds out where it is.
+const OF_ITSELF: &[&[u8]] = &[b"$0", b"${0", b"BASH_SOURCE"];
+
 /// Directories of a working tree whose scripts git runs.
 const OF_HOOKS: &[&str] = &[".husky", ".githooks", ".git-hooks"];
 
 /// Configurations of a working tree whose commands programs of the host start when it is opened, or when git commits. Files that
 /// they name are protected.
 const CONFIGURATIONS: &[&str] = &[
+    ".cargo/config",
+    ".cargo/config.toml",
     ".claude/settings.json",
     ".claude/settings.local.json",
     ".codex/config.toml",
-    ".cursor/mcp.json",
-    ".devcontainer.json",
-    ".devcontainer/devcontainer.json",
-    ".gemini/settings.json",
+    ".config/hk.pkl",
+    ".config/lefthook-local.json",
+    ".config/lefthook-local.toml",
+    ".config/lefthook-local.yaml",
+    ".config/lefthook-local.yml",
     ".config/lefthook.json",
     ".config/lefthook.toml",
     ".config/lefthook.yaml",
     ".config/lefthook.yml",
+    ".config/mise.toml",
+    ".config/mise/config.toml",
+    ".cursor/mcp.json",
+    ".devcontainer.json",
+    ".devcontainer/devcontainer.json",
+    ".gemini/settings.json",
+    ".hg/hgrc",
+    ".lefthook-local.json",
+    ".lefthook-local.toml",
+    ".lefthook-local.yaml",
+    ".lefthook-local.yml",
     ".lefthook.json",
     ".lefthook.toml",
     ".lefthook.yaml",
     ".lefthook.yml",
+    ".lintstagedrc",
+    ".lintstagedrc.cjs",
+    ".lintstagedrc.js",
+    ".lintstagedrc.json",
+    ".lintstagedrc.mjs",
+    ".lintstagedrc.ts",
+    ".lintstagedrc.yaml",
+    ".lintstagedrc.yml",
+    ".local-overcommit.yml",
     ".mcp.json",
+    ".mise.local.toml",
     ".mise.toml",
+    ".mise/config.toml",
+    ".npmrc",
+    ".overcommit.yml",
     ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    ".simple-git-hooks.cjs",
+    ".simple-git-hooks.js",
     ".simple-git-hooks.json",
+    ".simple-git-hooks.mjs",
     ".vscode/mcp.json",
     ".vscode/settings.json",
+    ".yarnrc",
+    ".yarnrc.yml",
     ".zed/settings.json",
     "devbox.json",
+    "hk.pkl",
+    "lefthook-local.json",
+    "lefthook-local.toml",
+    "lefthook-local.yaml",
+    "lefthook-local.yml",
     "lefthook.json",
     "lefthook.toml",
     "lefthook.yaml",
     "lefthook.yml",
+    "lint-staged.config.cjs",
+    "lint-staged.config.js",
+    "lint-staged.config.mjs",
+    "lint-staged.config.ts",
     "mise.local.toml",
     "mise.toml",
+    "mise/config.toml",
+    "prek.toml",
+    "simple-git-hooks.cjs",
+    "simple-git-hooks.js",
+    "simple-git-hooks.json",
+    "simple-git-hooks.mjs",
 ];
 /// The same where the text has this word.
 const CONFIGURATIONS_WITH: &[(&str, &[u8])] = &[(".vscode/tasks.json", b"folderOpen")];
@@ -98,6 +149,18 @@ pub(super) fn read(
     Ok(())
 }
 
+/// Protects what the `.envrc` of further directories of the workspace name.
+pub(super) fn envrcs<'a>(
+    leads: &mut Leads<'_>,
+    directories: impl Iterator<Item = &'a Vec<u8>>,
+) -> Result<(), IoFailure> {
+    for directory in directories {
+        let at = join(leads.top.path, directory);
+        script(leads, &at.join(".envrc"), &at)?;
+    }
+    Ok(())
+}
+
 fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> Result<(), IoFailure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = match rustix::fs::open(directory, flags, Mode::empty()) {
@@ -122,7 +185,16 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
 fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFailure> {
     let text = beginning(path, MAX_BYTES + 1, leads.top.path)?;
     let Some(text) = text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
-    protect(leads, path, begin, words::of_script(&text))
+    let found = words::of_script(&text);
+    if let Some(beside) = path.parent().filter(|_| OF_ITSELF.iter().any(|word| contains(&text, word))) {
+        // `HERE="$(dirname "$0")"` and `"$HERE/../x"`.
+        protect(leads, path, beside, found.iter().filter(|word| word.beside).cloned().collect())?;
+    }
+    protect(leads, path, begin, found)
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
 }
 
 /// Protects what the configurations of a working tree name. `listed` holds the folded names of its top, where these are
@@ -150,7 +222,7 @@ fn configurations(leads: &mut Leads<'_>, top: &Path, listed: Option<&[Vec<u8>]>)
     for (name, word) in any.chain(CONFIGURATIONS_WITH.iter().copied()).filter(|(name, _)| is_there(name)) {
         let path = top.join(name);
         let Some(text) = beginning(&path, MAX_BYTES, leads.top.path)? else { continue };
-        if word.is_empty() || text.windows(word.len()).any(|part| part == word) {
+        if word.is_empty() || contains(&text, word) {
             let found = words::of_configuration(&text);
             // What a development container is built from lies beside its configuration.
             if let Some(beside) = path.parent().filter(|beside| *beside != top) {
@@ -237,6 +309,25 @@ mod tests {
             ("srv.git/refs/x", ""),
             ("srv.git/hooks/update", "exec ../deploy/helper.sh\n"),
             ("sub/.git/hooks/post-merge", "./after\n"),
+            (".claude/settings.json", "{\"command\": \"\\\"$CLAUDE_PROJECT_DIR\\\"/agent/l.sh\"}"),
+            ("agent/l.sh", ""),
+            ("deep/er/.envrc", "source lib/rc\nsource_env ../rc\n"),
+            (".npmrc", "script-shell=./shells/npm\n"),
+            ("shells/npm", ""),
+            (".yarnrc.yml", "yarnPath: .yarn/yarn.cjs\n"),
+            (".yarn/yarn.cjs", ""),
+            (".cargo/config.toml", "[build]\nrustc-wrapper = \"wrap/rustc\"\n"),
+            ("wrap/rustc", ""),
+            (".overcommit.yml", "  command: ['ruby', 'over/l.rb']\n"),
+            ("over/l.rb", ""),
+            (".lintstagedrc", "{\"*.js\": \"./lint/js --fix\"}"),
+            ("lint/js", ""),
+            (".config/mise.toml", "[hooks]\nenter = \"./enter/x\"\n"),
+            ("enter/x", ""),
+            ("prek.toml", "entry = \"prek/l.sh\"\n"),
+            ("prek/l.sh", ""),
+            (".git/hooks/post-checkout", "HERE=\"$(dirname \"$0\")\"\n\"$HERE/../../by/place.sh\"\n"),
+            (".git/hooks/post-commit", "for s in all/*.sh; do $s; done\n\"$INSTALL_PYTHON\" -mhook_impl x\n"),
         ] {
             std::fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
             std::fs::write(at.join(path), text).unwrap();
@@ -260,6 +351,20 @@ mod tests {
             "scripts/by-path.sh",
             "deploy/helper.sh",
             "src2/tools/l.sh",
+            "by/place.sh",
+            "agent/l.sh",
+            "deep/er/lib/rc",
+            "deep/rc",
+            "shells/npm",
+            ".yarn/yarn.cjs",
+            "wrap/rustc",
+            "over/l.rb",
+            "lint/js",
+            "enter/x",
+            "prek/l.sh",
+            "all/new.sh",
+            "hook_impl.py",
+            "hook_impl/__main__.py",
         ] {
             assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
         }

@@ -13,6 +13,8 @@ pub(super) struct Word {
     pub text: Vec<u8>,
     /// It counts only if a file is there.
     pub only_files: bool,
+    /// A variable stood before it, which may be the place of the script itself.
+    pub beside: bool,
 }
 
 /// Words whose next word is a file that is read as commands or run. A number at their end is a version.
@@ -53,6 +55,7 @@ const BEFORE: &[&[u8]] = &[
     b"[[",
     b"builtin",
     b"command",
+    b"coproc",
     b"do",
     b"elif",
     b"else",
@@ -71,6 +74,7 @@ const BEFORE: &[&[u8]] = &[
 ];
 /// Commands with a command among their words.
 const CARRIERS: &[&[u8]] = &[
+    b"busybox",
     b"chronic",
     b"direnv_load",
     b"doas",
@@ -89,10 +93,15 @@ const CARRIERS: &[&[u8]] = &[
     b"sudo",
     b"time",
     b"timeout",
+    b"toybox",
     b"trap",
     b"watch",
     b"xargs",
 ];
+/// Commands of package managers that run the command among their words, behind `run` where they have such a word.
+const RUNNERS: &[&[u8]] = &[b"bunx", b"hatch", b"npx", b"pdm", b"pipenv", b"pnpx", b"poetry", b"rye", b"uv", b"uvx"];
+/// The ends that the file of a Python module may have; a package is a directory.
+const MODULE: &[&[u8]] = &[b"", b".py", b".pyc", b".so", b".abi3.so"];
 /// Commands of direnv whose words are directories that come into `PATH`.
 const INTO_PATH: &[&[u8]] = &[b"path_add", b"PATH_add", b"load_prefix", b"PATH_prepend"];
 /// Variables with directories or libraries that every started program uses.
@@ -106,6 +115,8 @@ const USED: &[(&[u8], &[&[u8]])] = &[
 
 /// Directories that a script changes to, which are remembered.
 const MAX_DIRECTORIES: usize = 8;
+/// Values of variables that are remembered.
+const MAX_VALUES: usize = 64;
 /// Commands in words are searched this deep.
 const DEPTH: usize = 3;
 
@@ -134,19 +145,35 @@ pub(super) fn of_configuration(text: &[u8]) -> Vec<Word> {
     for line in text.split(|byte| *byte == b'\n') {
         let mut rest = line;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\'')) {
-            let (quote, inside) = (rest[at], &rest[at + 1..]);
-            let Some(end) = inside.iter().position(|byte| *byte == quote) else { break };
-            found.commands(&inside[..end], DEPTH, true);
-            found.file(&inside[..end]);
-            rest = &inside[end + 1..];
+            let (text, behind) = quoted(rest[at], &rest[at + 1..]);
+            let Some(behind) = behind else { break };
+            found.commands(&text, DEPTH, true);
+            found.file(&text);
+            rest = behind;
         }
-        // The value of a line of YAML.
-        let value = line.iter().position(|byte| *byte == b':').map_or(line, |at| &line[at + 1..]).trim_ascii();
-        let value = value.strip_prefix(b"- ").unwrap_or(value);
-        found.commands(value, DEPTH, true);
-        found.file(value);
+        // The value of a line of YAML, or of NAME=VALUE.
+        for mark in [b':', b'='] {
+            let value = line.iter().position(|byte| *byte == mark).map_or(line, |at| &line[at + 1..]).trim_ascii();
+            let value = value.strip_prefix(b"- ").unwrap_or(value);
+            found.commands(value, DEPTH, true);
+            found.file(value);
+        }
     }
     found.words
+}
+
+/// Takes a text up to its closing quote, and what is behind that. In double quotes a backslash quotes a byte.
+fn quoted(quote: u8, inside: &[u8]) -> (Vec<u8>, Option<&[u8]>) {
+    let mut text = Vec::new();
+    let mut bytes = inside.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            byte if *byte == quote => return (text, Some(&inside[at + 1..])),
+            b'\\' if quote == b'"' => text.extend(bytes.next().map(|(_, byte)| *byte)),
+            byte => text.push(*byte),
+        }
+    }
+    (text, None)
 }
 
 #[derive(Default)]
@@ -154,20 +181,50 @@ struct Found {
     words: Vec<Word>,
     /// Where the script may be, besides where it begins.
     directories: Vec<Vec<u8>>,
+    /// Names and values of variables, also those of a loop.
+    values: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Found {
+    /// A word that is started or read. Of a pattern the directory counts, in which a new file would match.
+    fn started(&mut self, word: &[u8], only_files: bool) {
+        let mut all = vec![word.to_vec()];
+        if let Some((name, rest)) = split_variable(word) {
+            let values = self.values.iter().filter(|(one, _)| one == name);
+            // A bare word is a program in PATH.
+            all.extend(values.map(|(_, value)| [value, rest].concat()).filter(|text| text.contains(&b'/')));
+        }
+        for text in all {
+            let own = plain(&text);
+            match own.iter().position(|byte| b"*?[{".contains(byte)) {
+                None => self.push(&text, only_files),
+                Some(at) if !only_files => {
+                    let end = own[..at].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                    self.push(&own[..end], false);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn remember(&mut self, name: &[u8], value: &[u8]) {
+        if self.values.len() < MAX_VALUES && !value.is_empty() {
+            self.values.push((name.to_vec(), value.to_vec()));
+        }
+    }
+
     fn push(&mut self, text: &[u8], only_files: bool) {
+        let beside = text.starts_with(b"$");
         let text = plain(text);
         if text.is_empty() || text.starts_with(b"-") {
             return;
         }
         if !text.starts_with(b"/") {
             for at in &self.directories {
-                self.words.push(Word { text: [at, &b"/"[..], text].concat(), only_files });
+                self.words.push(Word { text: [at, &b"/"[..], text].concat(), only_files, beside });
             }
         }
-        self.words.push(Word { text: text.to_vec(), only_files });
+        self.words.push(Word { text: text.to_vec(), only_files, beside });
     }
 
     /// A text that is a path as a whole.
@@ -191,13 +248,28 @@ impl Found {
 
     /// The simple commands of a text. With `only_files` the text may be no script at all.
     fn commands(&mut self, text: &[u8], depth: usize, only_files: bool) {
+        let mut before: Vec<Vec<u8>> = Vec::new();
         for words in segments(text) {
             self.command(&words, only_files);
+            self.piped(&before, &words);
             let nested = words.iter().filter(|word| {
                 word.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'`' | b'(' | b';' | b'&' | b'|'))
             });
             for word in nested.filter(|_| depth > 0) {
                 self.commands(word, depth - 1, true);
+            }
+            before = words;
+        }
+    }
+
+    /// The files that a command writes into a shell, as in `cat x | sh`.
+    fn piped(&mut self, before: &[Vec<u8>], words: &[Vec<u8>]) {
+        let Some((shell, options)) = words.split_first() else { return };
+        let Some((first, rest)) = before.split_first() else { return };
+        if is_reader(shell) && options.iter().all(|word| word.starts_with(b"-")) {
+            let is_cat = base(first) == b"cat";
+            for word in rest.iter().filter(|word| is_cat || word.contains(&b'/')) {
+                self.started(word, !is_cat);
             }
         }
     }
@@ -208,12 +280,22 @@ impl Found {
                 value.split(|byte| *byte == b':').for_each(|part| self.push(part, only_files));
             } else {
                 self.push(value, true);
+                self.remember(name, value);
             }
         }
         let is_before = |word: &&Vec<u8>| BEFORE.contains(&word.as_slice()) || variable(word).is_some();
-        let rest: Vec<&[u8]> = words.iter().skip_while(is_before).map(Vec::as_slice).collect();
+        let has_name = |at: usize| {
+            let is_named = matches!(words[at].as_slice(), b"function" | b"coproc");
+            is_named && words.get(at + 2).is_some_and(|word| word == b"{")
+        };
+        // `function NAME {` and `coproc NAME {`.
+        let skipped = (0..words.len().min(2)).find(|at| has_name(*at)).map_or(0, |at| at + 3);
+        let rest: Vec<&[u8]> = words[skipped..].iter().skip_while(is_before).map(Vec::as_slice).collect();
         let Some((first, rest)) = rest.split_first() else { return };
         let name = base(first);
+        if is_python(name) {
+            self.module(rest, only_files);
+        }
         if matches!(*first, b"cd" | b"pushd") {
             if let Some(to) = rest.iter().find(|word| !word.starts_with(b"-")) {
                 self.change_to(plain(to));
@@ -222,6 +304,19 @@ impl Found {
             for word in rest {
                 self.push(word, only_files);
             }
+        } else if name == b"run-parts" {
+            for word in rest.iter().filter(|word| !word.starts_with(b"-")) {
+                self.started(word, only_files);
+            }
+        } else if matches!(*first, b"for" | b"select") && rest.get(1).is_some_and(|word| *word == b"in") {
+            for word in &rest[2..] {
+                self.remember(rest[0], word);
+            }
+        } else if RUNNERS.contains(&name) {
+            let from = rest.iter().position(|word| matches!(*word, b"run" | b"exec")).map_or(0, |at| at + 1);
+            let words: Vec<Vec<u8>> =
+                rest[from..].iter().skip_while(|word| word.starts_with(b"-")).map(|word| word.to_vec()).collect();
+            self.command(&words, only_files);
         } else if *first == b"use" {
             let used = USED.iter().find(|(name, _)| rest.first() == Some(name)).map(|(_, files)| *files);
             for file in used.unwrap_or_default() {
@@ -235,6 +330,9 @@ impl Found {
                 if is_reader(word) {
                     self.read(&rest[at + 1..], base(word), only_files);
                 }
+                if is_python(base(word)) {
+                    self.module(&rest[at + 1..], only_files);
+                }
                 if word.contains(&b'/') {
                     self.push(word, only_files || *first == b"find");
                 }
@@ -242,15 +340,33 @@ impl Found {
         } else if is_reader(first) {
             self.read(rest, name, only_files);
         }
-        if first.contains(&b'/') {
-            self.push(first, only_files);
+        if first.contains(&b'/') || first.starts_with(b"$") {
+            self.started(first, only_files);
+        }
+    }
+
+    /// The module behind `-m`, which Python looks for where it is started before anywhere else.
+    fn module(&mut self, rest: &[&[u8]], only_files: bool) {
+        for (at, word) in rest.iter().enumerate().take_while(|(_, word)| word.starts_with(b"-")) {
+            if word.starts_with(b"--") {
+                continue;
+            }
+            let Some(end) = word.iter().position(|byte| *byte == b'm') else { continue };
+            let module = if end + 1 < word.len() { &word[end + 1..] } else { rest.get(at + 1).copied().unwrap_or(b"") };
+            let first = module.split(|byte| *byte == b'.').next().unwrap_or_default();
+            if !first.is_empty() && first.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+                for end in MODULE {
+                    self.push(&[first, end].concat(), only_files);
+                }
+            }
+            return;
         }
     }
 
     /// The words behind a program that reads a file.
     fn read(&mut self, rest: &[&[u8]], name: &[u8], only_files: bool) {
         match rest.iter().find(|word| !word.starts_with(b"-")) {
-            Some(word) => self.push(word, only_files),
+            Some(word) => self.started(word, only_files),
             None if name.starts_with(b"dotenv") => self.push(b".env", only_files),
             None => {}
         }
@@ -292,94 +408,44 @@ fn variable(word: &[u8]) -> Option<(&[u8], &[u8])> {
     is_name.then_some((&word[..at], &word[at + 1..]))
 }
 
-/// A word without a variable at its beginning, which stands for the top of the working tree more often than not.
+/// Whether a command is Python, or a variable with its path.
+fn is_python(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_variable = name.starts_with(b"$");
+    let has = |word: &[u8]| name.windows(word.len()).position(|part| part == word);
+    [b"python".as_slice(), b"pypy"].into_iter().filter_map(has).any(|at| at == 0 || is_variable)
+}
+
+/// Splits `$NAME/x` and `${NAME}/x` into the name and what is behind it.
+fn split_variable(word: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = word.strip_prefix(b"$")?;
+    let inside = rest.strip_prefix(b"{");
+    let rest = inside.unwrap_or(rest);
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let end = rest.iter().position(|byte| !is_name(byte)).unwrap_or(rest.len());
+    let behind = if inside.is_some() { rest[end..].strip_prefix(b"}")? } else { &rest[end..] };
+    Some((&rest[..end], behind))
+}
+
+/// A word without a variable or command at its beginning, which stands for the top of the working tree more often than not.
 fn plain(word: &[u8]) -> &[u8] {
-    let rest = word.iter().position(|byte| *byte == b'/').filter(|_| word.starts_with(b"$"));
-    match rest {
-        Some(at) => &word[at + 1..],
-        // A variable as a whole says nothing.
-        None if word.starts_with(b"$") => b"",
-        None => word,
+    if !word.starts_with(b"$") {
+        return word;
     }
+    // A slash inside of the brackets belongs to them.
+    let mut depth = 0_usize;
+    let at = word.iter().position(|byte| {
+        match byte {
+            b'{' | b'(' => depth += 1,
+            b'}' | b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        *byte == b'/' && depth == 0
+    });
+    // A variable as a whole says nothing.
+    at.map_or(b"", |at| &word[at + 1..])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn texts(found: Vec<Word>) -> Vec<String> {
-        found.into_iter().map(|word| String::from_utf8_lossy(&word.text).into_owned()).collect()
-    }
-
-    #[test]
-    fn words_at_the_place_of_a_command_are_paths() {
-        let names = |text: &str| texts(of_script(text.as_bytes()));
-        for (text, wanted) in [
-            ("#!/bin/sh\nexec ./tools/lint.sh \"$@\"\n", &["./tools/lint.sh"][..]),
-            ("if scripts/check; then exit 1; fi", &["scripts/check"]),
-            ("FOO=1 python3 -u ci/check.py x", &["ci/check.py"]),
-            (". \"$(dirname \"$0\")/_/husky.sh\"\nnpm test", &[]),
-            ("source \"$PWD/lib/env\"; PATH_add bin", &["lib/env"]),
-            ("INSTALL_PYTHON=/ws/.venv/bin/python\nexec \"$INSTALL_PYTHON\" -m x", &["/ws/.venv/bin/python"]),
-            ("dotenv\nuse flake", &[".env"]),
-            ("dotenv_if_exists .env.local", &[".env.local"]),
-            ("test -f package.json && npm run lint -- src/x", &[]),
-            ("# ./old\necho a/b", &[]),
-            ("#!.venv/bin/python -u\n", &[".venv/bin/python"]),
-            ("#!/usr/bin/env -S ./tools/run x\n", &["./tools/run"]),
-            ("/usr/bin/python3 ci/check.py", &["ci/check.py"]),
-            ("python3.11 ci/check.py", &["ci/check.py"]),
-            ("git ls-files | xargs -r ./lint", &["./lint"]),
-            ("xargs -n1 python3 ci/one.py", &["ci/one.py"]),
-            ("find . -name '*.c' -exec tools/fmt {} +", &["tools/fmt"]),
-            ("timeout 10 ./slow", &["./slow"]),
-            ("sudo -u x env A=b ./x", &["./x"]),
-            ("cd scripts && ./f.sh", &["scripts/./f.sh", "./f.sh"]),
-            ("cd a\ncd b\nsh go", &["a/b/go", "a/go", "b/go", "go"]),
-            ("(cd \"$TOP/x\"; . ./y)", &["x/./y"]),
-            ("PATH_add bin", &["bin"]),
-            ("path_add PATH tools/bin", &["tools/bin"]),
-            ("export PATH=\"$PWD/bin:$PATH\"", &["bin"]),
-            ("use flake", &["flake.nix", "flake.lock"]),
-            ("use flake ./nix#dev", &["./nix"]),
-            ("use nix", &["shell.nix", "default.nix"]),
-            ("A=\"$(./tools/version)\"", &["./tools/version"]),
-            ("sh -c './one; tools/two'", &["./one", "tools/two"]),
-            ("exec ./a \\\n  b\n", &["./a"]),
-        ] {
-            let found = names(text);
-            for name in wanted {
-                assert!(found.contains(&(*name).to_owned()), "{text}: {found:?}");
-            }
-            assert!(!found.iter().any(|name| name == "package.json" || name == "src/x" || name == "a/b"), "{found:?}");
-        }
-    }
-
-    #[test]
-    fn a_configuration_names_files_as_commands_and_arguments() {
-        for (text, wanted) in [
-            ("{\"command\": \"python3\", \"args\": [\"tools/mcp.py\", \"-x\"]}", "tools/mcp.py"),
-            ("  \"initializeCommand\": \"sh .ci/setup.sh\",", ".ci/setup.sh"),
-            ("\"dockerfile\": \"Dockerfile.dev\"", "Dockerfile.dev"),
-            ("    entry: python ci/check.py --fix", "ci/check.py"),
-            ("    entry: ./lint.sh", "./lint.sh"),
-            ("      run: cd web && ./check", "web/./check"),
-            ("\"path\": \"${workspaceFolder}/.venv/bin/python\"", ".venv/bin/python"),
-            ("command = [\"./x\", \"y\"]", "./x"),
-        ] {
-            let found = of_configuration(text.as_bytes());
-            assert!(found.iter().all(|word| word.only_files), "{text}: {found:?}");
-            assert!(texts(found.clone()).contains(&wanted.to_owned()), "{text}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_searched_without_a_panic() {
-        for text in
-            ["", "#!", "'", "\"", "cd", "use", "env", "=", "$", "$(", "`", "x=\"$(", "((((", "\\", "sh", "- ", ":"]
-        {
-            of_script(text.as_bytes());
-            of_configuration(text.as_bytes());
-        }
-    }
-}
+#[path = "words_tests.rs"]
+mod tests;
