@@ -74,7 +74,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         let name = fold(split(&node.path.0).1);
         let hidden = places.get(&node.parent).is_some_and(|place| !place.was_one && place.has_hidden);
         let is_new = node.role == Role::Entry && node.covers.is_none();
-        if hidden && is_new && MAKERS.iter().any(|maker| fold(maker) == name) {
+        if hidden && is_new && is_maker(&name) {
             let why = "makes a git repository of a directory that has hooks or settings";
             node.rare.verdict = Some(Verdict::Park(why.to_owned()));
         }
@@ -144,6 +144,11 @@ impl Place {
 
 fn is_repository(has: &impl Fn(&[u8]) -> Result<bool, IoFailure>) -> Result<bool, IoFailure> {
     Ok(has(HEAD)? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?)))
+}
+
+/// Whether a folded name is one that makes a directory a repository.
+pub(crate) fn is_maker(name: &[u8]) -> bool {
+    MAKERS.iter().any(|maker| fold(maker) == name)
 }
 
 fn is_there(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {

@@ -73,6 +73,7 @@ mod submodules;
 mod sync;
 pub mod top;
 pub mod tree;
+mod unmade;
 mod upper;
 mod verdict;
 mod walk;

@@ -134,6 +134,7 @@ impl Walk<'_> {
         self.judge(&mut tree)?;
         crate::link_ends::judge(self, &mut tree)?;
         crate::bare::judge(self, &mut tree)?;
+        crate::unmade::judge(self, &mut tree)?;
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);

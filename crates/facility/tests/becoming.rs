@@ -198,3 +198,27 @@ fn a_new_submodule_says_only_where_its_own_working_tree_is() {
     run.push(write("evil/.git", "gitdir: ../.git/modules/sub\n"));
     assert_eq!(parked(&base, &run), [".git/modules/sub/config", "evil/.git"]);
 }
+
+/// A directory that is no repository any more keeps neither its hooks nor what they start from a run.
+#[test]
+fn what_makes_a_repository_does_not_go_alone() {
+    for at in [".git", "d", ".git/modules/sub"] {
+        let base = [repository(at, CLONE), vec![write("f", "x")]].concat();
+        for name in ["HEAD", "objects", "refs"] {
+            let path = format!("{at}/{name}");
+            assert_eq!(parked(&base, &[Op::RemoveTree(path.as_str().into())]), [path.as_str()]);
+            let renamed = if name == "HEAD" { &path } else { "x" };
+            assert_eq!(parked(&base, &[rename(&path, "x")]), [renamed]);
+            let other =
+                [Op::RemoveTree(path.as_str().into()), if name == "HEAD" { dir(&path) } else { write(&path, "x") }];
+            assert_eq!(parked(&base, &other), [path.as_str()], "another kind of entry");
+        }
+        let run = [write(&format!("{at}/new"), "x"), rename(&format!("{at}/new"), &format!("{at}/HEAD"))];
+        assert_eq!(parked(&base, &run), [""; 0], "as git changes HEAD");
+        assert_eq!(parked(&base, &[Op::RemoveTree(at.into())]), [""; 0], "as a whole");
+    }
+    let further = [dir("w"), write("w/HEAD", HEAD), write("w/commondir", "../d\n")];
+    assert_eq!(parked(&further, &[remove("w/HEAD")]), ["w/HEAD"]);
+    let plain = [dir("d"), dir("d/objects"), write("d/HEAD", "x")];
+    assert_eq!(parked(&plain, &[Op::RemoveTree("d/objects".into()), remove("d/HEAD")]), [""; 0], "no repository");
+}
