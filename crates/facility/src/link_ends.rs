@@ -55,6 +55,9 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             if why.is_none() && ends.leads_to_bare(walk.base, path, text, &after)? {
                 why = Some("a link that leads to something protected: a file of git".to_owned());
             }
+            if why.is_none() && ends.goes_back(path, text) {
+                why = Some("a link that goes down and up again: another link could lead it elsewhere".to_owned());
+            }
             verdicts.extend(why.map(|why| (at, why)));
         }
     }
@@ -143,7 +146,7 @@ impl<'a> Ends<'a> {
                 None => self.standard.class(end),
             };
             let found = match class {
-                Class::Plain | Class::NoLink => return,
+                Class::Plain => return,
                 Class::MustBeDirectory => "a directory with protected names".to_owned(),
                 Class::Listed(why) => why,
                 _ => "a file of git".to_owned(),
@@ -151,6 +154,30 @@ impl<'a> Ends<'a> {
             why = Some(format!("a link that leads to something protected: {found}"));
         })?;
         Ok(why)
+    }
+
+    /// Whether the text of a link enters a directory of the workspace and goes up again. Where that leads depends on whether the
+    /// directory is a link, which a later run may change, and nothing would look at this link then.
+    fn goes_back(&self, path: &[u8], text: &[u8]) -> bool {
+        let top = self.top.as_os_str().as_bytes();
+        let mut at = match (text.starts_with(b"/"), split(path).0) {
+            (true, _) => Vec::new(),
+            (false, b"") => top.to_vec(),
+            (false, parent) => [top, b"/", parent].concat(),
+        };
+        let mut is_down = false;
+        for name in text.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")) {
+            if name != b".." {
+                at = [&at[..], b"/", name].concat();
+                is_down = true;
+                continue;
+            }
+            if is_down && at.strip_prefix(top).is_some_and(|rest| rest.starts_with(b"/")) {
+                return true;
+            }
+            at.truncate(at.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+        }
+        false
     }
 
     /// Whether a link leads to what decides what git runs in a bare repository of the workspace.
@@ -255,6 +282,9 @@ mod tests {
             ("d", ".git"),
             ("d", ".git/hooks"),
             ("log", "/h/u/other/.git/hooks/x"),
+            ("log", ".git/logs"),
+            ("log", ".git/refs/heads/main"),
+            ("log", "/h/u/other/.git/objects"),
         ] {
             assert!(reason(&[], path, text).is_some(), "{path} {text}");
         }
@@ -270,6 +300,27 @@ mod tests {
             ("a", ""),
         ] {
             assert_eq!(reason(&[], path, text), None, "{path} {text}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_goes_down_and_up_again_is_known() {
+        let rules = Rules::default();
+        let ends = Ends::new(&rules, Path::new("/h/u/ws"));
+        for (path, text) in
+            [("log", "a/../config"), ("d/log", "../a/b/.."), ("log", "/h/u/ws/a/../x"), ("a/log", "b/../..")]
+        {
+            assert!(ends.goes_back(path.as_bytes(), text.as_bytes()), "{path} {text}");
+        }
+        for (path, text) in [
+            ("d/log", "../../other/x"),
+            ("d/log", "./../x"),
+            ("log", "/usr/lib/../share/x"),
+            ("log", "/h/u/ws/../x"),
+            ("log", "a/b/c"),
+            ("log", "/h/u/wsx/../x"),
+        ] {
+            assert!(!ends.goes_back(path.as_bytes(), text.as_bytes()), "{path} {text}");
         }
     }
 

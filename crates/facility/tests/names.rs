@@ -508,11 +508,24 @@ fn a_link_to_a_protected_file_through_other_links_parks() {
             sym("n/m", "new"),
             sym("new/../../.envrc", "by-new"),
             sym("r/config", "bare"),
-            sym("old/../plain", "fine"),
+            sym("old/../plain", "back"),
+            sym("x/plain", "fine"),
             sym(".git/hooks", "hooks"),
         ],
     );
-    assert_eq!(parked(&result), ["bare", "by-new", "by-old", "hooks"]);
+    assert_eq!(parked(&result), ["back", "bare", "by-new", "by-old", "hooks"]);
+}
+
+/// The first link is harmless when it comes, and nothing looks at it when the second one turns it.
+#[test]
+fn two_links_of_two_runs_do_not_lead_into_git() {
+    let sym = |text: &str, path: &str| Op::Symlink(b(text), b(path));
+    let base = [repository(), vec![dir(".git/logs"), dir("a"), dir(".hg"), dir(".hg/store")]].concat();
+    let scene = Scene::new(LayerMode::Root, &base);
+    assert_eq!(parked(&run(&scene, &[sym("a/../config", "out.log")])), ["out.log"]);
+    assert_eq!(parked(&run(&scene, &[sym("a/../hgrc", "o2.log"), sym("a", "plain")])), ["o2.log"]);
+    let inside = run(&scene, &[Op::Remove(b("a")), sym(".git/logs", "a"), sym(".git/refs/heads/main", "ref")]);
+    assert_eq!(parked(&inside), ["a", "ref"]);
 }
 
 #[test]
