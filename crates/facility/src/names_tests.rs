@@ -34,6 +34,12 @@ fn protected_names_come_in_pairs_with_harmless_neighbours() {
         (".github/workflows/ci.yml", ".github/FUNDING.yml"),
         ("docs/AGENTS.md", "docs/AGENT-S.md"),
         (".envrc.", ".envrc.x"),
+        (".fslckout", "fslckout"),
+        ("_FOSSIL_", "_FOSSIL_.txt"),
+        (".jj/workspace-config.toml", ".jj/working_copy/type"),
+        (".jj/workspace-config-id", "jj/config"),
+        (".hgrc", ".hg/store/data"),
+        (".local/lib/python3.13/site-packages/x.pth", ".local/lib/x"),
         (".v\u{17f}code", ".v\u{e9}code"),
         (".id\u{200c}ea/x", ".id-ea/x"),
     ] {
