@@ -49,6 +49,22 @@ fn a_request_after_the_time_limit_ends_the_run_at_once() {
 }
 
 #[test]
+fn a_small_share_of_the_processor_delays_no_end() {
+    const MANY: &str = "import os\nfor _ in range(600):\n    if os.fork() == 0: break\nwhile True: pass";
+    if !support::needs_root() {
+        return;
+    }
+    let bench = Bench::new(None);
+    let began = Instant::now();
+    let limits = ["--cpus", "0.02", "--timeout", "3s", "--grace", "1s", "--changes", "discard"];
+    let words = ["run"].into_iter().chain(limits).chain(["--", "python3", "-c", MANY]);
+    let output = bench.run(words);
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    // The killed ones need half a minute at a fiftieth of a processor.
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+}
+
+#[test]
 fn the_time_limit_holds_after_a_stop_with_a_long_grace() {
     for bench in benches() {
         let id = bench.detach(&["--timeout", "2s", "--grace", "300ms", "--shell", DEAF]);

@@ -92,3 +92,28 @@ fn a_change_takes_little_memory_of_a_commit_or_review() {
         assert!(each <= most, "{what}: {each} bytes for each entry, {few} and {many} in all");
     }
 }
+
+/// The work for a chain of directories grows with the square of its depth, and each program of the host reaches only so far
+/// by a name.
+#[test]
+fn a_chain_of_directories_deeper_than_any_path_waits_unread() {
+    const CHAIN: &str = "import os\nfor _ in range(1200): os.mkdir('a' * 250); os.chdir('a' * 250)";
+    for bench in support::benches() {
+        for (changes, code) in [("--changes=commit", 125), ("--changes=review", 125), ("--changes=discard", 0)] {
+            let mut command = bench.command("/usr/bin/python3");
+            command.args(["-c", MEASURE]).arg(bench.program()).args(["run", changes, "--", "python3", "-c", CHAIN]);
+            let output = command.output().unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(code), "{} {changes}: {said}", bench.who());
+            assert_eq!(said.contains("longer than 4096 bytes"), code == 125, "{said}");
+            let most: u64 = stdout(&output).trim().parse().unwrap();
+            // 300 KB for each of 1,200 paths are 180 MB for the names alone.
+            assert!(most < 100 * 1024, "{} {changes}: {most} KiB", bench.who());
+            if code == 125 {
+                let output = bench.run(["changes", "reject"]);
+                assert_eq!(output.status.code(), Some(0), "{} {changes}: {}", bench.who(), stderr(&output));
+            }
+            assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        }
+    }
+}

@@ -37,6 +37,19 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
+/// The longest path of a directory that is read or copied (PATH_MAX, limits.h(0p)): no program of the host reaches deeper by
+/// a name, and the work for a chain of directories grows with the square of its depth.
+const MAX_PATH: usize = 4096;
+
+/// Refuses a directory that lies too deep.
+pub(crate) fn check_depth(path: &[u8]) -> io::Result<()> {
+    if path.len() <= MAX_PATH {
+        return Ok(());
+    }
+    let begin = String::from_utf8_lossy(path.get(..40).unwrap_or(path)).into_owned();
+    Err(io::Error::other(format!("below {begin:?} lie directories whose paths are longer than {MAX_PATH} bytes")))
+}
+
 /// The longest piece of a path that is given to the kernel at once; PATH_MAX is 4096 and a tree may be deeper.
 const PIECE: usize = 3500;
 

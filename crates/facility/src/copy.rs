@@ -4,7 +4,7 @@
 //! descriptor, and for files with several names. Owner (when root), mode, time, `user.*` attributes, ACLs and holes
 //! are kept.
 
-use crate::beneath::{Workspace, chmod, join, names, open_file, pin, proc_path, split};
+use crate::beneath::{Workspace, check_depth, chmod, join, names, open_file, pin, proc_path, split};
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, Meta, stat};
 use crate::opened::Opened;
@@ -234,6 +234,7 @@ pub(crate) fn copy_trees(
     let mut stack: Vec<Vec<u8>> = tops.iter().map(|top| top.to_vec()).collect();
     let mut dirs: Vec<(Vec<u8>, Meta)> = Vec::new();
     while let Some(path) = stack.pop() {
+        check_depth(&path)?;
         let source = crate::remove::readable_by_force(from, &path)?;
         let target = to.dir(&path)?;
         for name in names(source.as_fd())? {

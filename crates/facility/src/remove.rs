@@ -5,14 +5,15 @@
 //! costs no stack and no descriptors.
 
 use crate::beneath::{Workspace, is_gone, join, names, split, unlink_if_there, widen};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// Removes `path` and everything beneath it; that it is not there is fine.
-pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
-    let mut stack = vec![(path.to_vec(), State::Unknown)];
+pub(crate) fn remove_tree(root: &Workspace, top: &[u8]) -> io::Result<()> {
+    let mut stack = vec![(top.to_vec(), State::Unknown)];
+    let mut lifted = 0;
     while let Some((path, state)) = stack.pop() {
         if matches!(remove_one(root, &path)?, Gone::Yes) {
             continue;
@@ -25,6 +26,12 @@ pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
             Err(error) if is_gone(&error) => continue,
             Err(error) => return Err(error),
         };
+        if depth(&path) - depth(top) > DEEP
+            && let Some(near) = lift(root, top, &path, &mut lifted)?
+        {
+            stack.push((near, State::Unknown));
+            continue;
+        }
         stack.push((path.clone(), State::Queued));
         for name in names(dir.as_fd())? {
             match rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty()) {
@@ -35,6 +42,29 @@ pub(crate) fn remove_tree(root: &Workspace, path: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A directory that lies deeper than this below the top is moved up first: each call on it would look up its whole path.
+const DEEP: usize = 64;
+
+fn depth(path: &[u8]) -> usize {
+    path.split(|byte| *byte == b'/').count()
+}
+
+/// Moves the directory `path` to a free name in `top`. Returns where it is now; `None` where it cannot be moved.
+fn lift(root: &Workspace, top: &[u8], path: &[u8], lifted: &mut u64) -> io::Result<Option<Vec<u8>>> {
+    let (parent, name) = split(path);
+    let (from, to) = (root.dir_by_force(parent)?, root.dir_by_force(top)?);
+    for _ in 0..64 {
+        *lifted += 1;
+        let near = format!(".nexus-deep-{lifted}");
+        match rustix::fs::renameat_with(from.as_fd(), name, to.as_fd(), &*near, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(Some(join(top, near.as_bytes()))),
+            Err(Errno::EXIST) => {}
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(None)
 }
 
 /// Removes the entry `name` of a layer's directory, which is a file unless something else took its place.
@@ -193,6 +223,21 @@ mod tests {
             let dir = root.dir(&path).unwrap();
             rustix::fs::mkdirat(dir.as_fd(), &name[..], rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
             path = join(&path, &name);
+        }
+        remove_tree(&root, b"t").unwrap();
+        assert!(root.stat(b"t").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_deep_chain_is_removed_in_linear_time() {
+        let inside = tempfile::tempdir().unwrap();
+        let root = Workspace::open(inside.path()).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o700);
+        rustix::fs::mkdirat(root.fd(), "t", mode).unwrap();
+        let mut at = root.dir(b"t").unwrap();
+        for _ in 0..20_000 {
+            rustix::fs::mkdirat(at.as_fd(), "d", mode).unwrap();
+            at = rustix::fs::openat(at.as_fd(), "d", rustix::fs::OFlags::PATH, mode).unwrap();
         }
         remove_tree(&root, b"t").unwrap();
         assert!(root.stat(b"t").unwrap().is_none());

@@ -1,7 +1,7 @@
 //! Makes a tree durable: file by file, so that nobody waits for what other processes have written, or by one call for the
 //! whole file system when there are many.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, open_file};
+use crate::beneath::{Doing as _, IoFailure, Workspace, check_depth, join, names, open_file};
 use crate::faults::Faults;
 use crate::meta::{EntryType, stat};
 use rustix::fs::OFlags;
@@ -18,6 +18,9 @@ pub(crate) fn sync_tree(tree: &Workspace, faults: &Faults) -> Result<(), IoFailu
     let mut next = 0;
     while let Some(path) = dirs.get(next).cloned() {
         next += 1;
+        if check_depth(&path).is_err() {
+            return everything();
+        }
         let dir = match tree.readable_dir(&path) {
             // A mode that keeps its owner out: nothing is opened up before the decision.
             Err(error) if is_closed(&error) => return everything(),

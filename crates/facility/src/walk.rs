@@ -10,7 +10,7 @@
 //! 3. `cover`: what each entry hides; content is compared where size and time are equal.
 //! 4. `shared`: names that share a file. `scan`: whole directories. `judge`: git's files.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, check_depth, is_gone, is_other_mount, join, names, split};
 use crate::compare::{base_attrs, compare};
 use crate::facts::{GitDirectory, Version, judge};
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
@@ -168,6 +168,7 @@ impl Walk<'_> {
         let is_root = rustix::process::geteuid().is_root();
         while let Some(at) = stack.pop() {
             let (path, mode) = (nodes[at].path.clone(), nodes[at].meta.mode);
+            check_depth(&path.0).doing("read", b"upper")?;
             if mode & 0o700 != 0o700 && !is_root {
                 notes.add(&path.0, mode).doing("note the mode of", &path.0)?;
                 opened.push((path.0.to_vec(), mode));

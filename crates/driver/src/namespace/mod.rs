@@ -209,6 +209,8 @@ impl Keeper for NamespaceKeeper {
     }
 
     fn kill(&self) -> io::Result<()> {
+        // Where the share stays, the end only takes longer.
+        self.group.as_ref().map(Group::lift_share).transpose().ok();
         self.child.kill()
     }
 

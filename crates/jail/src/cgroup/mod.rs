@@ -96,6 +96,11 @@ impl Group {
             Self::V1 { memory, cpu } => {
                 if let (Some(folder), Some(bytes)) = (memory, limits.memory_bytes) {
                     settings.push((folder.join("memory.limit_in_bytes"), bytes.to_string()));
+                    // Buffers of TCP connections, also of those inside, are not in the other limit.
+                    let tcp = folder.join("memory.kmem.tcp.limit_in_bytes");
+                    if tcp.exists() {
+                        settings.push((tcp, bytes.to_string()));
+                    }
                     let with_swap = folder.join("memory.memsw.limit_in_bytes");
                     if with_swap.exists() {
                         settings.push((with_swap, bytes.to_string()));
@@ -141,6 +146,21 @@ impl Group {
         };
         let text = std::fs::read_to_string(file)?;
         Ok(text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0))
+    }
+
+    /// Takes the share of the processor away. Many processes that are killed must not die at a tenth of a processor.
+    pub fn lift_share(&self) -> io::Result<()> {
+        let (file, all) = match self {
+            Self::V2 { path } => (path.join("cpu.max"), "max"),
+            Self::V1 { cpu: Some(folder), .. } => (folder.join("cpu.cfs_quota_us"), "-1"),
+            Self::V1 { cpu: None, .. } => return Ok(()),
+        };
+        match std::fs::OpenOptions::new().write(true).open(file) {
+            Ok(mut file) => io::Write::write_all(&mut file, all.as_bytes()),
+            // Without the controller there is no share.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Kills what is left in it and removes it. Fine when it is already gone.
@@ -236,6 +256,31 @@ mod tests {
         let settings = group.settings(&limits(Some(4096), Some(500)));
         assert!(settings.contains(&("/m/memory.limit_in_bytes".into(), "4096".into())));
         assert!(settings.contains(&("/c/cpu.cfs_quota_us".into(), "50000".into())));
+    }
+
+    #[test]
+    fn v1_bounds_the_buffers_of_connections_where_the_kernel_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Group::V1 { memory: Some(folder.path().to_owned()), cpu: None };
+        let file = folder.path().join("memory.kmem.tcp.limit_in_bytes");
+        let has = || group.settings(&limits(Some(4096), None)).contains(&(file.clone(), "4096".into()));
+        assert!(!has());
+        std::fs::write(&file, "").unwrap();
+        assert!(has());
+    }
+
+    #[test]
+    fn the_share_of_the_processor_is_lifted_in_both_versions() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().to_owned();
+        let (v1, v2) = (Group::V1 { memory: None, cpu: Some(at.clone()) }, Group::V2 { path: at.clone() });
+        v1.lift_share().unwrap();
+        v2.lift_share().unwrap();
+        for (group, name, all) in [(v1, "cpu.cfs_quota_us", "-1"), (v2, "cpu.max", "max")] {
+            std::fs::write(at.join(name), "").unwrap();
+            group.lift_share().unwrap();
+            assert_eq!(std::fs::read_to_string(at.join(name)).unwrap(), all);
+        }
     }
 
     #[test]
