@@ -55,11 +55,11 @@ pub(crate) struct Dialed {
     pub(crate) forwarding: Option<Forwarding>,
 }
 
-/// What a request needs to be one to an upstream proxy.
+/// What a request for a tunnel needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Forwarding {
-    pub(crate) target: Target,
-    pub(crate) authorization: Option<String>,
+    target: Target,
+    authorization: Option<String>,
     connect_time: Duration,
 }
 
@@ -134,7 +134,8 @@ impl Dialer {
     }
 
     /// Connects to the upstream proxy and asks it for a tunnel. Where HTTP on port 80 is expected it gets whole requests, since
-    /// such proxies allow tunnels to port 443 alone; see [`Dialed::ask_for_tunnel`].
+    /// such proxies allow tunnels to port 443 alone; see [`Dialed::ask_for_tunnel`]. A proxy with a login never gets them: it
+    /// may repeat a request in its answer, and the answer goes to the sandbox.
     async fn via_proxy(&self, target: &Target, http: bool) -> Result<Dialed, DialError> {
         let refused = |why: String| DialError::Upstream { target: target.clone(), why };
         let Some(proxy) = &self.upstream else { return Err(refused("none is configured".into())) };
@@ -162,9 +163,10 @@ impl Dialer {
             upstream @ DialError::Upstream { .. } => upstream,
         })?;
         let (target, authorization) = (target.clone(), proxy.authorization.clone());
+        let has_login = authorization.is_some();
         let forwarding = Some(Forwarding { target, authorization, connect_time: self.connect_time });
         let mut dialed = Dialed { stream, early: InBuf::default(), forwarding };
-        if !http {
+        if !http || has_login {
             dialed.ask_for_tunnel().await?;
         }
         Ok(dialed)

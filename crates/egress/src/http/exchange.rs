@@ -49,8 +49,11 @@ pub(crate) async fn run(
     order: &Forward,
 ) -> Outcome {
     let Opened { ticket, dialed } = opened;
-    let proxy = dialed.forwarding.clone();
-    let for_proxy = proxy.as_ref().and_then(|proxy| order.head_for_proxy(proxy.authorization.as_deref()));
+    let for_proxy = dialed.forwarding.as_ref().and_then(|_| order.head_for_proxy());
+    if for_proxy.is_some() && order.method == "TRACE" {
+        // The answer is the request as the last of the proxies got it, with all that the ones before it added.
+        return Outcome::BadBody(HeadError::Malformed("TRACE is not passed on to an upstream proxy"));
+    }
     if for_proxy.is_none()
         && let Err(error) = dialed.ask_for_tunnel().await
     {

@@ -34,24 +34,22 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// The head for an upstream proxy, with the whole URL; `None` where the proxy has to be asked for a tunnel.
-    pub(crate) fn head_for_proxy(&self, authorization: Option<&str>) -> Option<Vec<u8>> {
+    /// The head for an upstream proxy, with the whole URL; `None` where the proxy has to be asked for a tunnel. It has no field
+    /// that lets the proxy answer in the server's place.
+    pub(crate) fn head_for_proxy(&self) -> Option<Vec<u8>> {
         if self.websocket || !self.is_named {
             return None;
         }
         let mut parts = self.head.splitn(3, |byte| *byte == b' ');
         let (method, path, rest) = (parts.next()?, parts.next()?, parts.next()?);
-        let end = rest.windows(2).position(|two| two == b"\r\n")? + 2;
         let mut head = Vec::with_capacity(self.head.len() + 256);
         head.extend_from_slice(method);
         head.extend_from_slice(format!(" http://{}", host(&self.target)).as_bytes());
         head.extend_from_slice(if path == b"*" { b"" } else { path });
         head.push(b' ');
-        head.extend_from_slice(rest.get(..end)?);
-        if let Some(authorization) = authorization {
-            put(&mut head, b"Proxy-Authorization", authorization.as_bytes());
-        }
-        head.extend_from_slice(rest.get(end..)?);
+        let lines = rest.split_inclusive(|byte| *byte == b'\n');
+        let limits_hops = |line: &&[u8]| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"max-forwards:"));
+        lines.filter(|line| !limits_hops(line)).for_each(|line| head.extend_from_slice(line));
         Some(head)
     }
 
