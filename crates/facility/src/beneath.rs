@@ -37,17 +37,20 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// The longest path of a directory that is read or copied (PATH_MAX, limits.h(0p)): no program of the host reaches deeper by
-/// a name, and the work for a chain of directories grows with the square of its depth.
-const MAX_PATH: usize = 4096;
+/// How long the path of a directory may be that is read or copied, in bytes and in names: the work for a chain of directories
+/// grows with the square of its depth. Programs of the host reach no deeper than 4096 bytes by a name (PATH_MAX).
+const MAX_PATH: usize = 16 << 10;
+const MAX_LEVELS: usize = 1024;
 
 /// Refuses a directory that lies too deep.
 pub(crate) fn check_depth(path: &[u8]) -> io::Result<()> {
-    if path.len() <= MAX_PATH {
+    if path.len() <= MAX_PATH && path.split(|byte| *byte == b'/').count() <= MAX_LEVELS {
         return Ok(());
     }
     let begin = String::from_utf8_lossy(path.get(..40).unwrap_or(path)).into_owned();
-    Err(io::Error::other(format!("below {begin:?} lie directories whose paths are longer than {MAX_PATH} bytes")))
+    Err(io::Error::other(format!(
+        "below {begin:?} lie directories whose paths have more than {MAX_PATH} bytes or {MAX_LEVELS} names"
+    )))
 }
 
 /// The longest piece of a path that is given to the kernel at once; PATH_MAX is 4096 and a tree may be deeper.

@@ -5,7 +5,7 @@ use crate::commit::ops::Op;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::plan::{State, is_new_dir};
-use crate::sources::{Taken, goes, is_edited, is_unnamed, key, takes_away};
+use crate::sources::{Taken, goes, is_edit_of_its_file, is_edited, is_unnamed, key, takes_away};
 use crate::tree::{LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 use std::collections::HashSet;
@@ -97,7 +97,7 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         let is_itself = node.covers.as_ref().is_some_and(|found| key(&found.meta) == own);
         if !is_itself || has_directory || keys.contains(&own) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
-            ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new() });
+            ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit: false });
         }
     }
     let committed = tree.nodes.iter().zip(states).filter(|(_, state)| **state == State::Commit);
@@ -105,7 +105,7 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Park);
         for (node, _) in parked.filter(|(node, _)| is_edited(tree, node)) {
             // Its mark stays, since it most likely is an edit.
-            ops.push(Op::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new() });
+            ops.push(Op::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new(), is_edit: false });
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
@@ -117,7 +117,9 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
             return None;
         }
         let names = node.marks.all.names(tree.mode).map(ByteText).collect();
-        ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new() });
+        // What it was made from is not deleted but gets a part of it.
+        let is_edit = is_edit_of_its_file(tree, node) && matches!(node.rare.verdict, Some(Verdict::Strip(_)));
+        ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit });
     }
     Some(ops)
 }

@@ -72,6 +72,14 @@ pub(crate) fn is_edited(tree: &LayerTree, node: &Node) -> bool {
     is_copy && node.marks.origin == Some(Origin::Unknown) && !is_unnamed(tree, node)
 }
 
+/// Whether an entry is an edit of the file that it covers, and was made from no other one.
+pub(crate) fn is_edit_of_its_file(tree: &LayerTree, node: &Node) -> bool {
+    match tree.origin_of(node) {
+        Some(from) => from.at.0 == node.path.0,
+        None => !is_unnamed(tree, node),
+    }
+}
+
 /// Whether committing an entry takes away a file that another entry may have been made from: it is no edit of what it covers.
 pub(crate) fn takes_away(tree: &LayerTree, node: &Node) -> bool {
     let is_edit = |found: &Found| {

@@ -116,7 +116,8 @@ fn after_some_hunks_the_layer_commits_or_is_discarded_as_ever() {
 
     let scene = self::scene();
     accept(&scene, "d/f", &[0, 2]).unwrap();
-    open(&scene).discard().unwrap();
+    let kept = open(&scene).discard().unwrap();
+    assert!(kept.is_none(), "the file is in the workspace, so that the layer has no only copy: {kept:?}");
     assert_eq!(read(&scene, "d/f"), text(&[(2, "two"), (28, "last")]));
 }
 

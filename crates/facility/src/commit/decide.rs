@@ -116,7 +116,7 @@ impl Sink for Record<'_, '_> {
             Op::SetDir(set) if set.id.is_none() => {
                 set.id = set.slot.and_then(|slot| self.directories.get(&slot)).copied();
             }
-            Op::Strip { path, names, marks } => *marks = marks_back::values(self.upper, &path.0, names)?,
+            Op::Strip { path, names, marks, .. } => *marks = marks_back::values(self.upper, &path.0, names)?,
             _ => {}
         }
         if let Op::Put(put) = &mut op

@@ -182,7 +182,12 @@ impl<'a, 's> Emitter<'a, 's> {
         for at in self.commits() {
             let node = &self.tree.nodes[at];
             if whole[node.parent] && !node.marks.all.is_empty() {
-                self.sink.step(Op::Strip { path: node.path.text(), names: self.marks(node), marks: Vec::new() })?;
+                self.sink.step(Op::Strip {
+                    path: node.path.text(),
+                    names: self.marks(node),
+                    marks: Vec::new(),
+                    is_edit: false,
+                })?;
             }
         }
         Ok(())

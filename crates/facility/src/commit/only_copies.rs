@@ -70,6 +70,7 @@ pub(crate) fn note_all(rooms: &Rooms<'_>, steps: &Steps, faults: &Faults) -> Res
 fn stripped(op: &Op) -> Option<&ByteText> {
     let has_origin = |names: &[ByteText]| names.iter().any(|name| name.0.ends_with(ORIGIN));
     match op {
+        Op::Strip { is_edit: true, .. } => None,
         Op::Strip { path, names, .. } if has_origin(names) => Some(path),
         Op::Put(put) if put.from == Origin::Layer && has_origin(&put.strip) => Some(&put.path),
         _ => None,

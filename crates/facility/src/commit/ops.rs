@@ -65,6 +65,9 @@ pub enum Op {
         /// The attributes that it had, for a way back; missing in journals of older versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         marks: AttrList,
+        /// A part of it was accepted: the file that it is an edit of stays in the workspace, so that it is no only copy.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_edit: bool,
     },
     /// Brings an entry to its place.
     Put(Put),

@@ -209,8 +209,12 @@ mod tests {
             file.write_all(b"{\"header\":1}\n").unwrap();
             let mut steps = Steps::default();
             for number in 0..count {
-                let op =
-                    Op::Strip { path: format!("path {number}").as_str().into(), names: Vec::new(), marks: Vec::new() };
+                let op = Op::Strip {
+                    path: format!("path {number}").as_str().into(),
+                    names: Vec::new(),
+                    marks: Vec::new(),
+                    is_edit: false,
+                };
                 serde_json::to_writer(&file, &op).unwrap();
                 file.write_all(b"\n").unwrap();
                 steps.add(op);
@@ -229,7 +233,7 @@ mod tests {
     fn a_journal_that_lost_its_end_is_an_error_also_backwards() {
         let mut steps = Steps::default();
         for _ in 0..=BLOCK {
-            steps.add(Op::Strip { path: "x".into(), names: Vec::new(), marks: Vec::new() });
+            steps.add(Op::Strip { path: "x".into(), names: Vec::new(), marks: Vec::new(), is_edit: false });
         }
         steps.lie_in(tempfile::tempfile().unwrap(), 0);
         let read: Vec<_> = steps.each_back().unwrap().collect();

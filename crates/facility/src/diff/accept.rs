@@ -18,6 +18,7 @@ use crate::names::Names;
 use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::report::Report;
+use crate::sources::is_edit_of_its_file;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::verdict::{change, hold};
 use nexus_model::ByteText;
@@ -228,8 +229,11 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     let committed = plan.committed.lines(&tree, &part).map(|change| Change { size, ..change });
     plan.committed = Report::Lines(committed.collect());
     // The written file is another one than the layer's was copied from; the mark would make that a conflict.
-    let names = tree.nodes[at].marks.all.names(tree.mode).map(ByteText).collect();
-    plan.tail.push(Op::Strip { path: path.clone(), names, marks: Vec::new() });
+    let names: Vec<_> = tree.nodes[at].marks.all.names(tree.mode).map(ByteText).collect();
+    if !names.is_empty() {
+        let is_edit = is_edit_of_its_file(&tree, &tree.nodes[at]);
+        plan.tail.push(Op::Strip { path: path.clone(), names, marks: Vec::new(), is_edit });
+    }
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;
     while up != 0 {
