@@ -115,9 +115,9 @@ fn assert_no_secret_is_kept(bench: &Bench, named: &Named) {
 }
 
 /// Every way in with a client for each: the two of the proxy, SOCKS, and one that knows of none.
-fn clients(port: u16) -> [(&'static str, String); 4] {
+fn clients(host: &str, port: u16) -> [(&'static str, String); 4] {
     let curl = "curl -sS --max-time 30";
-    let url = format!("http://web.test:{port}/");
+    let url = format!("http://{host}:{port}/");
     [
         ("http_absolute", format!("{curl} {url}")),
         ("connect", format!("{curl} --proxytunnel {url}")),
@@ -134,13 +134,13 @@ fn every_way_out_of_a_run_is_the_operators_proxy_with_its_name_and_password() {
         // Nobody listens on this port of this host, so what arrives has come through the proxy.
         let port = 7;
         let named = Named::new(&bench).with_settings(&proxy.setting());
-        for (way, client) in clients(port) {
-            let allow = format!("web.test:{port}");
+        for (way, client) in clients("far.test", port) {
+            let allow = format!("far.test:{port}");
             let output =
                 named.run(&bench, ["run", "--json", "--net", "allowlist", "--allow", &allow, "--shell", &client]);
             let told = report(&output);
             assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {client}: {told}", bench.who());
-            assert_eq!(told["egress"]["allowed"][0]["host"], "web.test", "{told}");
+            assert_eq!(told["egress"]["allowed"][0]["host"], "far.test", "{told}");
             let heads = proxy.take();
             assert_eq!(heads.len(), 1, "{}: {client}: {heads:?}", bench.who());
             let lines: Vec<&str> = heads[0].lines().collect();
@@ -154,16 +154,16 @@ fn every_way_out_of_a_run_is_the_operators_proxy_with_its_name_and_password() {
             // What is denied here is no question for the proxy.
             let denied = ["run", "--json", "--net", "allowlist", "--allow", "db.test", "--shell", &client];
             let told = report(&named.run(&bench, denied));
-            assert_eq!(told["egress"]["denied"][0]["host"], "web.test", "{}: {client}: {told}", bench.who());
+            assert_eq!(told["egress"]["denied"][0]["host"], "far.test", "{}: {client}: {told}", bench.who());
             assert_eq!(proxy.take(), [] as [&str; 0], "{}: {client}", bench.who());
         }
         // Neither the file nor the setting is to be seen inside.
         let look = "cat /etc/nexus/config.toml; env; grep -rs hunt[e]r /etc /proc/*/cmdline /proc/*/environ; echo END";
-        let output = named.run(&bench, ["run", "--allow", "web.test", "--shell", look]);
+        let output = named.run(&bench, ["run", "--allow", "far.test", "--shell", look]);
         assert!(stdout(&output).ends_with("END\n"), "{}: {}", bench.who(), stderr(&output));
         assert_no_secret(&bench, "the inside", &(stdout(&output) + &stderr(&output)));
         // One that goes on has its setting in memory alone.
-        let allow = format!("web.test:{port}");
+        let allow = format!("far.test:{port}");
         let flags = ["run", "--detach", "--name", "d", "--allow", &allow, "--", "sleep", "1000"];
         let output = named.run(&bench, flags);
         assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
@@ -198,7 +198,7 @@ fn a_proxy_that_is_away_or_refuses_ends_the_attempt_at_once_and_nothing_goes_aro
         for (setting, why) in &cases {
             let trusting = format!("{setting}trusted_ranges = [\"127.0.0.0/8\"]\n");
             let named = Named::new(&bench).with_settings(&trusting);
-            for (way, client) in clients(server.port) {
+            for (way, client) in clients("web.test", server.port) {
                 let began = Instant::now();
                 // The name leads to the server, and it may: a connection beside the proxy would get there.
                 let flags = ["run", "--json", "--net", "allowlist", "--allow", &allow, "--shell"];
@@ -228,7 +228,8 @@ fn a_proxy_that_is_away_or_refuses_ends_the_attempt_at_once_and_nothing_goes_aro
         assert_eq!(server.accepted(), 0, "{}: a connection went around the proxy", bench.who());
         // The harmless twin: without the setting the same command gets there.
         let named = Named::new(&bench);
-        let output = named.run(&bench, ["run", "--allow-private", &allow, "--shell", &clients(server.port)[0].1]);
+        let output =
+            named.run(&bench, ["run", "--allow-private", &allow, "--shell", &clients("web.test", server.port)[0].1]);
         assert_eq!(stdout(&output), "hello\n", "{}: {}", bench.who(), stderr(&output));
         assert_eq!(server.accepted(), 1);
         server.forget();
@@ -239,7 +240,7 @@ fn a_proxy_that_is_away_or_refuses_ends_the_attempt_at_once_and_nothing_goes_aro
 fn the_proxy_for_other_programs_goes_through_the_operators() {
     let server = Server::start();
     for bench in benches() {
-        let allow = format!("web.test:{}", server.port);
+        let allow = format!("far.test:{}", server.port);
         let fetch = |named: &Named| {
             let mut child = named
                 .nexus(&bench, ["net", "proxy", "--allow", &allow])
@@ -282,20 +283,20 @@ fn plain_http_on_port_80_goes_to_the_proxy_as_whole_requests() {
     for bench in benches() {
         let proxy = Proxy::start(Does::Says(hello));
         let named = Named::new(&bench).with_settings(&without_login(proxy.port));
-        for (way, client) in clients(80) {
-            let output = named.run(&bench, ["run", "--allow", "web.test:80", "--shell", &client]);
+        for (way, client) in clients("far.test", 80) {
+            let output = named.run(&bench, ["run", "--allow", "far.test:80", "--shell", &client]);
             assert_eq!(stdout(&output), "hello\n", "{}: {way}: {}", bench.who(), stderr(&output));
             let heads = proxy.take();
             assert_eq!(heads.len(), 1, "{}: {way}: {heads:?}", bench.who());
             let lines: Vec<&str> = heads[0].lines().collect();
-            assert_eq!(lines[0], "GET http://web.test/ HTTP/1.1", "{way}");
-            assert_eq!(lines.iter().filter(|line| line.starts_with("Host: ")).collect::<Vec<_>>(), [&"Host: web.test"]);
+            assert_eq!(lines[0], "GET http://far.test/ HTTP/1.1", "{way}");
+            assert_eq!(lines.iter().filter(|line| line.starts_with("Host: ")).collect::<Vec<_>>(), [&"Host: far.test"]);
         }
         // What is no request needs a tunnel, and in an open network it may be one.
-        let script = "exec 3<>/dev/tcp/web.test/80; printf '\\001x' >&3; timeout 20 head -n 1 <&3";
+        let script = "exec 3<>/dev/tcp/11.22.33.44/80; printf '\\001x' >&3; timeout 20 head -n 1 <&3";
         let output = named.run(&bench, ["run", "--net", "unrestricted", "--", "bash", "-c", script]);
         let heads = proxy.take();
-        assert!(heads.len() == 1 && heads[0].starts_with("CONNECT web.test:80 "), "{heads:?} {}", stderr(&output));
+        assert!(heads.len() == 1 && heads[0].starts_with("CONNECT 11.22.33.44:80 "), "{heads:?} {}", stderr(&output));
         // Another name behind an address is no whole request either: the proxy would take the URL for the name.
         let script = "curl -sS --max-time 30 --noproxy '*' -H 'Host: other.test' http://11.22.33.44/";
         named.run(&bench, ["run", "--net", "unrestricted", "--shell", script]);
@@ -306,8 +307,8 @@ fn plain_http_on_port_80_goes_to_the_proxy_as_whole_requests() {
             "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n",
         ));
         let named = Named::new(&bench).with_settings(&without_login(asking.port));
-        let head = "curl -sS -i --max-time 30 http://web.test/";
-        let said = stdout(&named.run(&bench, ["run", "--allow", "web.test:80", "--shell", head]));
+        let head = "curl -sS -i --max-time 30 http://far.test/";
+        let said = stdout(&named.run(&bench, ["run", "--allow", "far.test:80", "--shell", head]));
         assert!(said.starts_with("HTTP/1.1 502 ") && said.contains("the upstream proxy answers 407"), "{said}");
         assert!(!said.to_lowercase().contains("proxy-authenticate"), "{}: {said}", bench.who());
     }
@@ -319,15 +320,46 @@ fn the_login_reaches_no_request_whose_answer_goes_inside() {
         let proxy = Proxy::start(Does::Repeats);
         let named = Named::new(&bench).with_settings(&proxy.setting());
         for method in ["GET", "TRACE"] {
-            let curl = format!("curl -sS -i -X {method} -H 'Max-Forwards: 0' --max-time 30 http://web.test/");
-            let output = named.run(&bench, ["run", "--allow", "web.test:80", "--shell", &curl]);
+            let curl = format!("curl -sS -i -X {method} -H 'Max-Forwards: 0' --max-time 30 http://far.test/");
+            let output = named.run(&bench, ["run", "--allow", "far.test:80", "--shell", &curl]);
             let said = stdout(&output) + &stderr(&output);
             assert!(said.contains("it answers 503"), "{}: {method}: {said}", bench.who());
             assert_no_secret(&bench, method, &said);
             let heads = proxy.take();
             assert!(heads.len() == 1 && heads[0].contains(SENT), "{}: {method}: {heads:?}", bench.who());
-            assert!(heads[0].starts_with("CONNECT web.test:80 "), "{}: {method}: {heads:?}", bench.who());
+            assert!(heads[0].starts_with("CONNECT far.test:80 "), "{}: {method}: {heads:?}", bench.who());
         }
+    }
+}
+
+#[test]
+fn the_loopback_of_this_host_is_not_reached_through_the_proxy() {
+    let server = Server::start();
+    for bench in benches() {
+        let proxy = Proxy::start(Does::Connect(server.port));
+        let named = Named::new(&bench).with_settings(&proxy.setting().replace("127.0.0.1", "db.test"));
+        for (host, port) in [("localhost", 7), ("web.test", 7), ("far.test", 7), ("db.test", proxy.port)] {
+            let url = format!("http://{host}:{port}/");
+            let curl = ["curl", "-sS", "--noproxy", "", "--max-time", "30", &url];
+            let output = named.run(&bench, [&["run", "--net", "unrestricted", "--"][..], &curl].concat());
+            assert!(!stdout(&output).contains("hello"), "{}: {host}: {}", bench.who(), stdout(&output));
+            assert_eq!(proxy.take(), [] as [&str; 0], "{}: {host}", bench.who());
+        }
+        // By a rule, a name that is unknown here goes there.
+        let curl = "curl -sS --max-time 30 http://far.test:7/";
+        let output = named.run(&bench, ["run", "--allow", "far.test:7", "--shell", curl]);
+        assert_eq!(stdout(&output), "hello\n", "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(proxy.take().len(), 1, "{}", bench.who());
+        // A flag does not open the port of the proxy either.
+        let port = proxy.port.to_string();
+        let output = named.run(&bench, ["run", "--allow-host-port", &port, "--", "true"]);
+        let said = stderr(&output);
+        assert!(
+            said.contains(&format!("port {port} of this machine is the upstream proxy")),
+            "{}: {said}",
+            bench.who()
+        );
+        assert_no_secret(&bench, "the refusal", &said);
     }
 }
 
@@ -351,7 +383,8 @@ fn private_destinations_and_the_bypass_list_go_around_the_proxy() {
             assert_eq!((said, proxy.take().len()), ("hello\n", 0), "{}", bench.who());
         };
         direct(&fetch(&proxy.setting(), &["--allow-private", &allow]));
-        by_proxy(&fetch(&proxy.setting(), &["--allow", &allow]));
+        let said = fetch(&proxy.setting(), &["--allow", &allow]);
+        assert!(!said.contains("hello") && proxy.take().is_empty(), "{}: a private name: {said}", bench.who());
         let trusting = proxy.setting() + "trusted_ranges = [\"127.0.0.0/8\"]\n";
         by_proxy(&fetch(&trusting, &["--allow", &allow]));
         for entry in ["web.test", ".test", "*", &allow] {
@@ -376,9 +409,9 @@ fn an_ordinary_user_names_a_proxy_where_the_operator_names_none() {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("config.toml"), proxy.setting()).unwrap();
         bench.give(&bench.home.join(".config"));
-        let look = "curl -sS --max-time 30 http://web.test:7/; cat ~/.config/nexus/config.toml; env; \
+        let look = "curl -sS --max-time 30 http://far.test:7/; cat ~/.config/nexus/config.toml; env; \
                     grep -rs hunt[e]r /etc /proc/*/cmdline /proc/*/environ; echo END";
-        let output = named.run(&bench, ["run", "--allow", "web.test:7", "--shell", look]);
+        let output = named.run(&bench, ["run", "--allow", "far.test:7", "--shell", look]);
         let said = stdout(&output);
         assert!(said.starts_with("hello\n") && said.ends_with("END\n"), "{}: {said}{}", bench.who(), stderr(&output));
         assert_eq!(proxy.take().len(), 1, "{}", bench.who());
@@ -386,7 +419,7 @@ fn an_ordinary_user_names_a_proxy_where_the_operator_names_none() {
         assert_no_secret_is_kept(&bench, &named);
         if bench.user.is_some() {
             let operator = Named::new(&bench).with_settings(&setting(1));
-            let output = operator.run(&bench, ["run", "--allow", "web.test:7", "--", "true"]);
+            let output = operator.run(&bench, ["run", "--allow", "far.test:7", "--", "true"]);
             assert!(stderr(&output).contains("egress.upstream_proxy belongs to the operator"), "{}", stderr(&output));
             assert_no_secret(&bench, "the refusal", &stderr(&output));
         }

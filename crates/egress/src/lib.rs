@@ -38,6 +38,7 @@ mod http;
 mod inbuf;
 mod own;
 mod programs;
+mod proxied;
 mod registry;
 mod repeats;
 mod resolve;

@@ -6,7 +6,8 @@
 use crate::behind::Followed;
 use crate::grounds::InForce;
 use crate::own::{OwnAddresses, own_among};
-use nexus_policy::net::{AnyRule, Behind, Denial, Moment, Permit, Policy, Route, check_method, recheck};
+use crate::proxied::ends;
+use nexus_policy::net::{AnyRule, Behind, Denial, Moment, Permit, Policy, check_method, recheck};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -50,9 +51,10 @@ impl Entry {
 
     /// Asks what its addresses are now.
     pub(crate) fn learn(&self, policy: &Policy, own: &dyn OwnAddresses, followed: &Followed) -> Result<(), Denial> {
-        if let Route::Addrs(addrs) = self.permit.route() {
+        let addrs = ends(&self.permit);
+        if !addrs.is_empty() {
             let behind = followed.among(policy, self.permit.attempt(), addrs.iter().map(SocketAddr::ip));
-            let learned = Learned { own: own_among(policy, own, addrs)?, behind };
+            let learned = Learned { own: own_among(policy, own, &addrs)?, behind };
             *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = learned;
         }
         Ok(())

@@ -30,8 +30,8 @@ use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Host, NameQuery, Next, Permit, Policy, Route,
-    Spent, check_addrs, check_name, check_sni,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, NameQuery, Next, Permit, Policy, Route, Spent,
+    check_addrs, check_name, check_sni,
 };
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     /// How often addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
     pub(crate) resolver: Arc<dyn Resolver>,
-    dialer: Dialer,
+    pub(crate) dialer: Dialer,
     spent: Mutex<Spent>,
     tally: Mutex<Tally>,
     ids: AtomicU64,
@@ -93,7 +93,7 @@ pub(crate) enum Speech {
 }
 
 /// The charge for a connection that is not open yet; given back when it is dropped.
-struct Charged(Option<Arc<Shared>>);
+pub(crate) struct Charged(Option<Arc<Shared>>);
 
 impl Charged {
     fn take(shared: &Arc<Shared>) -> Result<Self, Denial> {
@@ -123,6 +123,9 @@ struct Decided {
     ttl_s: Option<u32>,
     grounds: Grounds,
 }
+
+/// A permit with its look-up and how long that holds.
+pub(crate) type Permitted = (Permit, Option<Charged>, Option<u32>);
 
 /// A denial, with the same.
 type Refused = (Denial, Grounds);
@@ -352,7 +355,11 @@ impl Shared {
         once: Option<AnyRule>,
     ) -> Result<Decided, Refused> {
         let mut grounds = Grounds { once, ..self.grounds().asked(Check::Connect) };
-        match self.ask_policy(attempt, id, &mut grounds).await {
+        let asked = match self.ask_policy(attempt, id, &mut grounds).await {
+            Ok(permitted) => self.not_back_here(permitted, id, &mut grounds).await,
+            refused @ Err(_) => refused,
+        };
+        match asked {
             Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, grounds }),
             // Not the policy's word.
             Err(denial) if denial.code == DenyCode::InternalError || denial.cause == Cause::Budget => {
@@ -368,7 +375,7 @@ impl Shared {
         attempt: &Attempt,
         id: u64,
         grounds: &mut Grounds,
-    ) -> Result<(Permit, Option<Charged>, Option<u32>), Denial> {
+    ) -> Result<Permitted, Denial> {
         let query = match check_name(&*effective(grounds)?, attempt, grounds.at)? {
             Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds).await?, None, None)),
             Next::Resolve(query) => query,
@@ -402,7 +409,7 @@ impl Shared {
     }
 
     /// Counts a look-up as a connection, and its name as bytes that leave; records it where the program inside chose the name.
-    fn paid_look_up(
+    pub(crate) fn paid_look_up(
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,
@@ -418,29 +425,10 @@ impl Shared {
         }
         Ok(charged)
     }
-
-    /// The permit for an address that was named itself, decided once more if the kernel says that it is this host.
-    async fn literal(&self, attempt: &Attempt, permit: Permit, grounds: &mut Grounds) -> Result<Permit, Denial> {
-        if let Host::Address(address) = attempt.target.host {
-            self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
-            (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
-            grounds.behind = self.followed.among(&grounds.policy, attempt, [address]);
-        }
-        if let Route::Addrs(addrs) = permit.route() {
-            grounds.own = own_among(&grounds.policy, &*self.own, addrs)?;
-        }
-        if grounds.own.is_empty() && grounds.behind.is_empty() && grounds.policy.generation() == permit.generation() {
-            return Ok(permit);
-        }
-        match check_name(&*effective(grounds)?, attempt, grounds.at)? {
-            Next::Dial(permit) => Ok(permit),
-            Next::Resolve(_) => Err(denials::internal("an address was taken for a name".to_owned())),
-        }
-    }
 }
 
 /// The policy with the rule that somebody gave for this connection, and with what is known of its addresses.
-fn effective(grounds: &Grounds) -> Result<Cow<'_, Policy>, Denial> {
+pub(crate) fn effective(grounds: &Grounds) -> Result<Cow<'_, Policy>, Denial> {
     let policy: &InForce = &grounds.policy;
     if grounds.once.is_none() && grounds.behind.is_empty() {
         return Ok(policy.also_own(&grounds.own));

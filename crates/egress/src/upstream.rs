@@ -36,6 +36,11 @@ impl UpstreamProxy {
         };
         Ok(Self { target: Target::parse(host).map_err(UpstreamError::Target)?, authorization })
     }
+
+    /// Where it listens.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
 }
 
 impl fmt::Debug for UpstreamProxy {

@@ -9,11 +9,12 @@ use crate::failure::Failure;
 use nexus_policy::net::{
     AnyRule, HostPortError, Pattern, Ports, Source, is_loopback, parse_allow, parse_allow_private, parse_host_port,
 };
-use nexus_policy::net::{Host, Rule};
+use nexus_policy::net::{Host, Rule, Target};
 use nexus_policy::profile::{NetGrants, Sourced};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -95,6 +96,32 @@ pub fn refuse_ports_of_nexus(ports: &[u16]) -> Result<(), Failure> {
     let Some((port, pid)) = found else { return Ok(()) };
     let message = format!("Nexus itself listens on port {port} of this machine (process {pid})");
     Err(Failure::refused(CODE, message, "Name the port of a service with --allow-host-port, or end that process."))
+}
+
+/// Refuses the port of an upstream proxy on this machine: whoever reaches it asks it for anything, and no rule holds. A name
+/// that is not resolved now is no reason to refuse here; the egress decides once more for each connection.
+pub fn refuse_port_of_proxy(
+    ports: &[u16],
+    proxy: Option<&Target>,
+    own: impl FnOnce() -> Result<Vec<IpAddr>, Failure>,
+) -> Result<(), Failure> {
+    let Some(proxy) = proxy.filter(|proxy| ports.contains(&proxy.port.number())) else { return Ok(()) };
+    let port = proxy.port.number();
+    let addresses: Vec<IpAddr> = match &proxy.host {
+        Host::Address(address) => vec![*address],
+        Host::Name(name) => {
+            let found = (name.as_str(), port).to_socket_addrs();
+            found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default()
+        }
+    };
+    let own = own()?;
+    let is_here = |address: IpAddr| address.is_loopback() || address.is_unspecified() || own.contains(&address);
+    if !addresses.iter().any(|address| is_here(address.to_canonical())) {
+        return Ok(());
+    }
+    let message =
+        format!("port {port} of this machine is the upstream proxy of config.toml, which would open anything");
+    Err(Failure::refused(CODE, message, "Name the port of another service with --allow-host-port."))
 }
 
 /// A port of these with the process of Nexus that listens there.
@@ -191,6 +218,20 @@ mod tests {
         let others = grants(&["db.localhost:80", "a.test"], &["10.0.0.1:80", "devbox:5432", "0.0.0.0/0:80"]);
         refuse_loopback_rules(&others).unwrap();
         assert!(notes(&others).is_empty());
+    }
+
+    #[test]
+    fn the_port_of_the_upstream_proxy_is_refused_where_it_is_here() {
+        let own = || Ok(vec![IpAddr::from([11, 22, 33, 44])]);
+        let refused = |ports: &[u16], proxy: &str| {
+            refuse_port_of_proxy(ports, Some(&Target::parse(proxy).unwrap()), own).is_err()
+        };
+        for proxy in ["127.0.0.1:3128", "127.8.0.1:3128", "[::1]:3128", "11.22.33.44:3128", "localhost:3128"] {
+            assert!(refused(&[80, 3128], proxy), "{proxy}");
+            assert!(!refused(&[80], proxy), "{proxy}");
+        }
+        assert!(!refused(&[3128], "11.22.33.45:3128"));
+        refuse_port_of_proxy(&[3128], None, own).unwrap();
     }
 
     #[test]

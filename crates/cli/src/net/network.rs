@@ -44,6 +44,9 @@ impl Network {
         found: &mut Found,
     ) -> Result<Option<Self>, Failure> {
         refuse_lost_host_ports(flags, &grants.net)?;
+        let upstream = rules::upstream(settings)?;
+        let ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
+        host_port::refuse_port_of_proxy(&ports, upstream.as_ref().map(UpstreamProxy::target), own_addresses)?;
         if grants.net.effective_mode() == NetMode::None {
             refuse_rules_without_network(flags)?;
             if grants.net.host_ports.is_empty() {
@@ -86,7 +89,7 @@ impl Network {
             let message = format!("the questions of --ask cannot be prepared: {error}");
             Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
         })?;
-        Ok(Some(Self { policy, upstream: rules::upstream(settings)?, ask, hold, notes, groups }))
+        Ok(Some(Self { policy, upstream, ask, hold, notes, groups }))
     }
 
     /// The same for an egress that listens on this host, under a number of its own.

@@ -3,7 +3,7 @@
 //! ```text
 //!  attempt ─check_name─▶ denied
 //!                 │
-//!                 ├─ an address, or an upstream proxy ──────────────────────▶ Permit
+//!                 ├─ an address, or an upstream proxy (then check_proxied) ──▶ Permit
 //!                 └─▶ NameQuery ─(the egress resolves)─check_addrs─▶ denied
 //!                                                           └─────────────▶ Permit ─▶ dial exactly that
 //! ```
@@ -25,6 +25,7 @@ use super::pattern::Pattern;
 use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef};
 use super::policy::Policy;
 use super::ports::Ports;
+use super::proxied::no_loopback;
 use super::ranges::{self, Class};
 use super::rule::{AddressRule, Program, Rule, address_flag};
 use super::speech::requires_tls;
@@ -44,6 +45,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
         Host::Name(name) => {
             let basis = named_attempt(policy, name, attempt)?;
             if is_proxied(policy, &attempt.target) && !basis.private {
+                no_loopback(policy, name, &attempt.target)?;
                 return Ok(Next::Dial(permit(policy, attempt, None, basis)));
             }
             let port = attempt.target.port;
@@ -313,7 +315,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
 }
 
 /// Whether an allowed name may lead to `address`.
-fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
+pub(super) fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
     never_open(policy, address, target)?;
     let Some(class) = class_here(policy, address) else { return admitted_form(policy, address, target, private) };
     let trusted = policy.trusted_ranges.iter().any(|range| range.contains(&address)) && !policy.refuse_private;
@@ -389,7 +391,7 @@ fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&Address
     })
 }
 
-fn special(policy: &Policy, class: Class, target: &Target, address: IpAddr) -> Denial {
+pub(super) fn special(policy: &Policy, class: Class, target: &Target, address: IpAddr) -> Denial {
     let denial = Denial::new(Cause::Special(class), format!("{}: that is {class}", told(target, address)));
     match class {
         // For the first three no flag helps; for the others none should be offered for copying, since it would open
@@ -422,7 +424,7 @@ fn socket(address: IpAddr, port: Port) -> SocketAddr {
 }
 
 /// What is allowed to one program is offered to no more than that.
-fn offered(policy: &Policy, denial: Denial, attempt: &Attempt) -> Denial {
+pub(super) fn offered(policy: &Policy, denial: Denial, attempt: &Attempt) -> Denial {
     if !attempt.target.host.name().is_some_and(|name| is_somebodys(policy, name)) {
         return denial;
     }

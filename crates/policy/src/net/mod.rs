@@ -33,6 +33,7 @@ mod permit;
 mod policy;
 mod ports;
 mod preset;
+mod proxied;
 mod ranges;
 mod replay;
 mod rule;
@@ -63,6 +64,7 @@ pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRe
 pub use policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput, mode_name};
 pub use ports::{Ports, PortsError};
 pub use preset::{ApprovalReason, Baseline, approval_reasons, expand};
+pub use proxied::{check_proxied, first_asked, the_proxy_itself};
 pub use ranges::{Class, classify, forms};
 pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};
 pub use rule::{
