@@ -259,8 +259,10 @@ mod tests {
         let bytes = frames::encode(&GuestFrame::Layer).unwrap();
         let mut partial = Partial::default();
         let mut answer = Ok(None);
+        // Three pieces have more than one frame may have, and none of them alone.
+        let piece = [reader.as_fd(); MAX_DESCRIPTORS / 2];
         for byte in &bytes {
-            send_some(&guest, &[*byte], &[reader.as_fd(), reader.as_fd()], SendFlags::empty()).unwrap();
+            send_some(&guest, &[*byte], &piece, SendFlags::empty()).unwrap();
             answer = host.receive_ready::<GuestFrame>(&mut partial);
             if answer.is_err() {
                 break;
