@@ -33,6 +33,9 @@ def waiting(fd):
 def steal(out, tell):
     """Takes back what poll(2) of the reader has just announced, so that the reader's read waits."""
     up()
+    # The reader is to see this line: what is stolen comes after it.
+    while waiting(1):
+        time.sleep(0.001)
     try:
         taken = os.open(f"/proc/self/fd/{out}", os.O_RDONLY | os.O_NONBLOCK)
     except PermissionError:
