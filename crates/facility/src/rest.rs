@@ -6,7 +6,7 @@ use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::plan::{State, is_new_dir};
 use crate::sources::{Taken, goes, is_edit_of_its_file, is_edited, is_unnamed, key, takes_away};
-use crate::tree::{LayerTree, Lower, Verdict};
+use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use nexus_model::ByteText;
 use std::collections::HashSet;
 
@@ -98,6 +98,15 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         if !is_itself || has_directory || keys.contains(&own) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
             ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit: false });
+        }
+    }
+    // A copy of a file with several names gets no mark at all in an ordinary user's layer.
+    if gone.iter().any(|meta| meta.kind == EntryType::File && meta.links > 1) {
+        let parked = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Park);
+        let is_unmarked =
+            |node: &Node| node.role == Role::Entry && node.meta.kind == EntryType::File && node.marks.origin.is_none();
+        for (node, _) in parked.filter(|(node, _)| is_unmarked(node)) {
+            ops.push(Op::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new(), is_edit: false });
         }
     }
     let committed = tree.nodes.iter().zip(states).filter(|(_, state)| **state == State::Commit);

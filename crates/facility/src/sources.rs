@@ -5,7 +5,7 @@
 
 use crate::beneath::split;
 use crate::commit::ops::EVERYTHING;
-use crate::marks::Origin;
+use crate::marks::{LayerMode, Origin};
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::plan::State;
 use crate::tree::{Found, LayerTree, Lower, Node, Role};
@@ -72,11 +72,11 @@ pub(crate) fn is_edited(tree: &LayerTree, node: &Node) -> bool {
     is_copy && node.marks.origin == Some(Origin::Unknown) && !is_unnamed(tree, node)
 }
 
-/// Whether an entry is an edit of the file that it covers, and was made from no other one.
+/// Whether an entry is certainly an edit of the file that it covers. An ordinary user's marks name no file.
 pub(crate) fn is_edit_of_its_file(tree: &LayerTree, node: &Node) -> bool {
     match tree.origin_of(node) {
         Some(from) => from.at.0 == node.path.0,
-        None => !is_unnamed(tree, node),
+        None => tree.mode == LayerMode::Root && !is_unnamed(tree, node),
     }
 }
 

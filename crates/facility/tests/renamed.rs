@@ -263,6 +263,25 @@ fn a_reject_keeps_the_only_copy_that_was_renamed_and_edited() {
     }
 }
 
+/// Overlay gives a copy of a file with several names no mark in an ordinary user's layer.
+#[test]
+fn a_reject_keeps_the_only_copy_of_a_file_that_had_several_names() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let base = [Op::Write(b("a"), "text of a".into()), Op::Link(b("a"), b("a2"))];
+        let scene = Scene::new(mode, &base);
+        let layer = scene.layer(&[rename("a", "b"), Op::Remove(b("a2"))]);
+        let chosen = Rules { only: Some(vec![b("a").into(), b("a2").into()]), ..Rules::default() };
+        layer.commit(&leased(&scene), &chosen).unwrap();
+        drop(layer);
+        let left = abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
+        if has(&scene.ws(), "text of a") {
+            continue;
+        }
+        let Abandoned::Removed(Some(left)) = left else { panic!("{mode:?}: nothing is named") };
+        assert!(has(left.at.as_path(), "text of a"), "{mode:?}: {left:?}");
+    }
+}
+
 #[test]
 fn an_edited_file_is_no_only_copy_where_only_edits_were_accepted() {
     for mode in [LayerMode::Root, LayerMode::User] {
