@@ -6,7 +6,7 @@ mod common;
 
 use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
 use nexus_facility::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff};
-use nexus_facility::{CommitState, Committed, Layer, LayerMode, Rules};
+use nexus_facility::{Abandoned, CommitState, Committed, Layer, LayerMode, Rules, abandon};
 use nexus_model::ByteText;
 
 #[test]
@@ -312,4 +312,21 @@ fn after_a_kill_at_any_step_the_hunk_is_there_or_not_and_the_rest_still_waits() 
     for wanted in [(false, false), (true, true), (false, true)] {
         assert!(seen.contains(&wanted), "{wanted:?} never happened: {seen:?}");
     }
+}
+
+/// An ordinary user's mark does not tell an edit from a file that was renamed over another one and edited.
+#[test]
+fn a_part_of_what_was_renamed_over_a_file_leaves_it_an_only_copy() {
+    let base = [file("a", text(&[(2, "only in a"), (28, "end")])), file("b", text(&[]))];
+    let scene = Scene::new(LayerMode::User, &base);
+    let layer = scene.layer(&[Op::Rename(b("a"), b("b")), Op::SetXattr(b("b"), "v".into())]);
+    layer.park(&scene.workspace(), &Rules::default()).unwrap();
+    drop(layer);
+    accept(&scene, "b", &[1]).unwrap();
+    let chosen = Rules { only: Some(vec!["a".into()]), ..Rules::default() };
+    open(&scene).commit(&scene.workspace(), &chosen).unwrap();
+    let end = abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
+    let Abandoned::Removed(Some(left)) = end else { panic!("nothing is named: {end:?}") };
+    let kept = std::fs::read_to_string(left.at.as_path().join("upper/b")).unwrap();
+    assert!(kept.contains("only in a"), "{left:?}");
 }
