@@ -5,128 +5,15 @@
 
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
-use crate::meta::{EntryType, FileId, FsTime, Meta};
+use crate::meta::{FileId, FsTime, Meta};
+pub use crate::own::Own;
+pub(crate) use crate::own::is_fresh;
+pub use crate::shared_path::SharedPath;
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
-
-/// A path that several entries may share.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SharedPath(pub Piece);
-
-/// A piece of a text that many paths have together, so that each takes no more memory than its own bytes.
-#[derive(Clone)]
-pub struct Piece {
-    text: Arc<Vec<u8>>,
-    from: u32,
-    length: u32,
-}
-
-impl Deref for Piece {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        let (from, length) = (self.from as usize, self.length as usize);
-        self.text.get(from..from + length).unwrap_or_default()
-    }
-}
-
-impl PartialEq for Piece {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Piece {}
-
-impl PartialOrd for Piece {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Piece {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (**self).cmp(&**other)
-    }
-}
-
-impl Hash for Piece {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
-    }
-}
-
-/// The longest text that paths share.
-const LONGEST: usize = 1 << 20;
-
-impl SharedPath {
-    /// The paths of the entries of a directory, which share their text.
-    pub(crate) fn of_entries(directory: &[u8], names: &[Vec<u8>]) -> Vec<Self> {
-        let mut all = Vec::with_capacity(names.len());
-        let mut rest = names;
-        while !rest.is_empty() {
-            let mut text = Vec::new();
-            let mut ends = Vec::new();
-            for name in rest {
-                if !directory.is_empty() {
-                    text.extend_from_slice(directory);
-                    text.push(b'/');
-                }
-                text.extend_from_slice(name);
-                ends.push(text.len());
-                if text.len() > LONGEST {
-                    break;
-                }
-            }
-            rest = &rest[ends.len()..];
-            text.shrink_to_fit();
-            let text = Arc::new(text);
-            let mut from = 0;
-            for end in ends {
-                all.push(Self(Piece { text: Arc::clone(&text), from: from as u32, length: (end - from) as u32 }));
-                from = end;
-            }
-        }
-        all
-    }
-
-    /// A copy of its bytes.
-    #[must_use]
-    pub fn text(&self) -> ByteText {
-        ByteText(self.0.to_vec())
-    }
-}
-
-impl fmt::Debug for SharedPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.text())
-    }
-}
-
-impl From<Vec<u8>> for SharedPath {
-    fn from(path: Vec<u8>) -> Self {
-        let length = path.len() as u32;
-        Self(Piece { text: Arc::new(path), from: 0, length })
-    }
-}
-
-impl From<&[u8]> for SharedPath {
-    fn from(path: &[u8]) -> Self {
-        path.to_vec().into()
-    }
-}
-
-impl PartialEq<ByteText> for SharedPath {
-    fn eq(&self, other: &ByteText) -> bool {
-        *self.0 == *other.0
-    }
-}
 
 /// An entry of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -296,77 +183,6 @@ pub struct Group {
     pub tie: Tie,
 }
 
-/// An entry of the workspace as an earlier commit of the same layer left it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "OwnForms")]
-pub struct Own {
-    /// Where.
-    pub path: ByteText,
-    /// Its ctime after the commit's last call on it.
-    pub ctime: FsTime,
-    /// Which entry; unknown in notes of version 1.
-    pub id: Option<FileId>,
-    /// Its size, except for a directory.
-    pub size: Option<u64>,
-    /// The last change of its content, except for a directory; missing in notes of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtime: Option<FsTime>,
-}
-
-/// The two forms in which a parked layer may carry an [`Own`].
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum OwnForms {
-    First(ByteText, FsTime),
-    Second { path: ByteText, ctime: FsTime, id: Option<FileId>, size: Option<u64>, mtime: Option<FsTime> },
-}
-
-impl From<OwnForms> for Own {
-    fn from(form: OwnForms) -> Self {
-        match form {
-            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None, mtime: None },
-            OwnForms::Second { path, ctime, id, size, mtime } => Self { path, ctime, id, size, mtime },
-        }
-    }
-}
-
-impl Own {
-    /// Describes an entry as it is now.
-    pub(crate) fn new(path: &ByteText, now: &Meta) -> Self {
-        let of_file = now.kind != EntryType::Directory;
-        let (size, mtime) = (of_file.then_some(now.size), of_file.then_some(now.mtime));
-        Self { path: path.clone(), ctime: now.ctime, id: Some(now.id), size, mtime }
-    }
-
-    /// Sorts them by path; of several for one path the last counts.
-    pub(crate) fn sorted(mut all: Vec<Self>) -> Vec<Self> {
-        // The sort is stable: of several for one path, the later ones come later.
-        all.sort_by(|one, other| one.path.cmp(&other.path));
-        all.dedup_by(|later, kept| {
-            let is_one_path = later.path == kept.path;
-            if is_one_path {
-                std::mem::swap(later, kept);
-            }
-            is_one_path
-        });
-        all
-    }
-
-    /// Whether an entry is as one of these, which are sorted by path, says.
-    fn is_one(sorted: &[Self], at: &SharedPath, meta: &Meta) -> bool {
-        let found = sorted.binary_search_by(|own| own.path.0.as_slice().cmp(&at.0));
-        found.is_ok_and(|index| sorted[index].is(meta))
-    }
-
-    fn is(&self, meta: &Meta) -> bool {
-        meta.ctime == self.ctime
-            // Where a clock has whole seconds, an edit may have the ctime of the commit's own call.
-            && self.mtime.is_none_or(|mtime| mtime == meta.mtime)
-            && self.id.is_none_or(|id| id == meta.id)
-            && self.size.is_none_or(|size| size == meta.size)
-    }
-}
-
 /// Files of the workspace by their inodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inodes {
@@ -464,62 +280,5 @@ impl LayerTree {
     #[must_use]
     pub fn covered_id(&self, node: usize) -> Option<FileId> {
         self.nodes[node].covers.as_ref().map(|found| found.meta.id)
-    }
-}
-
-/// See [`LayerTree::is_fresh`].
-pub(crate) fn is_fresh(started: FsTime, ours: &[Own], at: &SharedPath, meta: &Meta) -> bool {
-    meta.ctime > started && !Own::is_one(ours, at, meta)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(path: &str) -> (SharedPath, Meta) {
-        let time = FsTime { sec: 5, nsec: 0 };
-        let id = FileId { ino: 7, born: Some(time) };
-        let meta = Meta {
-            kind: EntryType::File,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            size: 3,
-            mtime: FsTime { sec: 2, nsec: 0 },
-            ctime: time,
-            links: 1,
-            id,
-            dev: (0, 0),
-            no_device: false,
-            mount: 1,
-            pinned: false,
-        };
-        (path.as_bytes().into(), meta)
-    }
-
-    #[test]
-    fn an_edit_in_the_second_of_the_commit_is_not_ours() {
-        let (at, meta) = file("f");
-        let ours = vec![Own::new(&at.text(), &meta)];
-        let started = FsTime { sec: 4, nsec: 0 };
-        assert!(!is_fresh(started, &ours, &at, &meta));
-        // The clock has whole seconds, and the size is the same.
-        assert!(is_fresh(started, &ours, &at, &Meta { mtime: meta.ctime, ..meta.clone() }));
-        let older = vec![Own { mtime: None, ..ours[0].clone() }];
-        assert!(!is_fresh(started, &older, &at, &meta), "a note of an older version");
-    }
-
-    #[test]
-    fn the_last_note_about_a_path_counts() {
-        let noted = |path: &str, sec| {
-            let (at, meta) = file(path);
-            Own::new(&at.text(), &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta })
-        };
-        let ours = Own::sorted(vec![noted("z", 6), noted("a", 6), noted("z", 9), noted("a", 8)]);
-        for (path, sec) in [("a", 8), ("z", 9)] {
-            let (at, meta) = file(path);
-            assert!(Own::is_one(&ours, &at, &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta.clone() }));
-            assert!(!Own::is_one(&ours, &at, &Meta { ctime: FsTime { sec: 6, nsec: 0 }, ..meta }));
-        }
     }
 }
