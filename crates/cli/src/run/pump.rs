@@ -14,110 +14,30 @@ use super::caller::{Caller, Heard};
 use super::covers::Covers;
 use super::inside::{Inside, Wish};
 use super::names::AskedNames;
-use super::output::{HeadTail, Stream};
+use super::output::Stream;
 use super::signals::Signals;
 use super::tally::Tally;
 use crate::net::Service;
 use crate::terminal::out;
-use nexus_driver::{Ended, Event, LEADER, NotStarted, Sandbox, Session};
+use nexus_driver::{Event, LEADER, Sandbox, Session};
 use nexus_model::ExitReason;
-use nexus_model::proof::ProofItem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io;
 use std::time::{Duration, Instant};
 
-/// How the run is bounded.
-pub struct Bounds {
-    /// Until SIGTERM.
-    pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL.
-    pub grace: Duration,
-    /// Whether the kernel may kill for memory.
-    pub watch_memory: bool,
-    /// Measures the layer; an answer of `true` is too much.
-    pub over_disk: Option<Box<dyn FnMut(Look) -> io::Result<bool>>>,
-    /// The workspace, until the sandbox has mounted it.
-    pub mounting: Option<Mounting>,
-    /// Paths whose covers a process of the host can take away.
-    pub covers: Option<Covers>,
-}
+mod contract;
+mod looks;
+mod pipes;
 
-/// How much of the layer is measured at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// Some of it, from where the last look stopped.
-    On,
-    /// All of it.
-    AtAll,
-}
-
-/// Our ends of what the command has.
-pub struct Ends {
-    /// Its stdout; the master of its terminal comes later.
-    pub out: Option<OwnedFd>,
-    /// Its stderr.
-    pub err: Option<OwnedFd>,
-    /// Its stdin.
-    pub input: Option<OwnedFd>,
-    /// Whether it has a terminal.
-    pub terminal: bool,
-}
-
-/// What happened.
-#[derive(Debug)]
-pub struct Outcome {
-    /// How the command ended, if it started.
-    pub ended: Option<Ended>,
-    /// Why the run ended.
-    pub reason: ExitReason,
-    /// Why it did not start.
-    pub not_started: Option<NotStarted>,
-    /// The proof.
-    pub proof: Vec<ProofItem>,
-    /// The upper folder of a layer in memory.
-    pub layer: Option<OwnedFd>,
-    /// When the command had been started.
-    pub spawned: Option<Instant>,
-    /// When its first output came.
-    pub first_output: Option<Instant>,
-    /// All that came on stdout and stderr, whatever was passed on of it.
-    pub output: Tally,
-    /// Reports that the command was killed without its grace, because somebody asked twice.
-    pub hurried: bool,
-    /// A covered path that a process of the host replaced, which ended the run.
-    pub uncovered: Option<PathBuf>,
-    /// Protected files that changed while the run went on.
-    pub altered: Vec<PathBuf>,
-    /// Names that the command asked for, where there is no network.
-    pub names: AskedNames,
-}
-
-/// An error that ended the run from our side.
-#[derive(Debug)]
-pub struct Broken {
-    /// What failed.
-    pub error: io::Error,
-    /// What had happened before; `None` when the command cannot have started.
-    pub outcome: Option<Box<Outcome>>,
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Self {
-        Self { error, outcome: None }
-    }
-}
+pub use contract::{Bounds, Broken, Ends, Look, Outcome};
+use looks::LOOK_AT_MEMORY_EVERY;
+pub use pipes::{pipe, write_tail, write_unless_closed};
 
 const SIGHUP: u8 = 1;
 const SIGTERM: u8 = 15;
 const BUFFER: usize = 256 * 1024;
-/// How often a layer on disk is measured.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often the kernel is asked whether it killed for memory: one small file.
-const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(10);
-
 /// How often a terminal is looked at that no process inside holds open: one may open it again.
 const LOOK_AT_TERMINAL_EVERY: Duration = Duration::from_millis(20);
 
@@ -471,55 +391,6 @@ impl<C: Caller> Pump<'_, C> {
         Ok(())
     }
 
-    fn look(&mut self) -> io::Result<()> {
-        let began = Instant::now();
-        if self.bounds.watch_memory && self.sandbox.keeper.oom_kills()? > 0 {
-            self.outcome.reason = ExitReason::Oom;
-            self.sandbox.keeper.kill()?;
-        }
-        if let Some(over) = &mut self.bounds.over_disk
-            && over(Look::On)?
-        {
-            self.outcome.reason = ExitReason::DiskQuota;
-            self.sandbox.keeper.kill()?;
-        }
-        // A large layer takes long to measure: at most a tenth of the time goes there.
-        let every = if self.bounds.over_disk.is_some() { LOOK_EVERY } else { LOOK_AT_MEMORY_EVERY };
-        self.look_at = Instant::now() + every.max(began.elapsed() * 10);
-        Ok(())
-    }
-
-    /// Ends the run, without a grace, when a cover is gone.
-    fn look_at_covers(&mut self) -> io::Result<()> {
-        if let Some(path) = self.bounds.covers.as_mut().and_then(Covers::lost) {
-            self.outcome.reason = ExitReason::ProtectionLost;
-            self.outcome.uncovered = Some(path);
-            self.bounds.covers = None;
-            self.sandbox.keeper.kill()?;
-        }
-        Ok(())
-    }
-
-    /// What the kernel did between the last look and the end.
-    fn last_look(&mut self) -> io::Result<()> {
-        if let Some(mut covers) = self.bounds.covers.take() {
-            self.outcome.altered = covers.altered();
-            if let Some(path) = covers.lost_at_the_end() {
-                self.outcome.reason = ExitReason::ProtectionLost;
-                self.outcome.uncovered = Some(path);
-            }
-        }
-        if self.bounds.watch_memory && self.sandbox.keeper.oom_kills()? > 0 {
-            self.outcome.reason = ExitReason::Oom;
-        }
-        if let Some(over) = &mut self.bounds.over_disk
-            && over(Look::AtAll)?
-        {
-            self.outcome.reason = ExitReason::DiskQuota;
-        }
-        Ok(())
-    }
-
     /// Reads to the end of what there is. An end of a pipe that came out of the sandbox, over a socket in a directory that
     /// it shares, stays open for as long as somebody likes: poll(2) would wait for that.
     fn read_what_the_dead_left(&mut self) -> io::Result<()> {
@@ -571,31 +442,5 @@ impl<C: Caller> Pump<'_, C> {
             Stream::Out => self.out = None,
             Stream::Err => self.err = None,
         }
-    }
-}
-
-/// Writes what a limit kept for the end.
-pub fn write_tail(limit: &mut HeadTail, mut write: impl FnMut(Stream, &[u8]) -> io::Result<()>) -> io::Result<()> {
-    limit.finish().into_iter().try_for_each(|(stream, piece)| write(stream, &piece))
-}
-
-/// A writer that is told of, and forgives, a reader that left.
-pub fn write_unless_closed(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
-    match to.write_all(bytes).and_then(|()| to.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
-    }
-}
-
-/// Makes a pipe as large as the kernel lets an ordinary user have it. The end that is read never blocks: the command may
-/// open its own end for reading (`/proc/self/fd/1`) and take what poll(2) has just announced.
-pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
-    super::streams::open_to_the_command(&write)?;
-    // Over the user's quota of pipe pages the kernel says no, and the default size does as well, only slower.
-    match rustix::pipe::fcntl_setpipe_size(&read, 1 << 20) {
-        Ok(_) | Err(Errno::PERM | Errno::BUSY) => Ok((read, write)),
-        Err(error) => Err(error.into()),
     }
 }
