@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
-use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, Workspace, recover, roll_back};
+use common::{Op, Scene, b, leased, write};
+use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, recover, roll_back};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,24 +13,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Calls `act` once, before the first call of the commit for which `when` holds.
 fn once(when: impl Fn() -> bool + Send + Sync + 'static, act: impl FnOnce() + Send + 'static) -> Faults {

@@ -4,14 +4,8 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, wait_for_tick};
 use nexus_facility::{LayerMode, Rules};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 const EVIL: &str = "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = /ws/wt\nfsmonitor = /ws/d/e.sh\n";
 

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Op, Scene, child_by, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, child_by, snapshot, write};
 use nexus_facility::diff::{DiffOptions, RenderOptions};
 use nexus_facility::{CommitError, CommitState, Layer, LayerMode, ReadLayerError, Rules, Workspace, recover};
 use rustix::fs::{CWD, FileType, Mode};
@@ -13,20 +13,6 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
 
 /// The scene of a child, and its layer, which the parent parked.
 fn of_parent() -> (PathBuf, Workspace, Layer) {

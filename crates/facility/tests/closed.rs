@@ -4,20 +4,10 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, b, wait_for_tick};
 use nexus_facility::protected::Class;
 use nexus_facility::{Host, LayerMode, Reach, Rules, Workspace};
 use std::os::unix::fs::PermissionsExt as _;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 /// Prints nothing; fails where the rules for the workspace are others than the parent wants.
 #[test]

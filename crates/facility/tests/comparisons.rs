@@ -4,23 +4,13 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, leased};
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Abandoned, Comparison, Faults, LayerMode, Outside, Rules, Workspace, abandon};
+use nexus_facility::{Abandoned, Comparison, Faults, LayerMode, Outside, Rules, abandon};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 /// Calls `act` once, before the first call after the decision, or after the commit was marked done.
 fn once(scene: &Scene, done: bool, act: impl FnOnce() + Send + 'static) -> Faults {
@@ -71,10 +61,6 @@ fn without_a_look_at_late_entries_a_deleted_directory_takes_them_along() {
         let is_named = result.conflicts.iter().any(|one| one.beside.is_some());
         assert_eq!(is_named, stays, "{left_out:?}: {result:?}");
     }
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
 #[test]

@@ -4,19 +4,13 @@
 
 mod common;
 
-use common::{Op, Scene, give, reopen, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, give, reopen, snapshot};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::{CommitError, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, recover};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 #[test]
 #[ignore = "the child of the other tests"]
@@ -36,10 +30,6 @@ fn child_recovers_until_it_is_killed() {
     let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
     let workspace = Workspace::open(&scene.join("ws")).unwrap();
     recover_with(&scene.join("layers"), "run", &workspace, &Faults::from_env()).unwrap();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
 }
 
 fn base() -> Vec<Op> {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, snapshot, write};
 use nexus_facility::commit::journal::{FoundJournal, Journal, Outcome};
 use nexus_facility::diff::DiffOptions;
 use nexus_facility::{
@@ -18,20 +18,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
 
 /// A layer that replaces, deletes, renames and adds, beside a file that it leaves alone.
 fn scene() -> (Scene, Layer) {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, rename, snapshot};
 use nexus_facility::diff::{Binary, Content, Diff, DiffKind, DiffOptions, FileDiff, RenderOptions};
 use nexus_facility::{Layer, LayerMode, Rules};
 use proptest::prelude::*;
@@ -18,26 +18,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
 fn file(path: &str, text: &str) -> Op {
     Op::Write(b(path), text.into())
 }
 
 fn dir(path: &str) -> Op {
     Op::Mkdir(b(path))
-}
-
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename(b(from), b(to))
 }
 
 fn diff(scene: &Scene, layer: &Layer) -> Diff {

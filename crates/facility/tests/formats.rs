@@ -4,14 +4,8 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, wait_for_tick};
 use nexus_facility::{LayerMode, Rules};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 const SHA1: &str = "[core]\nrepositoryformatversion = 0\nbare = false\n";
 const SHA256: &str = "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectformat = sha256\n";

@@ -4,16 +4,10 @@
 
 mod common;
 
-use common::{Scene, run_operations_of_parent, wait_for_tick};
+use common::{Scene, wait_for_tick};
 use nexus_facility::{Committed, Layer, LayerMode, Rules};
 use std::path::Path;
 use std::process::Command;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 fn commit_by(scene: &Scene, layer: &Layer, rules: &Rules) -> Committed {
     layer.commit(&scene.workspace(), rules).unwrap()

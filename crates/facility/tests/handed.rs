@@ -4,17 +4,11 @@
 
 mod common;
 
-use common::{Op, Scene, give, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, b, give, wait_for_tick};
 use nexus_facility::{CommitError, CommitState, Faults, Layer, LayerMode, LayerOrigin, Rules, Workspace, recover};
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 /// Commits the layer of a run that can tell nothing any more.
 #[test]
@@ -34,10 +28,6 @@ fn child_adopts_and_commits() {
 fn child_recovers() {
     let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
     recover(&scene.join("layers"), "run", &Workspace::open(&scene.join("ws")).unwrap()).unwrap();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
 }
 
 fn layer(scene: &Scene) -> Layer {

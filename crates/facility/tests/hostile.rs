@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, snapshot};
 use nexus_facility::diff::{Choice, DiffOptions};
 use nexus_facility::{CommitState, Layer, LayerMode, Rules, recover};
 use nexus_model::ByteText;
@@ -18,16 +18,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 fn scene() -> Scene {
     Scene::new(LayerMode::Root, &[])

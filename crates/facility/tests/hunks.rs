@@ -4,20 +4,10 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, b, wait_for_tick};
 use nexus_facility::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff};
 use nexus_facility::{Abandoned, CommitState, Committed, Layer, LayerMode, Rules, abandon};
 use nexus_model::ByteText;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 /// Thirty numbered lines, some of them replaced.
 fn text(changed: &[(usize, &str)]) -> String {

@@ -4,33 +4,15 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, leased, snapshot, write};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Faults, Layer, LayerMode, RecoverError, Recovered, Rules, Workspace, recover};
+use nexus_facility::{Faults, Layer, LayerMode, RecoverError, Recovered, Rules, recover};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Calls `act` once, before the first call of the commit for which `when` holds.
 fn once(when: impl Fn() -> bool + Send + Sync + 'static, act: impl FnOnce() + Send + 'static) -> Faults {

@@ -4,34 +4,15 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, leased, write};
 use nexus_facility::{
-    Abandoned, CommitState, Faults, Layer, LayerMode, Leftover, Recovered, Rules, Workspace, abandon, clear_staging,
-    recover,
+    Abandoned, CommitState, Faults, Layer, LayerMode, Leftover, Recovered, Rules, abandon, clear_staging, recover,
 };
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Makes everything below a directory removable again at the end of a test.
 struct Mutable(PathBuf);

@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, leased, rename, write};
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{
-    CommitState, Committed, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, abandon, recover, roll_back,
+    CommitState, Committed, Faults, Layer, LayerMode, Recovered, Rules, Step, abandon, recover, roll_back,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,28 +16,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename(b(from), b(to))
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Whether a file below a directory has this text.
 fn has(at: &Path, text: &str) -> bool {

@@ -6,10 +6,10 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, leased};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Comparison, Conflict, Faults, LayerMode, RecoverError, Recovered, Rules, Workspace, abandon};
+use nexus_facility::{Comparison, Conflict, Faults, LayerMode, RecoverError, Recovered, Rules, abandon};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -19,12 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 /// One act of the hostile process. Paths are relative to the workspace; `text` is written nowhere else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -302,10 +296,6 @@ impl Random {
     }
 }
 
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
 fn base() -> Vec<Op> {
     let mut ops: Vec<Op> = ["d", "d/in", "e", "gone", "gone/sub", "home", "home/in", "ren", "swap"]
         .into_iter()
@@ -424,10 +414,6 @@ fn next_act(random: &mut Random, number: u64, wider: bool) -> Act {
         }
         _ => Act::Chmod { path, mode: if random.below(2) == 0 { 0o600 } else { 0o640 } },
     }
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
 /// A way to end a commit that a crash interrupted. Returns the conflicts that it names.

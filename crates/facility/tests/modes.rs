@@ -4,23 +4,13 @@
 
 mod common;
 
-use common::{Op, Scene, reopen, run_operations_of_parent};
+use common::{Op, Scene, b, reopen};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{Faults, LayerMode, Recovered, Rules, Workspace};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 fn scene_of_parent() -> (PathBuf, Workspace) {
     let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());

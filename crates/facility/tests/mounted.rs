@@ -4,27 +4,13 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, write};
 use nexus_facility::{CommitState, Faults, Layer, LayerMode, Outside, Rules, Workspace, roll_back};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
 
 #[derive(Serialize, Deserialize)]
 struct Order {

@@ -4,19 +4,9 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, b, rename, wait_for_tick};
 use nexus_facility::{CommitState, Committed, Layer, LayerMode, Rules};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 fn dir(path: &str) -> Op {
     Op::Mkdir(b(path))
@@ -32,10 +22,6 @@ fn append(path: &str, text: &str) -> Op {
 
 fn link(from: &str, to: &str) -> Op {
     Op::Link(b(from), b(to))
-}
-
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename(b(from), b(to))
 }
 
 fn commit_by(scene: &Scene, layer: &Layer, rules: &Rules) -> Committed {

@@ -5,17 +5,11 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene};
 use nexus_facility::{Committed, Faults, Layer, LayerMode, Rules, Workspace};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 fn write(path: &str, text: &str) -> Op {
     Op::Write(path.into(), text.into())

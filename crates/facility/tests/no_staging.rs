@@ -5,32 +5,14 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, leased, write};
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Faults, Layer, LayerMode, Recovered, Rules, Workspace, recover, roll_back};
+use nexus_facility::{Faults, Layer, LayerMode, Recovered, Rules, recover, roll_back};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Dies before the call with this number after the decision.
 fn dying_at(journal: PathBuf, nth: u64) -> Faults {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Entry, Op, Scene, commit_for_parent, reopen, run_operations_of_parent, snapshot};
+use common::{Entry, Op, Scene, commit_for_parent, reopen, snapshot};
 use nexus_facility::{Change, ChangeKind, Conflict, LayerMode, Rules, Workspace};
 use nexus_model::ByteText;
 use proptest::prelude::*;
@@ -13,12 +13,6 @@ use proptest::test_runner::{Config, TestRunner};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
 
 #[test]
 #[ignore = "the child of the other tests"]

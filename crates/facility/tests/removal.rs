@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, b, wait_for_tick, write};
 use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, Workspace, recover};
 use rustix::fs::{Mode, OFlags, openat, renameat};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
@@ -15,20 +15,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
 
 /// What the process writes, and where it looks for it.
 const TEXT: &str = "typed by a person";

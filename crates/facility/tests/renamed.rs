@@ -5,37 +5,13 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
-use nexus_facility::{
-    Abandoned, CommitState, Faults, Finished, Layer, LayerMode, Recovered, Rules, Workspace, abandon, recover,
-};
+use common::{Op, Scene, b, leased, rename, write};
+use nexus_facility::{Abandoned, CommitState, Faults, Finished, Layer, LayerMode, Recovered, Rules, abandon, recover};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename(b(from), b(to))
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Calls `act` once, before the call with this number after the decision.
 fn at_call(scene: &Scene, nth: u64, act: impl FnOnce() + Send + 'static) -> Faults {

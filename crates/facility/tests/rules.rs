@@ -4,22 +4,12 @@
 
 mod common;
 
-use common::{Op, Scene, run_op, run_operations_of_parent, wait_for_tick};
+use common::{Op, Scene, b, rename, run_op, wait_for_tick};
 use nexus_facility::ChangeKind::{Added, Deleted, Mode, Modified, Renamed, Type};
 use nexus_facility::changes::Outside;
 use nexus_facility::{CommitState, Committed, Layer, LayerMode, Rules};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 fn dir(path: &str) -> Op {
     Op::Mkdir(b(path))
@@ -27,10 +17,6 @@ fn dir(path: &str) -> Op {
 
 fn file(path: &str, text: &str) -> Op {
     Op::Write(b(path), text.into())
-}
-
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename(b(from), b(to))
 }
 
 fn commit(scene: &Scene, layer: &Layer) -> Committed {

@@ -4,24 +4,14 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b};
 use nexus_facility::{CommitState, Committed, Layer, LayerMode, Outside, Rules};
 use nexus_model::ByteText;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
 const MODES: [LayerMode; 2] = [LayerMode::Root, LayerMode::User];
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 fn write(path: &str) -> Op {
     Op::Write(b(path), path.into())

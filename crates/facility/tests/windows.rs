@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent, snapshot};
+use common::{Op, Scene, b, leased, snapshot, write};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::{
     CommitError, CommitState, Committed, Faults, Layer, LayerMode, Outside, RecoverError, Recovered, Rules, Workspace,
@@ -17,26 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
 fn read(scene: &Scene, path: &str) -> String {
     fs::read_to_string(scene.ws().join(path)).unwrap()
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
 /// Calls `act` once, before the first call of the commit for which `when` holds.

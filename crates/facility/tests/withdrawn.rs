@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
+use common::{Op, Scene, b, leased, write};
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{
     Abandoned, Conflict, Faults, Layer, LayerMode, LayerOrigin, Rules, Workspace, abandon, clear_staging, roll_back,
@@ -17,24 +17,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
-}
 
 /// Lets a commit die before its first call for which `when` holds.
 fn killed(scene: &Scene, mut layer: Layer, flags: bool, when: impl Fn() -> bool + Send + Sync + 'static) {

@@ -22,6 +22,32 @@ pub fn user() -> u32 {
     free_user::ordinary_user().unwrap()
 }
 
+#[test]
+#[ignore = "the child of the other tests"]
+fn child_runs_operations() {
+    run_operations_of_parent();
+}
+
+/// A path in bytes.
+pub fn b(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+/// An operation that writes a file.
+pub fn write(path: &str, text: &str) -> Op {
+    Op::Write(b(path), text.into())
+}
+
+/// An operation that renames an entry.
+pub fn rename(from: &str, to: &str) -> Op {
+    Op::Rename(b(from), b(to))
+}
+
+/// The workspace of a scene, looked at with leases: open files are seen.
+pub fn leased(scene: &Scene) -> Workspace {
+    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
+}
+
 /// One operation of a run. Paths are relative.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Op {
@@ -44,7 +70,7 @@ pub fn at(root: &Path, path: &[u8]) -> PathBuf {
     root.join(OsStr::from_bytes(path))
 }
 
-fn write(path: &Path, text: &str, flags: OFlags) -> rustix::io::Result<()> {
+fn write_file(path: &Path, text: &str, flags: OFlags) -> rustix::io::Result<()> {
     let flags = flags | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
     rustix::io::write(&file, text.as_bytes())?;
@@ -56,8 +82,8 @@ pub fn run_op(root: &Path, op: &Op) -> rustix::io::Result<()> {
     use rustix::fs;
     let p = |path: &[u8]| at(root, path);
     match op {
-        Op::Write(path, text) => write(&p(path), text, OFlags::CREATE | OFlags::TRUNC),
-        Op::Append(path, text) => write(&p(path), text, OFlags::APPEND),
+        Op::Write(path, text) => write_file(&p(path), text, OFlags::CREATE | OFlags::TRUNC),
+        Op::Append(path, text) => write_file(&p(path), text, OFlags::APPEND),
         Op::Sparse(path) => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
             let file = fs::open(p(path), flags, Mode::from_raw_mode(0o600))?;
@@ -227,7 +253,7 @@ impl Scene {
             give(&self.path("layers"));
         }
         let order = Order { mode: self.mode, scene: self.dir.path().to_owned(), ops: ops.to_vec() };
-        self.child("child_runs_operations", &serde_json::to_string(&order).unwrap(), &[], true).unwrap();
+        self.child("common::child_runs_operations", &serde_json::to_string(&order).unwrap(), &[], true).unwrap();
         layer.set_unreached();
         layer
     }
