@@ -3,9 +3,9 @@
 //! Nothing stands between such a run and the index, so it is judged afterwards. git takes a repository without an index for
 //! one with nothing staged, and `git reset` makes the index anew from the commit.
 
-use super::{Content, LONG, MAX_CONFIG, SHORT, problem, read};
+use super::{Content, LONG, MAX_CONFIG, NAMES, SHORT, lengths_by, problem, read};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
-use crate::gitconfig::{Setting, parse};
+use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
 use nexus_model::ByteText;
 use rustix::fs::{OFlags, RenameFlags};
@@ -44,7 +44,7 @@ pub fn hold_bad_index(workspace: &Workspace, path: &[u8]) -> Result<Option<HeldI
             Ok(Content::Other) => None,
             Ok(Content::Closed) => Some("a git index that cannot be read"),
             Ok(Content::TooLarge) => Some("a git index that is too large to be read"),
-            Ok(Content::Index(bytes)) => problem(&bytes, object_id_length(workspace, parent)?),
+            Ok(Content::Index(bytes)) => reason(workspace, parent, &bytes)?,
             Err(error) if is_gone(&error) => None,
             Err(error) => return Err(error).doing("read", path),
         },
@@ -70,35 +70,63 @@ pub fn hold_bad_index(workspace: &Workspace, path: &[u8]) -> Result<Option<HeldI
     Ok(Some(HeldIndex { path: ByteText(path.to_vec()), why, aside: aside.doing("move aside", path) }))
 }
 
-/// The bytes of an object id by the configuration of the git directory, or of the one that a further working tree belongs to.
-fn object_id_length(workspace: &Workspace, directory: &[u8]) -> Result<usize, IoFailure> {
-    let (above, _) = split(directory);
-    let mut places = vec![directory];
-    if split(above).1.eq_ignore_ascii_case(b"worktrees") {
-        places.push(split(above).0);
-    }
-    for place in places {
-        if let Some(text) = configuration(workspace, place)? {
-            let settings = parse(&text).unwrap_or_default();
-            let is_format = |one: &&Setting| one.section == "extensions" && one.name == "objectformat";
-            let format = settings.iter().rev().find(is_format).and_then(|one| one.value.as_deref());
-            return Ok(if format == Some(b"sha256") { LONG } else { SHORT });
-        }
-    }
-    Ok(SHORT)
+/// Returns why git must not read an index. Each length of an object id that a configuration allows must make sense of it, and
+/// names that no working tree may have count in every length, as for an index of a layer.
+fn reason(workspace: &Workspace, directory: &[u8], bytes: &[u8]) -> Result<Option<&'static str>, IoFailure> {
+    let allowed = object_id_lengths(workspace, directory)?;
+    let counts = |length: usize, why: &str| allowed.contains(&length) || why == NAMES;
+    Ok([SHORT, LONG].into_iter().find_map(|length| problem(bytes, length).filter(|why| counts(length, why))))
 }
 
-fn configuration(workspace: &Workspace, directory: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
-    let path = join(directory, b"config");
-    let opened = workspace.dir(directory).and_then(|dir| open_file(dir.as_fd(), b"config", OFlags::RDONLY));
+/// Returns the bytes that the configurations of a git directory allow for an object id: its own, and that of the directory
+/// which further working trees share. Both lengths are allowed where no configuration says it for certain.
+fn object_id_lengths(workspace: &Workspace, directory: &[u8]) -> Result<Vec<usize>, IoFailure> {
+    let (above, _) = split(directory);
+    let (shared, name) = split(above);
+    let is_further = fold(name).as_ref() == b"worktrees";
+    let moved = file(workspace, directory, b"commondir")?;
+    let is_usual = match &moved {
+        Text::Missing => true,
+        Text::Whole(text) => is_further && text.trim_ascii_end() == b"../..",
+        Text::Unknown => false,
+    };
+    if !is_usual {
+        return Ok(vec![SHORT, LONG]);
+    }
+    let mut found = Vec::new();
+    for place in [Some(directory), is_further.then_some(shared)].into_iter().flatten() {
+        match file(workspace, place, b"config")? {
+            Text::Missing => {}
+            Text::Whole(text) => found.extend(lengths_by(&text)),
+            Text::Unknown => return Ok(vec![SHORT, LONG]),
+        }
+    }
+    Ok(if found.is_empty() { vec![SHORT, LONG] } else { found })
+}
+
+/// The text of a file that says something about a git directory.
+enum Text {
+    Missing,
+    Whole(Vec<u8>),
+    /// It is too large, no file, or closed to this user.
+    Unknown,
+}
+
+fn file(workspace: &Workspace, directory: &[u8], name: &[u8]) -> Result<Text, IoFailure> {
+    let path = join(directory, name);
+    let opened = workspace.dir(directory).and_then(|dir| open_file(dir.as_fd(), name, OFlags::RDONLY));
     let file = match opened {
         Ok(file) => file,
-        Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+        Err(error) if is_gone(&error) => return Ok(Text::Missing),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
+            return Ok(Text::Unknown);
+        }
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(Text::Unknown),
         Err(error) => return Err(error).doing("open", &path),
     };
     let mut text = Vec::new();
     std::fs::File::from(file).take(MAX_CONFIG).read_to_end(&mut text).doing("read", &path)?;
-    Ok(Some(text))
+    Ok(if text.len() as u64 == MAX_CONFIG { Text::Unknown } else { Text::Whole(text) })
 }
 
 #[cfg(test)]
@@ -113,6 +141,7 @@ mod tests {
         let workspace = Workspace::open(&at).unwrap();
         let git = at.join(".git");
         std::fs::create_dir(&git).unwrap();
+        std::fs::write(git.join("config"), "[core]\nbare = false\n").unwrap();
         let hold = || hold_bad_index(&workspace, b".git/index").unwrap();
         assert!(hold().is_none());
         for good in [closed(index(&[b"src/x"], 20), 20), b"no index".to_vec()] {
@@ -129,12 +158,48 @@ mod tests {
         }
         std::os::unix::fs::symlink("../other", git.join("index")).unwrap();
         assert!(hold().is_some());
-        // With object ids of SHA-256, as the configuration says.
-        std::fs::create_dir_all(git.join("worktrees/w")).unwrap();
-        std::fs::write(git.join("config"), "[extensions]\nobjectformat = sha256\n").unwrap();
-        for path in ["index", "worktrees/w/index"] {
-            std::fs::write(git.join(path), closed(index(&[b"src/x"], 32), 32)).unwrap();
-            assert!(hold_bad_index(&workspace, format!(".git/{path}").as_bytes()).unwrap().is_none(), "{path}");
+    }
+
+    /// Tells for a good index of SHA-1 and one of SHA-256 in `place` whether each is held, by the given files.
+    fn held(place: &str, files: &[(&str, &str)]) -> [bool; 2] {
+        [20, 32].map(|length| {
+            let directory = tempfile::tempdir().unwrap();
+            let at = std::fs::canonicalize(directory.path()).unwrap();
+            for (path, text) in files {
+                let path = at.join(".git").join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            let path = at.join(place);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, closed(index(&[b"src/x"], length), length)).unwrap();
+            hold_bad_index(&Workspace::open(&at).unwrap(), place.as_bytes()).unwrap().is_some()
+        })
+    }
+
+    #[test]
+    fn an_index_makes_sense_by_every_length_that_is_said() {
+        const LONG: &str = "[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha256\n";
+        const SHORT: &str = "[core]\nrepositoryformatversion = 0\n";
+        let further = ".git/worktrees/w/index";
+        for (place, files, wanted) in [
+            (".git/index", &[("config", SHORT)][..], [false, true]),
+            (".git/index", &[("config", LONG)], [true, false]),
+            (further, &[("config", SHORT), ("worktrees/w/commondir", "../..\n")], [false, true]),
+            (further, &[("config", LONG)], [true, false]),
+            // The configuration of a further working tree is not git's, and may go away.
+            (further, &[("config", SHORT), ("worktrees/w/config", LONG)], [true, true]),
+            (further, &[("config", SHORT), ("worktrees/w/commondir", "../../other\n")], [true, true]),
+            (".git/index", &[("config", SHORT), ("commondir", "../other\n")], [true, true]),
+            // git leaves the extension out, or refuses it.
+            (".git/index", &[("config", "[extensions]\nobjectformat = sha256\n")], [true, true]),
+            (".git/index", &[("config", "[broken\nobjectFormat = sha256\n")], [true, true]),
+            (".git/index", &[("config/x", "")], [true, true]),
+            (".git/index", &[], [true, true]),
+        ] {
+            assert_eq!(held(place, files), wanted, "{place} {files:?}");
         }
+        let large = [SHORT, &"#\n".repeat(1 << 19), LONG].concat();
+        assert_eq!(held(".git/index", &[("config", &large)]), [true, true]);
     }
 }
