@@ -25,6 +25,8 @@ pub struct Pattern {
     names: Vec<NamePattern>,
     /// From the top of the workspace on, and nowhere else.
     anchored: bool,
+    /// It says nothing in directories of packages.
+    not_in_packages: bool,
 }
 
 /// One name of a chain, split at its stars and folded.
@@ -71,19 +73,24 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         check(text)?;
         let names = text.split('/').map(|name| NamePattern::read(name.as_bytes())).collect();
-        Ok(Self { text: text.to_owned(), names, anchored: false })
+        Ok(Self { text: text.to_owned(), names, anchored: false, not_in_packages: false })
     }
 
     /// The directory `path` of the workspace and all below it. `why` is what people are told.
     pub(crate) fn of_directory(path: &[u8], why: &str) -> Self {
         let exact = |name: &[u8]| NamePattern { pieces: vec![fold(name).into_owned()] };
         let names = path.split(|byte| *byte == b'/').map(exact).collect();
-        Self { text: why.to_owned(), names, anchored: true }
+        Self { text: why.to_owned(), names, anchored: true, not_in_packages: false }
     }
 
     /// The path `path` wherever it is, taken literally.
     pub(crate) fn anywhere(path: &[u8], why: &str) -> Self {
         Self { anchored: false, ..Self::of_directory(path, why) }
+    }
+
+    /// The path `path` wherever it is. A single name does not count in directories of packages, where it means something else.
+    pub(crate) fn of_any_repository(path: &[u8], why: &str) -> Self {
+        Self { not_in_packages: !path.contains(&b'/'), ..Self::anywhere(path, why) }
     }
 
     fn agreement(&self, names: &[Cow<'_, [u8]>]) -> Agreement {
@@ -123,7 +130,7 @@ impl<'a> Candidate<'a> {
     fn counts(self, is_at_top: bool, is_in_packages: bool) -> bool {
         match self {
             Self::Standard(one) => !is_in_packages || !one.is_of_repository(),
-            Self::Own(one) => is_at_top || !one.anchored,
+            Self::Own(one) => (is_at_top || !one.anchored) && !(is_in_packages && one.not_in_packages),
         }
     }
 }

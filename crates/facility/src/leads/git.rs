@@ -220,16 +220,38 @@ fn file(
                 if names.setting == "core.hookspath" && matches!(named.kind, Kind::Whole { .. }) {
                     add_hooks(leads, &named.text, &place, bases)?;
                 }
+                if bases.of_all
+                    && relative(&named.text).is_none()
+                    && matches!(named.kind, Kind::Whole { of_hooks: true })
+                {
+                    // git copies the hooks of a template into each new repository.
+                    let directory = if names.setting == "core.hookspath" { place.clone() } else { place.join("hooks") };
+                    if !leads.hooks_of_all.contains(&directory) {
+                        leads.hooks_of_all.push(directory);
+                    }
+                }
                 if named.kind == Kind::Include {
                     file(leads, (&place, real), bases, seen, depth + 1)?;
                 }
             }
-            if let (true, Kind::Whole { .. }, Some(relative)) = (bases.of_all, named.kind, relative(&named.text)) {
-                leads.add_everywhere(&relative, &why)?;
+            match (named.kind, relative(&named.text).filter(|_| bases.of_all)) {
+                (Kind::Whole { .. }, Some(relative)) => leads.add_everywhere(&relative, &why)?,
+                (Kind::Word { first, of_git }, Some(relative)) if is_program(&named.text, first, of_git) => {
+                    leads.add_of_any_repository(&relative, &why)?;
+                }
+                _ => {}
             }
         }
     }
     Ok(())
+}
+
+/// Tells whether a word of a command that git starts in every repository is a file there: a command with a slash, a path
+/// that begins with a dot, or the argument of another program that looks like a script.
+fn is_program(text: &[u8], first: bool, of_git: bool) -> bool {
+    let (parent, name) = split(text);
+    let begins = text.starts_with(b"./") || text.starts_with(b"../");
+    begins || (!of_git && !parent.is_empty() && (first || name.contains(&b'.')) && !text.contains(&b':'))
 }
 
 /// Directories of hooks that are read for one workspace, each for every place that git starts them in.
@@ -335,7 +357,7 @@ fn trim(text: &[u8]) -> &[u8] {
 }
 
 /// A relative path without its dots; `None` for another one.
-fn relative(text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn relative(text: &[u8]) -> Option<Vec<u8>> {
     if text.starts_with(b"/") || text.starts_with(b"~") || text.contains(&0) {
         return None;
     }

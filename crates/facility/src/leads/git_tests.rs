@@ -236,3 +236,61 @@ fn many_repositories_do_not_hide_the_hooks_of_another() {
     let touched: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(place.touched("repo/ws", &touched).is_err());
 }
+
+#[test]
+fn hooks_of_every_repository_name_helpers_in_new_ones() {
+    let place = Place::new(&[
+        (
+            "home/.gitconfig",
+            "[core]\nhooksPath = ~/hk\n[init]\ntemplateDir = BASE/home/template\n\
+             [core]\npager = ./tools/pager --all\nsshCommand = ssh -F conf/ssh.conf\n\
+             [filter \"x\"]\nclean = python3 ci/clean.py %f\n[diff \"y\"]\ntextconv = tools/conv -x\n\
+             [alias]\nd = diff -- src/lib.rs\nup = !git fetch && git rebase origin/main.x\n\
+             e = rebase --exec ./tools/each\n",
+        ),
+        (
+            "home/hk/pre-commit",
+            "#!/bin/sh\n[ -x ./tools/l.sh ] && exec ./tools/l.sh\n. \"$(dirname \"$0\")/common.sh\"\n\
+             \"$(git rev-parse --git-dir)/hooks/own\"\n\"$GIT_DIR/../gd/x\"\nOUT=src/main X=lists/all.txt\n\
+             python3 -m checks\nnode_modules/.bin/x\n\"$(git rev-parse --show-toplevel)/.ci/run\" \"$@\"\n",
+        ),
+        ("home/hk/common.sh", ""),
+        ("home/template/hooks/post-checkout", "sh setup/after\n"),
+    ]);
+    place.check(
+        "repo/ws",
+        &[
+            "tools/l.sh",
+            "new/tools/l.sh",
+            "deep/er/tools/L.SH",
+            "vendor/p/tools/l.sh",
+            "new/.ci/run",
+            "new/setup/after",
+            "new/checks.py",
+            "new/lists/all.txt",
+            "new/tools/pager",
+            "new/ci/clean.py",
+            "new/tools/conv",
+            "new/tools/each",
+            "new/conf/ssh.conf",
+        ],
+        &[
+            "new/tools/other.sh",
+            "new/common.sh",
+            "src/hooks/own",
+            "new/gd/x",
+            "new/src/main",
+            "new/src/main/x",
+            "new/src/lib.rs",
+            "new/origin/main.x",
+            ".venv/lib/checks/x.py",
+            "node_modules/checks/x.js",
+        ],
+    );
+    // A configuration of one repository says nothing about others.
+    let place = Place::new(&[
+        ("repo/ws/.git/config", "[core]\nhooksPath = BASE/home/hk\n"),
+        ("home/hk/pre-commit", "./tools/l.sh\n"),
+    ]);
+    place.check("repo/ws", &["tools/l.sh"], &["new/tools/l.sh"]);
+}

@@ -4,7 +4,8 @@
 //! * `links`: links at protected names. `fixed` looks those up that are known by name, without a bound.
 //! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and of
 //!   the user and the system. `settings` knows which those are, `resolve` where a path leads.
-//! * `scripts`: what existing hooks, `.envrc` files and configurations start or read by its path. `words` finds the paths.
+//! * `scripts`: what existing hooks, `.envrc` files and configurations start or read by its path. `words` finds the paths. Hooks
+//!   that git starts in every repository name a helper in each directory, since a run may make a repository of any.
 //!
 //! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is no part of it.
 //! The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
@@ -16,6 +17,7 @@ mod place;
 mod resolve;
 mod scripts;
 mod settings;
+mod word_lists;
 mod words;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
@@ -101,6 +103,7 @@ impl Rules {
             everywhere: Vec::new(),
             everything: None,
             hooks: Vec::new(),
+            hooks_of_all: Vec::new(),
         };
         let mut repositories = git::around(at, &above)?;
         repositories.extend(git::at(at, at)?);
@@ -168,6 +171,8 @@ struct Leads<'a> {
     everything: Option<String>,
     /// Directories that `core.hooksPath` names, each with the directory in which git starts their hooks.
     hooks: Vec<(PathBuf, PathBuf)>,
+    /// Directories of hooks that git starts in every repository, also in one that a run makes.
+    hooks_of_all: Vec<PathBuf>,
 }
 
 impl Leads<'_> {
@@ -207,8 +212,19 @@ impl Leads<'_> {
 
     /// Protects a relative path wherever it is.
     fn add_everywhere(&mut self, path: &[u8], why: &str) -> Result<(), IoFailure> {
-        self.is_room(path)?;
-        self.everywhere.push(Pattern::anywhere(path, why));
+        self.push_everywhere(Pattern::anywhere(path, why), path)
+    }
+
+    /// Protects a relative path that programs start in whatever repository is worked in.
+    fn add_of_any_repository(&mut self, path: &[u8], why: &str) -> Result<(), IoFailure> {
+        self.push_everywhere(Pattern::of_any_repository(path, why), path)
+    }
+
+    fn push_everywhere(&mut self, pattern: Pattern, path: &[u8]) -> Result<(), IoFailure> {
+        if !self.everywhere.contains(&pattern) {
+            self.is_room(path)?;
+            self.everywhere.push(pattern);
+        }
         Ok(())
     }
 

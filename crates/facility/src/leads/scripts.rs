@@ -4,11 +4,11 @@
 //! `words` knows which words of a script count. What a helper starts in turn is not followed, and packages in `node_modules`
 //! are passed by: they are replaced as a whole by every installation.
 
-use super::git::{Repository, beginning};
+use super::git::{Repository, beginning, relative};
 use super::links::Searched;
 use super::resolve::nothing_is_at;
 use super::{Leads, join, links, words};
-use crate::beneath::{Doing as _, IoFailure};
+use crate::beneath::{Doing as _, IoFailure, split};
 use crate::fold::fold;
 use crate::meta::EntryType;
 use rustix::fs::{Mode, OFlags};
@@ -139,6 +139,9 @@ pub(super) fn read(
     for (directory, begin) in std::mem::take(&mut leads.hooks) {
         directory_of_hooks(leads, &directory, &begin)?;
     }
+    for directory in std::mem::take(&mut leads.hooks_of_all) {
+        hooks_of_any_repository(leads, &directory)?;
+    }
     configurations(leads, leads.top.path, searched.top.as_deref())?;
     for top in tops {
         let is_listed = searched.top.is_some() && top == leads.top.path;
@@ -161,11 +164,42 @@ pub(super) fn envrcs<'a>(
     Ok(())
 }
 
+/// Reads hooks that git starts in `begin`.
 fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> Result<(), IoFailure> {
+    for path in hooks_in(leads, directory)? {
+        script(leads, &path, begin)?;
+    }
+    Ok(())
+}
+
+/// Reads hooks that git starts in every repository. What they name there is protected in each directory: a run may make a
+/// repository of any, and fill it in an earlier run.
+fn hooks_of_any_repository(leads: &mut Leads<'_>, directory: &Path) -> Result<(), IoFailure> {
+    for path in hooks_in(leads, directory)? {
+        let Some(text) = text_of(leads, &path)? else { continue };
+        let why = format!("named by {}", path.strip_prefix(leads.top.path).unwrap_or(&path).display());
+        for word in words::of_script(&text) {
+            let has_end = split(&word.text).1.contains(&b'.') && word.text.contains(&b'/');
+            let is_meant = has_end || !word.only_files;
+            // A file beside the hook is what `"$(dirname "$0")/x"` means.
+            let is_beside = || word.beside && directory.join(join(Path::new(""), &word.text)).exists();
+            if !is_meant || word.in_git || is_of_packages(&word.text) || is_beside() {
+                continue;
+            }
+            if let Some(path) = relative(&word.text) {
+                leads.add_of_any_repository(&path, &why)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the paths of the hooks in a directory.
+fn hooks_in(leads: &Leads<'_>, directory: &Path) -> Result<Vec<PathBuf>, IoFailure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = match rustix::fs::open(directory, flags, Mode::empty()) {
         Ok(dir) => dir,
-        Err(error) if nothing_is_at(&error.into(), directory, leads.top.path) => return Ok(()),
+        Err(error) if nothing_is_at(&error.into(), directory, leads.top.path) => return Ok(Vec::new()),
         Err(error) => return Err(error).doing("open", directory.as_os_str().as_bytes()),
     };
     let shown = directory.as_os_str().as_bytes();
@@ -176,15 +210,17 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
     if scripts.len() > SCRIPTS {
         return Err(std::io::Error::other("too many hooks to read")).doing("read", shown);
     }
-    for entry in scripts {
-        script(leads, &join(directory, &entry.name), begin)?;
-    }
-    Ok(())
+    Ok(scripts.iter().map(|entry| join(directory, &entry.name)).collect())
+}
+
+/// Reads a script; `None` for what is no text, or is too large for one.
+fn text_of(leads: &Leads<'_>, path: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
+    let text = beginning(path, MAX_BYTES + 1, leads.top.path)?;
+    Ok(text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)))
 }
 
 fn script(leads: &mut Leads<'_>, path: &Path, begin: &Path) -> Result<(), IoFailure> {
-    let text = beginning(path, MAX_BYTES + 1, leads.top.path)?;
-    let Some(text) = text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)) else { return Ok(()) };
+    let Some(text) = text_of(leads, path)? else { return Ok(()) };
     let found = words::of_script(&text);
     if let Some(beside) = path.parent().filter(|_| OF_ITSELF.iter().any(|word| contains(&text, word))) {
         // `HERE="$(dirname "$0")"` and `"$HERE/../x"`.
@@ -239,7 +275,7 @@ fn protect(leads: &mut Leads<'_>, path: &Path, begin: &Path, found: Vec<words::W
     let shown = path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string();
     for word in found {
         let text = word.text.as_slice();
-        if text.is_empty() || text.contains(&0) || text.windows(12).any(|part| part == b"node_modules") {
+        if text.is_empty() || text.contains(&0) || is_of_packages(text) {
             continue;
         }
         let place = if text.starts_with(b"/") { join(Path::new("/"), &text[1..]) } else { join(begin, text) };
@@ -250,6 +286,10 @@ fn protect(leads: &mut Leads<'_>, path: &Path, begin: &Path, found: Vec<words::W
         leads.protect(&way, &format!("named by {shown}"), false)?;
     }
     Ok(())
+}
+
+fn is_of_packages(text: &[u8]) -> bool {
+    contains(text, b"node_modules")
 }
 
 /// Whether a place of the workspace is a file.

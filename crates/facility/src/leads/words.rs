@@ -5,6 +5,7 @@
 //! a file counts.
 
 use super::settings::segments;
+use super::word_lists::{BEFORE, CARRIERS, INTO_PATH, MODULE, OF_GIT, PATHS, READERS, RUNNERS, USED};
 
 /// A path as a script writes it, absolute or relative to where the script begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,103 +16,9 @@ pub(super) struct Word {
     pub only_files: bool,
     /// A variable stood before it, which may be the place of the script itself.
     pub beside: bool,
+    /// It lies in the git directory.
+    pub in_git: bool,
 }
-
-/// Words whose next word is a file that is read as commands or run. A number at their end is a version.
-const READERS: &[&[u8]] = &[
-    b".",
-    b"bash",
-    b"bun",
-    b"dash",
-    b"deno",
-    b"dotenv",
-    b"dotenv_if_exists",
-    b"fish",
-    b"guile",
-    b"ksh",
-    b"lua",
-    b"node",
-    b"nu",
-    b"perl",
-    b"php",
-    b"pwsh",
-    b"pypy",
-    b"python",
-    b"rscript",
-    b"ruby",
-    b"sh",
-    b"source",
-    b"source_env",
-    b"source_env_if_exists",
-    b"tclsh",
-    b"tsx",
-    b"zsh",
-];
-/// Words before a command.
-const BEFORE: &[&[u8]] = &[
-    b"!",
-    b"{",
-    b"[",
-    b"[[",
-    b"builtin",
-    b"command",
-    b"coproc",
-    b"do",
-    b"elif",
-    b"else",
-    b"eval",
-    b"exec",
-    b"export",
-    b"if",
-    b"local",
-    b"readonly",
-    b"declare",
-    b"test",
-    b"then",
-    b"time",
-    b"until",
-    b"while",
-];
-/// Commands with a command among their words.
-const CARRIERS: &[&[u8]] = &[
-    b"busybox",
-    b"chronic",
-    b"direnv_load",
-    b"doas",
-    b"env",
-    b"find",
-    b"fd",
-    b"flock",
-    b"ionice",
-    b"nice",
-    b"nohup",
-    b"parallel",
-    b"run0",
-    b"setsid",
-    b"stdbuf",
-    b"strict_env",
-    b"sudo",
-    b"time",
-    b"timeout",
-    b"toybox",
-    b"trap",
-    b"watch",
-    b"xargs",
-];
-/// Commands of package managers that run the command among their words, behind `run` where they have such a word.
-const RUNNERS: &[&[u8]] = &[b"bunx", b"hatch", b"npx", b"pdm", b"pipenv", b"pnpx", b"poetry", b"rye", b"uv", b"uvx"];
-/// The ends that the file of a Python module may have; a package is a directory.
-const MODULE: &[&[u8]] = &[b"", b".py", b".pyc", b".so", b".abi3.so"];
-/// Commands of direnv whose words are directories that come into `PATH`.
-const INTO_PATH: &[&[u8]] = &[b"path_add", b"PATH_add", b"load_prefix", b"PATH_prepend"];
-/// Variables with directories or libraries that every started program uses.
-const PATHS: &[&[u8]] = &[b"PATH", b"LD_LIBRARY_PATH", b"LD_PRELOAD", b"BASH_ENV", b"ENV"];
-/// What `use NAME` of direnv reads.
-const USED: &[(&[u8], &[&[u8]])] = &[
-    (b"flake", &[b"flake.nix", b"flake.lock"]),
-    (b"nix", &[b"shell.nix", b"default.nix"]),
-    (b"guix", &[b"guix.scm", b"manifest.scm"]),
-];
 
 /// Directories that a script changes to, which are remembered.
 const MAX_DIRECTORIES: usize = 8;
@@ -215,16 +122,19 @@ impl Found {
 
     fn push(&mut self, text: &[u8], only_files: bool) {
         let beside = text.starts_with(b"$");
+        let whole = text;
         let text = plain(text);
+        let before = whole[..whole.len() - text.len()].to_ascii_lowercase();
+        let in_git = OF_GIT.iter().any(|word| before.windows(word.len()).any(|part| part == *word));
         if text.is_empty() || text.starts_with(b"-") {
             return;
         }
         if !text.starts_with(b"/") {
             for at in &self.directories {
-                self.words.push(Word { text: [at, &b"/"[..], text].concat(), only_files, beside });
+                self.words.push(Word { text: [at, &b"/"[..], text].concat(), only_files, beside, in_git });
             }
         }
-        self.words.push(Word { text: text.to_vec(), only_files, beside });
+        self.words.push(Word { text: text.to_vec(), only_files, beside, in_git });
     }
 
     /// A text that is a path as a whole.
