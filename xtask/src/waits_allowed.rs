@@ -117,6 +117,7 @@ pub const ALLOWED: &[Entry] = &[
         &[("receive::<", 1), ("channel.send(", 2)],
         "The scripted driver of tests: both ends are its own.",
     ),
+    ("crates/driver/src/namespace/core_pattern.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/driver/src/namespace/inventory.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     (
         "crates/driver/src/namespace/launcher.rs",

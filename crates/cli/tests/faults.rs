@@ -115,6 +115,31 @@ fn a_set_up_step_that_fails_is_named_and_nothing_starts() {
     assert_eq!(never, expected, "steps that no run of this test came to");
 }
 
+#[test]
+fn no_command_runs_where_core_files_go_to_a_socket() {
+    for bench in lone_benches() {
+        let pattern = bench.base.path().join("core_pattern");
+        let run = |text: &str, words: &[&str]| {
+            fs::write(&pattern, text).unwrap();
+            bench.nexus(words).env("NEXUS_INJECT_CORE_PATTERN", &pattern).output().unwrap()
+        };
+        let command = ["run", "--", "/bin/echo", "STARTED"];
+        let refused = run("@/run/cores.socket\n", &command);
+        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(125), ""), "{}", bench.who());
+        for words in ["(@/run/cores.socket)", "sysctl -w kernel.core_pattern=core"] {
+            assert!(stderr(&refused).contains(words), "{}: {}", bench.who(), stderr(&refused));
+        }
+        let doctor = run("@@/run/cores.socket\n", &["doctor"]);
+        assert_eq!(doctor.status.code(), Some(125), "{}", bench.who());
+        assert!(stdout(&doctor).contains("MISSING  core files that stay inside: kernel.core_pattern names a socket"));
+        // Programs and files are held off by the limit.
+        for pattern in ["|/usr/bin/handler\n", "core\n"] {
+            assert_eq!(stdout(&run(pattern, &command)), "STARTED\n", "{}: {pattern}", bench.who());
+        }
+        assert!(!stdout(&run("core\n", &["doctor"])).contains("core_pattern"), "{}", bench.who());
+    }
+}
+
 /// Walls that are left out, and checks of the proof that must see it.
 const UNPROVED: &[(&str, &[&str])] = &[
     ("read_only_root", &["root_flags"]),

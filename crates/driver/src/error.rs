@@ -32,6 +32,12 @@ pub enum PrepareError {
         /// Why not.
         reason: String,
     },
+    /// A crash inside would reach a service of the host.
+    #[error("{reason}")]
+    CoreHandler {
+        /// Says which pattern, or why it is unknown.
+        reason: String,
+    },
     /// A step that only looks failed.
     #[error(transparent)]
     Step(#[from] StepError),

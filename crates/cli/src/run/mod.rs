@@ -176,6 +176,10 @@ fn driver_with(uid_base: u32) -> Namespace {
         driver.faults = nexus_driver::Faults::failing(step);
     }
     #[cfg(feature = "inject")]
+    if let Some(file) = std::env::var_os("NEXUS_INJECT_CORE_PATTERN") {
+        driver.core_pattern = file.into();
+    }
+    #[cfg(feature = "inject")]
     if let Ok(names) = std::env::var(nexus_driver::LEAVE_OUT)
         && let Err(problem) = nexus_driver::leave_out(&names)
     {

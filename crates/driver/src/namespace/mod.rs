@@ -1,5 +1,6 @@
 //! The namespace driver: `nexus-jail` sets the sandbox up, `nexus-guest` is its PID 1.
 
+mod core_pattern;
 mod inventory;
 pub mod launcher;
 mod probe;
@@ -17,6 +18,7 @@ use nexus_model::spec::SandboxProfile;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::cell::{OnceCell, RefCell};
 use std::io;
+use std::path::PathBuf;
 
 /// The driver's name.
 pub const NAME: &str = "namespace";
@@ -32,6 +34,8 @@ pub struct Namespace {
     host_namespaces: OnceCell<Vec<(String, u64)>>,
     /// Which step a test wants to fail.
     pub faults: Faults,
+    /// Where the kernel's pattern for core files is read: another file for tests alone.
+    pub core_pattern: PathBuf,
 }
 
 impl Namespace {
@@ -47,6 +51,7 @@ impl Namespace {
             kept: RefCell::default(),
             host_namespaces: OnceCell::new(),
             faults: Faults::default(),
+            core_pattern: PathBuf::from(core_pattern::CORE_PATTERN),
         }
     }
 
@@ -137,13 +142,15 @@ impl Driver for Namespace {
     }
 
     fn probe(&self) -> ProbeReport {
-        probe::report(self.uid, self.landlock_abi)
+        probe::report(self.uid, self.landlock_abi, &self.core_pattern)
     }
 
     fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
         if plan.profile != SandboxProfile::Untrusted {
             return Err(PrepareError::Profile { driver: NAME, profile: plan.profile.name() });
         }
+        // For each run: an operator may have set another since the last one.
+        core_pattern::check(&self.core_pattern).map_err(|reason| PrepareError::CoreHandler { reason })?;
         if !plan.required.is_empty() {
             let report = self.probe();
             for guarantee in &plan.required {

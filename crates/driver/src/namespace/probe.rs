@@ -1,12 +1,14 @@
 //! Which guarantees this machine lets the namespace driver give, and what to do about those that it does not.
 
+use super::core_pattern;
 use crate::probe::{Finding, Missing, ProbeReport};
 use nexus_jail::LEAST_ABI;
 use nexus_jail::cgroup::{Hierarchies, OwnGroups, Wanted};
 use nexus_model::Guarantee;
+use std::path::Path;
 
 /// Looks; changes nothing.
-pub fn report(uid: u32, landlock_abi: i32) -> ProbeReport {
+pub fn report(uid: u32, landlock_abi: i32, pattern: &Path) -> ProbeReport {
     let hierarchies = Hierarchies::read().unwrap_or_default();
     let own = OwnGroups::read().unwrap_or_default();
     let limit = |memory: bool, cpu: bool| {
@@ -23,7 +25,7 @@ pub fn report(uid: u32, landlock_abi: i32) -> ProbeReport {
             Finding { guarantee: *guarantee, given, reason, fix: if given { None } else { fix } }
         })
         .collect();
-    ProbeReport { driver: super::NAME, missing: missing(uid, landlock_abi), findings }
+    ProbeReport { driver: super::NAME, missing: missing(uid, landlock_abi, pattern), findings }
 }
 
 type Held = Result<&'static str, String>;
@@ -59,7 +61,7 @@ fn hand_over(uid: u32, controller: &str) -> String {
 }
 
 /// What must be there for anything to run.
-fn missing(uid: u32, landlock_abi: i32) -> Vec<Missing> {
+fn missing(uid: u32, landlock_abi: i32, pattern: &Path) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut add = |what: &str, reason: String, fix: &str| {
         missing.push(Missing { what: what.to_owned(), reason, fix: fix.to_owned() });
@@ -68,6 +70,9 @@ fn missing(uid: u32, landlock_abi: i32) -> Vec<Missing> {
     if landlock_abi < LEAST_ABI {
         let reason = format!("Landlock version {landlock_abi}, at least {LEAST_ABI} is needed");
         add("Landlock", reason, "boot Linux 5.19 or newer with landlock in the lsm= list");
+    }
+    if let Err(reason) = core_pattern::check(pattern) {
+        add("core files that stay inside", reason, core_pattern::FIX);
     }
     if read("/proc/sys/user/max_user_namespaces").is_ok_and(|text| text == "0") {
         add("user namespaces", "user.max_user_namespaces is 0".to_owned(), "sysctl -w user.max_user_namespaces=10000");

@@ -15,12 +15,33 @@ const HANDLER: &str = "/usr/bin/core-handler";
 const SEEN: &str = "/tmp/crashes";
 const CRASH: &str = "kill -SEGV $$";
 
-pub const CASES: &[Case] = &[("a_crash_inside_starts_no_core_handler_of_the_host", |world| {
+pub const CASES: &[Case] = &[
+    ("a_crash_inside_starts_no_core_handler_of_the_host", |world| {
+        with_the_pattern_put_back(|| only_the_hosts_crashes_are_handled(&world.root, &world.user))
+    }),
+    ("nothing_is_run_where_core_files_go_to_a_socket", |world| {
+        with_the_pattern_put_back(|| [&world.root, &world.user].into_iter().try_for_each(a_socket_is_refused))
+    }),
+];
+
+fn with_the_pattern_put_back(case: impl FnOnce() -> Result<(), String>) -> Result<Option<String>, String> {
     let before = fs::read_to_string(PATTERN).map_err(|error| format!("{PATTERN}: {error}"))?;
-    let result = only_the_hosts_crashes_are_handled(&world.root, &world.user);
+    let result = case();
     fs::write(PATTERN, before.trim_end()).map_err(|error| format!("{PATTERN}: {error}"))?;
     result.map(|()| None)
-})];
+}
+
+/// Before Linux 6.16 such a pattern is the name of a file; it is refused there as well.
+fn a_socket_is_refused(who: &Who) -> Result<(), String> {
+    for (pattern, code) in [("@/run/cores.socket", 125), ("@@/run/cores.socket", 125), ("core", 0)] {
+        fs::write(PATTERN, pattern).map_err(|error| format!("{PATTERN}: {pattern}: {error}"))?;
+        let run = who.json(&["--", "true"])?;
+        ensure(run.code == code, || format!("{}: {pattern}: ended with {}: {}", who.name, run.code, run.told))?;
+        let names_it = run.told.pointer("/error/code").and_then(serde_json::Value::as_str) == Some("core_pattern");
+        ensure(names_it == (code != 0), || format!("{}: {pattern}: {}", who.name, run.told))?;
+    }
+    Ok(())
+}
 
 fn only_the_hosts_crashes_are_handled(root: &Who, user: &Who) -> Result<(), String> {
     let io = |path: &'static str| move |error: std::io::Error| format!("{path}: {error}");
