@@ -1,6 +1,7 @@
 //! The child's half where it depends on others: its parent, and the order that it gets.
 
 use super::*;
+use crate::Faults;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 fn setup() -> Setup {

@@ -62,7 +62,7 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) 
     }
     let mut binds = Vec::with_capacity(request.plan.binds.len());
     for bind in &request.plan.binds {
-        let attributes = child::bind_attributes(bind.access);
+        let attributes = child::binds::attributes(bind.access);
         let path = bind.source.as_path();
         let mount = match host.mount(path, None, Others::Invalid, attributes) {
             // A file system that cannot map owners may still be looked at.

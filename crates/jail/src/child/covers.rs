@@ -1,0 +1,68 @@
+//! Covers what the command must not reach in what is shown to it.
+
+use super::Request;
+use crate::leave_out::{Wall, stands};
+use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
+use crate::places::{self, below_root, show};
+use crate::rootfs::Root;
+use crate::steps::{AtStep, Step, StepError};
+use rustix::fs::{AtFlags, Mode};
+use std::io;
+use std::path::Path;
+
+/// Covers paths of the workspace with an empty file or folder that nobody may open. The cover is read-only, so that
+/// its owner, who is the user inside, cannot give himself the right.
+pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
+    for path in &request.plan.hidden {
+        let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
+        cover(root, &target).at(Step::HidePaths, &show(&target))?;
+    }
+    Ok(())
+}
+
+/// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting.
+pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
+    for path in &request.plan.covered {
+        let target = below_root(path.as_path());
+        match cover(root, target) {
+            // Gone since the launcher looked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            covered => covered.at(Step::HidePaths, &show(target))?,
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn make(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
+    request.setup.faults.check(Step::HidePaths)?;
+    let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
+    for (name, is_dir) in COVERS {
+        let name = Path::new(name);
+        places::ensure_place(root.own(), name, is_dir).map_err(|error| at(error, name))?;
+        rustix::fs::chmodat(root.own(), name, Mode::empty(), AtFlags::empty())
+            .map_err(|error| at(error.into(), name))?;
+    }
+    Ok(())
+}
+
+/// The covers stay where they are attached; their names would only raise questions.
+pub(super) fn remove(root: &Root) -> Result<(), StepError> {
+    let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
+    for (name, is_dir) in COVERS {
+        let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(root.own(), name, flags).map_err(|error| at(error.into(), Path::new(name)))?;
+    }
+    Ok(())
+}
+
+/// An empty file and an empty folder, as they are called while they are attached.
+const COVERS: [(&str, bool); 2] = [("hidden-file", false), ("hidden-folder", true)];
+
+fn cover(root: &Root, target: &Path) -> io::Result<()> {
+    let place = mounts::place(root.tree(), target)?;
+    let (name, _) = COVERS[usize::from(places::is_dir(&place)?)];
+    let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
+    let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };
+    mounts::set_attributes(&copy, read_only | NOSUID | NODEV, Depth::One)?;
+    mounts::attach(copy, place)
+}
