@@ -147,3 +147,44 @@ fn the_socket_of_an_agent_is_not_allowed_by_a_flag() {
         assert!(stderr(&output).contains("cannot be shown"), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn directories_above_a_bind_in_a_bind_cannot_be_moved() {
+    for bench in benches() {
+        for (flags, outer, inner) in [
+            (&["--rw", "d", "--ro", "d/keep/deep/sub"][..], "d", "keep/deep/sub"),
+            (&["--rw", "app/d", "--ro", "app/d/keep/sub"], "app/d", "keep/sub"),
+            (&["--ro", "app/keep/sub"], "app", "keep/sub"),
+            (&["--direct", "--ro", "app/keep/sub"], "app", "keep/sub"),
+        ] {
+            let what = format!("{} {flags:?}", bench.who());
+            let app = bench.workspace.display().to_string();
+            let path = |name: &str| match name.strip_prefix("app") {
+                Some(rest) => format!("{app}{rest}"),
+                None => bench.home.join(name).display().to_string(),
+            };
+            let outer = PathBuf::from(path(outer));
+            let sub = outer.join(inner);
+            made(&bench, &sub);
+            fs::write(sub.join("f"), "old\n").unwrap();
+            let top = outer.join("keep");
+            let script = format!(
+                "mv {outer}/keep {outer}/moved; mkdir -p {sub}; echo evil > {sub}/f; echo evil > {sub}/g; echo mine > {top}/mine; \
+                 mv {top}/mine {top}/renamed; true",
+                outer = outer.display(),
+                sub = sub.display(),
+                top = top.display()
+            );
+            let flags = flags.iter().map(|word| if word.starts_with("--") { (*word).to_owned() } else { path(word) });
+            let words: Vec<String> = std::iter::once("run".to_owned()).chain(flags).collect();
+            let output = bench.nexus(&words).args(["--shell", &script]).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{what}: {}", stderr(&output));
+            assert!(stderr(&output).contains("Device or resource busy"), "{what}: {}", stderr(&output));
+            assert_eq!(fs::read_to_string(sub.join("f")).unwrap(), "old\n", "{what}");
+            assert!(!sub.join("g").exists() && !outer.join("moved").exists(), "{what}");
+            // What lies beside the bind is the command's to write.
+            assert_eq!(fs::read_to_string(top.join("renamed")).unwrap(), "mine\n", "{what}");
+            fs::remove_dir_all(&top).unwrap();
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Opens the binds of a sandbox and mounts them.
 
 use super::Request;
+use super::workspace::mount_on_itself;
 use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
@@ -8,7 +9,8 @@ use crate::rootfs::Root;
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::plan::Access;
 use rustix::fd::OwnedFd;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 pub(super) fn open(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result<Vec<OwnedFd>, StepError> {
     request.setup.faults.check(Step::OpenBinds)?;
@@ -35,25 +37,59 @@ pub fn attributes(access: Access) -> u64 {
     }
 }
 
+/// Mounts the binds. The directories between a bind and what it lies in are pinned where the command may write there: it would
+/// rename one of them, with the bind, and put another in its place, which the host has under the name of what was bound.
 pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<(), StepError> {
     request.setup.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
     let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();
     // A folder before what lies inside it.
     pairs.sort_by(|a, b| a.0.target.0.cmp(&b.0.target.0));
-    let mut done: Vec<&Path> = vec![workspace];
+    let mut done = vec![(workspace, Access::ReadWrite)];
+    let mut pinned = BTreeSet::new();
     for (bind, mount) in pairs {
         let target = bind.target.as_path();
         let name = show(target);
-        let inside_another = done.iter().any(|other| target.starts_with(other));
-        let place = if inside_another {
+        let outer =
+            done.iter().filter(|(other, _)| target.starts_with(other)).max_by_key(|(other, _)| other.as_os_str().len());
+        if let Some((outer, Access::ReadWrite)) = outer {
+            for directory in between(outer, target) {
+                if !pinned.contains(&directory) {
+                    mount_on_itself(root.tree(), below_root(&directory), NOSUID | NODEV, Step::MountBinds)?;
+                    pinned.insert(directory);
+                }
+            }
+        }
+        let place = if outer.is_some() {
             // Never make a mount point in a folder of the user.
             mounts::place(root.tree(), below_root(target))
         } else {
             root.place_for(below_root(target), places::is_dir(&mount).at(Step::MountBinds, &name)?)
         };
         mounts::attach(mount, place.at(Step::MountBinds, &name)?).at(Step::MountBinds, &name)?;
-        done.push(target);
+        done.push((target, bind.access));
     }
     Ok(())
+}
+
+/// The directories below `outer` and above `inner`, those further up first.
+fn between(outer: &Path, inner: &Path) -> Vec<PathBuf> {
+    let above = inner.ancestors().skip(1).take_while(|directory| *directory != outer && directory.starts_with(outer));
+    let mut found: Vec<_> = above.map(Path::to_owned).collect();
+    found.reverse();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_between_two_mounts_are_found_from_above() {
+        let found = |outer: &str, inner: &str| between(Path::new(outer), Path::new(inner));
+        assert_eq!(found("/d", "/d/a/b/c"), [PathBuf::from("/d/a"), "/d/a/b".into()]);
+        for (outer, inner) in [("/d", "/d/a"), ("/d", "/d"), ("/d/x", "/d/a/b")] {
+            assert_eq!(found(outer, inner), Vec::<PathBuf>::new(), "{outer} {inner}");
+        }
+    }
 }

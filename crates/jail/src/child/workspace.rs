@@ -96,10 +96,15 @@ pub(super) fn attach(
         let above = |path: &&'_ Path| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
         let pinned: BTreeSet<PathBuf> = covered.iter().flat_map(above).filter(|one| *one != Path::new("")).collect();
         for directory in pinned {
-            mount_on_itself(root.tree(), &below_root(target).join(directory), NOSUID | NODEV)?;
+            mount_on_itself(root.tree(), &below_root(target).join(directory), NOSUID | NODEV, Step::ProtectNames)?;
         }
         for name in protected {
-            mount_on_itself(root.tree(), &below_root(target).join(name.as_path()), RDONLY | NOSUID | NODEV)?;
+            mount_on_itself(
+                root.tree(),
+                &below_root(target).join(name.as_path()),
+                RDONLY | NOSUID | NODEV,
+                Step::ProtectNames,
+            )?;
         }
     }
     Ok(())
@@ -141,14 +146,14 @@ impl MemoryLayer {
     }
 }
 
-/// Mounts an existing path of a directly written workspace on itself, read-only or to pin it: what is mounted on cannot be
+/// Mounts an existing path of a directly written workspace or of a bind on itself, read-only or to pin it: what is mounted on cannot be
 /// renamed or removed. A symbolic link is mounted on itself as well, and leads where it did.
-pub(super) fn mount_on_itself(root: &OwnedFd, path: &Path, attributes: u64) -> Result<(), StepError> {
+pub(super) fn mount_on_itself(root: &OwnedFd, path: &Path, attributes: u64, step: Step) -> Result<(), StepError> {
     let one = || -> io::Result<()> {
         let place = mounts::place(root, path)?;
         let copy = mounts::open_tree_fd(&place, Depth::Recursive)?;
         mounts::set_attributes(&copy, attributes, Depth::Recursive)?;
         mounts::attach(copy, place)
     };
-    one().at(Step::ProtectNames, &show(path))
+    one().at(step, &show(path))
 }
