@@ -10,6 +10,7 @@ use crate::commit::ops::Op;
 use crate::hardlinks;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
+use crate::orphans;
 use crate::outside;
 use crate::protected::Rules;
 use crate::report::{Report, Row, index_only, number};
@@ -102,7 +103,7 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
             }
         }
     }
-    let Some(orphans) = rest::orphans(tree, &states) else { return park_all(tree, Vec::new()) };
+    let Some(orphans) = orphans::orphans(tree, &states) else { return park_all(tree, Vec::new()) };
     if !parked.is_empty() {
         plan.rewritten.extend(rest::touched(tree, &states));
     }

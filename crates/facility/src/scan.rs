@@ -8,7 +8,7 @@ use crate::git_names::PACKED;
 use crate::link_ends::Ends;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
-use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Verdict, is_fresh};
+use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -65,6 +65,8 @@ impl Scanner<'_> {
                     };
                     result.protected = here.or(there).map(|why| (path.text(), why));
                 }
+                inodes.name(&meta);
+                result.holds.extend(Thing::of(&meta).filter(|thing| !result.holds.contains(thing)));
                 if meta.kind == EntryType::Directory {
                     stack.push((path.0.to_vec(), target));
                 } else if self.wanted.contains(&meta.id.ino) {

@@ -9,6 +9,7 @@ use crate::marks::{LayerMode, Origin};
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::plan::State;
 use crate::tree::{Found, LayerTree, Lower, Node, Role};
+use crate::unmarked::Unmarked;
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -27,6 +28,8 @@ pub(crate) struct Sources<'a> {
     directories: Vec<usize>,
     /// All that may be the source of a mark that names no file.
     going: Vec<usize>,
+    /// What may be the source of an entry without a mark.
+    unmarked: Unmarked,
 }
 
 /// Committed entries that remove or replace something, by its place in the workspace.
@@ -118,7 +121,7 @@ impl<'a> Sources<'a> {
                 }
             }
         }
-        Self { tree, taken, alike, directories, going }
+        Self { tree, taken, alike, directories, going, unmarked: Unmarked::new(tree, states) }
     }
 
     /// Adds the paths of the steps that take away what an entry was made from.
@@ -126,26 +129,28 @@ impl<'a> Sources<'a> {
         let node = &self.tree.nodes[at];
         if let Some(found) = origin_inode(node).and_then(|_| self.tree.origin_of(node)) {
             if self.tree.covered_id(at) != Some(found.meta.id) {
-                self.add_all(at, self.taken.by(&found.at.0).as_slice(), paths);
+                self.add_all(at, self.taken.by(&found.at.0), paths);
             }
         } else if is_unnamed(self.tree, node) {
             match self.alike.get(&key(&node.meta)) {
                 Some(alike) => {
-                    self.add_all(at, alike, paths);
-                    self.add_all(at, &self.directories, paths);
+                    self.add_all(at, alike.iter().copied(), paths);
+                    self.add_all(at, self.directories.iter().copied(), paths);
                 }
-                None if node.covers.is_none() => self.add_all(at, &self.going, paths),
+                None if node.covers.is_none() => self.add_all(at, self.going.iter().copied(), paths),
                 None => {}
             }
+        } else {
+            self.add_all(at, self.unmarked.of(node), paths);
         }
     }
 
-    fn add_all(&self, at: usize, sources: &[usize], paths: &mut Vec<ByteText>) {
-        for source in sources.iter().filter(|source| **source != at) {
+    fn add_all(&self, at: usize, sources: impl IntoIterator<Item = usize>, paths: &mut Vec<ByteText>) {
+        for source in sources.into_iter().filter(|source| *source != at) {
             if paths.first().is_some_and(|path| path.0 == EVERYTHING) {
                 return;
             }
-            let path = self.tree.nodes[*source].path.text();
+            let path = self.tree.nodes[source].path.text();
             if paths.contains(&path) {
                 continue;
             }

@@ -69,6 +69,32 @@ pub struct Scan {
     pub blocked: Vec<ByteText>,
     /// The first protected entry and why it is protected.
     pub protected: Option<(ByteText, String)>,
+    /// Kinds of entries that overlay may copy without a mark.
+    pub holds: Vec<Thing>,
+}
+
+/// A kind of entry of the workspace of which overlay may leave a copy without a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thing {
+    /// A file with several names, or of a file system that does not count them.
+    SharedFile,
+    /// A symbolic link.
+    Symlink,
+    /// A FIFO, a device or a socket.
+    Special,
+}
+
+impl Thing {
+    /// The kind of an entry; `None` for one whose copy always has a mark, and for a directory.
+    #[must_use]
+    pub fn of(meta: &Meta) -> Option<Self> {
+        match meta.kind {
+            EntryType::File => (meta.links != 1).then_some(Self::SharedFile),
+            EntryType::Symlink => Some(Self::Symlink),
+            EntryType::Fifo | EntryType::Device | EntryType::Socket => Some(Self::Special),
+            EntryType::Directory => None,
+        }
+    }
 }
 
 /// One entry of the layer.
@@ -188,6 +214,8 @@ pub struct Group {
 pub struct Inodes {
     places: HashMap<u64, Place>,
     scanned: Vec<Found>,
+    /// How many names of a file with several ones the layer takes or moves, and how many it has.
+    names: HashMap<u64, (u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +241,18 @@ impl Inodes {
             place.insert(Place::Scanned(next));
             self.scanned.push(found);
         }
+    }
+
+    /// Counts a name that the layer takes or moves, if its file has several.
+    pub(crate) fn name(&mut self, meta: &Meta) {
+        if Thing::of(meta) == Some(Thing::SharedFile) {
+            self.names.entry(meta.id.ino).or_insert((0, meta.links)).0 += 1;
+        }
+    }
+
+    /// Reports whether the layer takes or moves all names of a file with several ones, and forgets the names.
+    pub(crate) fn takes_last_name(&mut self) -> bool {
+        std::mem::take(&mut self.names).values().any(|(found, links)| found >= links)
     }
 
     /// Whether an inode is one of them.
@@ -245,6 +285,10 @@ pub struct LayerTree {
     pub mode: LayerMode,
     /// The workspace's mount: an entry on another one cannot be moved.
     pub mount: Option<u32>,
+    /// Overlay marked every copy: it had an index, which needs file handles.
+    pub is_each_copy_marked: bool,
+    /// The layer takes or moves all names of a file that has several.
+    pub takes_last_name: bool,
 }
 
 impl LayerTree {

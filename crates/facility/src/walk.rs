@@ -128,6 +128,8 @@ impl Walk<'_> {
             same_mount,
             mode: self.mode,
             mount: Some(base_root.mount),
+            is_each_copy_marked: self.mode == LayerMode::Root && self.index.is_some(),
+            takes_last_name: false,
         };
         self.scan(&mut tree, &claimed)?;
         crate::shared::group(self, &mut tree)?;
@@ -425,9 +427,14 @@ impl Walk<'_> {
                 if let Some(scan) = &mut one.rare.scan {
                     scan.changed.extend(more.changed);
                     scan.protected = scan.protected.take().or(more.protected);
+                    scan.holds.extend(more.holds);
                 }
             }
         }
+        for found in tree.nodes.iter().filter_map(|node| node.covers.as_ref()) {
+            tree.inodes.name(&found.meta);
+        }
+        tree.takes_last_name = tree.inodes.takes_last_name();
         Ok(())
     }
 
