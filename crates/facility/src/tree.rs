@@ -5,7 +5,7 @@
 
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
-use crate::meta::{FileId, FsTime, Meta};
+use crate::meta::{EntryType, FileId, FsTime, Meta};
 pub use crate::own::Own;
 pub(crate) use crate::own::is_fresh;
 pub use crate::shared_path::SharedPath;
