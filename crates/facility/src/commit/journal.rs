@@ -7,6 +7,9 @@
 //! The rename to `journal` is the commit point. The file has a header line, a line for each step and a closing line with
 //! the number of steps, so that a reader notices a journal that was cut off.
 
+mod lines;
+
+use self::lines::{Counted, Lines, read_lines};
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_there};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::beside::Aside;
@@ -298,43 +301,6 @@ impl Writing {
     }
 }
 
-/// Counts the bytes that are written or read.
-struct Counted<F> {
-    of: F,
-    bytes: u64,
-}
-
-impl<F: Write> Write for Counted<F> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let count = self.of.write(bytes)?;
-        self.bytes += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.of.flush()
-    }
-}
-
-impl<F: BufRead> std::io::Read for Counted<F> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.of.read(buffer)?;
-        self.bytes += count as u64;
-        Ok(count)
-    }
-}
-
-impl<F: BufRead> BufRead for Counted<F> {
-    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-        self.of.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.bytes += count as u64;
-        self.of.consume(count);
-    }
-}
-
 fn open(root: &Workspace, name: &str) -> Result<Option<std::fs::File>, IoFailure> {
     match open_file(root.fd(), name.as_bytes(), OFlags::RDONLY) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -388,56 +354,6 @@ impl Journal {
             Lines::Known { header, steps, .. } => FoundJournal::Known(Box::new(Self { header: *header, steps })),
         })
     }
-}
-
-enum Lines {
-    Version(u32),
-    Known { header: Box<Header>, steps: Steps, from: u64 },
-}
-
-fn read_lines(file: impl BufRead, mut steps: Steps) -> std::io::Result<Lines> {
-    let bad = |why: &dyn std::fmt::Display| Err(std::io::Error::other(format!("not a whole journal: {why}")));
-    let mut lines = Counted { of: file, bytes: 0 };
-    match version(lines.fill_buf()?) {
-        Some(VERSION) => {}
-        Some(other) => return Ok(Lines::Version(other)),
-        None => return bad(&"it does not begin with its version"),
-    }
-    let header = match Header::deserialize(&mut serde_json::Deserializer::from_reader(&mut lines)) {
-        Ok(header) => Box::new(header),
-        Err(error) => return bad(&error),
-    };
-    let mut line = Vec::new();
-    lines.read_until(b'\n', &mut line)?;
-    if line != b"\n" {
-        return bad(&"its first line does not end");
-    }
-    let from = lines.bytes;
-    loop {
-        line.clear();
-        if lines.read_until(b'\n', &mut line)? == 0 {
-            return bad(&"its end is missing");
-        }
-        let error = match serde_json::from_slice::<Op>(&line) {
-            Ok(op) => {
-                steps.add(op);
-                continue;
-            }
-            Err(error) => error,
-        };
-        return match serde_json::from_slice::<Closing>(&line) {
-            Ok(closing) if closing.ops == steps.count() => Ok(Lines::Known { header, steps, from }),
-            Ok(_) => bad(&"steps are missing"),
-            Err(_) => bad(&error),
-        };
-    }
-}
-
-/// The version that the first line of a journal names. Every version names it first.
-fn version(line: &[u8]) -> Option<u32> {
-    let rest = line.strip_prefix(b"{\"version\":")?;
-    let end = rest.iter().position(|byte| !byte.is_ascii_digit())?;
-    std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
 }
 
 /// Reads a journal under the name `journal` or `journal.done`.
