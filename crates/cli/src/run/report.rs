@@ -1,6 +1,8 @@
 //! What a person or a program is told about a run.
 
 mod document;
+mod failures;
+mod words;
 
 use super::direct::{Left, appeared_line, held_line, some_of, uncovered_line};
 use super::full_output::FullOutput;
@@ -12,26 +14,24 @@ use super::pump::Outcome;
 use super::settle::{Settled, State};
 use super::sink::write_to_caller;
 use crate::args::RunArgs;
-use crate::failure::{Failure, one_line};
+use crate::failure::Failure;
 use crate::net::{Ended, Network};
 use crate::receipt::{self, Finished, Issued, Issuer};
-use crate::terminal::out;
 use document::{ToCaller, elements};
+pub use failures::{failure_document, not_written, print_failure};
 use nexus_driver::Handle;
-use nexus_facility::{Change, ChangeKind, HeldIndex};
-use nexus_model::exit::{REFUSED, USAGE};
-use nexus_model::network::Network as NetworkKind;
+use nexus_facility::HeldIndex;
+use nexus_model::exit::REFUSED;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
-use nexus_policy::profile::ProfileName;
 use nexus_policy::receipt::canonical::Member;
-use nexus_policy::receipt::{Digest, Exit, Network as NetworkInForce, Output, ProfileRef};
-use serde::Serialize;
+use nexus_policy::receipt::{Digest, Exit, Network as NetworkInForce, Output};
 use serde_json::json;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use words::{Lines, MOST_SHOWN, guarantees, parked_name, profile_ref, word};
 
 /// Everything about a run that has ended.
 pub struct Report {
@@ -374,117 +374,4 @@ impl Report {
             lines.add(&format!("not there and so not protected with --direct: {}", some_of(&self.unprotected)));
         }
     }
-}
-
-fn profile_ref(profile: &ProfileName) -> ProfileRef {
-    ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
-}
-
-/// The word that a value is in JSON.
-fn word(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        // Only for types that are no words.
-        Ok(other) => other.to_string(),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// Changes in a summary.
-const MOST_SHOWN: usize = 20;
-
-/// Text for stderr: each line says whose it is, and none holds what a command put into a name.
-#[derive(Default)]
-struct Lines(String);
-
-impl Lines {
-    fn add(&mut self, line: &str) {
-        self.0.push_str("nexus: ");
-        self.0.push_str(&one_line(line));
-        self.0.push('\n');
-    }
-}
-
-/// Protected entries as people know them.
-fn parked_name(change: &Change) -> String {
-    let kind = match change.kind {
-        ChangeKind::Added => "added",
-        ChangeKind::Deleted => "deleted",
-        ChangeKind::Renamed { .. } => "renamed",
-        ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => "changed",
-    };
-    let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { kind });
-    format!("{} ({why})", change.path.as_path().display())
-}
-
-/// What the driver held during this run.
-fn guarantees(order: &Order) -> Vec<Guarantee> {
-    let limits = &order.plan.limits;
-    let always = [
-        Guarantee::FsWorkspaceOnly,
-        Guarantee::FsReadOnlySystem,
-        match order.plan.network {
-            NetworkKind::None => Guarantee::NetNone,
-            NetworkKind::Egress | NetworkKind::EgressByProgram => Guarantee::NetDestinationChecked,
-        },
-        Guarantee::LimitsPids,
-        Guarantee::KillComplete,
-        Guarantee::SeccompFiltered,
-        Guarantee::IpcIsolated,
-        Guarantee::KeyringIsolated,
-    ];
-    let asked = [
-        (limits.memory_bytes.is_some(), Guarantee::LimitsMemory),
-        (limits.cpu_millis.is_some(), Guarantee::LimitsCpu),
-        (limits.disk_bytes.is_some(), Guarantee::LimitsDisk),
-    ];
-    let mut all: Vec<_> = always.into_iter().chain(asked.into_iter().filter(|(on, _)| *on).map(|(_, g)| g)).collect();
-    // Other paths that the caller opened are not the workspace.
-    if order.plan.binds.iter().any(|bind| bind.access == nexus_model::plan::Access::ReadWrite) {
-        all.retain(|guarantee| *guarantee != Guarantee::FsWorkspaceOnly);
-    }
-    all.sort_unstable();
-    all
-}
-
-#[derive(Serialize)]
-struct Refusal<'a> {
-    schema: &'static str,
-    exit_code: u8,
-    /// None for wrong use: no run came so far as to end for a reason.
-    reason: Option<ExitReason>,
-    error: &'a Failure,
-}
-
-/// What a command has to say could not be written where it should go.
-pub fn not_written(what: &str, error: &io::Error) -> Failure {
-    let hint = "look at where the output goes: is the disk full?";
-    Failure::refused("output", format!("{what} could not be written: {error}"), hint)
-}
-
-/// The document of `--json` for a run that there was not.
-pub fn failure_document(failure: &Failure) -> String {
-    let refusal = Refusal {
-        schema: "nexus.run/1",
-        exit_code: failure.exit,
-        reason: (failure.exit != USAGE).then_some(ExitReason::DriverFailed),
-        error: failure,
-    };
-    serde_json::to_string(&refusal).unwrap_or_default()
-}
-
-/// Prints why there was no run, and returns the exit code.
-pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
-    let mut text = failure.to_string();
-    text.push('\n');
-    // Where even this cannot be written, the exit code still tells.
-    let told = out::stderr().write_all(text.as_bytes());
-    if as_json {
-        let json = failure_document(failure);
-        let printed = super::pump::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
-        if printed.is_err() || told.is_err() {
-            return failure.exit;
-        }
-    }
-    failure.exit
 }

@@ -1,0 +1,82 @@
+//! Names and lines of which the report of a run is made.
+
+use crate::failure::one_line;
+use crate::run::order::Order;
+use nexus_facility::{Change, ChangeKind};
+use nexus_model::network::Network as NetworkKind;
+use nexus_model::{ByteText, Guarantee};
+use nexus_policy::profile::ProfileName;
+use nexus_policy::receipt::ProfileRef;
+use serde::Serialize;
+
+/// The profile of the run as a receipt names it.
+pub(super) fn profile_ref(profile: &ProfileName) -> ProfileRef {
+    ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
+}
+
+/// The word that a value is in JSON.
+pub(super) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        // Only for types that are no words.
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Changes in a summary.
+pub(super) const MOST_SHOWN: usize = 20;
+
+/// Text for stderr: each line says whose it is, and none holds what a command put into a name.
+#[derive(Default)]
+pub(super) struct Lines(pub String);
+
+impl Lines {
+    pub fn add(&mut self, line: &str) {
+        self.0.push_str("nexus: ");
+        self.0.push_str(&one_line(line));
+        self.0.push('\n');
+    }
+}
+
+/// Protected entries as people know them.
+pub(super) fn parked_name(change: &Change) -> String {
+    let kind = match change.kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Deleted => "deleted",
+        ChangeKind::Renamed { .. } => "renamed",
+        ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => "changed",
+    };
+    let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { kind });
+    format!("{} ({why})", change.path.as_path().display())
+}
+
+/// The guarantees that the driver held during this run.
+pub(super) fn guarantees(order: &Order) -> Vec<Guarantee> {
+    let limits = &order.plan.limits;
+    let always = [
+        Guarantee::FsWorkspaceOnly,
+        Guarantee::FsReadOnlySystem,
+        match order.plan.network {
+            NetworkKind::None => Guarantee::NetNone,
+            NetworkKind::Egress | NetworkKind::EgressByProgram => Guarantee::NetDestinationChecked,
+        },
+        Guarantee::LimitsPids,
+        Guarantee::KillComplete,
+        Guarantee::SeccompFiltered,
+        Guarantee::IpcIsolated,
+        Guarantee::KeyringIsolated,
+    ];
+    let asked = [
+        (limits.memory_bytes.is_some(), Guarantee::LimitsMemory),
+        (limits.cpu_millis.is_some(), Guarantee::LimitsCpu),
+        (limits.disk_bytes.is_some(), Guarantee::LimitsDisk),
+    ];
+    let mut all: Vec<_> = always.into_iter().chain(asked.into_iter().filter(|(on, _)| *on).map(|(_, g)| g)).collect();
+    // Other paths that the caller opened are not the workspace.
+    if order.plan.binds.iter().any(|bind| bind.access == nexus_model::plan::Access::ReadWrite) {
+        all.retain(|guarantee| *guarantee != Guarantee::FsWorkspaceOnly);
+    }
+    all.sort_unstable();
+    all
+}
