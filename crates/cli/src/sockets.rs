@@ -1,11 +1,20 @@
-//! Finds the Unix sockets in what binds show. A read-only mount does not keep a command from connecting to one, so they are
-//! covered unless `--allow-socket` names them.
+//! Finds what binds show and a read-only mount does not hold: Unix sockets, which a command connects to, and named pipes, which
+//! it reads from and writes to. They are covered; `--allow-socket` names a socket that is not.
+//!
+//! ```text
+//!  --ro, --rw   a socket                            covered unless --allow-socket names it
+//!  --ro         a named pipe                        covered
+//!  --ro, --rw   a directory that the caller may     covered: a socket in it is reached by a name that is known
+//!               enter and not list (mode 0711)
+//! ```
 
 use crate::binds::Shown;
 use crate::failure::Failure;
 use crate::guarded::Guarded;
 use nexus_model::ByteText;
+use nexus_model::plan::Access;
 use std::collections::VecDeque;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -43,11 +52,32 @@ pub fn find(binds: &[Shown], allow: &[PathBuf], guarded: &Guarded) -> Result<Soc
             }
             continue;
         }
-        for relative in below(source, &mut budget) {
-            if !allowed.contains(&source.join(&relative)) {
-                found.covered.push(target.join(relative).into());
+        if is_pipe(source) && shown.bind.access == Access::ReadOnly && !shown.by_operator {
+            let message = format!(
+                "{} {} is a named pipe: a command could write to the program that reads from it",
+                shown.from,
+                source.display()
+            );
+            let hint = "Show it with --rw if the command may do that.";
+            return Err(Failure::refused("socket", message, hint));
+        }
+        let within = below(source, shown.bind.access, &mut budget);
+        if let Some(closed) = within.closed.iter().find(|closed| closed.as_os_str().is_empty()) {
+            return Err(closed_bind(shown, &source.join(closed)));
+        }
+        for closed in &within.closed {
+            let directory = source.join(closed);
+            if let Some(socket) = allowed.iter().find(|path| path.starts_with(&directory)) {
+                return Err(closed_directory("--allow-socket", socket, &directory));
+            }
+            let inside = target.join(closed);
+            if let Some(inner) = binds.iter().find(|other| other.bind.target.as_path().starts_with(&inside)) {
+                return Err(closed_directory(&inner.from.to_string(), inner.bind.source.as_path(), &directory));
             }
         }
+        let sockets = within.sockets.iter().filter(|relative| !allowed.contains(&source.join(relative)));
+        let covered = sockets.chain(&within.pipes).chain(&within.closed);
+        found.covered.extend(covered.map(|relative| ByteText::from(target.join(relative))));
     }
     found.allowed = allowed.into_iter().map(ByteText::from).collect();
     Ok(found)
@@ -78,17 +108,62 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
-/// The sockets below a directory, relative to it. A directory that cannot be read holds none that the command could reach.
-fn below(top: &Path, budget: &mut usize) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+fn is_pipe(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
+}
+
+fn closed_bind(shown: &Shown, path: &Path) -> Failure {
+    let message =
+        format!("{} {} cannot be listed, so that sockets in it cannot be covered", shown.from, path.display());
+    Failure::refused("socket", message, "Show the files in it that the command needs, by their names.")
+}
+
+fn closed_directory(flag: &str, path: &Path, directory: &Path) -> Failure {
+    let message = format!(
+        "{flag} {} cannot be used: {} cannot be listed, and is covered as a whole for the sockets that it may hold",
+        path.display(),
+        directory.display()
+    );
+    Failure::refused("socket", message, format!("Show it at another place: --ro {}:/srv/NAME.", path.display()))
+}
+
+/// Paths relative to a bind's source.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Within {
+    sockets: Vec<PathBuf>,
+    pipes: Vec<PathBuf>,
+    /// Directories in which names can be used and not found out.
+    closed: Vec<PathBuf>,
+}
+
+/// Looks through a directory. One that can be neither listed nor entered holds nothing that the command could reach.
+fn below(top: &Path, access: Access, budget: &mut usize) -> Within {
+    let mut found = Within::default();
     let mut waiting = VecDeque::from([PathBuf::new()]);
     while let Some(directory) = waiting.pop_front() {
-        let Ok(entries) = std::fs::read_dir(top.join(&directory)) else { continue };
-        for entry in entries.flatten() {
+        let entries = match std::fs::read_dir(top.join(&directory)) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if hides_names(&top.join(&directory), &error) {
+                    found.closed.push(directory);
+                }
+                continue;
+            }
+        };
+        for entry in entries {
             let Some(left) = budget.checked_sub(1) else { return found };
             *budget = left;
+            let Ok(entry) = entry else {
+                // What comes after it in the directory is unknown.
+                found.closed.push(directory.clone());
+                break;
+            };
             match entry.file_type() {
-                Ok(kind) if kind.is_socket() => found.push(directory.join(entry.file_name())),
+                Ok(kind) if kind.is_socket() => found.sockets.push(directory.join(entry.file_name())),
+                // A writable bind is for writing to what is in it.
+                Ok(kind) if kind.is_fifo() && access == Access::ReadOnly => {
+                    found.pipes.push(directory.join(entry.file_name()));
+                }
                 Ok(kind) if kind.is_dir() => waiting.push_back(directory.join(entry.file_name())),
                 // Gone meanwhile, or something that nobody connects to.
                 Ok(_) | Err(_) => {}
@@ -96,6 +171,15 @@ fn below(top: &Path, budget: &mut usize) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Reports that names in a directory that could not be listed may still be used.
+fn hides_names(path: &Path, error: &io::Error) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => false,
+        io::ErrorKind::PermissionDenied => rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok(),
+        _ => true,
+    }
 }
 
 #[cfg(test)]
@@ -111,9 +195,39 @@ mod tests {
         std::fs::write(top.path().join("file"), "").unwrap();
         let _listeners =
             [UnixListener::bind(top.path().join("s")).unwrap(), UnixListener::bind(top.path().join("a/b/t")).unwrap()];
-        let mut budget = 100;
-        assert_eq!(below(top.path(), &mut budget), [PathBuf::from("s"), "a/b/t".into()]);
-        assert_eq!(budget, 100 - 6);
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            let mut budget = 100;
+            let found = below(top.path(), access, &mut budget);
+            let sockets = vec![PathBuf::from("s"), "a/b/t".into()];
+            assert_eq!(found, Within { sockets, ..Within::default() });
+            assert_eq!(budget, 100 - 6);
+        }
+    }
+
+    #[test]
+    fn named_pipes_count_where_a_bind_is_read_only() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir(top.path().join("a")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, top.path().join("a/p"), kind, mode, 0).unwrap();
+        let pipes = |access| below(top.path(), access, &mut 100).pipes;
+        assert_eq!(pipes(Access::ReadOnly), [PathBuf::from("a/p")]);
+        assert_eq!(pipes(Access::ReadWrite), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_cannot_be_listed_hides_names_unless_it_is_gone() {
+        let top = tempfile::tempdir().unwrap();
+        let hides = |path: &Path, kind| hides_names(path, &io::Error::from(kind));
+        assert!(hides(top.path(), io::ErrorKind::PermissionDenied));
+        assert!(!hides(&top.path().join("missing"), io::ErrorKind::PermissionDenied));
+        assert!(!hides(top.path(), io::ErrorKind::NotFound));
+        assert!(hides(top.path(), io::ErrorKind::Other));
+        // A file that is bound by itself.
+        let file = top.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(below(&file, Access::ReadOnly, &mut 100), Within::default());
     }
 
     #[test]
@@ -123,7 +237,8 @@ mod tests {
             std::fs::create_dir_all(top.path().join(format!("{number}/x"))).unwrap();
         }
         let _listener = UnixListener::bind(top.path().join("s")).unwrap();
-        assert_eq!(below(top.path(), &mut 21), [PathBuf::from("s")]);
-        assert_eq!(below(top.path(), &mut 0), Vec::<PathBuf>::new());
+        let sockets = |mut budget| below(top.path(), Access::ReadOnly, &mut budget).sockets;
+        assert_eq!(sockets(21), [PathBuf::from("s")]);
+        assert_eq!(sockets(0), Vec::<PathBuf>::new());
     }
 }

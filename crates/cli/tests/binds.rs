@@ -134,6 +134,70 @@ fn a_socket_in_a_bind_is_covered_unless_it_is_named() {
     }
 }
 
+/// Puts what is written to a named pipe into a file, and lets nothing wait for it.
+const PIPES: &str = "for p in $PIPES; do (: <> $p) 2>/dev/null && echo opened || echo refused; done";
+
+#[test]
+fn a_named_pipe_is_covered_where_a_bind_is_read_only() {
+    for bench in benches() {
+        // Below a place that Landlock opens for writing, and elsewhere.
+        let data = made(&bench, &bench.home.join("data/deep"));
+        for pipe in [bench.home.join("data/top"), data.join("low")] {
+            assert!(bench.command("mkfifo").args(["-m", "666"]).arg(&pipe).status().unwrap().success());
+        }
+        fs::write(data.join("plain"), "plain\n").unwrap();
+        let source = bench.home.join("data");
+        for target in ["/tmp/shown", "/srv/shown"] {
+            let script = format!("PIPES='{target}/top {target}/deep/low'; {PIPES}; cat {target}/deep/plain");
+            for (flag, said) in [("--ro", "refused\nrefused\nplain\n"), ("--rw", "opened\nopened\nplain\n")] {
+                let from = format!("{}:{target}", source.display());
+                let output = bench.run(["run", flag, &from, "--shell", &script]);
+                assert_eq!(stdout(&output), said, "{} {flag} {target}: {}", bench.who(), stderr(&output));
+            }
+        }
+        let pipe = format!("{}:/srv/pipe", source.join("top").display());
+        refused(&bench, &["--ro", &pipe], "is a named pipe");
+        let output = bench.run(["run", "--rw", &pipe, "--shell", &format!("PIPES=/srv/pipe; {PIPES}")]);
+        assert_eq!(stdout(&output), "opened\n", "{} {}", bench.who(), stderr(&output));
+    }
+}
+
+#[test]
+fn a_directory_that_may_be_entered_and_not_listed_is_covered() {
+    for bench in benches() {
+        let private = made(&bench, &bench.home.join("data/private"));
+        let listed = made(&bench, &bench.home.join("data/listed"));
+        let socket = private.join("known.sock");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+        for path in [private.join("file"), listed.join("file")] {
+            fs::write(path, "read\n").unwrap();
+        }
+        // Its owner could still list it by a chmod; root's own sandboxes are searched with root's rights.
+        let is_listed_by_all = bench.user.is_none() && is_root();
+        fs::set_permissions(&private, fs::Permissions::from_mode(if is_listed_by_all { 0o755 } else { 0o311 }))
+            .unwrap();
+        bench.write("client.py", CLIENT);
+        let from = format!("{}:/shown", bench.home.join("data").display());
+        let script = "python3 client.py /shown/private/known.sock; cat /shown/private/file; cat /shown/listed/file";
+        let output = bench.run(["run", "--ro", &from, "--shell", script]);
+        let read = if is_listed_by_all { "read\n" } else { "" };
+        assert_eq!(stdout(&output), format!("Permission denied\n{read}read\n"), "{}", stderr(&output));
+        if is_listed_by_all {
+            continue;
+        }
+        let path = socket.to_str().unwrap();
+        refused(&bench, &["--ro", &from, "--allow-socket", path], "cannot be listed, and is covered as a whole");
+        let inner = format!("{}:/shown/private/file", private.join("file").display());
+        refused(&bench, &["--ro", &from, "--ro", &inner], "cannot be listed, and is covered as a whole");
+        refused(&bench, &["--ro", &format!("{}:/shown", private.display())], "cannot be listed, so that sockets");
+        let alone = format!("{path}:/srv/known.sock");
+        let script = "python3 client.py /srv/known.sock";
+        let output = bench.run(["run", "--ro", &alone, "--allow-socket", path, "--shell", script]);
+        assert_eq!(stdout(&output), "connected\n", "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn the_socket_of_an_agent_is_not_allowed_by_a_flag() {
     for bench in benches() {
