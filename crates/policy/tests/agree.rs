@@ -5,7 +5,7 @@ use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{AGREE, DEFAULT, PUBLIC, Rules};
 use nexus_policy::net::{
     Attempt, DenyCode, Hello, Host, MissingSni, Moment, Narrower, Next, Permit, Policy, Request, Source, Target, Way,
-    check_addrs, check_dns, check_http_host, check_name, check_sni, parse_allow, recheck,
+    check_addrs, check_dns, check_http_host, check_name, check_not_http, check_sni, parse_allow, recheck,
 };
 
 const NOW: Moment = Moment(1);
@@ -86,6 +86,28 @@ fn a_refusal_of_what_is_no_tls_names_the_flag_that_helps() {
     input.allow = vec![parse_allow("a.test:443/tcp", Source::flag("x")).unwrap()];
     let listed = Policy::build(input).unwrap().listed();
     assert!(listed.contains(&"allow a.test:443/tcp".to_owned()), "{listed:?}");
+}
+
+#[test]
+fn a_host_with_tcp_on_port_80_speaks_anything() {
+    let said = |allow: &[&'static str], target: &str| {
+        let mut input = DEFAULT.input().unwrap();
+        input.allow = allow.iter().map(|text| parse_allow(text, Source::flag(*text)).unwrap()).collect();
+        let policy = Policy::build(input).unwrap();
+        let permit = permit(&policy, target);
+        if permit.expects_http() {
+            check_not_http(&policy, &permit).map_err(|denial| denial.allow_with)
+        } else {
+            check_sni(&policy, &permit, Hello::NotTls, NOW).map_err(|denial| denial.allow_with)
+        }
+    };
+    let flag = |host: &str| Err(Some(format!("--allow {host}:80/tcp")));
+    assert_eq!(said(&["a.test:80"], "a.test:80"), flag("a.test"));
+    assert_eq!(said(&["a.test:80", "a.test:80/tcp"], "a.test:80"), Ok(()));
+    assert_eq!(said(&["a.test:22-80/tcp"], "a.test:80"), Ok(()));
+    // Neither a wildcard nor a rule that demands TLS makes room for it.
+    assert_eq!(said(&["a.b.test:80", "*.b.test:80/tcp"], "a.b.test:80"), flag("a.b.test"));
+    assert_eq!(said(&["a.test:80/tls", "a.test:80/tcp"], "a.test:80"), Err(None));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Network {
                 return Ok(None);
             }
         } else {
-            let from = grants.net.mode.as_ref().map_or(Origin::Standard, |mode| mode.from.clone());
+            let from = grants.net.mode_from().cloned().unwrap_or(Origin::Standard);
             environment::add(&mut found.env, &from);
         }
         if let Some(most) = settings.max_mode.as_ref().filter(|most| grants.net.effective_mode() > most.value) {
@@ -83,7 +83,8 @@ impl Network {
             own_addresses: own_addresses()?,
         })?;
         notes.extend(closed_by_name_alone(&policy));
-        groups.retain(|name, _| grants.net.groups.iter().any(|group| group.value == *name));
+        let [_, wanted, _] = grants.net.lists();
+        groups.retain(|name, _| wanted.iter().any(|group| group.value == *name));
         let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
         let hold = ask.map(|_| Hold::new().map(Arc::new)).transpose().map_err(|error| {
             let message = format!("the questions of --ask cannot be prepared: {error}");
@@ -159,7 +160,7 @@ impl Network {
 
 /// Says which denials of an open network do not hold the servers behind their names.
 fn closed_by_name_alone(policy: &Policy) -> Option<String> {
-    if !policy.is_open() {
+    if !policy.follows_denials() {
         return None;
     }
     let all: Vec<&Rule> = policy.denied_names().iter().collect();

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use nexus_egress::UpstreamProxy;
 use nexus_model::capability::NetMode as Mode;
 use nexus_policy::net::{
-    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Origin as RuleOrigin, Policy, PolicyInput, Port, Program,
-    Rule, RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
+    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Narrower, Origin as RuleOrigin, Policy, PolicyInput, Port,
+    Program, Rule, RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
@@ -35,7 +35,7 @@ pub struct Sources<'a> {
 /// Reads everything and checks it against each other.
 pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
     let Sources { grants, flags, settings, groups, own_addresses } = from;
-    let mode = mode(grants.effective_mode());
+    let mode = mode(grants.granted_mode());
     let mut input = PolicyInput {
         mode: Some(mode),
         missing_sni: settings
@@ -52,12 +52,8 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
     };
     // What a profile lists is in an open network anyway; a list beside the flag that opens it is a contradiction.
     let counts = |rule: &Sourced<String>| mode != Mode::Unrestricted || rule.from.is_flag();
-    for rule in grants.allow.iter().filter(|rule| counts(rule)) {
-        input.allow.push(located(parse_allow(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
-    }
-    for group in grants.groups.iter().filter(|group| counts(group)) {
-        input.allow.extend(members(groups, group)?);
-    }
+    let counting = |list: &[Sourced<String>]| list.iter().filter(|rule| counts(rule)).cloned().collect::<Vec<_>>();
+    input.allow = listed(&counting(&grants.allow), &counting(&grants.groups), groups)?;
     for rule in &grants.allow_private {
         let parsed = parse_allow_private(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?;
         input.allow_any(any_located(parsed));
@@ -89,10 +85,38 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
         })?;
         input.upstream_bypass.push(parsed);
     }
-    Policy::build(input).map_err(|error| {
+    let policy = Policy::build(input).map_err(|error| {
         let hint = "use --net allowlist, or leave the rule out";
         Failure::usage("net", error.to_string(), hint)
-    })
+    })?;
+    let Some(only) = &grants.only else { return Ok(policy) };
+    let named = if settings.allow_missing_sni.is_some() { MissingSni::Allow } else { MissingSni::Refuse };
+    let rules = listed(&only.allow, &only.groups, groups)?;
+    Ok(policy.narrow(&Narrower {
+        mode: Some(Mode::Allowlist),
+        allow: rules.into_iter().map(of_workspace).collect(),
+        refuse_given_private: true,
+        list_missing_sni: named,
+        asks: true,
+        ..Narrower::default()
+    }))
+}
+
+/// Returns the rules of destinations and groups, as a profile or a workspace's file lists them.
+fn listed(allow: &[Sourced<String>], wanted: &[Sourced<String>], groups: &Groups) -> Result<Vec<Rule>, Failure> {
+    let mut rules = Vec::new();
+    for rule in allow {
+        rules.push(located(parse_allow(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
+    }
+    for group in wanted {
+        rules.extend(members(groups, group)?);
+    }
+    Ok(rules)
+}
+
+/// Says that a rule stands in a file of the workspace.
+fn of_workspace(rule: Rule) -> Rule {
+    Rule { source: Source { origin: RuleOrigin::Workspace, ..rule.source }, ..rule }
 }
 
 /// The operator's proxy.
@@ -177,3 +201,7 @@ fn unreadable(rule: &Sourced<String>, error: &RuleError) -> Failure {
 fn wrong(rule: &Sourced<String>, code: &'static str, message: String, hint: impl Into<String>) -> Failure {
     if rule.from.is_flag() { Failure::usage(code, message, hint) } else { Failure::refused(code, message, hint) }
 }
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -191,6 +191,7 @@ pub fn grants_json(grants: &Grants) -> Value {
         .collect();
     let tools: Vec<_> =
         grants.toolchains.iter().map(|tool| json!({"name": tool.value.word(), "from": tool.from})).collect();
+    let [allow, groups, allow_private] = grants.net.lists();
     json!({
         "schema": "nexus.profile/1",
         "profiles": grants.profiles,
@@ -206,9 +207,9 @@ pub fn grants_json(grants: &Grants) -> Value {
         },
         "network": {
             "mode": grants.net.effective_mode().word(),
-            "from": grants.net.mode.as_ref().map(|mode| &mode.from),
-            "allow": grants.net.allow, "deny": grants.net.deny, "groups": grants.net.groups,
-            "allow_private": grants.net.allow_private,
+            "from": grants.net.mode_from(),
+            "allow": allow, "deny": grants.net.deny, "groups": groups,
+            "allow_private": allow_private,
             "host_ports": grants.net.host_ports,
             "methods": {
                 "allowed": grants.net.effective_methods().word(),
@@ -282,13 +283,13 @@ fn network(grants: &Grants) -> String {
     let mut out = Lines::default();
     let net = &grants.net;
     out.title("network");
-    let from = net.mode.as_ref().map_or("always".to_owned(), |mode| mode.from.to_string());
+    let from = net.mode_from().map_or("always".to_owned(), ToString::to_string);
     out.row(net.effective_mode().word(), &from);
     if let Some(methods) = &net.methods {
         out.row(&format!("methods {}", methods.value.word()), &methods.from.to_string());
     }
-    let lists =
-        [("allow", &net.allow), ("allow private", &net.allow_private), ("deny", &net.deny), ("group", &net.groups)];
+    let [allow, groups, allow_private] = net.lists();
+    let lists = [("allow", allow), ("allow private", allow_private), ("deny", net.deny.as_slice()), ("group", groups)];
     for (what, rule) in lists.into_iter().flat_map(|(what, rules)| rules.iter().map(move |rule| (what, rule))) {
         out.row(&format!("{what} {}", rule.value), &rule.from.to_string());
     }

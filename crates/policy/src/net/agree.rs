@@ -52,11 +52,11 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
         }
         (Hello::NoSni, Host::Address(_)) => Ok(()),
         (Hello::NoSni, Host::Name(_)) => {
-            missing(policy, Cause::NoSni, format!("the TLS connection to {target} names no host"))
+            missing(policy, permit, Cause::NoSni, format!("the TLS connection to {target} names no host"))
         }
         (Hello::NotTls, Host::Address(_) | Host::Name(_)) => {
             let why = format!("the connection to {target} does not begin with TLS");
-            missing(policy, Cause::NoSni, why)
+            missing(policy, permit, Cause::NoSni, why)
                 .map_err(|denial| Denial { allow_with: tcp_flag(policy, permit), ..denial })
         }
     }
@@ -90,10 +90,10 @@ fn unnamed(permit: &Permit) -> Denial {
     Denial::new(Cause::NoSni, why)
 }
 
-fn missing(policy: &Policy, cause: Cause, why: String) -> Result<(), Denial> {
+fn missing(policy: &Policy, permit: &Permit, cause: Cause, why: String) -> Result<(), Denial> {
     match policy.missing_sni {
-        MissingSni::Allow => Ok(()),
-        MissingSni::Refuse => Err(Denial::new(cause, why)),
+        MissingSni::Allow if !permit.basis.refuse_unnamed => Ok(()),
+        MissingSni::Allow | MissingSni::Refuse => Err(Denial::new(cause, why)),
     }
 }
 
@@ -107,7 +107,9 @@ pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
     if permit.basis.must_name {
         return Err(unnamed(permit));
     }
-    missing(policy, Cause::NoHttp, format!("the connection to {target} does not begin with an HTTP request"))
+    let why = format!("the connection to {target} does not begin with an HTTP request");
+    missing(policy, permit, Cause::NoHttp, why)
+        .map_err(|denial| Denial { allow_with: tcp_flag(policy, permit), ..denial })
 }
 
 /// What kind of request carries the `Host` header.

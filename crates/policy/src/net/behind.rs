@@ -18,6 +18,7 @@ use super::rule::Rule;
 use super::target::Host;
 use super::who::Who;
 use super::{Cause, Way};
+use nexus_model::capability::NetMode;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -32,10 +33,16 @@ pub struct Behind {
 }
 
 impl Policy {
+    /// Reports whether denials hold the servers behind denied names too: the network is open, apart from ceilings. A list of a
+    /// ceiling is no reason to follow less.
+    pub fn follows_denials(&self) -> bool {
+        self.mode == NetMode::Unrestricted
+    }
+
     /// Returns the denied names whose addresses are to be followed: in an open network those of each rule for one name, in
     /// canonical order. The names beneath a wildcard are not known to anybody.
     pub fn followed(&self) -> impl Iterator<Item = &Name> {
-        let rules = if self.is_open() { self.deny.rules() } else { &[] };
+        let rules = if self.follows_denials() { self.deny.rules() } else { &[] };
         let mut last = None;
         rules.iter().filter_map(move |rule| match &rule.pattern {
             Pattern::Exact(name) if last != Some(name) => {
@@ -73,7 +80,7 @@ pub(super) fn check_behind(
     addresses: impl IntoIterator<Item = IpAddr>,
     sees_name: bool,
 ) -> Result<bool, Denial> {
-    if policy.behind.is_empty() || !policy.is_open() {
+    if policy.behind.is_empty() || !policy.follows_denials() {
         return Ok(false);
     }
     let mut must_name = false;

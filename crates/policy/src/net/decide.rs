@@ -18,17 +18,18 @@
 use super::behind::check_behind;
 use super::bypass::is_proxied;
 use super::cause::Cause;
+use super::ceiling::{self, narrowed};
 use super::host_port;
 use super::methods::{Methods, check_seen, plain_http, unseen};
 use super::name::Name;
 use super::pattern::Pattern;
-use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef};
+use super::permit::{Attempt, Basis, Denial, Moment, NameQuery, Next, Permit, RuleRef, Shows};
 use super::policy::Policy;
 use super::ports::Ports;
 use super::proxied::no_loopback;
 use super::ranges::{self, Class};
 use super::rule::{AddressRule, Program, Rule, address_flag};
-use super::speech::requires_tls;
+use super::speech::Speech;
 use super::target::{Host, Port, Target};
 use super::who::Who;
 use nexus_model::capability::NetMode;
@@ -56,7 +57,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
         Host::Address(address) => {
             let basis = literal_basis(policy, *address, &attempt.target)?;
             check_behind(policy, attempt, [*address], false)?;
-            check_seen(policy, attempt, basis.tls)?;
+            check_seen(policy, attempt, basis.shows)?;
             let proxied = is_proxied(policy, &attempt.target) && class_here(policy, *address).is_none();
             let addrs = (!proxied).then(|| vec![socket(*address, attempt.target.port)]);
             Ok(Next::Dial(permit(policy, attempt, addrs, basis)))
@@ -85,7 +86,7 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
         resolved_address(policy, address, &attempt.target, basis.private)
             .map_err(|denial| offered(policy, denial, &attempt))?;
     }
-    let must_name = check_behind(policy, &attempt, addrs.iter().copied(), sees_name(&attempt, &basis))?;
+    let must_name = check_behind(policy, &attempt, addrs.iter().copied(), sees_name(&basis))?;
     let basis = Basis { must_name, ..basis };
     let mut dialled: Vec<SocketAddr> = Vec::new();
     for address in addrs.iter().map(|address| socket(*address, port)) {
@@ -143,7 +144,7 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
         Host::Address(address) => {
             let basis = literal_basis(policy, *address, &attempt.target)?;
             check_behind(policy, attempt, [*address], false)?;
-            check_seen(policy, attempt, basis.tls)
+            check_seen(policy, attempt, basis.shows)
         }
         Host::Name(name) => {
             let basis = named_attempt(policy, name, attempt)?;
@@ -152,14 +153,14 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
                     .map_err(|denial| offered(policy, denial, attempt))?;
             }
             let addresses = permit.addrs.iter().flatten().map(SocketAddr::ip);
-            check_behind(policy, attempt, addresses, sees_name(attempt, &basis)).map(|_| ())
+            check_behind(policy, attempt, addresses, sees_name(&basis)).map(|_| ())
         }
     }
 }
 
 /// Whether the egress looks at the name that a connection asks for.
-fn sees_name(attempt: &Attempt, basis: &Basis) -> bool {
-    basis.tls || plain_http(attempt.target.port, basis.tls)
+fn sees_name(basis: &Basis) -> bool {
+    basis.shows != Shows::Nothing
 }
 
 /// Denies everything after the end of the policy.
@@ -187,12 +188,12 @@ fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial>
 /// no answer could open.
 pub(super) fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basis, Denial> {
     let basis = name_basis(policy, name, attempt.target.port, Who::Program(attempt.program.as_ref()));
-    let tls = match &basis {
-        Ok(basis) => basis.tls,
-        Err(denial) if denial.cause == Cause::MayAsk => false,
+    let shows = match &basis {
+        Ok(basis) => basis.shows,
+        Err(denial) if denial.cause == Cause::MayAsk => Shows::of(false, attempt.target.port == Port::HTTP),
         Err(_) => return basis,
     };
-    check_seen(policy, attempt, tls)?;
+    check_seen(policy, attempt, shows)?;
     basis
 }
 
@@ -204,27 +205,16 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
         let denial = Denial::new(Cause::DeniedByRule, format!("{} is denied by the rule {}", shown(), rule.source));
         return Err(denial.by(RuleRef::of(rule)));
     }
-    let mut narrower_tls = false;
-    for ceiling in &policy.ceilings {
-        match ceiling.mode {
-            NetMode::Unrestricted => {}
-            NetMode::None => return Err(narrowed(&shown())),
-            NetMode::Allowlist => {
-                let rules = allowing(ceiling.allow.matching(name), port, who);
-                if rules.is_empty() {
-                    return Err(narrowed(&shown()));
-                }
-                narrower_tls |= requires_tls(&rules, port);
-            }
-        }
-    }
+    let demands = ceiling::demands(policy, name, port, who)?;
     let rules = allowing(policy.allow.matching(name), port, who);
     match policy.mode {
         NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
         NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port, who)),
         NetMode::Unrestricted | NetMode::Allowlist => {
             let basis = basis(policy, &rules, port);
-            Ok(Basis { tls: basis.tls || narrower_tls, ..basis })
+            let (tls, http) = (basis.tls || demands.tls, basis.http || demands.http);
+            let both = Basis { tls, http: http && !tls, refuse_unnamed: demands.named, ..basis };
+            demands.question.map_or(Ok(both), Err)
         }
     }
 }
@@ -234,22 +224,21 @@ pub(super) fn is_somebodys(policy: &Policy, name: &Name) -> bool {
     policy.allow.matching(name).any(|rule| rule.program.is_some())
 }
 
-fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, who: Who<'_>) -> Vec<&'a Rule> {
+pub(super) fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, who: Who<'_>) -> Vec<&'a Rule> {
     rules.filter(|rule| rule.ports.contains(port) && who.is_allowed_by(rule)).collect()
 }
 
 /// What the matching rules say together: the widest about addresses, since each is an allowance.
 fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
+    let speech = Speech::of(rules, port);
     Basis {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),
-        private: !policy.refuse_private && rules.iter().any(|rule| rule.private),
-        tls: requires_tls(rules, port),
-        must_name: false,
+        private: policy.opens_private() && rules.iter().any(|rule| rule.private),
+        tls: speech == Speech::Tls,
+        http: plain_http(port, speech),
+        shows: Shows::of(speech == Speech::Tls, plain_http(port, speech)),
+        ..Basis::default()
     }
-}
-
-pub(super) fn narrowed(shown: &str) -> Denial {
-    Denial::new(Cause::Narrowed, format!("{shown} is not in a narrower policy on top"))
 }
 
 fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial {
@@ -291,13 +280,14 @@ fn another_program(rule: &Rule, name: &Name, port: Port, who: Who<'_>) -> Denial
 fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Basis, Denial> {
     never_open(policy, address, target)?;
     if policy.ceilings.iter().any(|ceiling| ceiling.mode != NetMode::Unrestricted) {
-        return Err(narrowed(&target.to_string()));
+        return Err(narrowed(policy, &target.to_string()));
     }
     let rule = address_rule(policy, address, target.port);
-    let tls = target.port == Port::HTTPS;
+    let (tls, http) = (target.port == Port::HTTPS, target.port == Port::HTTP);
+    let basis = Basis { tls, http, shows: Shows::of(tls, http), ..Basis::default() };
     if let Some(rule) = rule {
         admitted_form(policy, address, target, false)?;
-        return Ok(Basis { rule: Some(address_ref(rule)), private: true, tls, must_name: false });
+        return Ok(Basis { rule: Some(address_ref(rule)), private: true, ..basis });
     }
     if let Some(class) = class_here(policy, address) {
         return Err(special(policy, class, target, address));
@@ -305,7 +295,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     // A flag for this address would not open the one that it carries.
     admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial })?;
     match policy.mode {
-        NetMode::Unrestricted => Ok(Basis { rule: None, private: false, tls, must_name: false }),
+        NetMode::Unrestricted => Ok(basis),
         NetMode::Allowlist | NetMode::None => {
             let why = format!("no rule allows the address {target}, and rules for names never do");
             let denial = Denial::new(Cause::LiteralNotAllowed, why);
@@ -386,7 +376,7 @@ fn class_here(policy: &Policy, address: IpAddr) -> Option<Class> {
 /// The allowance for an address on a port. A metadata service needs one for exactly its address.
 fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&AddressRule> {
     let exact = ranges::classify(address) == Some(Class::Metadata);
-    policy.allow_addresses.iter().filter(|_| !policy.refuse_private).find(|rule| {
+    policy.allow_addresses.iter().filter(|_| policy.opens_private()).find(|rule| {
         rule.net.contains(&address) && rule.ports.contains(port) && (!exact || ranges::is_single(&rule.net))
     })
 }

@@ -175,11 +175,11 @@ impl NetDocument {
             allow: parts.allow,
             deny: parts.deny,
             deny_addresses: parts.deny_addresses,
-            refuse_private: false,
             missing_sni: parts.missing_sni,
             methods: self.methods,
             budget: self.limits,
             expires: self.ends(now),
+            ..Narrower::default()
         };
         let open = PolicyInput { mode: Some(NetMode::Unrestricted), ..PolicyInput::default() };
         self.run_tests(&Policy::build(open)?.narrow(&by), now)?;

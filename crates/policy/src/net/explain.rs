@@ -94,7 +94,7 @@ fn dialled(permit: &Permit) -> Vec<IpAddr> {
 fn allowed(policy: &Policy, permit: &Permit) -> String {
     let by = match permit.rule() {
         Some(rule) => format!("the rule {} allows {}", rule.source, permit.target()),
-        None => format!("the mode {} allows {}", super::mode_name(policy.mode()), permit.target()),
+        None => format!("the mode {} allows {}", super::mode_name(policy.mode), permit.target()),
     };
     let by = match policy.methods() {
         Methods::Any => by,

@@ -9,10 +9,11 @@
 //! port and to nothing else. Denials, the end of the policy and every ceiling hold.
 
 use super::cause::Cause;
-use super::decide::{narrowed, never_open, permit, unexpired};
+use super::ceiling::narrowed;
+use super::decide::{never_open, permit, unexpired};
 use super::methods::check_seen;
 use super::pattern::Pattern;
-use super::permit::{Attempt, Basis, Denial, Moment, Permit, RuleRef, Way};
+use super::permit::{Attempt, Basis, Denial, Moment, Permit, RuleRef, Shows, Way};
 use super::policy::Policy;
 use super::rule::{Rule, Source};
 use super::target::{Host, Port, Target, TargetError};
@@ -92,7 +93,7 @@ pub(super) fn decide(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<
     };
     let closed = policy.ceilings.iter().any(|ceiling| ceiling.mode != NetMode::Unrestricted);
     if closed || policy.refuse_private {
-        return Err(narrowed(&attempt.target.to_string()));
+        return Err(narrowed(policy, &attempt.target.to_string()));
     }
     for address in LOOPBACK {
         never_open(policy, address, &attempt.target)?;
@@ -105,10 +106,10 @@ pub(super) fn decide(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<
         let why = format!("{} is denied by the rule {}", attempt.target, rule.source);
         return Err(Denial::new(Cause::DeniedByRule, why).by(RuleRef::of(rule)));
     }
-    check_seen(policy, attempt, false)?;
+    check_seen(policy, attempt, Shows::Nothing)?;
     let rule = RuleRef { source: open.source.clone(), text: open.to_string() };
     let addrs = LOOPBACK.map(|address| SocketAddr::new(address, port.number())).to_vec();
-    Ok(permit(policy, attempt, Some(addrs), Basis { rule: Some(rule), private: true, tls: false, must_name: false }))
+    Ok(permit(policy, attempt, Some(addrs), Basis { rule: Some(rule), private: true, ..Basis::default() }))
 }
 
 fn opened(policy: &Policy, port: Port) -> Option<&HostPort> {

@@ -4,8 +4,8 @@ use super::policy::Policy;
 use super::rule::{AddressRule, Rule};
 
 impl Policy {
-    /// Lists every rule as `allow HOST:PORTS[/tcp|/tls]`, `allow-private …`, `allow-host-port PORT` or `deny …`, in canonical
-    /// order.
+    /// Lists every rule as `allow HOST:PORTS[/tcp|/tls]`, `allow-private …`, `allow-host-port PORT` or `deny …`, and the
+    /// narrower list of a ceiling as `only …`, in canonical order.
     pub fn listed(&self) -> Vec<String> {
         let name = |word: &str, rule: &Rule| {
             let program = rule.program.as_ref().map(|program| format!("@{program}")).unwrap_or_default();
@@ -21,6 +21,9 @@ impl Policy {
         all.extend(self.host_ports.iter().map(ToString::to_string));
         all.extend(self.deny.rules().iter().map(|rule| name("deny", rule)));
         all.extend(self.deny_addresses.iter().map(|rule| address("deny", rule)));
+        for ceiling in &self.ceilings {
+            all.extend(ceiling.allow.rules().iter().map(|rule| name("only", rule)));
+        }
         all.dedup();
         all
     }

@@ -1,8 +1,9 @@
 //! Which HTTP methods a policy lets through, and what follows for connections whose methods nobody can see.
 
 use super::cause::Cause;
-use super::permit::{Attempt, Denial, Way};
+use super::permit::{Attempt, Denial, Shows, Way};
 use super::policy::Policy;
+use super::speech::Speech;
 use super::target::{Port, Target};
 use serde::{Deserialize, Serialize};
 
@@ -32,19 +33,20 @@ pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: boo
     }
 }
 
-/// Whether the methods of `attempt` will be seen, if the policy cares. `tls` tells whether TLS is expected on it.
-pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, tls: bool) -> Result<(), Denial> {
+/// Whether the methods of `attempt` will be seen, if the policy cares. `shows` is what the egress sees
+/// of it.
+pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, shows: Shows) -> Result<(), Denial> {
     let seen = match attempt.way {
         Way::HttpAbsolute => true,
         Way::HostPort => false,
-        Way::Connect | Way::Socks5 | Way::Transparent => plain_http(attempt.target.port, tls),
+        Way::Connect | Way::Socks5 | Way::Transparent => shows == Shows::Requests,
     };
     if seen || policy.methods == Methods::Any { Ok(()) } else { Err(unseen(&attempt.target)) }
 }
 
 /// Whether a connection to `port` is for plain HTTP, whatever the way in.
-pub(super) fn plain_http(port: Port, tls: bool) -> bool {
-    port == Port::HTTP && !tls
+pub(super) fn plain_http(port: Port, speech: Speech) -> bool {
+    port == Port::HTTP && speech == Speech::Usual
 }
 
 /// The denial of what cannot be looked into.

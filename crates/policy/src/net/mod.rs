@@ -15,6 +15,7 @@ mod budget;
 mod bypass;
 mod capability;
 mod cause;
+mod ceiling;
 mod decide;
 mod document;
 mod explain;

@@ -107,14 +107,42 @@ impl Denial {
     }
 }
 
+/// What the policy alone lets the egress see of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Shows {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The name in TLS.
+    Name,
+    /// The requests of HTTP, each with its name and method.
+    Requests,
+}
+
+impl Shows {
+    pub(super) fn of(tls: bool, http: bool) -> Self {
+        match (tls, http) {
+            (true, _) => Self::Name,
+            (false, true) => Self::Requests,
+            (false, false) => Self::Nothing,
+        }
+    }
+}
+
 /// On what grounds a name or address was let through.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
     pub(super) private: bool,
     pub(super) tls: bool,
+    /// Whether HTTP without TLS is expected.
+    pub(super) http: bool,
+    /// Both as the policy alone demands them, apart from its ceilings: a demand of a ceiling opens nothing.
+    pub(super) shows: Shows,
     /// Whether it must name its host, since the same server has a denied name too.
     pub(super) must_name: bool,
+    /// Whether a ceiling refuses it where it does not begin with TLS or HTTP as expected.
+    pub(super) refuse_unnamed: bool,
 }
 
 /// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it was decided.
@@ -207,7 +235,7 @@ impl Permit {
     /// Whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
     pub fn expects_http(&self) -> bool {
         // The listener of a host port carries any bytes.
-        self.attempt.way != Way::HostPort && super::methods::plain_http(self.attempt.target.port, self.basis.tls)
+        self.attempt.way != Way::HostPort && self.basis.http
     }
 
     /// Whether the addresses were checked; if not, the record must say so.

@@ -9,6 +9,7 @@
 use super::behind::Behind;
 use super::budget::Budget;
 use super::bypass::Bypass;
+use super::ceiling::Ceiling;
 use super::host_port::HostPort;
 use super::methods::Methods;
 use super::permit::Moment;
@@ -151,7 +152,7 @@ pub fn mode_name(mode: NetMode) -> &'static str {
 }
 
 /// A ceiling on top of a policy: what it does not have is not allowed, whatever the policy says.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Narrower {
     /// The most that is allowed; `None` leaves the mode.
     pub mode: Option<NetMode>,
@@ -163,8 +164,14 @@ pub struct Narrower {
     pub deny_addresses: Vec<AddressRule>,
     /// Whether every private destination and address is closed.
     pub refuse_private: bool,
+    /// Whether private destinations that rules of the policy open are closed. The operator's trusted ranges stay.
+    pub refuse_given_private: bool,
     /// `Some(Refuse)` makes it stricter; nothing makes it laxer.
     pub missing_sni: Option<MissingSni>,
+    /// The same for what the list expects of a destination: where a rule of it says `/tcp`, the policy's own setting stays.
+    pub list_missing_sni: MissingSni,
+    /// Whether an answer to a question adds to the list too.
+    pub asks: bool,
     /// `ReadOnly` makes it stricter; nothing makes it laxer.
     pub methods: Methods,
     /// Lower bounds win.
@@ -173,11 +180,23 @@ pub struct Narrower {
     pub expires: Option<Moment>,
 }
 
-/// One ceiling in the form that decides.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Ceiling {
-    pub(super) mode: NetMode,
-    pub(super) allow: RuleSet,
+impl Default for Narrower {
+    fn default() -> Self {
+        Self {
+            mode: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            deny_addresses: Vec::new(),
+            refuse_private: false,
+            refuse_given_private: false,
+            missing_sni: None,
+            list_missing_sni: MissingSni::Allow,
+            asks: false,
+            methods: Methods::default(),
+            budget: Budget::default(),
+            expires: None,
+        }
+    }
 }
 
 /// A policy that is ready to decide. The default one allows nothing.
@@ -262,9 +281,7 @@ impl Policy {
     #[must_use]
     pub fn narrow(&self, by: &Narrower) -> Self {
         let mut narrow = self.clone();
-        if let Some(mode) = by.mode {
-            narrow.ceilings.push(Ceiling { mode, allow: RuleSet::of(by.allow.iter().cloned()) });
-        }
+        narrow.ceilings.extend(Ceiling::of(by));
         narrow.deny = RuleSet::of(self.deny.rules().iter().chain(&by.deny).cloned());
         narrow.deny_addresses = sorted(self.deny_addresses.iter().chain(&by.deny_addresses).cloned());
         narrow.refuse_private |= by.refuse_private;
@@ -297,7 +314,10 @@ impl Policy {
             | (NetMode::Unrestricted, AnyRule::Address(_) | AnyRule::Name(Rule { private: true, .. })) => {}
         }
         match rule {
-            AnyRule::Name(rule) => more.allow = RuleSet::of(self.allow.rules().iter().cloned().chain([rule])),
+            AnyRule::Name(rule) => {
+                more.ceilings = self.ceilings.iter().map(|ceiling| ceiling.with_answer(&rule)).collect();
+                more.allow = RuleSet::of(self.allow.rules().iter().cloned().chain([rule]));
+            }
             AnyRule::Address(rule) => {
                 more.allow_addresses = sorted(self.allow_addresses.iter().cloned().chain([rule]));
             }
@@ -335,11 +355,6 @@ impl Policy {
     #[must_use]
     pub fn numbered(self, generation: u64) -> Self {
         Self { generation, ..self }
-    }
-
-    /// The mode.
-    pub fn mode(&self) -> NetMode {
-        self.mode
     }
 
     /// Whether nothing but denials holds names back, neither here nor in a ceiling.

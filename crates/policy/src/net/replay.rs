@@ -12,11 +12,12 @@ use super::behind::Behind;
 use super::budget::Budget;
 use super::bypass::Bypass;
 use super::cause::DenyCode;
+use super::ceiling::Ceiling;
 use super::decide::{check_addrs, check_dns, check_name, recheck};
 use super::host_port::HostPort;
 use super::methods::Methods;
 use super::permit::{Attempt, Basis, Denial, Moment, Next, Permit, Route, RuleRef, Way};
-use super::policy::{Ceiling, MissingSni, Policy, PolicyError};
+use super::policy::{MissingSni, Policy, PolicyError};
 use super::rule::{AddressRule, AnyRule, Program};
 use super::rule_set::RuleSet;
 use super::target::{Host, Port, Target, TargetError};
@@ -250,7 +251,7 @@ impl Line {
     fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        let basis = Basis { rule: None, private: false, tls: false, must_name: false };
+        let basis = Basis::default();
         let (generation, expires) = (policy.generation, policy.expires);
         recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
         Ok((self.rule.clone(), self.addresses.clone()))

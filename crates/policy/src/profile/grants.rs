@@ -91,13 +91,49 @@ pub struct NetGrants {
     pub host_ports: Vec<Sourced<u16>>,
     /// HTTP methods; none said means any.
     pub methods: Option<Sourced<Methods>>,
+    /// The list of a workspace's file, on top of all that.
+    pub only: Option<OnlyThese>,
+}
+
+/// A list on top of what is granted: a destination needs both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnlyThese {
+    /// Where the list stands.
+    pub from: Origin,
+    /// Destinations, as written.
+    pub allow: Vec<Sourced<String>>,
+    /// Named groups.
+    pub groups: Vec<Sourced<String>>,
 }
 
 impl NetGrants {
-    /// The mode that holds.
+    /// Returns the mode that is granted, apart from a list on top.
+    #[must_use]
+    pub fn granted_mode(&self) -> NetMode {
+        self.mode.as_ref().map_or(NetMode::None, |mode| mode.value)
+    }
+
+    /// Returns the mode that holds.
     #[must_use]
     pub fn effective_mode(&self) -> NetMode {
-        self.mode.as_ref().map_or(NetMode::None, |mode| mode.value)
+        let most = self.only.as_ref().map_or(NetMode::Unrestricted, |_| NetMode::Allowlist);
+        self.granted_mode().min(most)
+    }
+
+    /// Returns who said the mode that holds.
+    #[must_use]
+    pub fn mode_from(&self) -> Option<&Origin> {
+        let only = self.only.as_ref().filter(|_| self.granted_mode() == NetMode::Unrestricted);
+        only.map(|only| &only.from).or(self.mode.as_ref().map(|mode| &mode.from))
+    }
+
+    /// Returns the destinations, groups and private destinations that stay: those of a list on top where there is one.
+    #[must_use]
+    pub fn lists(&self) -> [&[Sourced<String>]; 3] {
+        match &self.only {
+            Some(only) => [&only.allow, &only.groups, &[]],
+            None => [&self.allow, &self.groups, &self.allow_private],
+        }
     }
 
     /// The HTTP methods that hold.

@@ -28,7 +28,7 @@ pub use chain::{ChainError, Library, Link, Loaded, resolve};
 pub use document::{
     BindRule, ChangesMode, Document, EnvPart, FsPart, HidePattern, LimitsPart, NetMode, NetPart, Toolchain,
 };
-pub use grants::{Grants, NetGrants, ProfileName};
+pub use grants::{Grants, NetGrants, OnlyThese, ProfileName};
 pub use limits::{LimitKind, LimitValues, format_limit};
 pub use narrow::{Narrowed, Widening, narrow};
 pub use origin::{Origin, Place, Sourced};

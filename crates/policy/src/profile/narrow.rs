@@ -10,9 +10,9 @@
 
 use super::chain::Loaded;
 use super::document::{At, ChangesMode, NetMode};
-use super::grants::{Grants, NetGrants};
+use super::grants::{Grants, NetGrants, OnlyThese};
 use super::origin::{Place, Sourced};
-use crate::net::{Name, Pattern, Source, parse_allow};
+use crate::net::{Name, Pattern, Port, Ports, Rule, Source, parse_allow};
 
 /// What the file may not do by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,16 +141,16 @@ impl Walk<'_> {
             }
             return;
         }
-        if wanted < has {
+        if wanted == NetMode::None && has != NetMode::None {
             self.out.net.mode = Some(Sourced::new(wanted, self.file.origin(place)));
         }
         if wanted == NetMode::Allowlist && (lists.is_some() || has == NetMode::Unrestricted) {
-            let only = |asked: &[At<String>]| -> Vec<Sourced<String>> {
+            let sourced = |asked: &[At<String>]| -> Vec<Sourced<String>> {
                 asked.iter().map(|(rule, place)| Sourced::new(rule.clone(), self.file.origin(*place))).collect()
             };
-            (self.out.net.allow, self.out.net.groups) = (only(&part.allow), only(&part.groups));
-            // The list is all that stays, and it cannot name a private destination.
-            self.out.net.allow_private.clear();
+            // On top of the rules that are there, which also say what is denied and where TLS is required.
+            let (allow, groups) = (sourced(&part.allow), sourced(&part.groups));
+            self.out.net.only = Some(OnlyThese { from: self.file.origin(place), allow, groups });
             self.out.net.host_ports.clear();
         }
     }
@@ -213,13 +213,18 @@ fn is_within(rule: &str, known: &[Sourced<String>]) -> bool {
     let Some(asked) = parse(rule) else { return false };
     let wider = known.iter().filter_map(|known| parse(&known.value)).filter(|known| {
         let program = known.program.is_none() || known.program == asked.program;
-        let tls = known.tls == asked.tls || known.tls == Some(false);
+        let tls = demands_tls(&asked) || known.tls == asked.tls || known.tls == Some(false);
         program && tls && covers(&known.pattern, &asked.pattern)
     });
     wider
         .map(|known| known.ports)
         .reduce(|all, ports| all.union(&ports))
         .is_some_and(|all| all.contains_all(&asked.ports))
+}
+
+/// Reports whether a rule requires TLS on each of its ports.
+fn demands_tls(rule: &Rule) -> bool {
+    rule.tls.unwrap_or(rule.ports == Ports::one(Port::HTTPS))
 }
 
 /// Reports whether every name of `asked` is one of `known`.

@@ -65,7 +65,9 @@ fn everything_that_narrows_holds() {
     assert_eq!(out.limits[&LimitKind::Memory].value, 512 << 20);
     assert_eq!(out.limits[&LimitKind::Timeout].value, 5000);
     assert_eq!(out.changes.as_ref().unwrap().value, ChangesMode::Review);
-    assert_eq!(out.net.allow.iter().map(|rule| rule.value.as_str()).collect::<Vec<_>>(), ["a.example"]);
+    let names = |list: &[Sourced<String>]| list.iter().map(|rule| rule.value.clone()).collect::<Vec<_>>();
+    assert_eq!(names(out.net.lists()[0]), ["a.example"]);
+    assert_eq!(names(&out.net.allow), ["a.example", "b.example"], "the list counts on top");
     assert_eq!(out.net.deny.len(), 1);
     assert!(out.env_set.is_empty() && out.env_pass.is_empty());
     let read_only = narrowed("net: {methods: read_only}", &profile).unwrap();
@@ -79,7 +81,7 @@ fn everything_that_narrows_holds() {
 fn one_program_is_less_than_all_and_another_one_is_not() {
     let base = base("net: {allow: [a.example, \"b.example@/usr/bin/curl\"]}");
     let out = narrowed("net: {allow: [\"a.example@/usr/bin/git\", \"b.example@/usr/bin/curl\"]}", &base).unwrap();
-    assert_eq!(out.net.allow.len(), 2);
+    assert_eq!(out.net.lists()[0].len(), 2);
     for wider in ["b.example", "b.example@/usr/bin/git", "c.example@/usr/bin/git", "a.example:80@/usr/bin/git"] {
         let refused = narrowed(&format!("net: {{allow: [\"{wider}\"]}}"), &base).unwrap_err();
         assert_eq!(refused[0].what, format!("reach {wider}"));
@@ -102,10 +104,14 @@ fn rules_are_compared_by_what_they_allow() {
         "d.example:1,2",
         "e.example:443/tcp",
         "e.example",
+        // A demand for TLS takes away.
+        "a.example:443/tls",
+        "b.example:80/tls",
+        "e.example:443/tls",
     ] {
         let kept =
             narrowed(&format!("net: {{allow: [\"{within}\"]}}"), &profile).unwrap_or_else(|_| panic!("{within}"));
-        assert_eq!(kept.net.allow.len(), 1, "only what the file names stays: {within}");
+        assert_eq!(kept.net.lists()[0].len(), 1, "only what the file names stays: {within}");
     }
     for wider in [
         "a.example:80",
@@ -160,9 +166,11 @@ fn within(inner: &Grants, outer: &Grants) -> bool {
         outer.limits.iter().all(|(kind, most)| inner.limits.get(kind).is_some_and(|has| has.value <= most.value));
     let changes = |grants: &Grants| grants.changes.as_ref().map_or(ChangesMode::Ask, |mode| mode.value);
     let (narrow, wide) = (inner.net.effective_mode(), outer.net.effective_mode());
+    let [allow, groups, _] = inner.net.lists();
     let lists = wide == NetMode::Unrestricted
         || narrow == NetMode::None
-        || (all_in(&inner.net.allow, &outer.net.allow) && all_in(&inner.net.groups, &outer.net.groups));
+        || (all_in(allow, &outer.net.allow) && all_in(groups, &outer.net.groups));
+    let kept = inner.net.allow == outer.net.allow && inner.net.groups == outer.net.groups;
     all_in(&inner.toolchains, &outer.toolchains)
         && all_in(&inner.ro, &outer.ro)
         && all_in(&inner.rw, &outer.rw)
@@ -177,6 +185,7 @@ fn within(inner: &Grants, outer: &Grants) -> bool {
         && narrow <= wide
         && inner.net.effective_methods() >= outer.net.effective_methods()
         && lists
+        && kept
 }
 
 const NOWHERE: Place = Place { line: 1, column: 1 };
@@ -278,9 +287,9 @@ fn a_list_of_the_workspace_file_leaves_no_private_destination() {
         profile.net.allow_private.push(private.clone());
         for list in ["net: {allow: [a.example]}", "net: {mode: allowlist, allow: [a.example]}"] {
             let out = narrowed(list, &profile).unwrap().net;
-            assert_eq!((out.allow.len(), out.allow_private.len()), (1, 0), "{list}");
+            assert_eq!(out.lists().map(<[_]>::len), [1, 0, 0], "{list}");
         }
-        assert_eq!(narrowed("net: {deny: [c.example]}", &profile).unwrap().net.allow_private.len(), 1);
+        assert_eq!(narrowed("net: {deny: [c.example]}", &profile).unwrap().net.lists()[2].len(), 1);
     }
 }
 
@@ -303,7 +312,7 @@ fn an_open_network_does_not_ask_the_package_clients_for_a_workspace_file() {
     assert_eq!(found[0].what, "reach the group pkg:npm");
     let both = base("net: {mode: unrestricted, groups: [\"pkg:npm\"]}");
     let out = narrowed("net: {groups: [\"pkg:npm\"]}", &both).unwrap();
-    assert_eq!((out.net.effective_mode(), out.net.groups.len()), (NetMode::Allowlist, 1));
+    assert_eq!((out.net.effective_mode(), out.net.lists()[1].len()), (NetMode::Allowlist, 1));
     assert!(narrowed("net: {allow: [a.example]}", &open).is_ok());
 }
 
