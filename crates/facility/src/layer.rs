@@ -7,7 +7,11 @@
 //! ```
 //! The folder is locked (flock) while somebody holds a [`Layer`], so that a recovery does not take a running one.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty};
+mod locked;
+mod reading;
+
+pub(crate) use self::locked::Locked;
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::decide::{Needs, survey};
 use crate::commit::finish::{Folders, remove_layer};
@@ -15,12 +19,11 @@ use crate::commit::journal::{
     DONE, JOURNAL, NEW, PARKED, Parked, ParkedChanges, SlotPlace, VERSION, read, sync_directory, write,
 };
 use crate::commit::leftover::Leftover;
-use crate::commit::recover::{Finished, go_on, open_index, roll_forward};
+use crate::commit::recover::{Finished, go_on, roll_forward};
 use crate::commit::stage::remove_slots;
 use crate::commit::steps::IN_MEMORY;
 use crate::faults::{Comparison, Faults, Step};
 use crate::identity::Home;
-use crate::marks::LowerFs;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::opened::close_again;
 use crate::origin::with_stamps_of_a_way_back;
@@ -28,15 +31,13 @@ use crate::plan::{CommitPlan, park_all, plan, report};
 use crate::protected::Rules;
 use crate::recorded::Recorded;
 use crate::report::Report;
-use crate::spare::{self, PROBE, Spares};
+use crate::spare::{self, Spares};
 use crate::started::{self, Clocks, Started};
 use crate::sync::sync_tree;
-use crate::top::{Top, TopAttrs};
+use crate::top::Top;
 use crate::tree::{LayerTree, Own, Role};
 use crate::upper::{open_upper, reopen_upper};
-use crate::walk::{Walk, WalkError};
-use crate::xattr;
-use rustix::fs::{AtFlags, FlockOperation, Gid, Uid};
+use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::io;
@@ -115,36 +116,6 @@ pub struct Layer {
 pub(crate) fn is_run_id(run: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !run.is_empty() && run.len() <= 64 && run.bytes().all(fits)
-}
-
-/// A layer's folder that nobody else works with.
-#[derive(Debug)]
-pub(crate) struct Locked(Workspace);
-
-impl Locked {
-    /// `None` when somebody else has it.
-    pub(crate) fn new(root: Workspace) -> io::Result<Option<Self>> {
-        match rustix::fs::flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self(root))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-impl std::ops::Deref for Locked {
-    type Target = Workspace;
-    fn deref(&self) -> &Workspace {
-        &self.0
-    }
-}
-
-impl Drop for Locked {
-    /// Explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its program,
-    /// and would keep the lock that long. A failure leaves the lock to the last close.
-    fn drop(&mut self) {
-        rustix::fs::flock(self.0.fd(), FlockOperation::Unlock).ok();
-    }
 }
 
 impl Layer {
@@ -487,59 +458,5 @@ impl Layer {
             None => self.part_folder(),
             Some(upper) => self.copy_from_memory(upper),
         }
-    }
-
-    pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
-        match &self.upper_fd {
-            None => self.read_folder(workspace, rules),
-            Some(upper) => {
-                let io = |source| ReadLayerError::Io { source };
-                let index = self.memory_index(upper).map_err(io)?;
-                let upper = reopen_upper(upper).doing("open", b"upper").map_err(io)?;
-                self.read_upper(&Workspace::from_fd(upper), index, workspace, rules)
-            }
-        }
-    }
-
-    fn read_folder(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
-        let io = |source| ReadLayerError::Io { source };
-        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper").map_err(io)?);
-        self.read_upper(&upper, open_index(&self.root).map_err(io)?, workspace, rules)
-    }
-
-    fn read_upper(
-        &self,
-        upper: &Workspace,
-        index: Option<Workspace>,
-        base: &Workspace,
-        rules: &Rules,
-    ) -> Result<Option<LayerTree>, ReadLayerError> {
-        let io = |source| ReadLayerError::Io { source };
-        self.faults.check(Step::ReadLayer).doing("read", b"upper").map_err(io)?;
-        // The way of most runs: one call shows that there is nothing.
-        let again = upper.readable_dir(b"").doing("open", b"upper").map_err(io)?;
-        let own = TopAttrs::read(self.mode, upper.fd()).doing("look at", b"upper").map_err(io)?;
-        let top = self.top.as_ref().filter(|top| top.is_changed(self.mode, &own)).map(|top| (top, own));
-        if top.is_none() && is_empty(again.as_fd()).doing("list", b"upper").map_err(io)? {
-            return Ok(None);
-        }
-        if self.mode == LayerMode::Root {
-            let seen = xattr::list(self.root.fd(), b"").doing("list the attributes of", b"").map_err(io)?;
-            if !seen.iter().any(|name| name == PROBE) {
-                return Err(ReadLayerError::Blind);
-            }
-        }
-        let filesystem = rustix::fs::fstatfs(base.fd()).doing("look at the file system of", b"").map_err(io)?;
-        let lower = LowerFs::of(filesystem.f_type as u64);
-        let started = self.threshold().map_err(io)?;
-        let root = self.upper_fd.is_none().then_some(&*self.root);
-        let walk = Walk { upper, root, index, base, mode: self.mode, lower, started, top, ours: &self.ours, rules };
-        walk.read().map(Some).map_err(|error| match error {
-            WalkError::Io(source) => ReadLayerError::Io { source },
-            WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },
-            other @ (WalkError::Twice { .. } | WalkError::Redirect { .. }) => {
-                ReadLayerError::Marks { reason: other.to_string() }
-            }
-        })
     }
 }

@@ -1,0 +1,36 @@
+//! The lock on a layer's directory: a recovery does not take a layer that somebody holds.
+
+use crate::beneath::Workspace;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::io;
+
+/// A layer's directory that nobody else works with.
+#[derive(Debug)]
+pub(crate) struct Locked(Workspace);
+
+impl Locked {
+    /// `None` when somebody else has it.
+    pub(crate) fn new(root: Workspace) -> io::Result<Option<Self>> {
+        match rustix::fs::flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(root))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl std::ops::Deref for Locked {
+    type Target = Workspace;
+    fn deref(&self) -> &Workspace {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    /// Explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its program,
+    /// and would keep the lock that long. A failure leaves the lock to the last close.
+    fn drop(&mut self) {
+        rustix::fs::flock(self.0.fd(), FlockOperation::Unlock).ok();
+    }
+}

@@ -1,0 +1,77 @@
+//! Reads a layer from its directory, or from the memory that it was in.
+
+use super::{Layer, LayerMode, ReadLayerError};
+use crate::beneath::{Doing as _, Workspace, is_empty};
+use crate::commit::recover::open_index;
+use crate::faults::Step;
+use crate::marks::LowerFs;
+use crate::protected::Rules;
+use crate::spare::PROBE;
+use crate::top::TopAttrs;
+use crate::tree::LayerTree;
+use crate::upper::{open_upper, reopen_upper};
+use crate::walk::{Walk, WalkError};
+use crate::xattr;
+use std::os::fd::AsFd as _;
+
+impl Layer {
+    /// Reads the layer; `None` where nothing changed.
+    pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
+        match &self.upper_fd {
+            None => self.read_folder(workspace, rules),
+            Some(upper) => {
+                let io = |source| ReadLayerError::Io { source };
+                let index = self.memory_index(upper).map_err(io)?;
+                let upper = reopen_upper(upper).doing("open", b"upper").map_err(io)?;
+                self.read_upper(&Workspace::from_fd(upper), index, workspace, rules)
+            }
+        }
+    }
+
+    /// Reads the layer from its directory; `None` where nothing changed.
+    pub(super) fn read_folder(
+        &self,
+        workspace: &Workspace,
+        rules: &Rules,
+    ) -> Result<Option<LayerTree>, ReadLayerError> {
+        let io = |source| ReadLayerError::Io { source };
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper").map_err(io)?);
+        self.read_upper(&upper, open_index(&self.root).map_err(io)?, workspace, rules)
+    }
+
+    fn read_upper(
+        &self,
+        upper: &Workspace,
+        index: Option<Workspace>,
+        base: &Workspace,
+        rules: &Rules,
+    ) -> Result<Option<LayerTree>, ReadLayerError> {
+        let io = |source| ReadLayerError::Io { source };
+        self.faults.check(Step::ReadLayer).doing("read", b"upper").map_err(io)?;
+        // The way of most runs: one call shows that there is nothing.
+        let again = upper.readable_dir(b"").doing("open", b"upper").map_err(io)?;
+        let own = TopAttrs::read(self.mode, upper.fd()).doing("look at", b"upper").map_err(io)?;
+        let top = self.top.as_ref().filter(|top| top.is_changed(self.mode, &own)).map(|top| (top, own));
+        if top.is_none() && is_empty(again.as_fd()).doing("list", b"upper").map_err(io)? {
+            return Ok(None);
+        }
+        if self.mode == LayerMode::Root {
+            let seen = xattr::list(self.root.fd(), b"").doing("list the attributes of", b"").map_err(io)?;
+            if !seen.iter().any(|name| name == PROBE) {
+                return Err(ReadLayerError::Blind);
+            }
+        }
+        let filesystem = rustix::fs::fstatfs(base.fd()).doing("look at the file system of", b"").map_err(io)?;
+        let lower = LowerFs::of(filesystem.f_type as u64);
+        let started = self.threshold().map_err(io)?;
+        let root = self.upper_fd.is_none().then_some(&*self.root);
+        let walk = Walk { upper, root, index, base, mode: self.mode, lower, started, top, ours: &self.ours, rules };
+        walk.read().map(Some).map_err(|error| match error {
+            WalkError::Io(source) => ReadLayerError::Io { source },
+            WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },
+            other @ (WalkError::Twice { .. } | WalkError::Redirect { .. }) => {
+                ReadLayerError::Marks { reason: other.to_string() }
+            }
+        })
+    }
+}
