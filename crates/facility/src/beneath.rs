@@ -5,6 +5,7 @@
 //! RESOLVE_NO_SYMLINKS and RESOLVE_NO_XDEV, and its entries only by a single name relative to that descriptor.
 
 use crate::meta::{Meta, stat};
+use crate::opened::ForcedNotes;
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
@@ -69,6 +70,8 @@ pub struct Workspace {
     /// The path it was opened by, for people.
     path: std::path::PathBuf,
     leases: Option<LeaseCall>,
+    /// Where the modes of directories are noted that are opened up.
+    forced: Option<ForcedNotes>,
 }
 
 impl Workspace {
@@ -83,6 +86,12 @@ impl Workspace {
     #[must_use]
     pub fn with_leases(self, call: LeaseCall) -> Self {
         Self { leases: Some(call), ..self }
+    }
+
+    /// Notes the mode of each directory before it is opened up, so that [`close_again`](crate::opened::close_again) sets it
+    /// again, also after a kill.
+    pub(crate) fn noting(self, notes: ForcedNotes) -> Self {
+        Self { forced: Some(notes), ..self }
     }
 
     pub(crate) fn leases(&self) -> Option<LeaseCall> {
@@ -103,7 +112,7 @@ impl Workspace {
     /// Takes a directory that is already open (not `O_PATH`).
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
-        Self { fd, path: std::path::PathBuf::new(), leases: None }
+        Self { fd, path: std::path::PathBuf::new(), leases: None, forced: None }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -130,12 +139,23 @@ impl Workspace {
             Err(error) => return Err(error),
         }
         let mut at = open_dir(self.fd(), b"", OFlags::PATH)?;
-        widen(at.as_fd())?;
+        let mut reached = Vec::new();
+        self.force(at.as_fd(), &reached)?;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             at = open_dir(at.as_fd(), name, OFlags::PATH)?;
-            widen(at.as_fd())?;
+            reached = join(&reached, name);
+            self.force(at.as_fd(), &reached)?;
         }
         Ok(at)
+    }
+
+    fn force(&self, dir: BorrowedFd<'_>, path: &[u8]) -> io::Result<()> {
+        if let Some(notes) = &self.forced
+            && !may_enter(dir)?
+        {
+            notes.add(path, stat(dir, b"")?.mode)?;
+        }
+        widen(dir)
     }
 
     /// The attributes of the entry at `path`, with the directory that holds it.
@@ -179,7 +199,7 @@ pub(crate) fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io:
 }
 
 /// Whether the owner's bits let us work in a directory; root does not need them.
-fn may_enter(dir: BorrowedFd<'_>) -> io::Result<bool> {
+pub(crate) fn may_enter(dir: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(rustix::process::geteuid().is_root() || stat(dir, b"")?.mode & 0o700 == 0o700)
 }
 

@@ -5,7 +5,7 @@
 //! the entry is opened.
 //!
 //! A look at a layer and the staging of its entries open entries up, too, and close them again ([`Notes`]). What a killed one
-//! left open is closed when the layer is opened the next time ([`close_again`]).
+//! left open is closed when the layer is opened the next time ([`close_again`]). So do the steps of a commit ([`ForcedNotes`]).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, pin, split, unlink_if_there};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The modes, one line of JSON for each.
 pub(crate) const FILE: &str = "apart.modes";
@@ -51,7 +52,7 @@ impl Opened {
 
     /// Reads what an earlier copy of the layer at `root` opened up, and goes on with the same file.
     pub(crate) fn of_layer(root: &Workspace) -> Result<Self, IoFailure> {
-        let file = open(root, FILE, OFlags::CREATE | OFlags::APPEND).doing("open", FILE.as_bytes())?;
+        let file = open(root.fd(), FILE, OFlags::CREATE | OFlags::APPEND).doing("open", FILE.as_bytes())?;
         let lines = read(&file).doing("read", FILE.as_bytes())?;
         Ok(Self { modes: lines.into_iter().map(|one| (one.path.0, one.mode)).collect(), file: Some(file) })
     }
@@ -94,7 +95,7 @@ impl<'a> Notes<'a> {
         let Some(root) = self.root else { return Ok(()) };
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(open(root, NOTES, OFlags::CREATE | OFlags::APPEND)?),
+            none => none.insert(open(root.fd(), NOTES, OFlags::CREATE | OFlags::APPEND)?),
         };
         append(file, path, mode)?;
         self.count += 1;
@@ -114,10 +115,36 @@ impl<'a> Notes<'a> {
     }
 }
 
+/// Writes down the modes of directories of the upper directory that the steps of a commit open up. A commit, its recovery and
+/// its way back may all do that, each in a process of its own.
+#[derive(Debug)]
+pub(crate) struct ForcedNotes {
+    /// The layer's directory.
+    root: OwnedFd,
+    count: AtomicUsize,
+}
+
+impl ForcedNotes {
+    pub(crate) fn new(root: &Workspace) -> io::Result<Self> {
+        Ok(Self { root: rustix::io::fcntl_dupfd_cloexec(root.fd(), 0)?, count: AtomicUsize::new(0) })
+    }
+
+    /// Notes the mode of the directory at `path`, which is then opened up.
+    pub(crate) fn add(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        let mut file = open(self.root.as_fd(), NOTES, OFlags::CREATE | OFlags::APPEND)?;
+        append(&mut file, path, mode)?;
+        match self.count.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(file.sync_data().and_then(|()| Ok(rustix::fs::fsync(&self.root)?))?),
+            count if count < SYNCED => file.sync_data(),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Gives the entries of the upper directory that were opened up their modes again, the deepest first. A mode that is another
 /// one by now stays.
 pub(crate) fn close_again(root: &Workspace) -> Result<(), IoFailure> {
-    let file = match open(root, NOTES, OFlags::empty()) {
+    let file = match open(root.fd(), NOTES, OFlags::empty()) {
         Err(error) if is_gone(&error) => return Ok(()),
         other => other.doing("open", NOTES.as_bytes())?,
     };
@@ -162,9 +189,9 @@ pub(crate) fn needed(kind: EntryType) -> Option<u32> {
     }
 }
 
-fn open(root: &Workspace, name: &str, more: OFlags) -> io::Result<File> {
+fn open(root: BorrowedFd<'_>, name: &str, more: OFlags) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
-    Ok(File::from(rustix::fs::openat(root.fd(), name, flags, Mode::from_raw_mode(0o600))?))
+    Ok(File::from(rustix::fs::openat(root, name, flags, Mode::from_raw_mode(0o600))?))
 }
 
 fn append(file: &mut File, path: &[u8], mode: u32) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! (overlay makes its `work/work` with mode 000, and so may any workload) are opened up first. The depth of the tree
 //! costs no stack and no descriptors.
 
-use crate::beneath::{Workspace, is_gone, join, names, split, unlink_if_there, widen};
+use crate::beneath::{Workspace, is_gone, join, may_enter, names, split, unlink_if_there};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use std::io;
@@ -155,7 +155,12 @@ pub(crate) fn readable_by_force(root: &Workspace, path: &[u8]) -> io::Result<Own
             root.readable_dir(path)
         }
         // It can be listed, and must be open to changes, too.
-        Ok(dir) => widen(dir.as_fd()).map(|()| dir),
+        Ok(dir) => {
+            if !may_enter(dir.as_fd())? {
+                root.dir_by_force(path)?;
+            }
+            Ok(dir)
+        }
         other => other,
     }
 }

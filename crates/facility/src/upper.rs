@@ -6,6 +6,7 @@
 
 use crate::beneath::{Workspace, chmod, open_dir};
 use crate::meta::stat;
+use crate::opened::ForcedNotes;
 use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -19,6 +20,11 @@ pub(crate) fn open_upper(root: &Workspace) -> io::Result<OwnedFd> {
         widen(open_dir(root.fd(), b"upper", OFlags::PATH)?.as_fd())?;
     }
     open_dir(root.fd(), b"upper", OFlags::RDONLY)
+}
+
+/// The same for the steps of a commit: the mode of each directory in it that they open up is noted.
+pub(crate) fn open_for_steps(root: &Workspace) -> io::Result<Workspace> {
+    Ok(Workspace::from_fd(open_upper(root)?).noting(ForcedNotes::new(root)?))
 }
 
 /// The upper directory that `upper` holds, readable.

@@ -48,7 +48,7 @@ fn child_recovers() {
 
 fn modes(scene: &Scene) -> BTreeMap<&'static str, u32> {
     let mode = |path: &str| scene.ws().join(path).metadata().map_or(0, |meta| meta.permissions().mode() & 0o7777);
-    ["", "d", "d/in", "e", "p"].into_iter().map(|path| (path, mode(path))).collect()
+    ["", "d", "d/in", "e", "p", "shut", "shut/in"].into_iter().map(|path| (path, mode(path))).collect()
 }
 
 fn scene() -> Scene {
@@ -74,6 +74,11 @@ fn scene() -> Scene {
         Op::Chmod(b("d"), 0o500),
         Op::Write(b("e/h"), "run".into()),
         Op::Chmod(b("p"), 0o711),
+        Op::Mkdir(b("shut")),
+        Op::Mkdir(b("shut/in")),
+        Op::Write(b("shut/in/new"), "run".into()),
+        Op::Chmod(b("shut/in"), 0),
+        Op::Chmod(b("shut"), 0o111),
     ];
     let layer = scene.layer(&run);
     drop(layer);
@@ -118,7 +123,8 @@ fn a_commit_that_is_taken_back_leaves_every_directory_closed() {
         child("child_takes_back", Some(second)).ok();
         if has(&scene, "journal") && kill_at % 2 == 0 {
             child("child_recovers", None).unwrap();
-            let found: BTreeMap<_, _> = modes(&scene).into_iter().chain([("p", before["p"])]).collect();
+            let ours = ["p", "shut", "shut/in"].map(|path| (path, before[path]));
+            let found: BTreeMap<_, _> = modes(&scene).into_iter().chain(ours).collect();
             assert_eq!(found, before, "killed at {kill_at}, then at {second}, and finished");
             continue;
         }
@@ -128,6 +134,8 @@ fn a_commit_that_is_taken_back_leaves_every_directory_closed() {
         // Closing a directory is no change from outside.
         child("child_commits_until_it_is_killed", None).unwrap();
         assert_eq!(read(&scene.ws().join("d/in/g")), "run");
+        let closed = modes(&scene);
+        assert_eq!((closed["shut"], closed["shut/in"]), (0o111, 0), "killed at {kill_at} and {second}");
         taken_back += 1;
     }
     assert!(taken_back > 8, "only {taken_back}");

@@ -21,6 +21,7 @@ use crate::commit::stage::{mark_stays, slots_at, unmark_stays};
 use crate::commit::sweep::{is_known_name, sweep};
 use crate::commit::withdrawn::{WHY, is_marked, remove_what_is_empty};
 use crate::faults::{Faults, Step};
+use crate::opened::close_again;
 use crate::plan::Keep;
 use crate::remove::{remove_known, remove_name, remove_tree};
 use crate::top::{Top, TopAttrs};
@@ -107,6 +108,7 @@ pub(crate) fn finish(
         return Ok(());
     }
     only_copies::note(rooms, journal, outcome, faults)?;
+    close_again(folders.root)?;
     let mut ours: Vec<Own> = header.ours.clone();
     for stamp in &mut outcome.stamps {
         restamp(stamp, folders.base, journal);

@@ -25,7 +25,7 @@ use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
 use crate::meta::stat;
 use crate::origin::is_bare;
-use crate::upper::open_upper;
+use crate::upper::open_for_steps;
 use std::path::Path;
 
 /// The result of a commit that was finished.
@@ -263,7 +263,7 @@ pub(crate) fn roll_forward(
     faults: &Faults,
     again: bool,
 ) -> Result<Outcome, IoFailure> {
-    let upper = Workspace::from_fd(open_upper(folders.root).doing("open", b"upper")?);
+    let upper = open_for_steps(folders.root).doing("open", b"upper")?;
     let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
     let started = journal.start()?;
     let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
@@ -312,8 +312,8 @@ fn finish_done(
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    let upper = match open_upper(folders.root) {
-        Ok(dir) => Workspace::from_fd(dir),
+    let upper = match open_for_steps(folders.root) {
+        Ok(upper) => upper,
         // The layer was on its way out already.
         Err(error) if crate::beneath::is_gone(&error) => {
             outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);

@@ -21,8 +21,9 @@ use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::sweep::sweep;
 use crate::commit::withdrawn::{Doubt, doubt, mark};
 use crate::faults::{Comparison, Faults};
+use crate::opened::close_again;
 use crate::tree::Own;
-use crate::upper::open_upper;
+use crate::upper::open_for_steps;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
@@ -66,7 +67,7 @@ pub(crate) fn reverse(
         write(root, BACK, &true, faults)?;
         sync_directory(root, faults)?;
     }
-    let upper = Workspace::from_fd(open_upper(root).doing("open", b"upper")?);
+    let upper = open_for_steps(root).doing("open", b"upper")?;
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
     let rooms = Rooms { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
     let beside = rooms.beside(&journal.header.run, faults);
@@ -113,6 +114,7 @@ pub(crate) fn reverse(
     write(root, OURS, &Own::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);
+    close_again(root)?;
     if !is_put_back {
         faults.action();
         write(root, BACK, &PUT_BACK, faults)?;
