@@ -1,6 +1,6 @@
 //! Denials for reasons that lie in the egress instead of in the policy.
 
-use nexus_policy::net::{Cause, Denial, DenyCode};
+use nexus_policy::net::{Cause, Denial, DenyCode, Target};
 
 /// A request that breaks the rules of its protocol.
 pub(crate) fn malformed(explanation: impl Into<String>) -> Denial {
@@ -21,4 +21,10 @@ pub(crate) fn internal(explanation: impl Into<String>) -> Denial {
 /// More at one time than this sandbox gets.
 pub(crate) fn too_many(explanation: impl Into<String>) -> Denial {
     Denial { cause: Cause::Budget, code: DenyCode::LimitExceeded, ..malformed(explanation) }
+}
+
+/// A request for another host than that of its connection, to a server that has a denied name too.
+pub(crate) fn names_another(target: &Target) -> Denial {
+    let why = format!("the server of {target} has a denied name too, and the request is for another host");
+    Denial { cause: Cause::Disagree, code: Cause::Disagree.code(), ..malformed(why) }
 }

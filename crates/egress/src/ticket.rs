@@ -54,6 +54,11 @@ impl Ticket {
         &self.entry.permit
     }
 
+    /// Reports whether the connection must name exactly its host: the same server has a denied name too, perhaps since later.
+    pub(crate) fn must_name(&self) -> bool {
+        self.permit().must_name() || !self.entry.learned().behind.is_empty()
+    }
+
     /// The policy in force, for decisions while the connection is open.
     pub(crate) fn policy(&self) -> Arc<InForce> {
         self.shared.registry.policy()

@@ -8,7 +8,7 @@ use nexus_model::capability::NetMode;
 use nexus_policy::net::{DenyCode, PolicyInput, Replay, Replayed};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use support::{World, echo, enter, eventually, hello, input, outside_of_netns, read_all, server, tunnel};
+use support::{World, echo, enter, eventually, hello, input, outside_of_netns, read_all, read_head, server, tunnel};
 
 const BAD: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 35);
 const MOVED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 36);
@@ -91,6 +91,44 @@ fn another_name_of_a_denied_server_must_be_said() {
         assert_eq!(sent("good.test:443", &bytes), Some(()));
     }
     is_denied(&world, &format!("{BAD}:443"), "an address of bad.test");
+}
+
+#[test]
+fn a_server_with_a_denied_name_is_asked_for_the_allowed_one() {
+    if outside_of_netns() {
+        return;
+    }
+    server("0.0.0.0:443", echo);
+    server("0.0.0.0:80", |mut stream| {
+        let head = read_head(&mut stream);
+        if !head.is_empty() {
+            stream.write_all(b"HTTP/1.1 204 OK\r\nConnection: close\r\n\r\n").unwrap();
+        }
+    });
+    let names = [NAMES[0], NAMES[1], NAMES[2], ("third.test", BAD)];
+    let world = open(&["-bad.test"], &names);
+    let passes = |host: &str, sni: &str| {
+        let bytes = hello(sni, None);
+        let mut client = tunnel(world.http, &format!("{host}:443")).unwrap();
+        client.write_all(&bytes).unwrap();
+        client.read_exact(&mut vec![0; bytes.len()]).is_ok()
+    };
+    assert!(passes("alias.test", "alias.test"));
+    // A server answers what it does not know with its first site, which may be the denied one.
+    for sni in ["third.test", "unknown.test", "good.test"] {
+        assert!(!passes("alias.test", sni), "{sni}");
+    }
+    assert!(passes("good.test", "third.test"), "no name of that server is denied");
+    let asks = |host: &str, request: &str| {
+        let mut client = tunnel(world.http, &format!("{host}:80")).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        read_head(&mut client).starts_with("HTTP/1.1 204")
+    };
+    assert!(asks("alias.test", "GET / HTTP/1.1\r\nHost: alias.test\r\n\r\n"));
+    for request in ["GET / HTTP/1.1\r\nHost: third.test\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
+        assert!(!asks("alias.test", request), "{request}");
+        assert!(asks("good.test", request), "{request}");
+    }
 }
 
 #[test]

@@ -62,6 +62,8 @@ impl Forward {
 /// The connection inside of which a request was read: what it was allowed for is the target of all of them.
 pub(crate) struct Inside<'a> {
     pub(crate) attempt: &'a Attempt,
+    /// Whether each request must name the target itself.
+    pub(crate) must_name: bool,
     pub(crate) policy: &'a Policy,
     pub(crate) now: Moment,
 }
@@ -193,7 +195,7 @@ fn placed_inside<'a>(
     let origin = request.target.starts_with('/') || (request.target == "*" && request.method == "OPTIONS");
     if origin && request.method != "CONNECT" {
         without_fragment(request.target)?;
-        let named = check_inner_host(inside.policy, inside.attempt, version, hosts, inside.now)?;
+        let named = check_inner_host(inside.policy, inside.attempt, inside.must_name, version, hosts, inside.now)?;
         return Ok(Place { target: allowed.clone(), named, path: request.target });
     }
     let Some((authority, path)) = absolute(request.target)? else {

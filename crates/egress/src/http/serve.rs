@@ -35,7 +35,7 @@ use tokio::time::timeout;
 /// Serves `stream`, a connection to the proxy, to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection) {
     let caller = Caller::of(Some(connection));
-    let client = Client { shared, stream, held: InBuf::default(), caller, fixed: None, kept: None };
+    let client = Client { shared, stream, held: InBuf::default(), caller, fixed: None, must_name: false, kept: None };
     client.requests().await;
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
     let kept = Some(Kept { target: attempt.target.clone(), opened });
     // Who it is was asked before the connection was made, if it mattered.
     let caller = Caller::of(None);
-    let client = Client { shared, stream, held, caller, fixed: Some(attempt), kept };
+    let client = Client { shared, stream, held, caller, fixed: Some(attempt), must_name: false, kept };
     client.requests().await;
 }
 
@@ -63,6 +63,8 @@ struct Client {
     caller: Caller,
     /// What every request is for, inside of a connection.
     fixed: Option<Attempt>,
+    /// Whether a server connection was one that must name its host.
+    must_name: bool,
     kept: Option<Kept>,
 }
 
@@ -80,7 +82,8 @@ impl Client {
     fn order(&self, request: &Request<'_>) -> Result<Order, Refused> {
         let Some(attempt) = &self.fixed else { return order(request, None) };
         let policy = self.shared.registry.policy();
-        order(request, Some(&Inside { attempt, policy: &policy, now: self.shared.clock.now() }))
+        let must_name = self.must_name;
+        order(request, Some(&Inside { attempt, must_name, policy: &policy, now: self.shared.clock.now() }))
     }
 
     /// Records a request that gets no further.
@@ -93,6 +96,7 @@ impl Client {
 
     /// The next order; `None` when the connection is over, after it was told why.
     async fn next(&mut self) -> Option<Order> {
+        self.must_name |= self.kept.as_ref().is_some_and(|kept| kept.opened.ticket.must_name());
         self.held.rest();
         if self.held.is_empty() && !self.waited_for_a_byte().await {
             return None;
@@ -237,6 +241,11 @@ impl Client {
             }
         }
         match self.shared.open(attempt, &self.caller, &self.stream, Speech::PlainHttp).await {
+            Ok(opened) if opened.ticket.must_name() && !order.is_named => {
+                let denial = denials::names_another(&order.target);
+                self.shared.denied(self.shared.next_id(), opened.ticket.permit().attempt(), &denial);
+                self.refuse(&Refusal::Denied(denial), order).await
+            }
             Ok(mut opened) => {
                 let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await;
                 self.settle(outcome, opened, order).await

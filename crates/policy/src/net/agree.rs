@@ -24,15 +24,15 @@ pub enum Hello<'a> {
 
 /// Whether a TLS connection asks for the host that was allowed. Only for permits that expect TLS; others pass.
 ///
-/// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist it must be the allowed one; an
-/// address has no server name (RFC 6066) and passes without one only, else it would stand for every name behind it.
+/// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist, and where the same server has a denied
+/// name ([`Permit::must_name`]), it must be the allowed one; an address has no server name (RFC 6066) and passes without one only, else it would stand for every name behind it.
 pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment) -> Result<(), Denial> {
     if !permit.expects_tls() {
         return Ok(());
     }
     let target = permit.target();
     if permit.basis.must_name && !matches!(hello, Hello::Sni(_)) {
-        return Err(unnamed(permit));
+        return Err(unnamed(permit.target()));
     }
     match (hello, &target.host) {
         (Hello::Sni(bytes), host) => {
@@ -42,7 +42,8 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
             if asked == *host {
                 return Ok(());
             }
-            if policy.is_open() {
+            // An address as a name, or a name that the server does not have, is answered by its first site.
+            if policy.is_open() && !permit.basis.must_name {
                 let named = Target { host: asked, port: target.port };
                 let attempt = Attempt { target: named, ..permit.attempt().clone() };
                 return check_name(policy, &attempt, now).map(|_| ());
@@ -85,8 +86,8 @@ pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) ->
 }
 
 /// The denial of a connection that may be for a denied name of the same server, and does not say.
-fn unnamed(permit: &Permit) -> Denial {
-    let why = format!("the server of {} has a denied name too, and the connection names no host", permit.target());
+fn unnamed(target: &Target) -> Denial {
+    let why = format!("the server of {target} has a denied name too, and the connection names no host");
     Denial::new(Cause::NoSni, why)
 }
 
@@ -105,7 +106,7 @@ pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
         return Err(super::methods::unseen(target));
     }
     if permit.basis.must_name {
-        return Err(unnamed(permit));
+        return Err(unnamed(permit.target()));
     }
     let why = format!("the connection to {target} does not begin with an HTTP request");
     missing(policy, permit, Cause::NoHttp, why)
@@ -125,17 +126,21 @@ pub enum Request {
 
 /// Whether a request inside of a connection for `attempt` asks for what was decided about, and what its `Host` names.
 ///
-/// In the mode `unrestricted` another name passes that no rule denies, on the same port; as for TLS, under an allowlist
-/// it must be the target itself.
+/// In the mode `unrestricted` another name passes that no rule denies, on the same port; as for TLS, under an allowlist and where
+/// the connection `must_name` its host ([`Permit::must_name`]) it must be the target itself.
 pub fn check_inner_host(
     policy: &Policy,
     attempt: &Attempt,
+    must_name: bool,
     request: Request,
     hosts: &[&[u8]],
     now: Moment,
 ) -> Result<Target, Denial> {
     let target = &attempt.target;
-    if let ([header], true) = (hosts, policy.is_open())
+    if must_name && hosts.is_empty() {
+        return Err(unnamed(target));
+    }
+    if let ([header], true) = (hosts, policy.is_open() && !must_name)
         && let Some(named) = named(header, Port::HTTP).filter(|named| named.port == target.port && named != target)
     {
         let other = Attempt { target: named.clone(), ..attempt.clone() };

@@ -238,6 +238,11 @@ impl Permit {
         self.attempt.way != Way::HostPort && self.basis.http
     }
 
+    /// Reports whether the connection must name exactly its host, since the same server has a denied name too.
+    pub fn must_name(&self) -> bool {
+        self.basis.must_name
+    }
+
     /// Whether the addresses were checked; if not, the record must say so.
     pub fn addresses_checked(&self) -> bool {
         self.addrs.is_some()

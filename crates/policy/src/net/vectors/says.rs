@@ -98,7 +98,7 @@ impl Agree {
 /// As far as it lies in the decision; what else a request target may be is the reader's.
 fn asked(policy: &Policy, permit: &Permit, ask: &Ask) -> Result<(), Denial> {
     let hosts: Vec<&[u8]> = ask.hosts.iter().map(|host| host.as_bytes()).collect();
-    check_inner_host(policy, permit.attempt(), Request::Http11, &hosts, Moment(0))?;
+    check_inner_host(policy, permit.attempt(), permit.must_name(), Request::Http11, &hosts, Moment(0))?;
     check_method(policy, permit.target(), ask.method, ask.upgrade)
 }
 
