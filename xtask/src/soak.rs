@@ -55,6 +55,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-egress", "--test", "bound"],
     },
     Soak {
+        name: "every hostile state with every end of a run, in the foreground and detached, for root and for a user",
+        variable: ("NEXUS_SOAK_HOLD", "1"),
+        words: &["-p", "nexus-cli", "--test", "hold"],
+    },
+    Soak {
         name: "300 sandboxes of one ordinary user at one time",
         variable: ("NEXUS_CROWD", "300"),
         words: &["-p", "nexus-cli", "--test", "crowd"],

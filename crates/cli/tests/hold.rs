@@ -1,17 +1,20 @@
 //! Nothing that a command does holds up the end of its run: hostile programs on every stream, a terminal, forwarded
-//! connections, further commands and stop signals, in the foreground and detached, as root and as an ordinary user.
+//! connections, the way to the network, further commands, stop signals and crashes. Each run is ended by its time limit, by
+//! SIGTERM, by `nexus stop`, by `--memory` and by `--disk`, in the foreground and detached, as root and as an ordinary user.
+//!
+//! A plain run of the test plays each hostile state with each end; `NEXUS_SOAK_HOLD=1` plays every combination.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "hold/play.rs"]
+mod play;
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use play::{Ended, detached, in_the_foreground};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use support::screen::Screen;
-use support::{Bench, benches, stderr};
+use std::time::Duration;
+use support::net::Server;
+use support::{Bench, benches, skip, stdout};
 
 const PROGRAM: &str = include_str!("hostile/hold.py");
 const LIMIT: Duration = Duration::from_secs(2);
@@ -21,7 +24,7 @@ const MORE: Duration = Duration::from_secs(1);
 /// Far more than that: a run that lives so long is held up for ever.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Runs at one time: each of them may keep a processor busy.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 /// What the host's side does meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,44 @@ enum Host {
     Connects,
     /// And starts further commands with long arguments.
     Executes,
+    /// And has a server that the command may reach.
+    Serves,
+}
+
+/// What ends the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The time limit.
+    Limit,
+    /// SIGTERM to `nexus`, in the foreground.
+    Signal,
+    /// `nexus stop`, after a further command was answered.
+    Stop,
+    /// `--memory`: a process inside takes more.
+    Memory,
+    /// `--disk`, which the host measures: a process inside takes more.
+    Disk,
+}
+
+const ENDS: [End; 5] = [End::Limit, End::Signal, End::Stop, End::Memory, End::Disk];
+
+impl End {
+    /// The exit code, and how long the end may take from its cause on.
+    fn promised(self) -> (i32, Duration) {
+        match self {
+            Self::Limit => (124, LIMIT + GRACE + MORE),
+            Self::Signal | Self::Stop => (137, GRACE + MORE),
+            // The cause is inside. Where nobody noticed it, the time limit would end the run with another code.
+            Self::Memory => (137, PATIENCE),
+            Self::Disk => (125, PATIENCE),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Foreground,
+    Detached,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +100,8 @@ const CASES: &[Case] = &[
     case("stopped", &[], Host::Reads),
     case("stopped-children", &[], Host::Reads),
     case("vfork", &[], Host::Reads),
+    case("crashes", &[], Host::Reads),
+    case("egress", &["--allow", "allowed.invalid:443"], Host::Serves),
     case("deaf", &["--tty"], Host::Types),
     case("flood", &["--tty"], Host::Types),
     case("stopped", &["--tty"], Host::Types),
@@ -69,172 +112,91 @@ const CASES: &[Case] = &[
     case("storm", &["--tty"], Host::Executes),
 ];
 
-/// A port of the host that nobody has now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// One run.
+#[derive(Clone)]
+struct Job {
+    bench: Arc<Bench>,
+    place: Place,
+    case: Case,
+    end: End,
+    /// The port of a server of the host.
+    server: u16,
 }
 
-/// The arguments for a case, and the port that is published.
-fn arguments(case: &Case) -> (Vec<String>, Option<u16>) {
-    let seconds = |time: Duration| format!("{}s", time.as_secs());
-    let mut all: Vec<String> = ["--changes", "discard", "--timeout"].map(str::to_owned).into();
-    all.extend([seconds(LIMIT), "--grace".into(), seconds(GRACE)]);
-    all.extend(case.flags.iter().map(|&flag| flag.to_owned()));
-    let port = (case.host == Host::Connects).then(free_port);
-    all.extend(port.into_iter().flat_map(|port| ["--publish".to_owned(), format!("{port}:7000")]));
-    all.extend(["--", "/usr/bin/python3", "hold.py", case.way].map(str::to_owned));
-    (all, port)
-}
-
-/// Connections that pour and never read, until the run is over.
-fn connect(port: u16) {
-    for _ in 0..8 {
-        std::thread::spawn(move || {
-            let end = Instant::now() + PATIENCE;
-            let Some(mut socket) = std::iter::from_fn(|| Some(TcpStream::connect(("127.0.0.1", port))))
-                .take_while(|_| Instant::now() < end)
-                .find_map(Result::ok)
-            else {
-                return;
-            };
-            while socket.write_all(&[7; 16384]).is_ok() {}
-        });
+impl Job {
+    /// Plays it; `None` when it ended as it should, and in time.
+    fn play(&self) -> Option<String> {
+        // A preallocated file takes a quarter of the memory's size from the disk: one at a time.
+        static DISK: Mutex<()> = Mutex::new(());
+        let _alone = (self.end == End::Disk).then(|| DISK.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let ended: Ended = if self.place == Place::Detached { detached(self) } else { in_the_foreground(self) };
+        let (code, within) = self.end.promised();
+        let is_right = matches!(ended, Ok((Some(ended), took)) if ended == code && took <= within);
+        (!is_right).then(|| format!("{} {:?} {:?} {:?}: {ended:?}", self.bench.who(), self.place, self.end, self.case))
     }
 }
 
-/// Waits for the end of a process; returns its code and how long after `began` it ended.
-fn end_of(child: &mut Child, began: Instant) -> Result<(Option<i32>, Duration), String> {
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return Ok((status.code(), began.elapsed()));
+/// Whether `--memory` can be had by whoever runs this bench.
+fn has_memory_limits(bench: &Bench) -> bool {
+    stdout(&bench.run(["doctor"])).contains("  yes  limits.memory")
+}
+
+/// Whether a plain run of the test plays this: for each state the time limit at both places, and each other end once.
+fn is_usual(number: usize, identity: usize, case: &Case, place: Place, end: End) -> bool {
+    let (even, is_detached) = ((number + identity).is_multiple_of(2), place == Place::Detached);
+    let only_detached = case.host == Host::Executes;
+    match end {
+        End::Limit => only_detached || is_detached == even,
+        End::Signal => even,
+        End::Stop => only_detached || !even,
+        End::Memory => only_detached || is_detached == number.is_multiple_of(2),
+        End::Disk => even && (only_detached || is_detached == (number / 2).is_multiple_of(2)),
+    }
+}
+
+/// All runs, in an order that does not put those of one end side by side.
+fn jobs(benches: &[Arc<Bench>], server: u16) -> Vec<Job> {
+    let is_full = std::env::var_os("NEXUS_SOAK_HOLD").is_some() || benches.len() == 1;
+    let mut jobs = Vec::new();
+    for (identity, bench) in benches.iter().enumerate() {
+        bench.write("hold.py", PROGRAM);
+        let has_memory = has_memory_limits(bench);
+        if !has_memory {
+            skip::partial("--memory cannot be had here for an ordinary user");
         }
-        if began.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return Err(format!("not ended after {PATIENCE:?}"));
+        for (number, case) in CASES.iter().enumerate() {
+            for (place, end) in
+                [Place::Foreground, Place::Detached].into_iter().flat_map(|place| ENDS.map(|end| (place, end)))
+            {
+                let is_possible = match (place, end) {
+                    (Place::Foreground, _) if case.host == Host::Executes => false,
+                    (Place::Foreground, End::Stop) | (Place::Detached, End::Signal) => false,
+                    (_, End::Memory) => has_memory,
+                    _ => true,
+                };
+                if is_possible && (is_full || is_usual(number, identity, case, place, end)) {
+                    jobs.push(Job { bench: Arc::clone(bench), place, case: *case, end, server });
+                }
+            }
         }
-        std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-fn read_all(mut from: impl Read + Send + 'static) {
-    std::thread::spawn(move || {
-        let mut buffer = vec![0; 65536];
-        while matches!(from.read(&mut buffer), Ok(1..)) {}
-    });
-}
-
-fn in_the_foreground(bench: &Bench, case: &Case) -> Result<(Option<i32>, Duration), String> {
-    let (more, port) = arguments(case);
-    let all: Vec<String> = std::iter::once("run".to_owned()).chain(more).collect();
-    if case.flags.contains(&"--tty") {
-        let mut screen = Screen::run(bench, &all);
-        screen.wait_for("up");
-        let began = Instant::now();
-        screen.send_until_full("typed\n");
-        return end_of(&mut screen.child, began);
-    }
-    let mut command = bench.nexus(&all);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    read_all(child.stderr.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let began = Instant::now();
-    read_all(out);
-    if line != "up\n" {
-        child.kill().unwrap();
-        child.wait().unwrap();
-        return Err(format!("it printed {line:?}"));
-    }
-    let mut input = child.stdin.take().unwrap();
-    match case.host {
-        Host::Types => drop(std::thread::spawn(move || while input.write_all(&[b'x'; 4096]).is_ok() {})),
-        Host::Connects => connect(port.unwrap()),
-        Host::Reads | Host::Executes => {}
-    }
-    end_of(&mut child, began)
-}
-
-fn detached(bench: &Bench, case: &Case) -> Result<(Option<i32>, Duration), String> {
-    let (more, port) = arguments(case);
-    let output = bench.run(["run", "--detach"].map(str::to_owned).into_iter().chain(more));
-    let began = Instant::now();
-    if output.status.code() != Some(0) {
-        return Err(stderr(&output));
-    }
-    let id = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    let quiet = |mut command: Command| {
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-    };
-    let mut clients = Vec::new();
-    match case.host {
-        Host::Types => {
-            let mut client = quiet(bench.nexus(["attach", &id]));
-            let mut input = client.stdin.take().unwrap();
-            std::thread::spawn(move || while input.write_all(&[b'x'; 4096]).is_ok() {});
-            clients.push(client);
-        }
-        Host::Connects => connect(port.unwrap()),
-        Host::Executes => {
-            let long = "x".repeat(120_000);
-            clients.extend((0..4).map(|_| quiet(bench.nexus(["exec", &id, "--", "/bin/echo", &long, &long, &long]))));
-        }
-        Host::Reads => {}
-    }
-    let known = bench.session_folder(&id).join("ending.json");
-    let ended = loop {
-        if let Ok(text) = std::fs::read(&known)
-            && let Ok(ending) = serde_json::from_slice::<serde_json::Value>(&text)
-        {
-            break Ok((ending["exit"].as_i64().map(|exit| exit as i32), began.elapsed()));
-        }
-        if began.elapsed() > PATIENCE {
-            let killed = Command::new("kill").args(["-KILL", &bench.supervisor(&id).to_string()]).status().unwrap();
-            break Err(format!("not ended after {PATIENCE:?}; its supervisor was killed: {killed}"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    for mut client in clients {
-        // It may have ended.
-        client.kill().ok();
-        client.wait().unwrap();
-    }
-    ended
-}
-
-type Job = (Arc<Bench>, &'static str, &'static Case);
-
-/// Plays a case; `None` when it ended as it should, and in time.
-fn play((bench, place, case): &Job) -> Option<String> {
-    let ended = if *place == "detached" { detached(bench, case) } else { in_the_foreground(bench, case) };
-    let is_right = matches!(ended, Ok((Some(124), took)) if took <= LIMIT + GRACE + MORE);
-    (!is_right).then(|| format!("{} {place} {case:?}: {ended:?}", bench.who()))
+    jobs
 }
 
 #[test]
 fn nothing_that_a_command_does_holds_up_the_end_of_its_run() {
     let benches: Vec<Arc<Bench>> = benches().into_iter().map(Arc::new).collect();
-    let mut jobs = Vec::new();
-    for bench in &benches {
-        bench.write("hold.py", PROGRAM);
-        for case in CASES {
-            jobs.push((Arc::clone(bench), "detached", case));
-            if case.host != Host::Executes {
-                jobs.push((Arc::clone(bench), "foreground", case));
-            }
-        }
-    }
-    let count = jobs.len();
-    let (jobs, late) = (Arc::new(Mutex::new(jobs)), Arc::new(Mutex::new(Vec::new())));
+    let all = jobs(&benches, Server::start().port);
+    let count = all.len();
+    let (jobs, late) = (Arc::new(Mutex::new(all)), Arc::new(Mutex::new(Vec::new())));
     let workers: Vec<_> = (0..AT_ONCE)
         .map(|_| {
             let (jobs, late) = (Arc::clone(&jobs), Arc::clone(&late));
             std::thread::spawn(move || {
                 loop {
                     let Some(job) = jobs.lock().unwrap().pop() else { return };
-                    if play(&job).is_some() {
-                        late.lock().unwrap().push(job);
+                    if let Some(why) = job.play() {
+                        late.lock().unwrap().push((job, why));
                     }
                 }
             })
@@ -244,6 +206,27 @@ fn nothing_that_a_command_does_holds_up_the_end_of_its_run() {
         worker.join().unwrap();
     }
     // Beside the others a machine with few processors may be late. Alone, each ends in time.
-    let wrong: Vec<String> = late.lock().unwrap().iter().filter_map(play).collect();
+    let late = late.lock().unwrap();
+    let again = |(job, first): &(Job, String)| job.play().map(|second| format!("{first}\n  alone: {second}"));
+    let wrong: Vec<String> = late.iter().filter_map(again).collect();
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_plain_run_ends_each_hostile_state_in_each_way() {
+    for (number, case) in CASES.iter().enumerate() {
+        for end in ENDS {
+            let places: &[Place] = match (end, case.host) {
+                (End::Signal, Host::Executes) => continue,
+                (End::Signal, _) => &[Place::Foreground],
+                (End::Stop, _) | (_, Host::Executes) => &[Place::Detached],
+                _ => &[Place::Foreground, Place::Detached],
+            };
+            // Memory limits are root's alone on some machines.
+            let identities = if end == End::Memory { 0..1 } else { 0..2 };
+            let is_played =
+                places.iter().any(|&place| identities.clone().any(|who| is_usual(number, who, case, place, end)));
+            assert!(is_played, "{case:?} {end:?}");
+        }
+    }
 }

@@ -155,6 +155,70 @@ def traced():
     time.sleep(FOREVER)
 
 
+def crashes():
+    """Crashes without an end, with much in memory."""
+    for _ in range(4):
+        if os.fork() == 0:
+            while True:
+                if os.fork() == 0:
+                    held = bytearray(b"x") * (20 << 20)
+                    os.abort()
+                os.wait()
+    up()
+    time.sleep(FOREVER)
+
+
+def egress():
+    """Leaves connections half open on every way to the network, reads no download and asks for names without an end."""
+    held = []
+
+    def connect(port, sent):
+        connection = socket.socket()
+        held.append(connection)
+        connection.settimeout(1)
+        try:
+            connection.connect(("127.0.0.1", port))
+            connection.send(sent)
+        except OSError:
+            pass
+
+    up()
+    for _ in range(50):
+        connect(3128, b"CONNECT allowed.invalid:443 HTT")
+        connect(3128, b"\x05")
+        connect(53, b"\xff\xff\x00")
+        connect(int(sys.argv[2]), b"GET /endless HTTP/1.1\r\n\r\n")
+    questions = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    number = 0
+    while True:
+        number += 1
+        name = b"n%d" % number
+        question = number.to_bytes(4, "big")[2:] + b"\1\0\0\1\0\0\0\0\0\0" + bytes([len(name)]) + name
+        try:
+            questions.sendto(question + b"\6denied\7invalid\0\0\1\0\1", ("127.0.0.1", 53))
+        except OSError:
+            pass
+
+
+def take_memory(most):
+    held = []
+    for _ in range(most >> 20):
+        held.append(bytearray(b"x") * (1 << 20))
+    time.sleep(FOREVER)
+
+
+def take_disk(most):
+    with open("taken", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, most)
+        time.sleep(FOREVER)
+
+
+def take():
+    """Takes more of something than the run may have, beside the way that the run is held up."""
+    time.sleep(0.2)
+    {"memory": take_memory, "disk": take_disk}[sys.argv[3]](int(sys.argv[4]))
+
+
 WAYS = {
     "deaf": lambda: (up(), time.sleep(FOREVER)),
     "stdout": lambda: steal(1, 2),
@@ -168,7 +232,15 @@ WAYS = {
     "stopped-children": stopped_children,
     "flood": flood,
     "vfork": traced,
+    "crashes": crashes,
+    "egress": egress,
 }
 
 ignore_all()
+if len(sys.argv) > 3:
+    if sys.argv[1] == "storm":
+        # It stops every other process.
+        threading.Thread(target=take, daemon=True).start()
+    elif os.fork() == 0:
+        take()
 WAYS[sys.argv[1]]()
