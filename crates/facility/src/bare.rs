@@ -4,7 +4,8 @@
 //! git takes a directory for a repository that has `HEAD`, and `objects` and `refs` or a `commondir`. The entries may
 //! come in several runs, and a part of a layer may stay behind: an entry counts that the workspace or the layer has.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, names, split};
+use crate::branches::ByPath;
 use crate::facts::{GitDirectory, Version, judge as judge_content};
 use crate::fold::fold;
 use crate::git_names::git_class;
@@ -53,6 +54,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         return Ok(());
     }
     // The nearest repository around each entry; a directory comes before its entries.
+    let by_path = ByPath::default();
     let mut inside: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     for at in 1..tree.nodes.len() {
         let parent = tree.nodes[at].parent;
@@ -64,7 +66,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             let is_new = places.get(&repository).is_some_and(|place| !place.was_one);
             // What is held back for another reason stays so.
             if !matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_)))
-                && let Some(verdict) = verdict(walk, tree, at, repository, is_new)?
+                && let Some(verdict) = verdict(walk, (tree, &by_path), at, repository, is_new)?
             {
                 tree.nodes[at].rare.verdict = Some(verdict);
             }
@@ -135,7 +137,7 @@ impl Place {
                 has_hidden |= is_there(walk.base, &join(base, place))?;
             }
             for place in STATE_DIRECTORIES {
-                has_hidden |= has_entries(walk, &join(base, place))?;
+                has_hidden |= has_entries(walk.base, &join(base, place))?;
             }
         }
         Ok(Some(Self { was_one, has_hidden }))
@@ -144,6 +146,12 @@ impl Place {
 
 fn is_repository(has: &impl Fn(&[u8]) -> Result<bool, IoFailure>) -> Result<bool, IoFailure> {
     Ok(has(HEAD)? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?)))
+}
+
+/// Whether a directory with entries of these names is a repository.
+pub(crate) fn is_one_by(names: &[Vec<u8>]) -> bool {
+    let has = |name: &[u8]| names.iter().any(|one| one == name);
+    has(HEAD) && (has(b"commondir") || (has(b"objects") && has(b"refs")))
 }
 
 /// Whether a folded name is one that makes a directory a repository.
@@ -174,15 +182,31 @@ fn has_hooks(walk: &Walk<'_>, repository: &[u8]) -> Result<bool, IoFailure> {
 }
 
 /// Whether the workspace has something in a directory, or something else in its place.
-fn has_entries(walk: &Walk<'_>, path: &[u8]) -> Result<bool, IoFailure> {
-    match walk.base.stat(path).doing("look at", path)?.map(|meta| meta.kind) {
+fn has_entries(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    match base.stat(path).doing("look at", path)?.map(|meta| meta.kind) {
         None => Ok(false),
         Some(EntryType::Directory) => {
-            let dir = walk.base.readable_dir(path).doing("open", path)?;
+            let dir = match base.readable_dir(path) {
+                // What this user cannot see may be anything.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied || is_other_mount(&error) => {
+                    return Ok(true);
+                }
+                other => other.doing("open", path)?,
+            };
             Ok(!names(dir.as_fd()).doing("list", path)?.is_empty())
         }
         Some(_) => Ok(true),
     }
+}
+
+/// Whether a git directory of the workspace has remotes as git wrote them before they were settings.
+pub(crate) fn has_old_remotes(base: &Workspace, git_dir: &[u8]) -> Result<bool, IoFailure> {
+    for name in [&b"remotes"[..], b"branches"] {
+        if has_entries(base, &join(git_dir, name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a file that the workspace has already would be held back if it came now.
@@ -198,7 +222,7 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
 }
 
 /// The class of a path as if `repository` were named `.git`.
-fn class(path: &[u8], repository: &[u8]) -> Class {
+pub(crate) fn class(path: &[u8], repository: &[u8]) -> Class {
     let rest = path.strip_prefix(repository).unwrap_or(path);
     let inside: Vec<Cow<'_, [u8]>> =
         rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold).collect();
@@ -208,7 +232,7 @@ fn class(path: &[u8], repository: &[u8]) -> Class {
 /// Judges an entry as a part of a repository. `is_new`: the repository is one only with this layer.
 fn verdict(
     walk: &Walk<'_>,
-    tree: &LayerTree,
+    (tree, by_path): (&LayerTree, &ByPath),
     at: usize,
     repository: usize,
     is_new: bool,
@@ -229,7 +253,7 @@ fn verdict(
         Class::NoLink | Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
         Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
             let is_new = is_new || lower_path(&tree.nodes[node.parent]).is_none();
-            walk.judge_by(&class, &node.path.0, node, is_new).map(Some)
+            walk.judge_by(&class, (tree, by_path), at, is_new).map(Some)
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::beneath::open_file;
 use crate::fold::fold;
 use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
-use crate::gitconfig::{Known, NamesBack, Place, changed, strip};
+use crate::gitconfig::{BranchGoes, Known, NamesBack, Place, changed, kept, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
 use crate::tree::Verdict;
@@ -63,14 +63,21 @@ impl Version {
     }
 }
 
-/// What becomes of the git directory of a file. A function tells whether the `.git` file in a directory of the workspace names
-/// that git directory.
+/// What becomes of the git directory of a file.
 #[derive(Clone, Copy)]
 pub(crate) enum GitDirectory<'a> {
     New(NamesBack<'a>),
-    Stays,
+    Stays(Existing<'a>),
     /// It goes away or moves as a whole.
     Goes(NamesBack<'a>),
+}
+
+/// What is known of a git directory that stays.
+#[derive(Clone, Copy)]
+pub(crate) struct Existing<'a> {
+    pub(crate) branch_goes: BranchGoes<'a>,
+    /// It has remotes that no configuration says.
+    pub(crate) has_old_remotes: bool,
 }
 
 /// Judges the change of one file of git's from `base` to `new`.
@@ -121,7 +128,7 @@ pub(crate) fn judge(
 }
 
 /// Replaced objects wait and the other refs are committed: git has removed their own files when it packed them.
-fn judge_packed(new: &Version, base: &Version) -> Verdict {
+pub(crate) fn judge_packed(new: &Version, base: &Version) -> Verdict {
     let park = || Verdict::Park(PACKED.to_owned());
     let (Some(new), Some(base)) = (lines(new), lines(base)) else { return park() };
     // What is no ref by its name would be a stash that git applies (`MERGE_AUTOSTASH`), or the like.
@@ -165,6 +172,12 @@ fn in_worktrees(path: &[u8]) -> bool {
     names.len() >= 4 && names[2] == b"worktrees" && names[3] == b".git"
 }
 
+/// Whether a git directory is by its name that of a further working tree (`git worktree add`).
+fn is_of_further_tree(git_dir: &[u8]) -> bool {
+    let (parent, name) = crate::beneath::split(git_dir);
+    fold(crate::beneath::split(parent).1).as_ref() == b"worktrees" && fold(name).as_ref() != b".git"
+}
+
 fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirectory<'_>) -> Verdict {
     let (git_dir, name) = crate::beneath::split(path);
     let unreadable = || Verdict::Park("git configuration that cannot be read".to_owned());
@@ -176,15 +189,29 @@ fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirect
     let (Some(new), Some(old)) = (bytes(new), bytes(base)) else { return unreadable() };
     let (known, names_back): (_, NamesBack<'_>) = match directory {
         _ if fold(name).as_ref() != b"config" => (Known::Part, &|_| false),
+        // git has none there. With it, the directory could become a repository of its own.
+        GitDirectory::New(_) if is_of_further_tree(git_dir) => (Known::Nothing, &|_| false),
         GitDirectory::New(names_back) | GitDirectory::Goes(names_back) => (Known::New, names_back),
-        GitDirectory::Stays if old.is_none() => (Known::Nothing, &|_| false),
-        GitDirectory::Stays => (Known::All, &|_| false),
+        GitDirectory::Stays(existing) if old.is_none() || existing.has_old_remotes => (Known::Nothing, &|_| false),
+        GitDirectory::Stays(_) => (Known::All, &|_| false),
+    };
+    let branch_goes: BranchGoes<'_> = match directory {
+        GitDirectory::Stays(existing) => existing.branch_goes,
+        GitDirectory::New(_) | GitDirectory::Goes(_) => &|_| false,
     };
     // Without it, the next run could bring a configuration to what would look like a repository that never had one.
-    if let (GitDirectory::Stays, None, Some(_)) = (directory, &new, &old) {
+    if let (GitDirectory::Stays(_), None, Some(_)) = (directory, &new, &old) {
         return Verdict::Park("takes the configuration of a git directory away".to_owned());
     }
-    let place = Place { git_dir, known, names_back };
+    let place = Place { git_dir, known, names_back, branch_goes };
+    if let (GitDirectory::Goes(_), Some(old)) = (directory, &old) {
+        let Ok(names) = kept(old, &place) else { return unreadable() };
+        return if names.is_empty() {
+            Verdict::Commit
+        } else {
+            Verdict::Park(format!("takes a git repository away that has {}", list(&names)))
+        };
+    }
     let Ok(names) = changed(new.as_deref(), old.as_deref(), &place) else { return unreadable() };
     if names.is_empty() {
         return Verdict::Commit;
@@ -194,9 +221,14 @@ fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirect
     {
         return Verdict::Strip(stripped);
     }
+    Verdict::Park(format!("git configuration: {}", list(&names)))
+}
+
+/// The first few settings for a reason.
+fn list(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Verdict::Park(format!("git configuration: {}{more}", names[..names.len().min(NAMED)].join(", ")))
+    format!("{}{more}", names[..names.len().min(NAMED)].join(", "))
 }
 
 /// Whether a hook is one of git's own samples, which do not run under their name.
@@ -224,7 +256,8 @@ mod tests {
     }
 
     fn directory(is_new: bool) -> GitDirectory<'static> {
-        if is_new { GitDirectory::New(&|_| false) } else { GitDirectory::Stays }
+        let existing = Existing { branch_goes: &|_| false, has_old_remotes: false };
+        if is_new { GitDirectory::New(&|_| false) } else { GitDirectory::Stays(existing) }
     }
 
     fn config(new: &Version, base: &Version, fresh: bool) -> Verdict {
@@ -246,12 +279,14 @@ mod tests {
         assert!(matches!(config(&plain, &remote, false), Verdict::Park(_)), "so is taking a remote away");
         assert!(matches!(config(&Version::Absent, &evil, false), Verdict::Park(_)));
         // What may come with a new repository may go with an old one, and not alone.
-        for old in [&plain, &remote, &bytes("")] {
+        for (old, waits) in [(&plain, false), (&remote, true), (&bytes(""), false)] {
             assert!(matches!(config(&Version::Absent, old, false), Verdict::Park(_)));
             let goes = GitDirectory::Goes(&|_| false);
             let rules = Rules::default();
             let whole = judge(&rules, &Class::GitConfig, b".git/config", &Version::Absent, old, goes);
-            assert_eq!(whole, Verdict::Commit);
+            let why = "takes a git repository away that has remote.o.url".to_owned();
+            let wanted = if waits { Verdict::Park(why) } else { Verdict::Commit };
+            assert_eq!(whole, wanted);
         }
         assert_eq!(config(&plain, &Version::Absent, false), Verdict::Commit);
         assert!(matches!(config(&remote, &Version::Absent, false), Verdict::Park(_)), "not a new repository");
@@ -264,7 +299,7 @@ mod tests {
         let plain = "# pack-refs with: peeled fully-peeled sorted \n0a refs/heads/main\n0b refs/tags/v1\n^0c\n";
         let evil = format!("{plain}0d refs/replace/0a\n");
         let judged = |new: &Version, base: &Version| {
-            judge(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, GitDirectory::Stays)
+            judge(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, directory(false))
         };
         for (new, base) in [
             (bytes(plain), Version::Absent),

@@ -20,6 +20,16 @@ pub(crate) const BISECT: &str = "an unfinished git bisect";
 /// Why a stash that the next `git commit` applies is held back. That it goes away is fine.
 pub(crate) const AUTOSTASH: &str = "a stash that git applies at the next commit";
 
+/// Why what an unfinished `git rebase` and the like left is held back. That it goes away is fine.
+const REBASE: &str = "an interrupted git rebase";
+const PICK: &str = "an interrupted git cherry-pick or revert";
+const RERERE: &str = "resolutions that git repeats by itself";
+
+/// Whether what is held back for this reason may go away with its directory: git only has less to resume.
+pub(crate) fn may_go(why: &str) -> bool {
+    [REBASE, PICK, RERERE, BISECT, AUTOSTASH, PACKED].contains(&why)
+}
+
 fn is_config(name: &[u8]) -> bool {
     matches!(name, b"config" | b"config.worktree")
 }
@@ -69,14 +79,14 @@ fn nested_class(names: &[&[u8]]) -> Class {
 fn state(names: &[&[u8]]) -> Option<&'static str> {
     Some(match names {
         // Their to-do lists run commands (`exec`), and `git am` and `git rebase` read options from the rest.
-        [b"rebase-merge" | b"rebase-apply", ..] => "an interrupted git rebase",
-        [b"sequencer", ..] => "an interrupted git cherry-pick or revert",
+        [b"rebase-merge" | b"rebase-apply", ..] => REBASE,
+        [b"sequencer", ..] => PICK,
         [name] if name.starts_with(b"bisect_") => BISECT,
         [b"merge_autostash"] => AUTOSTASH,
         [b"objects", b"info", b"alternates" | b"http-alternates"] => "takes git's objects from elsewhere",
         [b"info", b"attributes"] => "attributes choose git's filters",
         [b"info", b"grafts"] | [b"refs", b"replace", _, ..] => "replaces a part of git's history",
-        [b"rr-cache", _, ..] => "resolutions that git repeats by itself",
+        [b"rr-cache", _, ..] => RERERE,
         [b"packed-refs"] => PACKED,
         [b"shallow"] => SHALLOW,
         // Remotes as git wrote them before they were settings.

@@ -4,9 +4,11 @@
 
 mod inert;
 mod place;
+mod urls;
+mod values;
 
-pub use inert::{changed, held, strip};
-pub use place::{Known, NamesBack, Place};
+pub use inert::{changed, held, kept, strip};
+pub use place::{BranchGoes, Known, NamesBack, Place};
 
 use std::ops::Range;
 

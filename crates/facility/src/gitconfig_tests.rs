@@ -24,8 +24,13 @@ fn diff(base: &str, new: &str) -> Vec<String> {
     changed(Some(new.as_bytes()), Some(base.as_bytes()), &at(b".git", Known::All)).unwrap()
 }
 
-fn at(git_dir: &'static [u8], known: Known) -> Place<'static> {
-    Place { git_dir, known, names_back: &|directory| matches!(directory, b"sub" | b"lib") }
+fn at(git_dir: &[u8], known: Known) -> Place<'_> {
+    Place {
+        git_dir,
+        known,
+        names_back: &|directory| matches!(directory, b"sub" | b"lib"),
+        branch_goes: &|branch| branch == b"gone",
+    }
 }
 
 #[test]
@@ -85,6 +90,10 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[remote \"o\"]\nurl = a/b:c", "[remote \"o\"]\nurl = https://e.org/tool"),
         ("[remote \"o\"]\nurl = file:///ws/.GIT/srv", "[remote \"o\"]\nurl = file:///ws/srv"),
         ("[remote \"o\"]\npushurl = https://x", "[remote \"o\"]\nfetch = +refs/heads/*:refs/remotes/o/*"),
+        ("[remote \"o\"]\nfetch = +refs/heads/*:refs/remotes/origin/*", "[remote \"o\"]\nprune = false"),
+        ("[remote \"o\"]\nfetch = +refs/heads/*:refs/remotes/o", "[remote \"o\"]\nprune = false"),
+        ("[remote \"o\"]\nfetch = +refs/tags/*:refs/remotes/o/*", "[remote \"o\"]\nprune = false"),
+        ("[core]\nbare = true", "[user]\nname = y"),
         ("[remote \"o\"]\nfetch = +refs/*:refs/*", "[remote \"o\"]\nfetch = refs/heads/m:refs/remotes/o/m"),
         ("[remote \"https://x/y\"]\nurl = h:z", "[remote \"x.y\"]\nurl = h:z"),
         ("[remote]\npushDefault = x", "[push]\ndefault = current"),
@@ -118,9 +127,7 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
     ] {
         for base in ["", "[core]\nbare = false\n"] {
             assert_eq!(diff(base, &format!("{base}{bad}")).len(), 1, "{bad}");
-            // A branch may go with all that is said about it.
-            let is_branch = bad.starts_with("[branch \"x\"]\nremote");
-            assert_eq!(diff(&format!("{base}{bad}"), base).len(), usize::from(!is_branch), "without {bad}");
+            assert_eq!(diff(&format!("{base}{bad}"), base).len(), 1, "without {bad}");
             assert!(diff(base, &format!("{base}{good}")).is_empty(), "{good}");
         }
     }
@@ -141,23 +148,97 @@ fn an_existing_remote_and_its_branches_stay_where_they_lead() {
         assert_eq!(diff(base, &format!("{base}{added}")), [wanted], "{added}");
     }
     assert_eq!(diff(base, &base.replace("url = h:a", "url = h:b")), ["remote.origin.url"]);
-    assert_eq!(diff(base, "[branch \"main\"]\nremote = origin\n").len(), 2, "a removed remote");
+    assert_eq!(diff(base, "[branch \"main\"]\nremote = origin\n").len(), 3, "a removed remote");
     assert_eq!(diff(base, &base.replace("remote = origin", "")), ["branch.main.remote"]);
     for added in [
         "[remote \"other\"]\nurl = h:b\nfetch = +refs/heads/*:refs/remotes/other/*\n",
         "[branch \"new\"]\nremote = origin\nmerge = refs/heads/new\n",
         "[branch \"main\"]\nrebase = true\n",
-        "[branch \"main\"]\nmerge = refs/heads/other\n",
     ] {
         assert_eq!(diff(base, &format!("{base}{added}")), [""; 0], "{added}");
     }
-    // `git branch -d main`.
-    assert_eq!(diff(base, base.split("[branch").next().unwrap()), [""; 0]);
     // The default remote is `origin`: a run must not bring one to a repository that has another.
     let other = base.replace("origin", "upstream");
     assert_eq!(diff(&other, &format!("{other}[remote \"origin\"]\nurl = h:b\n")), ["remote.origin.url"]);
     let both = format!("[core]\nbare = false\n{base}");
     assert_eq!(diff("[core]\nbare = false\n", &both), [""; 0], "the first remote");
+}
+
+/// A run takes the remote of a branch away, and the next one brings another: neither must look like the first.
+#[test]
+fn a_branch_keeps_its_remote_until_its_ref_goes() {
+    let base = "[remote \"origin\"]\nurl = h:a\n[remote \"fork\"]\nurl = h:b\n[branch \"main\"]\nremote = origin\nmerge = \
+                refs/heads/main\n[branch \"gone\"]\nremote = fork\nmerge = refs/heads/gone\npushRemote = fork\n";
+    let main = "[branch \"main\"]\nremote = origin\nmerge = refs/heads/main\n";
+    assert_eq!(diff(base, &base.replace(main, "")), ["branch.main.merge", "branch.main.remote"]);
+    assert_eq!(diff(base, &base.replace(main, "[branch \"main\"]\nremote = origin\n")), ["branch.main.merge"]);
+    assert_eq!(
+        diff(base, &format!("{base}{}", main.replace("refs/heads/main", "refs/heads/x"))),
+        ["branch.main.merge"]
+    );
+    let gone = base.find("[branch \"gone").unwrap();
+    assert_eq!(diff(base, &base[..gone]), [""; 0], "`git branch -d gone`");
+    assert_eq!(diff(base, &base.replace("merge = refs/heads/gone\n", "")), ["branch.gone.merge"], "a part of it");
+    let renamed = base.replace("\"gone\"", "\"new\"");
+    assert_eq!(diff(base, &renamed), ["branch.new.pushremote", "branch.new.remote"], "to a name without an old remote");
+    for (added, waits) in [
+        ("[branch \"new\"]\nremote = origin\nmerge = refs/heads/new\n", false),
+        ("[branch \"new\"]\nremote = .\nmerge = refs/heads/main\n", false),
+        // An earlier run may have brought the remote.
+        ("[branch \"new\"]\nremote = fork\n", true),
+    ] {
+        assert_eq!(!diff(base, &format!("{base}{added}")).is_empty(), waits, "{added}");
+    }
+    let only = "[remote \"up\"]\nurl = h:a\n";
+    assert_eq!(diff(only, &format!("{only}[branch \"x\"]\nremote = up\n")), [""; 0], "the only remote");
+}
+
+#[test]
+fn a_new_remote_has_no_name_that_is_used_already() {
+    for (base, name) in [
+        ("[branch \"main\"]\nremote = up\n", "up"),
+        ("[branch \"main\"]\npushRemote = up\n", "up"),
+        ("[remote]\npushDefault = up\n", "up"),
+        ("[remotes]\nall = a up\n", "up"),
+        ("[checkout]\ndefaultRemote = up\n", "up"),
+        ("[remote \"Up\"]\nurl = h:x\n", "up"),
+        ("[remote \"up/x\"]\nurl = h:x\n", "up"),
+    ] {
+        let with = |name: &str| format!("{base}[remote \"{name}\"]\nurl = h:b\n");
+        assert_eq!(diff(base, &with(name)).len(), 1, "{base}");
+        assert_eq!(diff(base, &with("upper")), [""; 0], "{base}");
+    }
+}
+
+/// A new repository could bring others of these settings, which would be inert in it.
+#[test]
+fn a_repository_goes_unasked_only_without_remotes() {
+    for (text, git_dir, wanted) in [
+        ("[core]\nbare = false\n[user]\nname = x\n", ".git", ""),
+        ("[core]\nbare = true\n", "srv.git", ""),
+        ("[branch \"x\"]\nmerge = refs/heads/x\ndescription = y\n", ".git", ""),
+        ("[core]\nbare = true\n", ".git", "core.bare"),
+        // The git directory of a working tree elsewhere.
+        ("[core]\nbare = false\n", "gd", "core.bare"),
+        ("[remote \"origin\"]\nurl = h:a\n", ".git", "remote.origin.url"),
+        ("[remote]\npushDefault = x\n", ".git", "remote.pushdefault"),
+        ("[branch \"x\"]\nremote = .\n", ".git", "branch.x.remote"),
+        ("[submodule \"s\"]\nactive = true\n", ".git", "submodule.s.active"),
+        ("[core]\nworktree = ../../../sub\n", ".git/modules/sub", "core.worktree"),
+        ("[core]\nhooksPath = x\n", ".git", "core.hookspath"),
+    ] {
+        let names = kept(text.as_bytes(), &at(git_dir.as_bytes(), Known::New)).unwrap();
+        assert_eq!(names.join(" "), wanted, "{text}");
+    }
+    assert!(kept(b"[core", &Place::of_new(b".git")).is_err());
+}
+
+#[test]
+fn a_bare_repository_has_another_name_than_git() {
+    for (git_dir, held) in [("srv.git", 0), (".git", 1), ("a/.GIT", 1), (".git/modules/sub", 1), (".git/srv", 1)] {
+        assert_eq!(held_in(b"[core]\nbare = true\n", git_dir.as_bytes()), Ok(held), "{git_dir}");
+        assert_eq!(held_in(b"[core]\nbare = false\n", git_dir.as_bytes()), Ok(0), "{git_dir}");
+    }
 }
 
 #[test]
@@ -186,7 +267,7 @@ fn an_existing_repository_keeps_its_working_tree() {
     let text = "[core]\nbare = false\nworktree = ../../../sub\n";
     let place = at(b".git/modules/sub", Known::New);
     assert_eq!(changed(Some(text.as_bytes()), None, &place).unwrap(), [""; 0], "a new submodule");
-    assert_eq!(changed(None, Some(text.as_bytes()), &place).unwrap(), [""; 0], "a submodule that goes");
+    assert_eq!(kept(text.as_bytes(), &place).unwrap(), ["core.worktree"], "a submodule that goes");
     let more = format!("{text}[user]\nname = x\n");
     assert_eq!(changed(Some(more.as_bytes()), Some(text.as_bytes()), &place).unwrap(), [""; 0], "unchanged");
 }

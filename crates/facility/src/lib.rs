@@ -26,6 +26,8 @@
 mod altered;
 mod bare;
 mod beneath;
+mod branches;
+mod by_content;
 pub mod changes;
 mod closed;
 pub mod commit;

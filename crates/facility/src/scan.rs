@@ -2,18 +2,28 @@
 //! meanwhile, and is there a protected name in it. The only place that reads more of the workspace than the layer
 //! touched.
 
+use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
 use crate::facts::{GitDirectory, Version, judge};
-use crate::git_names::PACKED;
+use crate::fold::fold;
+use crate::git_names::{PACKED, may_go};
 use crate::link_ends::Ends;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::rc::Rc;
 
 /// More conflicts than this are not worth listing for one directory.
 const LISTED: usize = 16;
+
+/// Files of git directories that go or move are read up to this many bytes in a commit.
+const MOST: u64 = 256 << 20;
+
+/// Git directories without the name `.git` that an entry lies in.
+type Around = Rc<Vec<Vec<u8>>>;
 
 /// What a scan needs to know.
 pub(crate) struct Scanner<'a> {
@@ -25,6 +35,29 @@ pub(crate) struct Scanner<'a> {
     pub(crate) claimed: &'a HashSet<Vec<u8>>,
     /// Files that the layer has under another name.
     pub(crate) wanted: &'a HashSet<u64>,
+    pub(crate) budget: Budget,
+}
+
+/// What scans of one commit have done so far.
+pub(crate) struct Budget {
+    /// Bytes of git's files that may still be read.
+    left: Cell<u64>,
+    /// The directory above the last scan, and the git directories that it lies in.
+    last: RefCell<Option<(Vec<u8>, Around)>>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { left: Cell::new(MOST), last: RefCell::default() }
+    }
+}
+
+/// An entry of a directory that goes away or moves.
+struct Entry<'a> {
+    dir: BorrowedFd<'a>,
+    name: &'a [u8],
+    kind: EntryType,
+    size: u64,
 }
 
 impl Scanner<'_> {
@@ -34,8 +67,8 @@ impl Scanner<'_> {
         if is_fresh(self.started, self.ours, &top.at, &top.meta) {
             result.changed.push(top.at.text());
         }
-        let mut stack = vec![(top.at.0.to_vec(), place_of_top.to_vec())];
-        while let Some((at, place)) = stack.pop() {
+        let mut stack = vec![(top.at.0.to_vec(), place_of_top.to_vec(), self.around(&top.at.0)?)];
+        while let Some((at, place, mut around)) = stack.pop() {
             let dir = match self.base.readable_dir(&at) {
                 Err(error) if is_other_mount(&error) => {
                     result.blocked.push(SharedPath::from(at).text());
@@ -43,7 +76,16 @@ impl Scanner<'_> {
                 }
                 other => other.doing("open", &at)?,
             };
-            for name in names(dir.as_fd()).doing("list", &at)? {
+            let all = names(dir.as_fd()).doing("list", &at)?;
+            if fold(split(&at).1).as_ref() != b".git" && bare::is_one_by(&all) {
+                around = Rc::new(around.iter().cloned().chain([at.clone()]).collect());
+                if at != place && result.protected.is_none() {
+                    // A link may lead to where it will be.
+                    let why = "a git repository without the name .git that moves".to_owned();
+                    result.protected = Some((SharedPath::from(at.clone()).text(), why));
+                }
+            }
+            for name in all {
                 let (path, target) = (join(&at, &name), join(&place, &name));
                 // Gone between the listing and now: somebody works here, and the directory's own ctime tells.
                 let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path)? else { continue };
@@ -55,26 +97,65 @@ impl Scanner<'_> {
                     result.changed.push(path.text());
                 }
                 if result.protected.is_none() {
-                    let here = self.reason(dir.as_fd(), &name, &path.0, meta.kind, None)?;
-                    let there = if *target == *path.0 {
-                        None
-                    } else {
-                        let leads = self.link(dir.as_fd(), &name, &target, meta.kind)?;
-                        let from = (&*top.at.0, place_of_top);
-                        self.reason(dir.as_fd(), &name, &target, meta.kind, Some(from))?.or(leads)
-                    };
-                    result.protected = here.or(there).map(|why| (path.text(), why));
+                    let entry = Entry { dir: dir.as_fd(), name: &name, kind: meta.kind, size: meta.size };
+                    let moved = (*target != *path.0).then_some((&*top.at.0, place_of_top));
+                    let why = self.why(&entry, &path.0, &target, moved, &around)?;
+                    result.protected = why.map(|why| (path.text(), why));
                 }
                 inodes.name(&meta);
                 result.holds.extend(Thing::of(&meta).filter(|thing| !result.holds.contains(thing)));
                 if meta.kind == EntryType::Directory {
-                    stack.push((path.0.to_vec(), target));
+                    stack.push((path.0.to_vec(), target, Rc::clone(&around)));
                 } else if self.wanted.contains(&meta.id.ino) {
                     inodes.scanned(Found { at: path, meta });
                 }
             }
         }
         Ok(result)
+    }
+
+    /// Why an entry may not go away from `path` or, when it moves, come to `target` unasked.
+    fn why(
+        &self,
+        entry: &Entry<'_>,
+        path: &[u8],
+        target: &[u8],
+        moved: Option<(&[u8], &[u8])>,
+        around: &[Vec<u8>],
+    ) -> Result<Option<String>, IoFailure> {
+        if let Some(why) = self.reason(entry, &self.rules.class(path), path, None)? {
+            return Ok(Some(why));
+        }
+        for repository in around {
+            if let Some(why) = self.reason(entry, &bare::class(path, repository), path, None)? {
+                return Ok(Some(why));
+            }
+        }
+        let Some(moved) = moved else { return Ok(None) };
+        match self.reason(entry, &self.rules.class(target), target, Some(moved))? {
+            None => self.link(entry.dir, entry.name, target, entry.kind),
+            why => Ok(why),
+        }
+    }
+
+    /// The git directories without the name `.git` that the directory above an entry of the workspace is, or lies in.
+    fn around(&self, path: &[u8]) -> Result<Around, IoFailure> {
+        let parent = split(path).0;
+        if let Some((last, around)) = &*self.budget.last.borrow()
+            && last == parent
+        {
+            return Ok(Rc::clone(around));
+        }
+        let (mut found, mut at) = (Vec::new(), path);
+        while !at.is_empty() {
+            at = split(at).0;
+            if fold(split(at).1).as_ref() != b".git" && bare::is_one(self.base, at)? {
+                found.push(at.to_vec());
+            }
+        }
+        let found = Rc::new(found);
+        *self.budget.last.borrow_mut() = Some((parent.to_vec(), Rc::clone(&found)));
+        Ok(found)
     }
 
     /// Why an entry that is a link may not arrive at `path`.
@@ -99,27 +180,30 @@ impl Scanner<'_> {
         }
     }
 
-    /// Why the entry may not go away from `path` or, when it arrives with a directory that `moved`, come to it unasked.
+    /// Why an entry of this class may not go away from `path` or, when it arrives with a directory that `moved`, come to it
+    /// unasked.
     fn reason(
         &self,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
+        entry: &Entry<'_>,
+        class: &Class,
         path: &[u8],
-        kind: EntryType,
         moved: Option<(&[u8], &[u8])>,
     ) -> Result<Option<String>, IoFailure> {
-        let is_dir = kind == EntryType::Directory;
-        let class = self.rules.class(path);
-        Ok(match &class {
+        let is_dir = entry.kind == EntryType::Directory;
+        Ok(match class {
             Class::Plain => None,
             Class::Listed(pattern) => Some(pattern.clone()),
             Class::MustBeDirectory | Class::NoLink => {
-                (kind == EntryType::Symlink).then(|| "a link on the way to protected names".to_owned())
+                (entry.kind == EntryType::Symlink).then(|| "a link on the way to protected names".to_owned())
             }
-            Class::GitState(why) if *why != PACKED => moved.is_some().then(|| (*why).to_owned()),
+            Class::GitState(why) if *why != PACKED => (moved.is_some() || !may_go(why)).then(|| (*why).to_owned()),
             Class::GitRoot | Class::GitHook if is_dir => None,
             Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
-                let version = Version::read(dir, name, &class).doing("read", path)?;
+                let Some(left) = self.budget.left.get().checked_sub(entry.size) else {
+                    return Ok(Some("more files of git than a commit reads".to_owned()));
+                };
+                self.budget.left.set(left);
+                let version = Version::read(entry.dir, entry.name, class).doing("read", path)?;
                 // Where the workspace has what will be at a path.
                 let before = |path: &[u8]| match moved {
                     Some((from, to)) if is_beneath(path, to) => [from, &path[to.len()..]].concat(),
@@ -128,9 +212,9 @@ impl Scanner<'_> {
                 let git_dir = before(split(path).0);
                 let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, &before(tree), &git_dir);
                 let directory = GitDirectory::Goes(&names_back);
-                match judge(self.rules, &class, path, &Version::Absent, &version, directory) {
+                match judge(self.rules, class, path, &Version::Absent, &version, directory) {
                     Verdict::Commit => None,
-                    Verdict::Strip(_) => Some(crate::verdict::stripped(&class).to_owned()),
+                    Verdict::Strip(_) => Some(crate::verdict::stripped(class).to_owned()),
                     Verdict::Park(why) => Some(why),
                 }
             }

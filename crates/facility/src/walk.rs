@@ -12,14 +12,14 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, check_depth, is_gone, is_other_mount, join, names, split};
 use crate::compare::{base_attrs, compare};
-use crate::facts::{GitDirectory, Version, judge};
+use crate::facts::Version;
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::opened::Notes;
 use crate::protected::{Class, Rules};
 use crate::scan::Scanner;
 use crate::top::{Top, TopAttrs};
-use crate::tree::{Found, Inodes, LayerTree, Lower, Node, Own, Rare, Role, SharedPath, Verdict};
+use crate::tree::{Found, Inodes, LayerTree, Lower, Node, Own, Rare, Role, SharedPath};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -407,6 +407,7 @@ impl Walk<'_> {
             ours: self.ours,
             claimed,
             wanted: &wanted,
+            budget: crate::scan::Budget::default(),
         };
         for one in &mut tree.nodes {
             let whole = match (&one.rare.lower, &one.covers) {
@@ -436,52 +437,6 @@ impl Walk<'_> {
         }
         tree.takes_last_name = tree.inodes.takes_last_name();
         Ok(())
-    }
-
-    fn judge(&self, tree: &mut LayerTree) -> Result<(), WalkError> {
-        for at in 1..tree.nodes.len() {
-            let one = &tree.nodes[at];
-            let class = self.rules.class(&one.path.0);
-            let by_content = match class {
-                Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitRoot | Class::GitState(_) => true,
-                Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => false,
-            };
-            if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
-                continue;
-            }
-            let is_new = lower_path(&tree.nodes[one.parent]).is_none();
-            let verdict = self.judge_by(&class, &one.path.0, one, is_new)?;
-            tree.nodes[at].rare.verdict = Some(verdict);
-        }
-        Ok(())
-    }
-}
-
-impl Walk<'_> {
-    /// Judges a file of a git directory by its content. `path` tells its place in that directory. In a git directory that
-    /// is new, what the workspace has at the place of the file was no file of git.
-    pub(crate) fn judge_by(&self, class: &Class, path: &[u8], one: &Node, is_new: bool) -> Result<Verdict, IoFailure> {
-        let new = match one.role {
-            Role::Whiteout | Role::Implied => Version::Absent,
-            Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
-            Role::Entry => version(self.upper, &one.path.0, class)?,
-        };
-        let base = match &one.covers {
-            Some(found) if !is_new && found.meta.kind != EntryType::Directory => {
-                version(self.base, &found.at.0, class)?
-            }
-            _ => Version::Absent,
-        };
-        let git_dir = split(path).0;
-        let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, tree, git_dir);
-        let directory = if is_new { GitDirectory::New(&names_back) } else { GitDirectory::Stays };
-        Ok(match judge(self.rules, class, path, &new, &base, directory) {
-            // A part of the file would take the place of a file of the workspace.
-            Verdict::Strip(_) if is_new && one.covers.is_some() => {
-                Verdict::Park(crate::verdict::stripped(class).to_owned())
-            }
-            other => other,
-        })
     }
 }
 

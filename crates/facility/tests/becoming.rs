@@ -132,7 +132,6 @@ fn the_configuration_of_a_repository_does_not_go_alone() {
         let config = format!("{at}/config");
         assert_eq!(parked(&base, &[remove(&config)]), [config.as_str()]);
         assert_eq!(parked(&base, &[rename(&config, "c")]), [config.as_str()]);
-        assert_eq!(parked(&base, &[Op::RemoveTree(at.into())]), [""; 0], "{at} as a whole");
         let again = [vec![Op::RemoveTree(at.into())], repository(at, TURNED)].concat();
         let again: Vec<Op> =
             again.into_iter().filter(|op| !matches!(op, Op::Mkdir(path) if path.len() < at.len())).collect();
@@ -181,10 +180,9 @@ fn a_new_submodule_says_only_where_its_own_working_tree_is() {
         let run = repository(".git/modules/sub", config)[2..].to_vec();
         let wanted: &[&str] = if waits { &[".git/modules/sub/config"] } else { &[] };
         assert_eq!(parked(&base, &run), wanted, "{file}");
-        // The whole of it goes, or moves with its working tree.
+        // A new one in its place could have another working tree.
         let all = [base, run].concat();
-        let goes = parked(&all, &[Op::RemoveTree(".git/modules/sub".into())]);
-        assert_eq!(goes.is_empty(), !waits, "{file}: {goes:?}");
+        assert_eq!(parked(&all, &[Op::RemoveTree(".git/modules/sub".into())]), [".git/modules/sub"], "{file}");
     }
     // The run brings the file: it waits, and so does the setting.
     let base = [repository(".git", CLONE), vec![dir(".git/modules"), dir("evil")]].concat();
@@ -209,10 +207,143 @@ fn what_makes_a_repository_does_not_go_alone() {
         }
         let run = [write(&format!("{at}/new"), "x"), rename(&format!("{at}/new"), &format!("{at}/HEAD"))];
         assert_eq!(parked(&base, &run), [""; 0], "as git changes HEAD");
-        assert_eq!(parked(&base, &[Op::RemoveTree(at.into())]), [""; 0], "as a whole");
     }
     let further = [dir("w"), write("w/HEAD", HEAD), write("w/commondir", "../d\n")];
     assert_eq!(parked(&further, &[remove("w/HEAD")]), ["w/HEAD"]);
     let plain = [dir("d"), dir("d/objects"), write("d/HEAD", "x")];
     assert_eq!(parked(&plain, &[Op::RemoveTree("d/objects".into()), remove("d/HEAD")]), [""; 0], "no repository");
+}
+
+/// A repository at `d` that was cloned, with the further entries of its git directory.
+fn clone_of(git_dir: &str, more: &[Op]) -> Vec<Op> {
+    [vec![dir("d")], repository(git_dir, CLONE)[1..].to_vec(), more.to_vec()].concat()
+}
+
+/// What comes back in a later run would be a new repository, with another remote.
+#[test]
+fn a_repository_with_remotes_does_not_go_or_move_as_a_whole() {
+    for git_dir in ["d/.git", "d/srv", "d/.git/modules/sub", "d/a/b/.git"] {
+        let base = clone_of(git_dir, &[write("d/f", "x"), dir("other")]);
+        for (run, waits) in [
+            (Op::RemoveTree(git_dir.into()), git_dir),
+            (Op::RemoveTree("d".into()), "d"),
+            (rename("d", "e"), "e"),
+            (rename("d", "other/e"), "other/e"),
+            (rename(git_dir, "g2"), "g2"),
+        ] {
+            assert!(parked(&base, std::slice::from_ref(&run)).iter().any(|path| path == waits), "{git_dir}: {run:?}");
+        }
+    }
+    let linked = repository("d", "[core]\nbare = false\n");
+    assert_eq!(parked(&linked, &[Op::RemoveTree("d".into())]), ["d"], "the git directory of a working tree elsewhere");
+    for more in [
+        vec![dir("d/.git/remotes"), write("d/.git/remotes/origin", "URL: h:a\n")],
+        vec![dir("d/.git/info"), write("d/.git/info/attributes", "* filter=crypt\n")],
+        vec![dir("d/.git/hooks"), write("d/.git/hooks/pre-push", "x")],
+    ] {
+        let base = [vec![dir("d")], repository("d/.git", "[core]\nbare = false\n")[1..].to_vec(), more].concat();
+        assert_eq!(parked(&base, &[Op::RemoveTree("d".into())]), ["d"], "{base:?}");
+    }
+}
+
+#[test]
+fn a_repository_without_remotes_goes_and_moves_unasked() {
+    let resumed = [dir("d/.git/rebase-merge"), write("d/.git/rebase-merge/git-rebase-todo", "pick x")];
+    let plain =
+        [vec![dir("d")], repository("d/.git", "[core]\nbare = false\n[user]\nname = x\n")[1..].to_vec()].concat();
+    for base in [plain.clone(), [plain.clone(), resumed.to_vec()].concat()] {
+        assert_eq!(parked(&base, &[Op::RemoveTree("d".into())]), [""; 0]);
+        assert_eq!(parked(&base, &[Op::RemoveTree("d/.git".into())]), [""; 0]);
+    }
+    assert_eq!(parked(&plain, &[rename("d", "e")]), [""; 0]);
+    let server = repository("srv.git", "[core]\nbare = true\n");
+    assert_eq!(parked(&server, &[Op::RemoveTree("srv.git".into())]), [""; 0]);
+    let cloned = clone_of("d/.git", &[]);
+    assert_eq!(parked(&[], &cloned), [""; 0], "a new clone");
+}
+
+/// The hooks and settings of a bare repository do not go with one of its directories either.
+#[test]
+fn a_part_of_a_bare_repository_does_not_go_unseen() {
+    let base = [
+        repository("srv.git", "[core]\nbare = true\n"),
+        vec![dir("srv.git/hooks"), write("srv.git/hooks/pre-receive", "x"), dir("srv.git/modules")],
+        repository("srv.git/modules/sub", CLONE)[2..].to_vec(),
+        vec![dir("srv.git/logs"), write("srv.git/logs/HEAD", "x")],
+    ]
+    .concat();
+    for (path, waits) in [("srv.git/hooks", true), ("srv.git/modules", true), ("srv.git/logs", false)] {
+        assert_eq!(parked(&base, &[Op::RemoveTree(path.into())]).is_empty(), !waits, "{path}");
+    }
+}
+
+/// As `git branch -d` and `git branch -m` do it.
+#[test]
+fn the_settings_of_a_branch_go_only_with_its_ref() {
+    let old = "[branch \"x/old\"]\nremote = origin\nmerge = refs/heads/main\n";
+    let packed = write(".git/packed-refs", "# pack-refs with: peeled\n0a refs/heads/x/old\n0b refs/heads/main\n");
+    let unpacked = write(".git/packed-refs", "# pack-refs with: peeled\n0b refs/heads/main\n");
+    let loose = [dir(".git/refs/heads/x"), write(".git/refs/heads/x/old", "0a\n")];
+    let base = repository(".git", &format!("{CLONE}{old}"));
+    let goes = write(".git/config", CLONE);
+    let waits = [".git/config".to_owned()];
+    let one = std::slice::from_ref;
+    let with = |more: &[Op]| [base.clone(), more.to_vec()].concat();
+    assert_eq!(parked(&base, std::slice::from_ref(&goes)), waits, "no such branch");
+    let remove = Op::Remove(".git/refs/heads/x/old".into());
+    let whole = Op::RemoveTree(".git/refs/heads/x".into());
+    for (base, run, unasked) in [
+        (with(&loose), vec![], false),
+        (with(&loose), vec![remove.clone()], true),
+        (with(&loose), vec![whole.clone()], true),
+        (with(&loose), vec![rename(".git/refs/heads/x", ".git/refs/heads/y")], true),
+        (with(one(&packed)), vec![], false),
+        (with(one(&packed)), vec![unpacked.clone()], true),
+        (with(&[&loose[..], one(&packed)].concat()), vec![remove.clone()], false),
+        (with(&[&loose[..], one(&packed)].concat()), vec![unpacked.clone()], false),
+        (with(&[&loose[..], &[packed]].concat()), vec![unpacked, whole.clone()], true),
+        (with(&loose), vec![whole.clone(), write(".git/HEAD", "ref: refs/heads/x/old\n")], false),
+        (with(&loose), vec![whole.clone(), dir(".git/refs/heads/x"), write(".git/refs/heads/x/old", "0c\n")], false),
+    ] {
+        let run = [run, vec![goes.clone()]].concat();
+        assert_eq!(parked(&base, &run).is_empty(), unasked, "{base:?} {run:?}");
+    }
+    let renamed = format!("{CLONE}{}", old.replace("x/old", "new"));
+    let run = [whole, write(".git/refs/heads/new", "0a\n"), write(".git/config", &renamed)];
+    assert_eq!(parked(&with(&loose), &run), [""; 0], "`git branch -m`");
+    let all = with(&loose);
+    assert_eq!(parked(&all, &[write(".git/config", &renamed)]), waits, "the old ref stays");
+    // A bare repository's.
+    let bare =
+        [repository("d", &format!("{CLONE}{old}")), vec![dir("d/refs/heads/x"), write("d/refs/heads/x/old", "0a\n")]];
+    let gone = [Op::Remove("d/refs/heads/x/old".into()), write("d/config", CLONE)];
+    assert_eq!(parked(&bare.concat(), &gone), [""; 0]);
+    assert_eq!(parked(&bare.concat(), &gone[1..]), ["d/config"]);
+}
+
+/// git reads them where the configuration says no remote of this name.
+#[test]
+fn a_remote_in_its_old_form_is_not_replaced_unasked() {
+    let base = repository(".git", "[core]\nbare = false\n");
+    let run = [append(".git/config", "[remote \"origin\"]\nurl = h:b\n")];
+    assert_eq!(parked(&base, &run), [""; 0]);
+    for at in ["remotes", "branches"] {
+        let none = [base.clone(), vec![dir(&format!(".git/{at}"))]].concat();
+        assert_eq!(parked(&none, &run), [""; 0], "an empty directory");
+        let old = [none, vec![write(&format!(".git/{at}/origin"), "URL: h:a\n")]].concat();
+        assert_eq!(parked(&old, &run), [".git/config"], "{at}");
+    }
+}
+
+/// git keeps no configuration there: with one, it would be a repository with other remotes for that working tree.
+#[test]
+fn the_git_directory_of_a_working_tree_has_no_remotes() {
+    let base = [repository(".git", CLONE), vec![dir(".git/worktrees")]].concat();
+    let run = &repository(".git/worktrees/w", TURNED)[2..];
+    assert_eq!(parked(&base, run), [".git/worktrees/w/config"]);
+    let run =
+        [dir(".git/worktrees/w"), write(".git/worktrees/w/HEAD", HEAD), write(".git/worktrees/w/commondir", "../..\n")];
+    assert_eq!(parked(&base, &run), [""; 0], "`git worktree add`");
+    let all = [base, run.to_vec()].concat();
+    assert_eq!(parked(&all, &[Op::RemoveTree(".git/worktrees/w".into())]), [""; 0], "`git worktree prune`");
 }

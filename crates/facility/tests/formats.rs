@@ -132,7 +132,18 @@ fn a_repository_without_its_configuration_is_no_new_one() {
     assert_eq!(parked(&base, &[write("d/.git/config", SHA1)], None), none);
     let run = [git_directory(), vec![write("d/.git/config", "[core]\nbare = true\n")]].concat();
     assert_eq!(parked(&git_directory(), &run[2..], None), ["d/.git/config"]);
-    assert_eq!(parked(&[], &run, None), none, "a new one");
+    assert_eq!(parked(&[], &run, None), ["d/.git/config"], "a new one has a working tree");
+    let run: Vec<Op> = run
+        .iter()
+        .map(|op| match op {
+            Op::Mkdir(path) => Op::Mkdir(String::from_utf8_lossy(path).replace(".git", "srv").into()),
+            Op::Write(path, text) => {
+                Op::Write(String::from_utf8_lossy(path).replace(".git", "srv").into(), text.clone())
+            }
+            other => other.clone(),
+        })
+        .collect();
+    assert_eq!(parked(&[], &run, None), none, "a new one without");
 }
 
 /// A name that git would write, whatever length it takes the ids for.

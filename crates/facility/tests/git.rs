@@ -218,6 +218,10 @@ fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
     ] {
         git(&upper, arguments);
     }
+    // `git branch -d` took its ref.
+    let whiteout = upper.join(".git/refs/heads/old");
+    let kind = rustix::fs::FileType::CharacterDevice;
+    rustix::fs::mknodat(rustix::fs::CWD, &whiteout, kind, rustix::fs::Mode::empty(), 0).unwrap();
     let before = git(&upper, &["config", "--list", "--local"]);
     assert!(before.contains("branch.topic.remote=.") && before.contains("remote.fork.url"), "{before}");
     assert!(!before.contains("branch.old"), "{before}");

@@ -9,11 +9,12 @@
 //! |---|---|
 //! | `user`, `author`, `committer` | text in new commits |
 //! | `core.*` as listed | describe the file system and the format, as `git init` writes them |
-//! | `core.bare` in a new repository; there also the `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory | there is no hook or program yet that git could look for at another place |
+//! | `core.bare` in a new repository that is not named `.git`, and that says no in each new one; there also the `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory | there is no hook or program yet that git could look for at another place |
 //! | `init.defaultBranch`, `push.default`, `pull.*`, `rebase.*`, `merge.*`, `fetch.*` as listed | choose between built-in ways; each is a truth value or a known word |
 //! | `color`, `column`, `advice`, `diff.*`, `log.*`, `status.*` as listed | how output looks |
-//! | a new remote with a plain URL, which is no path into the workspace or a git directory | used only when somebody names it; not `origin` beside other remotes, which git takes by default |
-//! | a branch's first `remote`, when the remote was known; `merge`, `rebase`, `description` | what `git checkout --track` and `git push -u` write |
+//! | a new remote with a plain URL, which is no path into the workspace or a git directory, and refs of its own | used only when somebody names it; not `origin` beside other remotes, which git takes by default, and no name that a setting names already |
+//! | a branch's first `remote`, when git takes it for this branch by default, or `.`; the first `merge`; `rebase`, `description` | what `git checkout --track` and `git push -u` write |
+//! | all settings of a branch that go together with its ref | what `git branch -d` takes away |
 //! | a new submodule's `url` and `active` | what `git submodule init` writes |
 //! | an alias for one built-in command without options | does what the command does |
 //!
@@ -25,152 +26,11 @@
 //! because no ordinary work writes them.
 
 use super::place::{Known, Place, is_own_worktree};
+use super::urls::{is_plain_refspec, is_plain_url, leads_inside};
+use super::values::Value::{Bool, No, Style, Text, Words};
+use super::values::{ALIASED, INERT};
 use super::{Setting, Unreadable, parse};
-use std::collections::HashSet;
-
-/// What a value of an inert setting may be.
-enum Value {
-    /// A truth value.
-    Bool,
-    /// A truth value that says no.
-    No,
-    /// A truth value or one of these words.
-    Words(&'static [&'static str]),
-    /// A number.
-    Number,
-    /// A line of text.
-    Text,
-    /// Letters, digits and what colours and columns are written with.
-    Style,
-}
-
-use Value::{Bool, No, Number, Style, Text, Words};
-
-/// Settings without a subsection that are inert with such a value. `*` stands for every name.
-const INERT: &[(&str, &str, Value)] = &[
-    ("user", "name", Text),
-    ("user", "email", Text),
-    ("user", "useconfigonly", Bool),
-    ("author", "name", Text),
-    ("author", "email", Text),
-    ("committer", "name", Text),
-    ("committer", "email", Text),
-    ("core", "repositoryformatversion", Words(&["0", "1"])),
-    ("core", "filemode", Bool),
-    ("core", "ignorecase", Bool),
-    ("core", "symlinks", Bool),
-    ("core", "precomposeunicode", Bool),
-    ("core", "logallrefupdates", Words(&["always"])),
-    ("core", "autocrlf", Words(&["input"])),
-    ("core", "safecrlf", Words(&["warn"])),
-    ("core", "eol", Words(&["lf", "crlf", "native"])),
-    ("core", "quotepath", Bool),
-    ("core", "abbrev", Words(&["auto", "4", "7", "8", "10", "12", "16", "40"])),
-    ("core", "trustctime", Bool),
-    ("core", "checkstat", Words(&["default", "minimal"])),
-    ("core", "untrackedcache", Words(&["keep"])),
-    ("core", "preloadindex", Bool),
-    ("core", "hidedotfiles", Words(&["dotgitonly"])),
-    ("core", "whitespace", Style),
-    ("init", "defaultbranch", Text),
-    ("color", "*", Style),
-    ("column", "*", Style),
-    ("advice", "*", Bool),
-    ("pull", "rebase", Words(&["merges", "interactive"])),
-    ("pull", "ff", Words(&["only"])),
-    ("push", "default", Words(&["nothing", "current", "upstream", "tracking", "simple", "matching"])),
-    ("push", "autosetupremote", Bool),
-    ("push", "followtags", Bool),
-    ("merge", "conflictstyle", Words(&["merge", "diff3", "zdiff3"])),
-    ("merge", "ff", Words(&["only"])),
-    ("merge", "stat", Words(&["compact"])),
-    ("merge", "log", Number),
-    ("merge", "renames", Bool),
-    ("diff", "algorithm", Words(&["default", "myers", "minimal", "patience", "histogram"])),
-    ("diff", "colormoved", Style),
-    ("diff", "context", Number),
-    ("diff", "mnemonicprefix", Bool),
-    ("diff", "noprefix", Bool),
-    ("diff", "renames", Words(&["copies", "copy"])),
-    ("diff", "submodule", Words(&["short", "log", "diff"])),
-    ("rebase", "abbreviatecommands", Bool),
-    ("rebase", "autosquash", Bool),
-    ("rebase", "autostash", Bool),
-    ("rebase", "stat", Bool),
-    ("rebase", "updaterefs", Bool),
-    ("fetch", "prune", Bool),
-    ("fetch", "prunetags", Bool),
-    ("fetch", "parallel", Number),
-    ("commit", "verbose", Number),
-    ("commit", "status", Bool),
-    ("commit", "gpgsign", No),
-    ("tag", "gpgsign", No),
-    ("gc", "auto", Number),
-    ("commit", "cleanup", Words(&["strip", "whitespace", "verbatim", "scissors", "default"])),
-    ("branch", "autosetupmerge", Words(&["always", "inherit", "simple"])),
-    ("branch", "autosetuprebase", Words(&["never", "local", "remote", "always"])),
-    ("log", "abbrevcommit", Bool),
-    ("log", "date", Style),
-    ("log", "decorate", Words(&["short", "full", "auto"])),
-    ("log", "follow", Bool),
-    ("status", "branch", Bool),
-    ("status", "short", Bool),
-    ("status", "showstash", Bool),
-    ("status", "showuntrackedfiles", Words(&["normal", "all"])),
-    ("grep", "linenumber", Bool),
-    ("grep", "column", Bool),
-    ("lfs", "repositoryformatversion", Number),
-    // On or off; anything else would be a program.
-    ("pager", "*", Bool),
-];
-
-/// Commands that an alias may stand for. Those that send (`push`), delete (`clean`), or run what a file or an option
-/// says are not among them.
-const ALIASED: &[&str] = &[
-    "add",
-    "blame",
-    "branch",
-    "checkout",
-    "cherry-pick",
-    "commit",
-    "describe",
-    "diff",
-    "fetch",
-    "grep",
-    "log",
-    "merge",
-    "mv",
-    "pull",
-    "rebase",
-    "reflog",
-    "remote",
-    "reset",
-    "restore",
-    "revert",
-    "rm",
-    "show",
-    "stash",
-    "status",
-    "switch",
-    "tag",
-    "worktree",
-];
-
-impl Value {
-    fn fits(&self, value: Option<&[u8]>) -> bool {
-        let Some(value) = value else { return matches!(self, Bool | Words(_)) };
-        let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
-        let is_bool = is(&["true", "false", "yes", "no", "on", "off", "0", "1", ""]);
-        match self {
-            Bool => is_bool,
-            No => is(&["false", "no", "off", "0"]),
-            Words(words) => is_bool || is(words),
-            Number => is_bool || (value.len() < 10 && value.iter().all(u8::is_ascii_digit)),
-            Text => value.len() < 1024 && !value.iter().any(u8::is_ascii_control),
-            Style => value.iter().all(|byte| byte.is_ascii_alphanumeric() || b" #,-_=".contains(byte)),
-        }
-    }
-}
+use std::collections::{HashMap, HashSet};
 
 /// The names of a setting as git compares them: `[a.b]` is the old way to write `[a "b"]`.
 fn parts(setting: &Setting) -> (&str, Option<Vec<u8>>, &str) {
@@ -192,7 +52,13 @@ struct Seen {
     aliases: HashSet<String>,
     /// Branches that have a remote.
     tracking: HashSet<Vec<u8>>,
-    has_remotes: bool,
+    /// Branches that have something to merge.
+    merging: HashSet<Vec<u8>>,
+    remotes: HashSet<Vec<u8>>,
+    /// The first parts of their names, folded: where their refs are.
+    ref_heads: HashSet<Vec<u8>>,
+    /// The names of remotes that other settings say, also without such a remote.
+    named: HashSet<Vec<u8>>,
     is_empty: bool,
 }
 
@@ -200,21 +66,49 @@ impl Seen {
     fn of(settings: &[Setting]) -> Self {
         let mut known = Self { is_empty: settings.is_empty(), ..Self::default() };
         for setting in settings {
-            match parts(setting) {
-                ("alias", None, name) => {
-                    known.aliases.insert(name.to_owned());
-                }
-                (section, Some(subsection), name) => {
-                    known.has_remotes |= section == "remote";
-                    if (section, name) == ("branch", "remote") {
-                        known.tracking.insert(subsection.clone());
-                    }
-                    known.parts.insert((section.to_owned(), subsection));
-                }
-                _ => {}
-            }
+            known.add(setting);
         }
         known
+    }
+
+    fn add(&mut self, setting: &Setting) {
+        let (section, subsection, name) = parts(setting);
+        if matches!((section, name), ("branch", "remote" | "pushremote") | ("remote", "pushdefault")) {
+            self.named.extend(setting.value.clone());
+        }
+        // `git fetch GROUP`, and where an abbreviated branch comes from.
+        if section == "remotes" || (section, name) == ("checkout", "defaultremote") {
+            let names = setting.value.iter().flat_map(|value| value.split(u8::is_ascii_whitespace));
+            self.named.extend(names.map(<[u8]>::to_vec));
+        }
+        match (section, subsection) {
+            ("alias", None) => {
+                self.aliases.insert(name.to_owned());
+            }
+            (section, Some(subsection)) => {
+                if section == "remote" {
+                    let head = subsection.split(|byte| *byte == b'/').next().unwrap_or_default();
+                    self.ref_heads.insert(crate::fold::fold(head).into_owned());
+                }
+                match (section, name) {
+                    ("branch", "remote") => self.tracking.insert(subsection.clone()),
+                    ("branch", "merge") => self.merging.insert(subsection.clone()),
+                    ("remote", _) => self.remotes.insert(subsection.clone()),
+                    _ => false,
+                };
+                self.parts.insert((section.to_owned(), subsection));
+            }
+            _ => {}
+        }
+    }
+
+    /// The remote that git takes for a branch that names none.
+    fn default_remote(&self) -> Option<&[u8]> {
+        match self.remotes.iter().next() {
+            _ if self.remotes.contains(&b"origin"[..]) => Some(b"origin"),
+            Some(only) if self.remotes.len() == 1 => Some(only),
+            _ => None,
+        }
     }
 
     fn has(&self, section: &str, subsection: &[u8]) -> bool {
@@ -241,7 +135,8 @@ impl Context<'_> {
                 self.place.known == Known::New && value.is_some_and(|value| is_own_worktree(value, &self.place))
             }
             ("core", None) if name == "bare" => match self.place.known {
-                Known::New => Bool.fits(value),
+                // With `true`, git in a working tree below would take hooks and programs from wherever it is started.
+                Known::New => No.fits(value) || (Bool.fits(value) && !is_in_git(self.place.git_dir)),
                 // As git takes it for granted.
                 Known::All | Known::Nothing => self.base.is_empty && No.fits(value),
                 Known::Part => false,
@@ -262,11 +157,13 @@ impl Context<'_> {
             ("color" | "column", Some(_)) => Style.fits(value),
             // They may take the place of others, which this file does not say.
             ("remote" | "submodule", Some(_)) if self.is_partial() => false,
-            ("branch", Some(_)) if self.is_partial() && name == "remote" => false,
+            ("branch", Some(_)) if self.is_partial() && matches!(name, "remote" | "merge") => false,
             ("remote", Some(remote)) => self.is_new_remote(&remote, name, value),
             ("branch", Some(branch)) => match (name, value) {
                 ("remote", Some(value)) => self.is_first_remote(&branch, value),
-                ("merge", Some(value)) => value.starts_with(b"refs/") && Text.fits(Some(value)),
+                ("merge", Some(value)) => {
+                    !self.base.merging.contains(&branch) && value.starts_with(b"refs/") && Text.fits(Some(value))
+                }
                 ("rebase", value) => Words(&["merges", "interactive"]).fits(value),
                 ("description", value) => Text.fits(value),
                 _ => false,
@@ -299,75 +196,32 @@ impl Context<'_> {
         // A name with a slash or a colon would stand for the URL or path that it spells.
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let is_name = remote.first().is_some_and(u8::is_ascii_alphanumeric) && remote.iter().all(plain);
-        let is_default = remote == b"origin" && self.base.has_remotes;
-        if !is_name || is_default || self.base.has("remote", remote) {
+        let is_default = remote == b"origin" && !self.base.remotes.is_empty();
+        // Its refs would be those of another remote: below them, or the same where the file system folds names.
+        let shares_refs = self.base.ref_heads.contains(crate::fold::fold(remote).as_ref());
+        if !is_name || is_default || shares_refs || self.base.named.contains(remote) {
             return false;
         }
         match name {
-            "url" => value.is_some_and(|url| is_plain_url(url) && !self.leads_inside(url)),
-            "fetch" => value.is_some_and(is_plain_refspec),
+            "url" => value.is_some_and(|url| is_plain_url(url) && !leads_inside(url, self.place.git_dir)),
+            "fetch" => value.is_some_and(|spec| is_plain_refspec(spec, remote)),
             "tagopt" => matches!(value, Some(b"--tags" | b"--no-tags")),
             "prune" | "prunetags" => Bool.fits(value),
             _ => false,
         }
     }
 
-    /// Whether a URL is a path into the workspace, as far as its text says so, or into a git directory: a push would run the
-    /// hooks there.
-    fn leads_inside(&self, url: &[u8]) -> bool {
-        let is_colon_first = url.iter().find(|byte| b":/".contains(byte)) == Some(&b':');
-        let path = url.strip_prefix(b"file://").unwrap_or(url);
-        if path.len() == url.len() && is_colon_first {
-            return false;
-        }
-        let names = || path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-        if names().any(|name| crate::fold::fold(name).as_ref() == b".git") {
-            return true;
-        }
-        // From the top of the working tree, which the git directory lies in.
-        let git_dir = self.place.git_dir;
-        let is_git = crate::fold::fold(crate::beneath::split(git_dir).1);
-        let mut depth = git_dir.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
-        depth -= usize::from(depth > 0 && is_git.as_ref() == b".git");
-        let mut depth = Some(depth);
-        for name in names() {
-            depth = match (name, depth) {
-                (b"..", Some(depth)) => depth.checked_sub(1),
-                (_, depth) => depth.map(|depth| depth + usize::from(name != b"..")),
-            };
-        }
-        !path.starts_with(b"/") && depth.is_some()
-    }
-
-    /// Another remote for a branch that had one, or a URL in its place, would take the next push along.
+    /// Another remote than git takes by default would take the next push along, also for a branch that comes later: a run
+    /// may bring the remote, and the next one the branch.
     fn is_first_remote(&self, branch: &[u8], remote: &[u8]) -> bool {
-        let known = if self.base.has_remotes { &self.base } else { &self.new };
-        !self.base.tracking.contains(branch) && (remote == b"." || known.has("remote", remote))
+        let known = if self.base.remotes.is_empty() { &self.new } else { &self.base };
+        !self.base.tracking.contains(branch) && (remote == b"." || known.default_remote() == Some(remote))
     }
 }
 
-/// A URL that git reads by itself, or a path. Another scheme starts the program `git-remote-SCHEME`, `::` one of choice,
-/// and `-` would begin an option.
-fn is_plain_url(url: &[u8]) -> bool {
-    let mut windows = url.windows(2);
-    if url.is_empty() || url.starts_with(b"-") || !Text.fits(Some(url)) || windows.any(|two| two == b"::") {
-        return false;
-    }
-    let Some(at) = url.windows(3).position(|three| three == b"://") else {
-        // HOST:PATH, or a path. A host that begins with `-` is an option of ssh.
-        return !url.split(|byte| *byte == b'@').any(|part| part.starts_with(b"-"));
-    };
-    let (scheme, rest) = (&url[..at], &url[at + 3..]);
-    [&b"https"[..], b"http", b"ssh", b"git", b"file"].contains(&scheme)
-        && !rest.split(|byte| *byte == b'@').any(|part| part.starts_with(b"-"))
-}
-
-/// Fetches into the remote's own names, never into the branches.
-fn is_plain_refspec(spec: &[u8]) -> bool {
-    let spec = spec.strip_prefix(b"+").unwrap_or(spec);
-    let mut ends = spec.splitn(2, |byte| *byte == b':');
-    let (from, to) = (ends.next().unwrap_or_default(), ends.next().unwrap_or_default());
-    from.starts_with(b"refs/") && to.starts_with(b"refs/remotes/") && Text.fits(Some(spec))
+/// Whether a path is `.git` or leads through it.
+fn is_in_git(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|name| crate::fold::fold(name).as_ref() == b".git")
 }
 
 /// Returns the settings of `new` that need an accept to come to a repository with the settings `base`, in order. With
@@ -386,17 +240,18 @@ fn held_at<'a>(new: &'a [Setting], base: &[Setting], place: &Place<'_>) -> Vec<&
 /// Returns the names of the settings whose change from `base` to `new` needs an accept; `None` is a file that is not
 /// there. The order of the settings counts, because the last one of a name holds.
 ///
-/// A file that goes away is compared with a new one: what may come with a repository may go with it.
+/// A git directory that goes with its file is judged by [`kept`].
 pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Result<Vec<String>, Unreadable> {
     let read = |text: Option<&[u8]>| text.map_or(Ok(Vec::new()), parse);
     let (settings, old) = (read(new)?, read(base)?);
-    let against = if new.is_none() { &[][..] } else { &old };
-    let after = held_at(&settings, against, place);
-    let mut before = held_at(&old, against, place);
-    // `git branch -d` takes away all that is said about a branch.
+    let after = held_at(&settings, &old, place);
+    let mut before = held_at(&old, &old, place);
     let known = Seen::of(&settings);
+    let mut goes: HashMap<Vec<u8>, bool> = HashMap::new();
     before.retain(|one| match parts(one) {
-        ("branch", Some(branch), "remote") => known.has("branch", &branch),
+        ("branch", Some(branch), _) if !known.has("branch", &branch) => {
+            !*goes.entry(branch).or_insert_with_key(|branch| (place.branch_goes)(branch))
+        }
         _ => true,
     });
     let keys = |settings: &[&Setting]| settings.iter().map(|one| one.key()).collect::<Vec<_>>();
@@ -412,6 +267,23 @@ pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Re
         // The same settings in another order, or another number of times.
         names = after.iter().chain(&before).map(|one| name(one)).collect();
     }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Returns the names of the settings for which a git directory does not go or move unasked: a new one in its place could
+/// bring others of them, which would be inert there.
+pub fn kept(text: &[u8], place: &Place<'_>) -> Result<Vec<String>, Unreadable> {
+    let settings = parse(text)?;
+    let context = Context { base: Seen::of(&[]), new: Seen::of(&settings), place: *place };
+    let stays = |one: &&Setting| match parts(one) {
+        ("remote" | "submodule", Some(_), _) | ("branch", Some(_), "remote") | ("core", None, "worktree") => true,
+        // Another directory has its working tree.
+        ("core", None, "bare") if !is_in_git(place.git_dir) && No.fits(one.value.as_deref()) => true,
+        _ => !context.is_inert(one),
+    };
+    let mut names: Vec<String> = settings.iter().filter(stays).map(name).collect();
     names.sort();
     names.dedup();
     Ok(names)

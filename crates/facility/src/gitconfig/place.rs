@@ -16,6 +16,9 @@ pub enum Known {
 /// Tells whether the `.git` file in a directory of the workspace names a git directory.
 pub type NamesBack<'a> = &'a dyn Fn(&[u8]) -> bool;
 
+/// Tells whether a branch of a repository goes away together with its settings.
+pub type BranchGoes<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// The git directory of a configuration.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
@@ -25,13 +28,15 @@ pub struct Place<'a> {
     pub known: Known,
     /// For this git directory.
     pub names_back: NamesBack<'a>,
+    /// For the branches of this repository.
+    pub branch_goes: BranchGoes<'a>,
 }
 
 impl<'a> Place<'a> {
     /// The git directory of a new repository that is no submodule.
     #[must_use]
     pub fn of_new(git_dir: &'a [u8]) -> Self {
-        Self { git_dir, known: Known::New, names_back: &|_| false }
+        Self { git_dir, known: Known::New, names_back: &|_| false, branch_goes: &|_| false }
     }
 }
 

@@ -1,0 +1,136 @@
+//! Finds out whether a layer takes a branch away from a repository, so that the settings of the branch may go with it.
+//!
+//! The answer is yes only for certain: where something cannot be read, the branch stays and its settings wait.
+
+use crate::beneath::{Workspace, join, split};
+use crate::facts::{Version, judge_packed};
+use crate::git_names::PACKED;
+use crate::protected::Class;
+use crate::tree::{LayerTree, Role, SharedPath, Verdict};
+use crate::walk::{Walk, lower_path, version};
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+
+/// The entries of a layer by their paths, collected when somebody asks.
+#[derive(Default)]
+pub(crate) struct ByPath(OnceCell<HashMap<SharedPath, usize>>);
+
+impl ByPath {
+    fn get(&self, tree: &LayerTree, path: &[u8]) -> Option<usize> {
+        let collect = || tree.nodes.iter().enumerate().map(|(at, node)| (node.path.clone(), at)).collect();
+        self.0.get_or_init(collect).get(&SharedPath::from(path)).copied()
+    }
+}
+
+/// The branches of one repository.
+pub(crate) struct Branches<'a> {
+    walk: &'a Walk<'a>,
+    tree: &'a LayerTree,
+    by_path: &'a ByPath,
+    /// The git directory.
+    at: usize,
+    packed: OnceCell<Option<Packed>>,
+}
+
+/// A file before and after the commit; `None` for what is not there.
+type Both = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// The refs in `packed-refs`.
+struct Packed {
+    before: HashSet<Vec<u8>>,
+    after: HashSet<Vec<u8>>,
+}
+
+impl<'a> Branches<'a> {
+    /// The branches of the repository whose git directory is the node `at`.
+    pub(crate) fn new(walk: &'a Walk<'a>, tree: &'a LayerTree, by_path: &'a ByPath, at: usize) -> Self {
+        Self { walk, tree, by_path, at, packed: OnceCell::new() }
+    }
+
+    /// Whether the workspace has the branch, the layer has it no more, and `HEAD` names another one.
+    pub(crate) fn goes(&self, branch: &[u8]) -> bool {
+        self.goes_for_certain(branch).unwrap_or(false)
+    }
+
+    fn goes_for_certain(&self, branch: &[u8]) -> Option<bool> {
+        if branch.split(|byte| *byte == b'/').any(|name| matches!(name, b"" | b"." | b"..")) {
+            return None;
+        }
+        let name = join(b"refs/heads", branch);
+        let base = lower_path(&self.tree.nodes[self.at])?;
+        let packed = self.packed.get_or_init(|| self.read_packed()).as_ref()?;
+        let was = packed.before.contains(&name) || is_there(self.walk.base, &join(base, &name))?;
+        let stays = packed.after.contains(&name) || self.stays(&name)?;
+        let head = self.read(b"HEAD")?.1?;
+        let is_head = head.strip_prefix(b"ref:").is_some_and(|target| target.trim_ascii() == name);
+        Some(was && !stays && !is_head)
+    }
+
+    fn node(&self, inside: &[u8]) -> Option<usize> {
+        if inside.is_empty() {
+            return Some(self.at);
+        }
+        self.by_path.get(self.tree, &join(&self.tree.nodes[self.at].path.0, inside))
+    }
+
+    /// Whether an entry of the git directory is there after the commit.
+    fn stays(&self, inside: &[u8]) -> Option<bool> {
+        if let Some(at) = self.node(inside) {
+            return Some(self.tree.nodes[at].role == Role::Entry);
+        }
+        let mut above = split(inside).0;
+        let at = loop {
+            match self.node(above) {
+                Some(at) => break at,
+                None => above = split(above).0,
+            }
+        };
+        let node = &self.tree.nodes[at];
+        match lower_path(node) {
+            _ if node.role != Role::Entry => Some(false),
+            None => Some(false),
+            Some(lower) => {
+                let rest = inside.strip_prefix(above)?;
+                is_there(self.walk.base, &join(lower, rest.strip_prefix(b"/").unwrap_or(rest)))
+            }
+        }
+    }
+
+    /// A file of the git directory; `None` when it cannot be read.
+    fn read(&self, name: &[u8]) -> Option<Both> {
+        let class = Class::GitState(PACKED);
+        let bytes = |tree: &Workspace, path: &[u8]| match version(tree, path, &class).ok()? {
+            Version::Bytes(bytes) => Some(bytes),
+            Version::Absent | Version::Unreadable => None,
+        };
+        let place = join(lower_path(&self.tree.nodes[self.at])?, name);
+        let before = if is_there(self.walk.base, &place)? { Some(bytes(self.walk.base, &place)?) } else { None };
+        let after = match self.node(name).map(|at| &self.tree.nodes[at]) {
+            None => before.clone(),
+            Some(node) if node.role == Role::Entry => Some(bytes(self.walk.upper, &node.path.0)?),
+            Some(_) => None,
+        };
+        Some((before, after))
+    }
+
+    fn read_packed(&self) -> Option<Packed> {
+        let (before, after) = self.read(b"packed-refs")?;
+        let as_version = |bytes: &Option<Vec<u8>>| bytes.clone().map_or(Version::Absent, Version::Bytes);
+        // The old one may stay.
+        if matches!(judge_packed(&as_version(&after), &as_version(&before)), Verdict::Park(_)) {
+            return None;
+        }
+        Some(Packed { before: refs(before.as_deref()), after: refs(after.as_deref()) })
+    }
+}
+
+fn refs(text: Option<&[u8]>) -> HashSet<Vec<u8>> {
+    let lines = text.unwrap_or_default().split(|byte| *byte == b'\n');
+    let named = lines.filter_map(|line| line.iter().position(|byte| *byte == b' ').map(|at| &line[at + 1..]));
+    named.map(|name| name.trim_ascii().to_vec()).collect()
+}
+
+/// `None` when that cannot be told.
+fn is_there(tree: &Workspace, path: &[u8]) -> Option<bool> {
+    tree.stat(path).ok().map(|found| found.is_some())
+}

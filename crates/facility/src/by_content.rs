@@ -1,0 +1,75 @@
+//! Judges the files of a layer that decide by their content whether they are committed: those of git directories.
+
+use crate::beneath::{IoFailure, split};
+use crate::branches::{Branches, ByPath};
+use crate::facts::{Existing, GitDirectory, Version, judge};
+use crate::meta::EntryType;
+use crate::protected::Class;
+use crate::tree::{LayerTree, Role, Verdict};
+use crate::walk::{Walk, WalkError, lower_path, version};
+
+impl Walk<'_> {
+    /// Judges the files of git directories that are known by their name.
+    pub(crate) fn judge(&self, tree: &mut LayerTree) -> Result<(), WalkError> {
+        let by_path = ByPath::default();
+        for at in 1..tree.nodes.len() {
+            let one = &tree.nodes[at];
+            let class = self.rules.class(&one.path.0);
+            let by_content = match class {
+                Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitRoot | Class::GitState(_) => true,
+                Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => false,
+            };
+            if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
+                continue;
+            }
+            let is_new = lower_path(&tree.nodes[one.parent]).is_none();
+            let verdict = self.judge_by(&class, (tree, &by_path), at, is_new)?;
+            tree.nodes[at].rare.verdict = Some(verdict);
+        }
+        Ok(())
+    }
+
+    /// Judges a file of a git directory by its content. In a git directory that is new, what the workspace has at the place of
+    /// the file was no file of git.
+    pub(crate) fn judge_by(
+        &self,
+        class: &Class,
+        (tree, by_path): (&LayerTree, &ByPath),
+        at: usize,
+        is_new: bool,
+    ) -> Result<Verdict, IoFailure> {
+        let one = &tree.nodes[at];
+        let path = &one.path.0;
+        let new = match one.role {
+            Role::Whiteout | Role::Implied => Version::Absent,
+            Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
+            Role::Entry => version(self.upper, &one.path.0, class)?,
+        };
+        let base = match &one.covers {
+            Some(found) if !is_new && found.meta.kind != EntryType::Directory => {
+                version(self.base, &found.at.0, class)?
+            }
+            _ => Version::Absent,
+        };
+        let git_dir = split(path).0;
+        let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, tree, git_dir);
+        let branches = Branches::new(self, tree, by_path, one.parent);
+        let branch_goes = |branch: &[u8]| branches.goes(branch);
+        let has_old_remotes = match lower_path(&tree.nodes[one.parent]) {
+            Some(base) if *class == Class::GitConfig && !is_new => crate::bare::has_old_remotes(self.base, base)?,
+            Some(_) | None => false,
+        };
+        let directory = if is_new {
+            GitDirectory::New(&names_back)
+        } else {
+            GitDirectory::Stays(Existing { branch_goes: &branch_goes, has_old_remotes })
+        };
+        Ok(match judge(self.rules, class, path, &new, &base, directory) {
+            // A part of the file would take the place of a file of the workspace.
+            Verdict::Strip(_) if is_new && one.covers.is_some() => {
+                Verdict::Park(crate::verdict::stripped(class).to_owned())
+            }
+            other => other,
+        })
+    }
+}

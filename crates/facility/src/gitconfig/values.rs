@@ -1,0 +1,146 @@
+//! The settings that are inert wherever they stand, and the values with which they are. Pure.
+
+/// What a value of an inert setting may be.
+pub(super) enum Value {
+    /// A truth value.
+    Bool,
+    /// A truth value that says no.
+    No,
+    /// A truth value or one of these words.
+    Words(&'static [&'static str]),
+    /// A number.
+    Number,
+    /// A line of text.
+    Text,
+    /// Letters, digits and what colours and columns are written with.
+    Style,
+}
+
+use Value::{Bool, No, Number, Style, Text, Words};
+
+/// Settings without a subsection that are inert with such a value. `*` stands for every name.
+pub(super) const INERT: &[(&str, &str, Value)] = &[
+    ("user", "name", Text),
+    ("user", "email", Text),
+    ("user", "useconfigonly", Bool),
+    ("author", "name", Text),
+    ("author", "email", Text),
+    ("committer", "name", Text),
+    ("committer", "email", Text),
+    ("core", "repositoryformatversion", Words(&["0", "1"])),
+    ("core", "filemode", Bool),
+    ("core", "ignorecase", Bool),
+    ("core", "symlinks", Bool),
+    ("core", "precomposeunicode", Bool),
+    ("core", "logallrefupdates", Words(&["always"])),
+    ("core", "autocrlf", Words(&["input"])),
+    ("core", "safecrlf", Words(&["warn"])),
+    ("core", "eol", Words(&["lf", "crlf", "native"])),
+    ("core", "quotepath", Bool),
+    ("core", "abbrev", Words(&["auto", "4", "7", "8", "10", "12", "16", "40"])),
+    ("core", "trustctime", Bool),
+    ("core", "checkstat", Words(&["default", "minimal"])),
+    ("core", "untrackedcache", Words(&["keep"])),
+    ("core", "preloadindex", Bool),
+    ("core", "hidedotfiles", Words(&["dotgitonly"])),
+    ("core", "whitespace", Style),
+    ("init", "defaultbranch", Text),
+    ("color", "*", Style),
+    ("column", "*", Style),
+    ("advice", "*", Bool),
+    ("pull", "rebase", Words(&["merges", "interactive"])),
+    ("pull", "ff", Words(&["only"])),
+    ("push", "default", Words(&["nothing", "current", "upstream", "tracking", "simple", "matching"])),
+    ("push", "autosetupremote", Bool),
+    ("push", "followtags", Bool),
+    ("merge", "conflictstyle", Words(&["merge", "diff3", "zdiff3"])),
+    ("merge", "ff", Words(&["only"])),
+    ("merge", "stat", Words(&["compact"])),
+    ("merge", "log", Number),
+    ("merge", "renames", Bool),
+    ("diff", "algorithm", Words(&["default", "myers", "minimal", "patience", "histogram"])),
+    ("diff", "colormoved", Style),
+    ("diff", "context", Number),
+    ("diff", "mnemonicprefix", Bool),
+    ("diff", "noprefix", Bool),
+    ("diff", "renames", Words(&["copies", "copy"])),
+    ("diff", "submodule", Words(&["short", "log", "diff"])),
+    ("rebase", "abbreviatecommands", Bool),
+    ("rebase", "autosquash", Bool),
+    ("rebase", "autostash", Bool),
+    ("rebase", "stat", Bool),
+    ("rebase", "updaterefs", Bool),
+    ("fetch", "prune", Bool),
+    ("fetch", "prunetags", Bool),
+    ("fetch", "parallel", Number),
+    ("commit", "verbose", Number),
+    ("commit", "status", Bool),
+    ("commit", "gpgsign", No),
+    ("tag", "gpgsign", No),
+    ("gc", "auto", Number),
+    ("commit", "cleanup", Words(&["strip", "whitespace", "verbatim", "scissors", "default"])),
+    ("branch", "autosetupmerge", Words(&["always", "inherit", "simple"])),
+    ("branch", "autosetuprebase", Words(&["never", "local", "remote", "always"])),
+    ("log", "abbrevcommit", Bool),
+    ("log", "date", Style),
+    ("log", "decorate", Words(&["short", "full", "auto"])),
+    ("log", "follow", Bool),
+    ("status", "branch", Bool),
+    ("status", "short", Bool),
+    ("status", "showstash", Bool),
+    ("status", "showuntrackedfiles", Words(&["normal", "all"])),
+    ("grep", "linenumber", Bool),
+    ("grep", "column", Bool),
+    ("lfs", "repositoryformatversion", Number),
+    // On or off; anything else would be a program.
+    ("pager", "*", Bool),
+];
+
+/// Commands that an alias may stand for. Those that send (`push`), delete (`clean`), or run what a file or an option
+/// says are not among them.
+pub(super) const ALIASED: &[&str] = &[
+    "add",
+    "blame",
+    "branch",
+    "checkout",
+    "cherry-pick",
+    "commit",
+    "describe",
+    "diff",
+    "fetch",
+    "grep",
+    "log",
+    "merge",
+    "mv",
+    "pull",
+    "rebase",
+    "reflog",
+    "remote",
+    "reset",
+    "restore",
+    "revert",
+    "rm",
+    "show",
+    "stash",
+    "status",
+    "switch",
+    "tag",
+    "worktree",
+];
+
+impl Value {
+    /// Whether the value of a setting is such a one.
+    pub(super) fn fits(&self, value: Option<&[u8]>) -> bool {
+        let Some(value) = value else { return matches!(self, Bool | Words(_)) };
+        let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+        let is_bool = is(&["true", "false", "yes", "no", "on", "off", "0", "1", ""]);
+        match self {
+            Bool => is_bool,
+            No => is(&["false", "no", "off", "0"]),
+            Words(words) => is_bool || is(words),
+            Number => is_bool || (value.len() < 10 && value.iter().all(u8::is_ascii_digit)),
+            Text => value.len() < 1024 && !value.iter().any(u8::is_ascii_control),
+            Style => value.iter().all(|byte| byte.is_ascii_alphanumeric() || b" #,-_=".contains(byte)),
+        }
+    }
+}
