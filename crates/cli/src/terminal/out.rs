@@ -144,7 +144,10 @@ impl Write for Writer {
         loop {
             // Without poll(2) first, a pipe of an old kernel would wait in the write.
             let mut room = [PollFd::from_borrowed_fd(caller(self.0), PollFlags::OUT)];
-            match poll(&mut room, Some(&LOOK_EVERY)) {
+            // A document comes in many pieces: after a wait in vain none of them is waited for.
+            let is_given_up = is_ended() && IS_GIVEN_UP.load(Ordering::SeqCst);
+            let timeout = if is_given_up { Timespec::default() } else { LOOK_EVERY };
+            match poll(&mut room, Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => match write_ready(self.0, bytes) {
                     Err(Errno::INTR | Errno::AGAIN) => {}
