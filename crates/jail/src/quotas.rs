@@ -23,8 +23,9 @@ const SIGNALS: u64 = 4096;
 const QUEUE_BYTES: u64 = 400 << 10;
 /// Bytes of locked memory: half of what a user has unless the host says otherwise.
 const LOCKED_BYTES: u64 = 4 << 20;
-/// Stands for a limit of descriptors that is none.
-const MANY_FILES: u64 = 1 << 20;
+/// The most descriptors of one process. Hosts allow up to 2^30; the kernel closes each of them before a process is gone, so they
+/// put off the end of a run, which no time limit shortens. Databases and search engines ask for 65,536.
+const MAX_FILES: u64 = 65_536;
 /// Says whom the kernel kills first for want of memory, and spares where it is negative.
 const OWN_SCORE: &str = "/proc/self/oom_score_adj";
 
@@ -133,10 +134,10 @@ impl Quotas {
     }
 }
 
-/// Three quarters of what the caller may have; what is left is for launchers. The soft limit stays the caller's.
+/// Three quarters of what the caller may have, up to [`MAX_FILES`]; what is left is for launchers. The soft limit stays the caller's
+/// where it is lower.
 fn files_of_a_sandbox(caller: &Rlimit) -> Rlimit {
-    let maximum = caller.maximum.unwrap_or(MANY_FILES);
-    let maximum = maximum - maximum / 4;
+    let maximum = caller.maximum.map_or(MAX_FILES, |maximum| (maximum - maximum / 4).min(MAX_FILES));
     Rlimit { current: Some(caller.current.map_or(maximum, |current| current.min(maximum))), maximum: Some(maximum) }
 }
 
@@ -152,6 +153,7 @@ mod tests {
         };
         assert_eq!(of(Some(1024), Some(4096)), (1024, 3072));
         assert_eq!(of(Some(1024), Some(1024)), (768, 768));
-        assert_eq!(of(None, None), (786_432, 786_432));
+        assert_eq!(of(Some(1024), Some(1 << 20)), (1024, 65_536));
+        assert_eq!(of(None, None), (65_536, 65_536));
     }
 }
