@@ -5,11 +5,15 @@
 //!       a decision ◀── those that it is about ──┘        └─ a new one ─▶ every open connection is decided again
 //! ```
 //!
+//! Each name has its own time: an answer is kept for as long as it holds, within bounds, and one that fails is asked for ever more
+//! seldom. So neither a short time to live nor a dead name server makes the other names be asked.
+//!
 //! The names come from the user's rules, so a look-up carries nothing out of the sandbox. Addresses of an earlier answer are kept:
 //! names with many servers answer with a few at a time. A name whose addresses are not known, or too many, closes every
 //! connection that could lead there unseen.
 
-use crate::resolve::Resolver;
+use crate::config::Limits;
+use crate::resolve::{Resolved, Resolver};
 use crate::shared::Shared;
 use nexus_policy::net::{Attempt, Behind, Name, Policy, forms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Denied names that are followed.
 const MAX_NAMES: usize = 256;
@@ -26,8 +30,12 @@ const MAX_NAMES: usize = 256;
 const MAX_ADDRESSES: usize = 1024;
 /// Look-ups at one time.
 const PARALLEL: usize = 16;
-/// The least and the most time between two look-ups of all names. Answers that hold for less are asked for at the least.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// How often `Limits::follow_every` passes between two look-ups of a name whose answers hold for long.
+const LONGEST: u32 = 2;
+/// The first look-up after a failure comes within this part of `Limits::follow_every`, each further one after twice the time.
+const FIRST_RETRY: u32 = 6;
+/// How often `Limits::follow_every` passes at most between two look-ups of a name that fails.
+const LONGEST_RETRY: u32 = 10;
 
 /// What is known of one name.
 #[derive(Debug, Default)]
@@ -35,12 +43,45 @@ struct Known {
     /// Whether a look-up was answered.
     answered: bool,
     addresses: BTreeSet<IpAddr>,
+    /// Look-ups that failed since the last answer.
+    failures: u32,
+    /// When to look it up again.
+    due: Option<Instant>,
 }
 
 impl Known {
     fn is_whole(&self) -> bool {
         self.answered && self.addresses.len() <= MAX_ADDRESSES
     }
+
+    /// Takes what a look-up gave. Returns whether that is new.
+    fn take(&mut self, found: Option<&Resolved>, every: Duration) -> bool {
+        let now = Instant::now();
+        let Some(found) = found else {
+            self.failures = self.failures.saturating_add(1);
+            self.due = Some(now + retry_in(self.failures, every));
+            return false;
+        };
+        let (before, whole) = (self.addresses.len(), self.is_whole());
+        (self.answered, self.failures) = (true, 0);
+        self.due = Some(now + again_in(found.ttl_s, every));
+        let room = (MAX_ADDRESSES + 1).saturating_sub(before);
+        let fresh: Vec<IpAddr> = found.addrs.iter().map(IpAddr::to_canonical).collect();
+        self.addresses.extend(fresh.into_iter().take(room));
+        self.addresses.len() != before || self.is_whole() != whole
+    }
+}
+
+/// Returns how long an answer is kept.
+fn again_in(ttl_s: Option<u32>, every: Duration) -> Duration {
+    let most = every * LONGEST;
+    ttl_s.map_or(most, |ttl_s| Duration::from_secs(ttl_s.into()).clamp(every, most))
+}
+
+/// Returns the pause after so many failures in a row.
+fn retry_in(failures: u32, every: Duration) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    (every / FIRST_RETRY).saturating_mul(doubled).min(every * LONGEST_RETRY)
 }
 
 /// The addresses of denied names.
@@ -88,7 +129,7 @@ pub async fn behind_now(
     to: &[IpAddr],
 ) -> Vec<Behind> {
     let followed = Followed::default();
-    followed.look_up(policy, &resolver, limit).await;
+    followed.look_up(policy, &resolver, limit, Limits::default().follow_every).await;
     let known = followed.known();
     among(policy, &known, attempt, to.iter().copied())
 }
@@ -141,11 +182,21 @@ impl Followed {
         timeout(limit, asked).await.unwrap_or_default();
     }
 
-    /// Looks up every name; returns whether there is something new, and when to look again.
-    async fn look_up(&self, policy: &Policy, resolver: &Arc<dyn Resolver>, limit: Duration) -> (bool, Duration) {
-        let mut names = policy.followed().take(MAX_NAMES).cloned().collect::<Vec<_>>().into_iter();
+    /// Returns when the next of these names is to be looked up: `None` for one that never was.
+    fn next_due(&self, policy: &Policy) -> Option<Instant> {
+        let known = self.known();
+        let due = |name: &Name| known.get(name).and_then(|known| known.due);
+        policy.followed().take(MAX_NAMES).map(due).min().flatten()
+    }
+
+    /// Looks up every name whose time has come; returns whether there is something new.
+    async fn look_up(&self, policy: &Policy, resolver: &Arc<dyn Resolver>, limit: Duration, every: Duration) -> bool {
+        let now = Instant::now();
+        let is_due = |name: &&Name| self.known().get(*name).and_then(|known| known.due).is_none_or(|due| due <= now);
+        let due: Vec<Name> = policy.followed().take(MAX_NAMES).filter(is_due).cloned().collect();
+        let mut names = due.into_iter();
         let mut looking = JoinSet::new();
-        let (mut is_new, mut again) = (false, AGAIN.1);
+        let mut is_new = false;
         loop {
             while looking.len() < PARALLEL
                 && let Some(name) = names.next()
@@ -159,22 +210,10 @@ impl Followed {
             let Some(done) = looking.join_next().await else { break };
             // A look-up that ended by a panic stays unanswered.
             let Ok((name, found)) = done else { continue };
-            let mut all = self.known();
-            let known = all.entry(name).or_default();
-            let Some(found) = found else {
-                again = AGAIN.0;
-                continue;
-            };
-            let (before, whole) = (known.addresses.len(), known.is_whole());
-            known.answered = true;
-            let room = (MAX_ADDRESSES + 1).saturating_sub(before);
-            let fresh: Vec<IpAddr> = found.addrs.iter().map(IpAddr::to_canonical).collect();
-            known.addresses.extend(fresh.into_iter().take(room));
-            is_new |= known.addresses.len() != before || known.is_whole() != whole;
-            again = again.min(Duration::from_secs(found.ttl_s.map_or(u64::MAX, u64::from))).max(AGAIN.0);
+            is_new |= self.known().entry(name).or_default().take(found.as_ref(), every);
         }
         self.asked.notify_waiters();
-        (is_new, again)
+        is_new
     }
 }
 
@@ -186,13 +225,36 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             shared.followed.changed.notified().await;
             continue;
         }
-        let (is_new, again) = shared.followed.look_up(&policy, &shared.resolver, shared.limits.resolve_time).await;
-        if is_new {
+        let (limit, every) = (shared.limits.resolve_time, shared.limits.follow_every);
+        if shared.followed.look_up(&policy, &shared.resolver, limit, every).await {
             shared.host_changed();
         }
+        // A look-up that ended by a panic has no time of its own.
+        let again = shared.followed.next_due(&policy).unwrap_or_else(|| Instant::now() + every);
         tokio::select! {
-            () = tokio::time::sleep(again) => {}
+            () = tokio::time::sleep_until(again) => {}
             () = shared.followed.changed.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_short_time_to_live_is_not_followed_at_once() {
+        for (ttl_s, seconds) in [(None, 60), (Some(0), 30), (Some(5), 30), (Some(45), 45), (Some(u32::MAX), 60)] {
+            assert_eq!(again_in(ttl_s, EVERY), Duration::from_secs(seconds), "{ttl_s:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_fails_is_asked_for_ever_more_seldom() {
+        let pauses: Vec<u64> = (1..=8).map(|failures| retry_in(failures, EVERY).as_secs()).collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(retry_in(u32::MAX, EVERY), Duration::from_secs(300));
     }
 }

@@ -8,6 +8,7 @@ use nexus_model::capability::NetMode;
 use nexus_policy::net::{DenyCode, PolicyInput, Replay, Replayed};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 use support::{World, echo, enter, eventually, hello, input, outside_of_netns, read_all, read_head, server, tunnel};
 
 const BAD: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 35);
@@ -143,7 +144,10 @@ fn a_name_that_cannot_be_looked_up_closes_what_may_be_it() {
     resolver.fail("bad.test", "the server does not answer");
     let given = resolver.clone();
     let mode = Some(NetMode::Unrestricted);
-    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| config.resolver = given);
+    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| {
+        config.resolver = given;
+        config.limits.follow_every = Duration::from_millis(600);
+    });
     is_denied(&world, &format!("{GOOD}:{port}"), "whose addresses are not known now");
     is_denied(&world, &format!("good.test:{port}"), "whose addresses are not known now");
     let mut client = tunnel(world.http, "good.test:443").unwrap();
@@ -165,7 +169,10 @@ fn a_denied_name_is_followed_to_its_next_address() {
     let resolver = std::sync::Arc::new(Moving::default());
     let given = resolver.clone();
     let mode = Some(NetMode::Unrestricted);
-    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| config.resolver = given);
+    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| {
+        config.resolver = given;
+        config.limits.follow_every = Duration::from_millis(600);
+    });
     is_denied(&world, &format!("{BAD}:{port}"), "an address of bad.test");
     let mut open = passes(&world, &format!("{MOVED}:{port}"));
     resolver.0.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -173,6 +180,51 @@ fn a_denied_name_is_followed_to_its_next_address() {
     assert_eq!(read_all(&mut open), None);
     is_denied(&world, &format!("{MOVED}:{port}"), "an address of bad.test");
     is_denied(&world, &format!("{BAD}:{port}"), "an address of bad.test");
+}
+
+#[test]
+fn a_name_that_is_asked_for_often_leaves_the_others_alone() {
+    if outside_of_netns() {
+        return;
+    }
+    let resolver = std::sync::Arc::new(Counting::default());
+    let given = resolver.clone();
+    let rules = ["-fails.test", "-short.test", "-long.test"];
+    let world = World::with(PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&rules) }, move |config| {
+        config.resolver = given;
+        config.limits.follow_every = Duration::from_millis(300);
+    });
+    // 50 ms, 100 ms, 200 ms … after each failure, 300 ms for an answer that holds for no time.
+    eventually("the fourth look-up of the name that fails", || resolver.count("fails.test") >= 4);
+    eventually("the second look-up of the short answer", || resolver.count("short.test") >= 2);
+    let (fails, short, long) =
+        (resolver.count("fails.test"), resolver.count("short.test"), resolver.count("long.test"));
+    assert!(fails > long && short >= long, "{fails} {short} {long}");
+    drop(world);
+}
+
+/// Answers one name for no time and one for long, and counts.
+#[derive(Default)]
+struct Counting(std::sync::Mutex<Vec<String>>);
+
+impl Counting {
+    fn count(&self, name: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|asked| *asked == name).count()
+    }
+}
+
+impl nexus_egress::Resolver for Counting {
+    fn lookup<'a>(&'a self, name: &'a nexus_policy::net::Name) -> nexus_egress::Lookup<'a> {
+        self.0.lock().unwrap().push(name.to_string());
+        let (name, addrs) = (name.to_string(), vec![IpAddr::V4(BAD)]);
+        Box::pin(async move {
+            match name.as_str() {
+                "fails.test" => Err(nexus_egress::ResolveError::Failed { name, why: "no answer".into() }),
+                "short.test" => Ok(nexus_egress::Resolved { addrs, ttl_s: Some(0) }),
+                _ => Ok(nexus_egress::Resolved { addrs, ttl_s: Some(3600) }),
+            }
+        })
+    }
 }
 
 /// Answers with one address and later with another one, for a second each.
