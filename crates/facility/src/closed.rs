@@ -7,7 +7,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, 
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Class;
-use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
+use crate::tree::{Found, LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -19,6 +19,33 @@ const MOST: usize = 200_000;
 
 const OF_GIT: &str = "closes a directory of git, or one on the way to a protected name, to its owner";
 const HOLDS: &str = "closes a directory with something protected in it to its owner";
+
+/// Why an entry waits that lies in a directory which this user cannot enter.
+pub(crate) const UNSEEN: &str = "in a directory that is closed to its owner: accept the directory first";
+
+/// Reports whether a directory or file is closed to this user.
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// Reports whether this user may not enter a directory of the workspace, so that nothing in it can be looked at.
+pub(crate) fn is_shut(base: &Workspace, found: &Found) -> Result<bool, IoFailure> {
+    const BY_OWNER: u32 = 0o100;
+    let user = rustix::process::geteuid();
+    if user.is_root() || (found.meta.uid == user.as_raw() && found.meta.mode & BY_OWNER != 0) {
+        return Ok(false);
+    }
+    let dir = match base.dir(&found.at.0) {
+        Ok(dir) => dir,
+        Err(error) if is_gone(&error) || is_other_mount(&error) => return Ok(false),
+        Err(error) => return Err(error).doing("open", &found.at.0),
+    };
+    match stat_if_there(dir.as_fd(), b".") {
+        Err(error) if is_closed(&error) => Ok(true),
+        Err(error) => Err(error).doing("look at", &found.at.0),
+        Ok(_) => Ok(false),
+    }
+}
 
 /// Judges the directories that a layer closes.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
@@ -85,7 +112,6 @@ type Entries = Vec<(Vec<u8>, EntryType)>;
 
 /// The entries of a directory. `None` when it is gone, another mount, or closed already: what it hid was hidden before.
 fn list(base: &Workspace, at: &[u8]) -> Result<Option<Entries>, IoFailure> {
-    let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let dir = match base.readable_dir(at) {
         Ok(dir) => dir,
         Err(error) if is_gone(&error) || is_other_mount(&error) || is_closed(&error) => return Ok(None),

@@ -45,7 +45,9 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
     let mut seen = vec![false; tree.nodes.len()];
     let mut paths = Vec::new();
     for at in (1..tree.nodes.len()).filter(|at| states[*at] == State::Commit) {
-        let mut up = tree.nodes[at].parent;
+        // A directory whose own attributes are set is touched itself.
+        let is_merged = matches!(tree.nodes[at].rare.lower, Lower::Merged(_));
+        let mut up = if is_merged { at } else { tree.nodes[at].parent };
         while up != 0 && !seen[up] {
             seen[up] = true;
             if let Lower::Merged(found) = &tree.nodes[up].rare.lower

@@ -4,6 +4,7 @@
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
+use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
 use crate::git_names::{PACKED, may_go};
@@ -72,6 +73,12 @@ impl Scanner<'_> {
             let dir = match self.base.readable_dir(&at) {
                 Err(error) if is_other_mount(&error) => {
                     result.blocked.push(SharedPath::from(at).text());
+                    continue;
+                }
+                // It may hold anything. An accept opens it, and looks for later changes in it before it goes.
+                Err(error) if is_closed(&error) => {
+                    let why = "what a directory that is closed to its owner hides".to_owned();
+                    result.protected.get_or_insert((SharedPath::from(at).text(), why));
                     continue;
                 }
                 other => other.doing("open", &at)?,

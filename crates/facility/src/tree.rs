@@ -157,6 +157,8 @@ pub struct Details {
     pub verdict: Option<Verdict>,
     /// For a whole directory that goes away or moves.
     pub scan: Option<Scan>,
+    /// It lies in a directory of the workspace that this user cannot enter: what it covers is not known.
+    pub unseen: bool,
 }
 
 impl Deref for Rare {
@@ -169,6 +171,7 @@ impl Deref for Rare {
             base_attrs: Vec::new(),
             verdict: None,
             scan: None,
+            unseen: false,
         };
         self.0.as_deref().unwrap_or(NONE)
     }

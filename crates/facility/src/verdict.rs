@@ -26,7 +26,7 @@ pub(crate) enum Hold {
     Exact(String),
     /// By what lies in a directory that goes away or moves: until somebody accepts all that is protected.
     Inside(String),
-    /// For ever: no commit may make it.
+    /// No commit may make it as things are.
     Never(String),
 }
 
@@ -58,6 +58,9 @@ fn is_new_directory(node: &Node) -> bool {
 
 /// Whether the workspace already is as this entry wants it.
 pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
+    if node.rare.unseen {
+        return false;
+    }
     match (node.role, &node.rare.lower) {
         (Role::Whiteout | Role::Implied, _) => return node.covers.is_none() || node.claimed,
         (Role::Entry, Lower::Merged(found)) => {
@@ -89,6 +92,9 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     let is_dir = node.meta.kind == EntryType::Directory;
     if node.pinned {
         return Some(Hold::Never("append-only or immutable in the workspace (chattr)".to_owned()));
+    }
+    if node.rare.unseen {
+        return Some(Hold::Never(crate::closed::UNSEEN.to_owned()));
     }
     if node.role == Role::Entry {
         if node.meta.kind == EntryType::Device {

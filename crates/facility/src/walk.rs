@@ -224,7 +224,19 @@ impl Walk<'_> {
         let mut claimed = HashSet::new();
         let mut used = HashSet::new();
         nodes[0].rare.lower = self.lower_dir(b"")?.map_or(Lower::Missing, |found| Lower::Merged(Box::new(found)));
+        let mut last = None;
         for at in 1..nodes.len() {
+            // Entries of one directory come in a row.
+            let parent = nodes[at].parent;
+            let is_unseen = match last.filter(|(last, _)| *last == parent) {
+                Some((_, is_unseen)) => is_unseen,
+                None => self.is_unseen(&nodes[parent])?,
+            };
+            last = Some((parent, is_unseen));
+            if is_unseen {
+                nodes[at].rare.unseen = true;
+                continue;
+            }
             if nodes[at].meta.kind != EntryType::Directory {
                 continue;
             }
@@ -265,6 +277,17 @@ impl Walk<'_> {
         Ok(claimed)
     }
 
+    /// Whether what the entries of a directory cover cannot be looked at.
+    fn is_unseen(&self, directory: &Node) -> Result<bool, WalkError> {
+        if directory.rare.unseen {
+            return Ok(true);
+        }
+        match &directory.rare.lower {
+            Lower::Merged(found) | Lower::Moved(found) => Ok(crate::closed::is_shut(self.base, found)?),
+            Lower::None | Lower::Missing => Ok(false),
+        }
+    }
+
     fn lower_dir(&self, path: &[u8]) -> Result<Option<Found>, WalkError> {
         let dir = match self.base.dir(path) {
             Ok(dir) => dir,
@@ -290,7 +313,7 @@ impl Walk<'_> {
         let mut implied = Vec::new();
         let count = nodes.len();
         for at in 1..count {
-            if nodes[at].meta.kind != EntryType::Directory {
+            if nodes[at].meta.kind != EntryType::Directory || nodes[at].rare.unseen {
                 continue;
             }
             let Some(place) = lower_path(&nodes[nodes[at].parent]).map(|p| join(p, split(&nodes[at].path.0).1)) else {
@@ -312,7 +335,7 @@ impl Walk<'_> {
             let Some(found) = self.lower_dir(&place)? else { continue };
             let dir = match self.base.readable_dir(&place) {
                 // What it replaces cannot be listed, and it stays new.
-                Err(error) if is_other_mount(&error) => continue,
+                Err(error) if is_other_mount(&error) || crate::closed::is_closed(&error) => continue,
                 other => other.doing("open", &place)?,
             };
             nodes[at].rare.lower = Lower::Merged(Box::new(found));
@@ -340,7 +363,7 @@ impl Walk<'_> {
         let mut base_dirs = LastDir::new(self.base);
         let mut upper_dirs = LastDir::new(self.upper);
         let mut budget = crate::compare::BUDGET;
-        for at in 1..nodes.len() {
+        for at in (1..nodes.len()).filter(|at| !nodes[*at].rare.unseen).collect::<Vec<_>>() {
             if let Lower::Merged(found) | Lower::Moved(found) = &nodes[nodes[at].parent].rare.lower {
                 nodes[at].pinned = found.meta.pinned;
             }
