@@ -4,11 +4,13 @@
 //! git takes a directory for a repository that has `HEAD`, and `objects` and `refs` or a `commondir`. The entries may
 //! come in several runs, and a part of a layer may stay behind: an entry counts that the workspace or the layer has.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_other_mount, join, names, split};
+use crate::bare_links;
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
 use crate::branches::ByPath;
 use crate::facts::{GitDirectory, Version, judge as judge_content};
 use crate::fold::fold;
 use crate::git_names::git_class;
+use crate::link_ends::{TO_BARE, is_no_way};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
@@ -39,6 +41,8 @@ const STATE: &[&[u8]] = &[
     b"objects/info/http-alternates",
     b"shallow",
 ];
+/// Places at which git follows a link.
+const NO_LINKS: &[&[u8]] = &[HEAD, b"objects", b"objects/info", b"refs", b"refs/replace", b"info"];
 /// The same for directories, as soon as there is something in them.
 const STATE_DIRECTORIES: &[&[u8]] = &[b"branches", b"modules", b"refs/replace", b"remotes", b"rr-cache", b"worktrees"];
 
@@ -72,12 +76,26 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             }
         }
     }
+    let is_open = |at: &usize, place: &Place| {
+        !place.was_one && !place.has_hidden && walk.rules.class(&tree.nodes[*at].path.0) == Class::Plain
+    };
+    let new: HashMap<&[u8], usize> =
+        places.iter().filter(|(at, place)| is_open(at, place)).map(|(at, _)| (&*tree.nodes[*at].path.0, *at)).collect();
+    let leading = bare_links::find(walk, tree, &new)?;
+    for at in leading.links {
+        tree.nodes[at].rare.verdict = Some(Verdict::Park(TO_BARE.to_owned()));
+    }
+    for at in leading.repositories {
+        places.entry(at).and_modify(|place| place.is_led_to = true);
+    }
     for node in tree.nodes.iter_mut().skip(1) {
         let name = fold(split(&node.path.0).1);
-        let hidden = places.get(&node.parent).is_some_and(|place| !place.was_one && place.has_hidden);
-        let is_new = node.role == Role::Entry && node.covers.is_none();
-        if hidden && is_new && is_maker(&name) {
-            let why = "makes a git repository of a directory that has hooks or settings";
+        let why = match places.get(&node.parent) {
+            Some(place) if place.has_hidden => "makes a git repository of a directory that has hooks or settings",
+            Some(place) if place.is_led_to => "makes a git repository where links of the workspace lead, or could lead",
+            Some(_) | None => continue,
+        };
+        if node.role == Role::Entry && node.covers.is_none() && is_maker(&name) {
             node.rare.verdict = Some(Verdict::Park(why.to_owned()));
         }
     }
@@ -110,6 +128,8 @@ struct Place {
     was_one: bool,
     /// The workspace has hooks or settings there that a commit would hold back.
     has_hidden: bool,
+    /// A link leads there, or could.
+    is_led_to: bool,
 }
 
 impl Place {
@@ -130,7 +150,10 @@ impl Place {
         if let (Some(base), false) = (base, was_one) {
             // Whatever the layer has at their places: it may be committed in part.
             for name in HELD_BY_CONTENT {
-                has_hidden |= is_held(walk, base, name)?;
+                has_hidden |= is_held(walk, base, name)? || has_names(walk.base, &join(base, name))?;
+            }
+            for place in NO_LINKS {
+                has_hidden |= is_link(walk.base, &join(base, place))?;
             }
             has_hidden |= has_hooks(walk, base)?;
             for place in STATE {
@@ -140,7 +163,7 @@ impl Place {
                 has_hidden |= has_entries(walk.base, &join(base, place))?;
             }
         }
-        Ok(Some(Self { was_one, has_hidden }))
+        Ok(Some(Self { was_one, has_hidden, is_led_to: false }))
     }
 }
 
@@ -157,6 +180,16 @@ pub(crate) fn is_one_by(names: &[Vec<u8>]) -> bool {
 /// Whether a folded name is one that makes a directory a repository.
 pub(crate) fn is_maker(name: &[u8]) -> bool {
     MAKERS.iter().any(|maker| fold(maker) == name)
+}
+
+/// Whether a file has further names, by which it could be written.
+fn has_names(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    let found = tree.stat(path).doing("look at", path)?;
+    Ok(found.is_some_and(|meta| meta.kind == EntryType::File && meta.links > 1))
+}
+
+fn is_link(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
+    Ok(tree.stat(path).doing("look at", path)?.is_some_and(|meta| meta.kind == EntryType::Symlink))
 }
 
 fn is_there(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
@@ -265,6 +298,42 @@ pub(crate) fn is_one(base: &Workspace, directory: &[u8]) -> Result<bool, IoFailu
         Err(error) if is_closed(&error) => Ok(false),
         other => other,
     }
+}
+
+/// Whether the `link` that ends at a path of the workspace leads to a bare repository or into one. `known` remembers which
+/// directories are repositories.
+pub(crate) fn is_entered(
+    base: &Workspace,
+    link: &[u8],
+    end: &[u8],
+    known: &mut HashMap<Vec<u8>, bool>,
+) -> Result<bool, IoFailure> {
+    let mut at = end;
+    loop {
+        let is_one = match known.get(at) {
+            Some(is_one) => *is_one,
+            None => match is_one(base, at) {
+                // The path is what a link says, and may lead nowhere.
+                Err(error) if is_no_way(&error.source) => false,
+                other => other?,
+            },
+        };
+        known.insert(at.to_vec(), is_one);
+        if is_one && enters(link, end, at) {
+            return Ok(true);
+        }
+        if at.is_empty() {
+            return Ok(false);
+        }
+        at = split(at).0;
+    }
+}
+
+/// Whether a link that ends in a repository may lead on to something protected there. From inside of the repository it does so
+/// only by its own end.
+pub(crate) fn enters(link: &[u8], end: &[u8], repository: &[u8]) -> bool {
+    let is_inside = repository.is_empty() || is_beneath(link, repository);
+    !is_inside || !matches!(class(end, repository), Class::NoLink | Class::Plain | Class::GitRoot)
 }
 
 /// Whether a path of the workspace is a hook, a setting or the like of a bare repository there.

@@ -131,8 +131,8 @@ fn object_id_lengths(
 ) -> Result<Vec<usize>, IoFailure> {
     let place = &tree.nodes[directory];
     let base = match lower_path(place) {
-        Some(base) => small(walk.base, &join(base, b"config"))?.filter(|_| is_judged(walk, &place.path.0, base)),
-        None => None,
+        Some(base) if is_judged(walk, &place.path.0, base)? => small(walk.base, &join(base, b"config"))?,
+        Some(_) | None => None,
     };
     let mut found = base.as_deref().map(lengths_by).unwrap_or_default();
     if let Some(config) = config.map(|at| &tree.nodes[*at]).filter(|one| one.role == Role::Entry) {
@@ -151,9 +151,9 @@ fn object_id_lengths(
 }
 
 /// Whether a change of the configuration in a directory would be judged as one of git.
-fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> bool {
+fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
     let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
-    by_name || crate::bare::is_one(walk.base, base).unwrap_or(false)
+    Ok(by_name || crate::bare::is_one(walk.base, base)?)
 }
 
 /// The lengths of object ids that a configuration allows, as git reads it (`read_repository_format`): without a

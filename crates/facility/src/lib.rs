@@ -25,6 +25,7 @@
 
 mod altered;
 mod bare;
+mod bare_links;
 mod beneath;
 mod branches;
 mod by_content;

@@ -7,10 +7,11 @@ use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, split};
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
-use crate::tree::{LayerTree, Role, Verdict};
+use crate::tree::{LayerTree, Node, Role, SharedPath, Verdict};
 use crate::walk::{LastDir, Walk, lower_path};
 use rustix::io::Errno;
-use std::collections::{HashMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,39 +22,25 @@ const MAX_LINKS: usize = 40;
 
 /// Judges the links of a layer.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    let is_new = |at: &usize| {
-        let one = &tree.nodes[*at];
-        one.role == Role::Entry && one.meta.kind == EntryType::Symlink
-    };
-    let all: Vec<usize> = (1..tree.nodes.len()).filter(is_new).collect();
-    if all.is_empty() {
+    let is_link = |one: &Node| one.role == Role::Entry && one.meta.kind == EntryType::Symlink;
+    if !tree.nodes.iter().any(is_link) {
         return Ok(());
     }
-    let mut dirs = LastDir::new(walk.upper);
-    let mut texts: HashMap<usize, Vec<u8>> = HashMap::new();
-    for at in &all {
-        let path = &tree.nodes[*at].path.0;
-        let (parent, name) = split(path);
-        let dir = dirs.get(parent).doing("open", parent)?;
-        let text = rustix::fs::readlinkat(dir, name, Vec::new()).doing("read the link", path)?;
-        texts.insert(*at, text.into_bytes());
-    }
+    let links = LayerLinks::read(walk, tree)?;
     let ends = Ends::new(walk.rules, walk.base.path());
     let mut verdicts = Vec::new();
     {
-        let nodes = tree.nodes.iter().enumerate().skip(1);
-        let known: HashMap<&[u8], usize> = nodes.map(|(at, one)| (&*one.path.0, at)).collect();
         // What is committed, and what stays where something of it is held back.
-        let after = |path: &[u8]| link_after(walk, tree, &known, &texts, path);
+        let after = |path: &[u8]| links.after(walk, tree, path);
         let before = |path: &[u8]| link(walk.base, path);
-        for at in all.into_iter().filter(|at| tree.nodes[*at].rare.verdict.is_none()) {
-            let (path, text) = (&tree.nodes[at].path.0, &texts[&at]);
+        for (at, text) in links.all().filter(|(at, _)| tree.nodes[*at].rare.verdict.is_none()) {
+            let path = &tree.nodes[at].path.0;
             let mut why = ends.reason(path, text, &after)?;
             if why.is_none() {
                 why = ends.reason(path, text, &before)?;
             }
             if why.is_none() && ends.leads_to_bare(walk.base, path, text, &after)? {
-                why = Some("a link that leads to something protected: a file of git".to_owned());
+                why = Some(TO_BARE.to_owned());
             }
             if why.is_none() && ends.goes_back(path, text) {
                 why = Some("a link that goes down and up again: another link could lead it elsewhere".to_owned());
@@ -67,28 +54,55 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     Ok(())
 }
 
-/// The text of the link that will be at a path of the workspace when the layer is committed.
-fn link_after(
-    walk: &Walk<'_>,
-    tree: &LayerTree,
-    known: &HashMap<&[u8], usize>,
-    texts: &HashMap<usize, Vec<u8>>,
-    path: &[u8],
-) -> Result<Option<Vec<u8>>, IoFailure> {
-    if let Some(at) = known.get(path) {
-        return Ok(texts.get(at).cloned());
+/// Why a link into a git repository without the name `.git` waits.
+pub(crate) const TO_BARE: &str = "a link that leads to something protected: a file of git";
+
+/// The links of a layer, and what the layer has at which path.
+pub(crate) struct LayerLinks {
+    by_path: HashMap<SharedPath, usize>,
+    texts: BTreeMap<usize, Vec<u8>>,
+}
+
+impl LayerLinks {
+    /// Reads the texts of all links of a layer.
+    pub(crate) fn read(walk: &Walk<'_>, tree: &LayerTree) -> Result<Self, IoFailure> {
+        let mut dirs = LastDir::new(walk.upper);
+        let (mut by_path, mut texts) = (HashMap::with_capacity(tree.nodes.len()), BTreeMap::new());
+        for (at, one) in tree.nodes.iter().enumerate().skip(1) {
+            by_path.insert(one.path.clone(), at);
+            if one.role == Role::Entry && one.meta.kind == EntryType::Symlink {
+                let (parent, name) = split(&one.path.0);
+                let dir = dirs.get(parent).doing("open", parent)?;
+                let text = rustix::fs::readlinkat(dir, name, Vec::new()).doing("read the link", &one.path.0)?;
+                texts.insert(at, text.into_bytes());
+            }
+        }
+        Ok(Self { by_path, texts })
     }
-    // The nearest directory that the layer has says which directory of the workspace it continues.
-    let mut parent = split(path).0;
-    while !parent.is_empty() && !known.contains_key(parent) {
-        parent = split(parent).0;
+
+    /// The links, with their texts.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.texts.iter().map(|(at, text)| (*at, text.as_slice()))
     }
-    let node = &tree.nodes[known.get(parent).copied().unwrap_or(0)];
-    let rest = path.strip_prefix(parent).unwrap_or(path);
-    let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-    match lower_path(node) {
-        Some(lower) => link(walk.base, &join(lower, rest)),
-        None => Ok(None),
+
+    /// The text of the link that will be at a path of the workspace when the layer is committed.
+    pub(crate) fn after(&self, walk: &Walk<'_>, tree: &LayerTree, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+        let known = |path: &[u8]| self.by_path.get(&SharedPath::from(path)).copied();
+        if let Some(at) = known(path) {
+            return Ok(self.texts.get(&at).cloned());
+        }
+        // The nearest directory that the layer has says which directory of the workspace it continues.
+        let mut parent = split(path).0;
+        while !parent.is_empty() && known(parent).is_none() {
+            parent = split(parent).0;
+        }
+        let node = &tree.nodes[known(parent).unwrap_or(0)];
+        let rest = path.strip_prefix(parent).unwrap_or(path);
+        let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+        match lower_path(node) {
+            Some(lower) => link(walk.base, &join(lower, rest)),
+            None => Ok(None),
+        }
     }
 }
 
@@ -109,7 +123,7 @@ pub(crate) fn link(base: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoF
 }
 
 /// Whether nothing can be reached there by this user.
-fn is_no_way(error: &io::Error) -> bool {
+pub(crate) fn is_no_way(error: &io::Error) -> bool {
     is_gone(error)
         || is_other_mount(error)
         || error.kind() == io::ErrorKind::PermissionDenied
@@ -123,6 +137,8 @@ pub(crate) struct Ends<'a> {
     standard: Rules,
     /// The workspace.
     top: &'a Path,
+    /// Directories that were looked at, and whether they are bare repositories.
+    bare: RefCell<HashMap<Vec<u8>, bool>>,
 }
 
 /// Takes the end of a link: relative to the workspace, where it is in it, and absolute.
@@ -133,7 +149,7 @@ type ReadLink<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>, IoFailure> + 'a;
 impl<'a> Ends<'a> {
     /// `top` is the workspace's real path; without it only relative links in the workspace are judged.
     pub(crate) fn new(rules: &'a Rules, top: &'a Path) -> Self {
-        Self { rules, standard: Rules::default(), top }
+        Self { rules, standard: Rules::default(), top, bare: RefCell::default() }
     }
 
     /// Why the link at `path` with this text may not come unasked.
@@ -180,8 +196,8 @@ impl<'a> Ends<'a> {
         false
     }
 
-    /// Whether a link leads to what decides what git runs in a bare repository of the workspace.
-    fn leads_to_bare(
+    /// Whether a link leads to a bare repository of the workspace or into one: another link could go on from there.
+    pub(crate) fn leads_to_bare(
         &self,
         base: &Workspace,
         path: &[u8],
@@ -190,15 +206,21 @@ impl<'a> Ends<'a> {
     ) -> Result<bool, IoFailure> {
         let mut found = Ok(false);
         self.follow(path, text, read, &mut |inside, _| {
-            if let Some(inside) = inside.filter(|inside| !inside.is_empty()) {
-                found = bare::holds(base, inside);
+            if let Some(inside) = inside {
+                found = bare::is_entered(base, path, inside, &mut self.bare.borrow_mut());
             }
         })?;
         found
     }
 
     /// Follows a link and gives its end to `judge`.
-    fn follow(&self, path: &[u8], text: &[u8], read: &ReadLink<'_>, judge: &mut TakeEnd<'_>) -> Result<(), IoFailure> {
+    pub(crate) fn follow(
+        &self,
+        path: &[u8],
+        text: &[u8],
+        read: &ReadLink<'_>,
+        judge: &mut TakeEnd<'_>,
+    ) -> Result<(), IoFailure> {
         let top = self.top.as_os_str().as_bytes();
         let inside = |real: &'_ [u8]| -> Option<Vec<u8>> {
             if real == top {

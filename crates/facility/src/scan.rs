@@ -179,7 +179,13 @@ impl Scanner<'_> {
         match rustix::fs::readlinkat(dir, name, Vec::new()) {
             Ok(text) => {
                 let read = |at: &[u8]| crate::link_ends::link(self.base, at);
-                Ends::new(self.rules, self.base.path()).reason(path, text.to_bytes(), &read)
+                let ends = Ends::new(self.rules, self.base.path());
+                match ends.reason(path, text.to_bytes(), &read)? {
+                    None if ends.leads_to_bare(self.base, path, text.to_bytes(), &read)? => {
+                        Ok(Some(crate::link_ends::TO_BARE.to_owned()))
+                    }
+                    why => Ok(why),
+                }
             }
             // Gone, or no link any more.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => Ok(None),

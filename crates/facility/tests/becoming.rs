@@ -347,3 +347,95 @@ fn the_git_directory_of_a_working_tree_has_no_remotes() {
     let all = [base, run.to_vec()].concat();
     assert_eq!(parked(&all, &[Op::RemoveTree(".git/worktrees/w".into())]), [""; 0], "`git worktree prune`");
 }
+
+fn link(text: &str, path: &str) -> Op {
+    Op::Symlink(text.into(), path.into())
+}
+
+/// What makes a bare repository at `at`, as one run does it.
+fn server(at: &str) -> Vec<Op> {
+    repository(at, "[core]\nbare = true\n")
+}
+
+const MAKERS: [&str; 4] = ["b/HEAD", "b/objects", "b/refs", "b/refs/heads"];
+
+/// The link comes in one run, and what it leads to in the next.
+#[test]
+fn no_repository_comes_where_links_lead() {
+    for text in ["b/config", "b/hooks/post-receive", "b", "b/hooks", "c/config", "q/../b/config"] {
+        let more = [link("b", "c"), dir("q"), link(text, "out.log")];
+        assert_eq!(parked(&more, &server("b")), MAKERS, "{text}");
+        let deep = [vec![dir("n"), dir("n/m"), link(&format!("../../{text}"), "n/m/l")], more.to_vec()].concat();
+        assert_eq!(parked(&deep[..5], &server("b")), MAKERS, "{text}");
+        let existing = [vec![dir("b"), write("b/k", "x")], more.to_vec()].concat();
+        assert_eq!(parked(&existing, &server("b")[1..]), MAKERS, "{text} of a directory that was there");
+    }
+    let elsewhere = [link("src/config", "out.log"), dir("src"), link("nowhere", "x"), link("/usr/lib", "lib")];
+    assert_eq!(parked(&elsewhere, &server("b")), [""; 0]);
+    // The workspace itself.
+    let top: Vec<Op> = almost("", &[]);
+    let makers = ["HEAD", "objects", "refs", "refs/heads"];
+    let run = [top, vec![write("HEAD", HEAD)]].concat();
+    assert_eq!(parked(&[link("config", "out.log")], &run), makers);
+    assert_eq!(parked(&[link("src/f", "out.log"), dir("src")], &run), [""; 0]);
+    // A link of the same run, and one that the run turns.
+    let with = |more: Op| [server("b"), vec![more]].concat();
+    assert_eq!(parked(&[], &with(link("b/config", "out.log"))), ["out.log"]);
+    assert_eq!(parked(&[], &with(link("plain", "out.log"))), [""; 0]);
+    assert_eq!(parked(&[link("b/config", "out.log")], &with(remove("out.log"))), MAKERS, "it may stay");
+}
+
+#[test]
+fn what_cannot_be_looked_through_for_links_could_have_one() {
+    let scene = Scene::new(LayerMode::User, &[dir("shut"), Op::Chmod("shut".into(), 0)]);
+    let layer = scene.layer(&server("b"));
+    layer.park(&scene.workspace(), &Rules::default()).unwrap();
+    drop(layer);
+    common::give(&scene.path("layers"));
+    scene.child("child_makes_a_repository", scene.dir.path().to_str().unwrap(), &[], false).unwrap();
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn child_makes_a_repository() {
+    let scene = std::path::PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let ws = nexus_facility::Workspace::open(&scene.join("ws")).unwrap();
+    let result = common::reopen(&scene.join("layers")).commit(&ws, &Rules::default()).unwrap();
+    let parked: Vec<_> = result.parked.into_iter().map(|change| change.path.0).collect();
+    assert_eq!(parked, MAKERS.map(|path| path.as_bytes().to_vec()));
+}
+
+/// The directory of the repository comes to the place where a link leads, or the link to the repository.
+#[test]
+fn neither_link_nor_repository_is_turned_to_the_other() {
+    let base =
+        [server("srv.git"), vec![dir("a"), write("a/k", "x"), link("a/hooks/post-receive", "out.log"), dir("src")]]
+            .concat();
+    assert_eq!(parked(&base, &[Op::RemoveTree("a".into()), link("srv.git", "a")]), ["a"]);
+    for text in ["srv.git", "srv.git/hooks", "srv.git/refs/heads/main", "srv.git/new"] {
+        assert_eq!(parked(&base, &[link(text, "l")]), ["l"], "{text}");
+    }
+    assert_eq!(parked(&base, &[link("src", "l"), link("srv", "l2"), link("src/srv.git", "l3")]), [""; 0]);
+    assert_eq!(parked(&base, &[rename("srv.git", "b")]), ["b"], "a repository that moves");
+    assert_eq!(parked(&base, &[Op::RemoveTree("a".into()), rename("srv.git", "a")]).len(), 1);
+    // A link that moves with a directory, to where the same text leads into the repository.
+    let moving = [server("srv.git"), vec![dir("n"), dir("n/m"), link("../srv.git/config", "n/m/l")]].concat();
+    assert_eq!(parked(&moving, &[rename("n/m", "m")]), ["m"]);
+    assert_eq!(parked(&moving, &[rename("n/m", "n/k")]), [""; 0]);
+}
+
+#[test]
+fn a_directory_with_links_in_place_of_gits_becomes_no_repository() {
+    let head = [write("d/HEAD", HEAD)];
+    for (place, text) in [("info", "../i"), ("refs/replace", "../i"), ("objects/info", "../i")] {
+        let base = almost("d/", &[dir("i"), write("i/attributes", "* filter=q"), link(text, &format!("d/{place}"))]);
+        assert_eq!(parked(&base, &head), ["d/HEAD"], "{place}");
+    }
+    let base = almost("d/", &[dir("d/info"), write("d/info/exclude", "x"), link("x", "d/other")]);
+    assert_eq!(parked(&base, &head), [""; 0]);
+    // Another name of the configuration.
+    let config = [write("d/config", "[core]\nbare = true\n")];
+    assert_eq!(parked(&almost("d/", &config), &head), [""; 0]);
+    let named = [&config[..], &[Op::Link("d/config".into(), "out.log".into())]].concat();
+    assert_eq!(parked(&almost("d/", &named), &head), ["d/HEAD"]);
+}
