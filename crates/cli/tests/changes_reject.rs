@@ -292,7 +292,7 @@ fn is_kept(bench: &Bench, run: &str, mixed: &Version, output: &Output, what: &st
     is_said_well(bench, output, run);
     nothing_is_lost(bench, what);
     assert!(bench.leftovers().is_empty(), "{what}: {:?}", bench.leftovers());
-    assert_eq!(stdout(&nexus(bench, &["changes", "list"])), "No changes wait for a decision.\n");
+    assert!(stdout(&nexus(bench, &["changes", "list"])).starts_with("No changes wait for a decision.\n"), "{what}");
     let next = bench.run(["run", "--", "true"]);
     assert_eq!((next.status.code(), stderr(&next).as_str()), (Some(0), ""), "{what}");
     assert_eq!(files_of(&bench.workspace), *mixed, "{what}: nobody finishes it any more");

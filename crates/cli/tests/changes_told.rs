@@ -142,3 +142,91 @@ fn a_killed_reject_or_the_next_command_names_what_is_beside() {
         assert!(named > 10, "{}: only {named} kills", bench.who());
     });
 }
+
+/// Kills a command at each call of a kind until it ends by itself, each time on a new run. `check` gets the run, what both
+/// commands said, and whether the first was killed.
+fn each_kill(
+    bench: &Bench,
+    prepare: &dyn Fn() -> String,
+    action: &str,
+    then: &[&[&str]],
+    check: &dyn Fn(&str, &str, &str),
+) {
+    for call in ["renameat2", "unlinkat", "unlink", "fsync", "write"] {
+        for nth in 1..80 {
+            let run = prepare();
+            let first = killed_at(bench, call, nth, &["changes", action, "--run", &run]);
+            let text = told(&first) + &then.iter().map(|one| told(&nexus(bench, one))).collect::<String>();
+            check(&run, &format!("{} {action} {call} {nth}", bench.who()), &text);
+            nexus(bench, &["changes", "recover"]);
+            nexus(bench, &["changes", "reject", "--run", &run]);
+            if first.status.code().is_some() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_reject_keeps_is_named_by_it_or_the_next() {
+    on_each_bench(|bench| {
+        let prepare = || {
+            bench.write("a", "text of a\n");
+            let run = parked(&bench, "mv a b");
+            let output =
+                nexus(&bench, &["changes", "accept", "--run", &run, bench.workspace.join("a").to_str().unwrap()]);
+            assert!(output.status.success(), "{}", told(&output));
+            run
+        };
+        each_kill(&bench, &prepare, "reject", &[&["changes", "list"]], &|run, what, text| {
+            let kept = bench.state.join("layers/.kept").join(run);
+            if kept.join("layer").exists() {
+                // Both the path and the run are said, however far the first came.
+                assert!(text.contains(kept.to_str().unwrap()), "{what}: {text}");
+                removed(&kept);
+            } else {
+                assert!(bench.state.join("layers").join(run).join("upper/b").exists(), "{what}: {text}");
+            }
+        });
+    });
+}
+
+#[test]
+fn what_a_killed_accept_did_is_said_by_it_or_the_next() {
+    on_each_bench(|bench| {
+        let prepare = || {
+            bench.write("1", "old\n");
+            parked(&bench, "echo run > 1")
+        };
+        each_kill(&bench, &prepare, "accept", &[&["changes", "list"]], &|run, what, text| {
+            if fs::read_to_string(bench.workspace.join("1")).unwrap() == "run\n" {
+                let is_said = text.contains("accepted M 1") || (text.contains(run) && text.contains("accept"));
+                let is_named = text.contains(run) && text.contains("was interrupted");
+                assert!(is_said || is_named, "{what}: {text}");
+            }
+        });
+    });
+}
+
+#[test]
+fn what_commands_kept_is_listed_as_long_as_it_is_there() {
+    on_each_bench(|bench| {
+        bench.write("a", "text of a\n");
+        let run = parked(&bench, "mv a b");
+        let a = bench.workspace.join("a");
+        assert!(nexus(&bench, &["changes", "accept", "--run", &run, a.to_str().unwrap()]).status.success());
+        assert!(nexus(&bench, &["changes", "reject", "--run", &run]).status.success());
+        let (kept, aside) = (bench.state.join("layers/.kept").join(&run).join("layer"), bench.state.join("kept/x"));
+        fs::create_dir_all(&aside).unwrap();
+        for _ in 0..2 {
+            let text = stdout(&nexus(&bench, &["changes", "list"]));
+            for path in [&kept, &aside] {
+                assert_eq!(text.matches(path.to_str().unwrap()).count(), 1, "{}: {text}", bench.who());
+            }
+        }
+        removed(&kept);
+        removed(&aside);
+        let text = stdout(&nexus(&bench, &["changes", "list"]));
+        assert_eq!(text, "No changes wait for a decision.\n", "{}", bench.who());
+    });
+}

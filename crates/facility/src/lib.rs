@@ -88,7 +88,9 @@ mod xattr;
 
 pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
-pub use commit::abandon::{Abandoned, Aside, abandon, clear_staging, found_set_aside, found_staging, set_aside};
+pub use commit::abandon::{
+    Abandoned, Aside, abandon, clear_staging, found_kept, found_set_aside, found_staging, set_aside,
+};
 pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, stage};
 pub use commit::roll_back::{found_beside, is_applied, is_being_taken_back, roll_back};

@@ -37,14 +37,14 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
     let done = decide(pending, &rules, args.patch, &taken_back);
+    // Before the record goes, by which the next command finds what a killed one did not say.
+    let done = done.and_then(|text| super::say(&text).map(|()| String::new()));
     // A commit that stopped half-way is found by its record.
     if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED)
         && let Err(error) = record.remove()
     {
-        // The answer is a failure; what was done all the same is told before it.
-        match &done {
-            Ok(text) => text.lines().for_each(run::tell),
-            Err(failure) => run::tell(&failure.text()),
+        if let Err(failure) = &done {
+            run::tell(&failure.text());
         }
         return Err(Failure::refused("state_dir", format!("the record of the accept: {error}"), ""));
     }
@@ -53,11 +53,11 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
 
 /// Goes on with an interrupted commit. One that was being taken back is taken back, which is no accept.
 fn go_on(places: &Places, one: &Interrupted) -> Result<String, Failure> {
-    let text = recover::finish(places, one)?;
     if one.ending != Ending::Back {
-        return Ok(text);
+        return recover::finish(places, one).map(|()| String::new());
     }
-    text.lines().for_each(run::tell);
+    // The answer is a failure.
+    recover::finish_with(places, one, &mut run::recover::say_aside)?;
     let hint = format!("look at the changes and accept them again: nexus changes show --run {}", one.run);
     let message = format!("nothing was accepted: the commit of the run {} was being taken back", one.run);
     Err(Failure::refused("taken_back", message, hint))
@@ -77,9 +77,12 @@ fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText])
 }
 
 /// What a failed commit is to a person, and to whoever keeps the record.
-pub fn failed(error: &CommitError, run: &str) -> Failure {
+pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
+    let run = &pending.one.run;
     match error {
-        CommitError::Interrupted { .. } => Failure::refused(run::INTERRUPTED, run::chain(error), run::go_on(run)),
+        CommitError::Interrupted { .. } => {
+            Failure::refused(run::INTERRUPTED, run::chain(error), run::unsaid::go_on(&pending.places, run))
+        }
         CommitError::Altered { .. } => {
             let hint = format!("nothing was changed. Look at the changes again: nexus changes show --run {run}");
             Failure::refused("commit", run::chain(error), hint)
@@ -94,7 +97,7 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     let committed = {
         let _alone = pending.alone()?;
         let _held = run::hold_signals()?;
-        pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error, &pending.one.run))?
+        pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error, pending))?
     };
     let text = told(&committed)?;
     if committed.changes.changes.is_empty() {

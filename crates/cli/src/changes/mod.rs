@@ -81,8 +81,11 @@ fn list(json: bool) -> Result<String, Failure> {
             .collect();
         return Ok(format!("{}\n", serde_json::Value::Array(rows)));
     }
+    let kept = run::unsaid::kept_lines(&places)
+        .map_err(|error| Failure::refused("state_dir", format!("{}: {error}", places.state.display()), ""))?;
+    let kept: String = kept.into_iter().map(|line| line + "\n").collect();
     if all.is_empty() {
-        return Ok("No changes wait for a decision.\n".to_owned());
+        return Ok("No changes wait for a decision.\n".to_owned() + &kept);
     }
     let rows = all.iter().map(|one| {
         let state = match one.state {
@@ -93,7 +96,7 @@ fn list(json: bool) -> Result<String, Failure> {
         };
         one_line(&format!("{}  {}  {}{state}", one.run, one.workspace.display(), one.command.as_os_str().display()))
     });
-    Ok(rows.collect::<Vec<_>>().join("\n") + "\n")
+    Ok(rows.collect::<Vec<_>>().join("\n") + "\n" + &kept)
 }
 
 /// One waiting run, opened for reading or deciding. Nobody else works with it meanwhile.
@@ -191,6 +194,7 @@ impl Pending {
             folder: self.one.folder,
             layered: true,
             reviewing: true,
+            rejecting: false,
         };
         let record = Record::create(&self.places.runs, &content).map_err(|error| failed(&error))?;
         record.sync().map_err(|error| failed(&error))?;
@@ -208,6 +212,12 @@ impl Pending {
         }
         Ok(left)
     }
+}
+
+/// Writes a part of the answer at once: a command that is killed afterwards leaves nothing that could be named again.
+fn say(text: &str) -> Result<(), Failure> {
+    run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+        .map_err(|error| run::not_written("the answer", &error))
 }
 
 /// The changes belong to the directory that the run worked on, and to no other that took its name.

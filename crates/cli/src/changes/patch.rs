@@ -153,7 +153,7 @@ fn carry_out(
             .layer
             .accept_hunks(&pending.workspace, &Rules { named: vec![file.path.clone()], ..rules.clone() }, &choice)
             .map_err(|error| match &error {
-                AcceptError::Commit(error) => accept::failed(error, &pending.one.run),
+                AcceptError::Commit(error) => accept::failed(error, pending),
                 _ => Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"),
             })?
     };
@@ -173,7 +173,7 @@ fn accept_whole(pending: &Pending, rules: &Rules, path: &ByteText) -> Result<Str
         let _alone = pending.alone()?;
         let _held = run::hold_signals()?;
         let committed = pending.layer.commit(&pending.workspace, &only);
-        committed.map_err(|error| accept::failed(&error, &pending.one.run))?
+        committed.map_err(|error| accept::failed(&error, pending))?
     };
     let told = accept::told(&committed)?;
     if committed.changes.changes.is_empty() {

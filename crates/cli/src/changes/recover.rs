@@ -3,7 +3,7 @@
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
-use crate::run::recover::Interrupted;
+use crate::run::recover::{Interrupted, Say};
 use nexus_model::RunId;
 
 /// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished keeps
@@ -19,27 +19,29 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
         let of = run.map_or_else(String::new, |run| format!(" of the run {run}"));
         return Ok(format!("No commit{of} was interrupted.\n"));
     }
-    let mut text = String::new();
     let mut failures = Vec::new();
     for one in &chosen {
-        match finish(&places, one) {
-            Ok(told) => text.push_str(&told),
-            Err(failure) => failures.push(failure),
-        }
+        failures.extend(finish(&places, one).err());
     }
     let mut failures = failures.into_iter();
-    let Some(first) = failures.next() else { return Ok(text) };
-    // The answer is a failure; what was finished all the same is told before it.
-    text.lines().for_each(run::tell);
+    let Some(first) = failures.next() else { return Ok(String::new()) };
     failures.for_each(|failure| run::tell(&failure.text()));
     Err(first)
 }
 
-/// Finishes one interrupted commit.
-pub fn finish(places: &Places, one: &Interrupted) -> Result<String, Failure> {
+/// Finishes one interrupted commit, and says at once what was done: what a command that is killed then has not said, the next
+/// one finds by the record.
+pub fn finish(places: &Places, one: &Interrupted) -> Result<(), Failure> {
+    let mut say = |lines: &[String]| {
+        let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
+        super::say(&text).map_err(|failure| failure.text())
+    };
+    finish_with(places, one, &mut say)
+}
+
+/// [`finish`] that says it elsewhere.
+pub fn finish_with(places: &Places, one: &Interrupted, say: Say<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = run::hold_signals()?;
-    let told =
-        run::recover::finish(places, one).map_err(|error| Failure::refused("recover", error.to_string(), hint))?;
-    Ok(told.iter().map(|line| one_line(line) + "\n").collect())
+    run::recover::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
 }

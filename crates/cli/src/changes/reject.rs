@@ -1,7 +1,7 @@
 //! `nexus changes reject`: the whole layer, or some paths of it.
 
 use super::take_back::{TakenBack, take_back};
-use super::{Pending, State, accept, paths, rejected, waiting};
+use super::{Pending, State, accept, paths, rejected, say, waiting};
 use crate::failure::Failure;
 use crate::places::Places;
 use crate::run::recover::{Interrupted, is_busy, patiently};
@@ -49,7 +49,7 @@ fn whole(places: &Places, of: &Interrupted, set_aside: bool) -> Result<String, F
             run::recover::clear_staging(places, run, path, *folder);
         }
         match remove(places, of)? {
-            Removal::Removed => return Ok(format!("The changes of the run {run} are gone.\n")),
+            Removal::Removed => return Ok(String::new()),
             Removal::Nothing => break,
             Removal::Decided => {}
         }
@@ -63,12 +63,6 @@ fn whole(places: &Places, of: &Interrupted, set_aside: bool) -> Result<String, F
     Err(Failure::refused("no_changes", message, "nexus changes list shows all that wait"))
 }
 
-/// Writes a part of the answer at once: a command that is killed afterwards leaves nothing that could be named again.
-fn say(text: &str) -> Result<(), Failure> {
-    run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
-        .map_err(|error| run::not_written("the answer", &error))
-}
-
 /// Names the staging directories of the run that stay in its workspace.
 fn tell_staging(of: &Interrupted) -> Result<(), String> {
     let directory = of.directory.as_ref().and_then(|(path, folder)| folder.open_at(path).ok());
@@ -79,7 +73,7 @@ fn tell_staging(of: &Interrupted) -> Result<(), String> {
 
 /// What [`remove`] found and did.
 enum Removal {
-    /// The layer is gone.
+    /// The layer is gone, which was said.
     Removed,
     /// It was not there any more.
     Nothing,
@@ -93,16 +87,44 @@ fn remove(places: &Places, of: &Interrupted) -> Result<Removal, Failure> {
     let failed = |why: String| Failure::refused("discard", why, "");
     let layer = places.layers.join(run);
     let _held = run::hold_signals()?;
+    let record = record(places, of);
     let abandon = || nexus_facility::abandon(&places.layers, run, || run::mark_gone(&layer));
     match patiently(abandon, is_busy) {
         Ok(Abandoned::Removed(left)) => run::tell_leftovers(left.iter()),
-        Ok(Abandoned::Nothing) => return Ok(Removal::Nothing),
-        Err(RecoverError::Decided { .. }) => return Ok(Removal::Decided),
-        Err(error) => return Err(failed(chain(&error))),
+        other => {
+            // Nothing was removed, and an interrupted commit keeps its own record.
+            record.map_or(Ok(()), run::Record::remove).map_err(|error| failed(error.to_string()))?;
+            return match other {
+                Ok(_) => Ok(Removal::Nothing),
+                Err(RecoverError::Decided { .. }) => Ok(Removal::Decided),
+                Err(error) => Err(failed(chain(&error))),
+            };
+        }
     }
-    // Without the record no later command names them.
-    tell_staging(of).and_then(|()| run::recover::forget(places, run)).map_err(failed)?;
+    tell_staging(of).map_err(failed)?;
+    say(&format!("The changes of the run {run} are gone.\n"))?;
+    // Without the record no later command names anything of this.
+    run::recover::forget(places, run).map_err(failed)?;
     Ok(Removal::Removed)
+}
+
+/// Names the run as being rejected, so that whoever comes after a kill says what was done. A reject makes room, so that it goes
+/// on without a record. `None` also where the run has one.
+fn record(places: &Places, of: &Interrupted) -> Option<run::Record> {
+    let run: RunId = of.run.parse().ok()?;
+    let (workspace, folder) = of.directory.clone()?;
+    if run::Record::place(&places.runs, run).try_exists().unwrap_or(true) {
+        return None;
+    }
+    let content = run::Content {
+        handle: nexus_driver::Handle::of_nothing(run),
+        workspace: workspace.into(),
+        folder,
+        layered: true,
+        reviewing: true,
+        rejecting: true,
+    };
+    run::Record::create(&places.runs, &content).ok()
 }
 
 /// A run of which nothing can be read but that has a layer: it is removed unread.

@@ -9,7 +9,8 @@
 
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
-use crate::run::recover::{Interrupted, KEPT, is_busy, patiently};
+use crate::run::recover::{Interrupted, is_busy, patiently};
+use crate::run::unsaid::KEPT;
 use crate::run::{self, FolderId, OpenSameError, chain};
 use nexus_facility::{Conflict, RecoverError, Stage, Workspace};
 use std::path::{Path, PathBuf};

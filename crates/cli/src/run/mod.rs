@@ -40,6 +40,7 @@ mod signals;
 mod sink;
 mod streams;
 mod tally;
+pub mod unsaid;
 mod watch;
 
 pub use alone::{Alone, lock};
@@ -56,7 +57,7 @@ pub use protect::rules as protect_rules;
 pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use settle::{INTERRUPTED, chain, faults, go_on, tell_leftovers};
+pub use settle::{INTERRUPTED, chain, faults, tell_leftovers};
 pub use signals::{Signals, hold as hold_signals, survive_file_limit};
 pub use sink::{Kept, Show, Sink};
 pub use streams::stdin_pair;
@@ -220,6 +221,7 @@ fn recorded<C: Caller>(
         folder: order.folder,
         layered: !matches!(order.plan.workspace.writes, Writes::Direct { .. }),
         reviewing: false,
+        rejecting: false,
     };
     let record = Record::create(&order.places.runs, &content).map_err(|error| {
         let message = format!("the run cannot be recorded in {}: {error}", order.places.runs.display());

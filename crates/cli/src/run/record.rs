@@ -34,6 +34,9 @@ pub struct Content {
     /// Reports that `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
     #[serde(default)]
     pub reviewing: bool,
+    /// Reports that it rejects the layer.
+    #[serde(default)]
+    pub rejecting: bool,
 }
 
 /// The record of a run that this process owns.

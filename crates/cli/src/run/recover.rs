@@ -14,6 +14,7 @@ use super::note::{self, CutShort};
 use super::open_files::unwatched_line;
 use super::record::{self, Content, Orphan, Said};
 use super::settle::tell_leftovers;
+use super::unsaid::{KEPT, tell_kept, tell_over};
 use super::{chain, tell};
 use crate::failure::Failure;
 use crate::places::Places;
@@ -26,9 +27,6 @@ use nexus_model::RunId;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// The directory of layers that were set aside, in the state directory.
-pub const KEPT: &str = "kept";
 
 /// How long a dying sandbox may hold on to its layer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -151,8 +149,8 @@ pub fn before_run(
             tell(&one.text());
             continue;
         }
-        match finish(places, &one) {
-            Ok(text) => text.iter().for_each(|line| tell(line)),
+        match finish(places, &one, &mut say_aside) {
+            Ok(()) => {}
             // Another directory has the name of the one that is half-way.
             Err(error @ FinishError::Away { .. }) => tell(&error.to_string()),
             Err(error) => return Err(refused(&error.to_string())),
@@ -223,21 +221,23 @@ fn remove_remains(places: &Places) -> Result<(), String> {
 /// Clears one run up. Returns the commit that has to be finished.
 fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<Interrupted>, String> {
     let run = orphan.run.to_string();
-    let (reviewing, recorded) = match &orphan.said {
+    let (deciding, recorded) = match &orphan.said {
         Said::NothingYet => return Ok(None),
         Said::Whole(content) => {
             driver.destroy(&content.handle).map_err(|error| chain(&error))?;
             if !content.layered {
                 return Ok(None);
             }
-            (content.reviewing, Some(place_of(content)))
+            (content.reviewing.then_some(content.rejecting), Some(place_of(content)))
         }
-        Said::Nonsense => (false, None),
+        Said::Nonsense => (None, None),
     };
     let path = places.layers.join(&run);
     if note::is_going(&path).map_err(|error| format!("{}: {error}", path.display()))? {
         tell_kept(places, &run, recorded.as_ref())?;
-        return abandon(places, &run).map(|()| None);
+        abandon(places, &run)?;
+        tell_over(&run, deciding, recorded.as_ref(), false);
+        return Ok(None);
     }
     let stage = patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
     if !matches!(stage, Stage::Decided(_)) {
@@ -249,11 +249,22 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
             if let Some((path, folder)) = &recorded {
                 clear_staging(places, &run, path, *folder);
             }
+            tell_over(&run, deciding, recorded.as_ref(), true);
             Ok(None)
         }
         // Perhaps some of its directory is left.
-        Stage::Gone => abandon(places, &run).map(|()| None),
-        Stage::Undecided if reviewing => Ok(None),
+        Stage::Gone => {
+            abandon(places, &run)?;
+            tell_over(&run, deciding, recorded.as_ref(), false);
+            Ok(None)
+        }
+        Stage::Undecided if deciding.is_some() => {
+            // A removal takes the upper directory first.
+            if !path.join("upper").exists() {
+                tell_over(&run, deciding, recorded.as_ref(), false);
+            }
+            Ok(None)
+        }
         Stage::Undecided => park(places, &run).map(|()| None),
         Stage::Decided(_) => {
             let noted =
@@ -261,25 +272,6 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
             Ok(Some(Interrupted::new(places, run, recorded.or_else(noted))))
         }
     }
-}
-
-/// Names what earlier commands kept of a run under names that no command touches.
-fn tell_kept(places: &Places, run: &str, recorded: Option<&(PathBuf, FolderId)>) -> Result<(), String> {
-    let asides = nexus_facility::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
-    for layer in asides {
-        tell(&format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
-    }
-    let directory = recorded.and_then(|(path, folder)| Some((path, folder.open_at(path).ok()?)));
-    if let Some((path, directory)) = &directory {
-        let found = || nexus_facility::found_beside(&places.layers, run, directory);
-        let beside = patiently(found, is_busy).map_err(|error| chain(&error))?;
-        if let Some(line) = kept_back(run, path, &beside) {
-            tell(&line);
-        }
-    }
-    let staging = directory.map_or(Ok(Vec::new()), |(_, directory)| nexus_facility::found_staging(run, &directory));
-    tell_leftovers(&staging.map_err(|error| chain(&error))?);
-    Ok(())
 }
 
 /// Removes what is left of a layer, and names what cannot be removed.
@@ -426,26 +418,35 @@ pub enum FinishError {
     },
 }
 
-/// Finishes an interrupted commit in the very directory that it is for. Returns lines that say what was done.
-pub fn finish(places: &Places, one: &Interrupted) -> Result<Vec<String>, FinishError> {
+/// Says what a command did, before the record goes by which the next command finds it.
+pub type Say<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
+
+/// Says it on standard error.
+#[expect(clippy::unnecessary_wraps, reason = "it is one of several ways to say it")]
+pub fn say_aside(lines: &[String]) -> Result<(), String> {
+    for line in lines {
+        tell(line);
+    }
+    Ok(())
+}
+
+/// Finishes an interrupted commit in the very directory that it is for, and says what was done.
+pub fn finish(places: &Places, one: &Interrupted, say: Say<'_>) -> Result<(), FinishError> {
     let run = || one.run.clone();
     let Some((path, id)) = &one.directory else { return Err(FinishError::Unknown { run: run() }) };
     let away = |why| FinishError::Away { run: run(), path: path.clone(), why };
     let directory = id.open_at(path).map_err(away)?;
     let failed = |why: String| FinishError::Failed { run: run(), why };
     let _alone = alone::lock(places, *id).map_err(|error| failed(error.to_string()))?;
-    roll_forward(places, &one.run, path, &directory).map_err(failed)
+    roll_forward(places, &one.run, (path, &directory), say).map_err(failed)
 }
 
 /// Finishes all other interrupted commits of a directory whose lock the caller holds.
 pub fn finish_others(places: &Places, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
     let id = directory.identity().map_err(|error| error.to_string())?;
     for run in journals(places, id)?.iter().filter(|run| *run != own) {
-        let told = roll_forward(places, run, path, directory)
+        roll_forward(places, run, (path, directory), &mut say_aside)
             .map_err(|why| format!("the commit of the run {run} was interrupted and cannot be finished: {why}"))?;
-        for line in told {
-            tell(&line);
-        }
     }
     Ok(())
 }
@@ -479,27 +480,28 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
     Ok(waiting)
 }
 
-fn roll_forward(places: &Places, run: &str, path: &Path, directory: &Workspace) -> Result<Vec<String>, String> {
+fn roll_forward(
+    places: &Places,
+    run: &str,
+    (path, directory): (&Path, &Workspace),
+    say: Say<'_>,
+) -> Result<(), String> {
     let recover = || nexus_facility::recover(&places.layers, run, directory);
     let recovered = patiently(recover, is_busy).map_err(|error| chain(&error))?;
     if let Recovered::TakenBack(conflicts) = &recovered {
-        // The record stays: by it the next command finds the changes and parks them, if they do not wait already.
         let line = format!(
             "The commit of the run {run} into {} was being taken back and is now. Its changes wait \
              (nexus changes reject --run {run} removes them).",
             path.display()
         );
-        return Ok([line].into_iter().chain(kept_back(run, path, conflicts)).collect());
+        let lines: Vec<_> = [line].into_iter().chain(kept_back(run, path, conflicts)).collect();
+        say(&lines)?;
+        let stage = patiently(|| nexus_facility::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
+        // Otherwise the record stays: by it the next command finds the changes and parks them.
+        return if stage == Stage::Parked { forget(places, run) } else { Ok(()) };
     }
-    let lines = told(run, path, &recovered);
-    if let Err(why) = forget(places, run) {
-        // The answer is a failure; what was done all the same is told before it.
-        for line in &lines {
-            tell(line);
-        }
-        return Err(why);
-    }
-    Ok(lines)
+    say(&told(run, path, &recovered))?;
+    forget(places, run)
 }
 
 /// Removes the record of a run whose layer was brought to an end.

@@ -13,6 +13,7 @@ use super::note::{self, CutShort, RunNote};
 use super::order::Order;
 use super::record::Record;
 use super::signals::Signals;
+use super::unsaid::go_on;
 use super::{ask, disk, open_files, recover, tell};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
@@ -401,7 +402,7 @@ fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &
         Ok(Recovered::TakenBack(_)) => {
             let message = format!("the commit stopped half-way: {why}");
             return take_back(order, rules, origin, &message)
-                .unwrap_or_else(|| Err(Failure::refused(INTERRUPTED, message, go_on(&run))));
+                .unwrap_or_else(|| Err(Failure::refused(INTERRUPTED, message, go_on(&order.places, &run))));
         }
         Ok(recovered) => {
             if let Recovered::RolledForward(done) = &recovered {
@@ -413,7 +414,7 @@ fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &
         Err(error) => {
             let message = format!("the commit stopped half-way: {why}; and again: {}", chain(&error));
             return take_back(order, rules, origin, &message)
-                .unwrap_or_else(|| Err(Failure::refused(INTERRUPTED, message, go_on(&run))));
+                .unwrap_or_else(|| Err(Failure::refused(INTERRUPTED, message, go_on(&order.places, &run))));
         }
     };
     let parked = match Layer::open(&order.places.layers, &run) {
@@ -439,14 +440,6 @@ fn take_back(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &str) -> O
     let kept = kept.map(|text| format!(" ({text})")).unwrap_or_default();
     let parking = Parking { order, layer, from_memory: false, rules };
     Some(parking.instead(&format!("{why}; it was taken back{kept}")))
-}
-
-/// What to do about a commit that stopped half-way.
-pub fn go_on(run: &str) -> String {
-    format!(
-        "fix that (is the disk full?), then nexus changes recover --run {run} finishes the commit, and \
-         nexus changes reject --run {run} takes it back"
-    )
 }
 
 /// Names what a commit or a reject could not remove. It stays, and no later command waits for it.

@@ -11,7 +11,9 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if
 use crate::commit::calls::Spot;
 use crate::commit::finish::remove_layer;
 use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
-use crate::commit::leftover::{Leftover, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace};
+use crate::commit::leftover::{
+    Leftover, found_aside, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace,
+};
 use crate::commit::recover::{RecoverError, is_decided, locked};
 use crate::commit::stage::{keep_slots, remove_slots};
 use crate::faults::Faults;
@@ -154,6 +156,15 @@ pub fn found_set_aside(kept: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverEr
     let mut found: Vec<_> = names.into_iter().filter(|name| is_numbered(name, run)).collect();
     found.sort();
     Ok(found.iter().map(|name| kept.join(OsStr::from_bytes(name))).collect())
+}
+
+/// Lists what commits and rejects of `run` could not or must not remove and moved beside the layers.
+pub fn found_kept(layers_dir: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    let layers = Workspace::open(layers_dir).map_err(io)?;
+    let mut found = found_aside(&layers, run).doing("list", b".kept").map_err(io)?;
+    found.sort();
+    Ok(found)
 }
 
 /// Lists the staging directories of `run` that stay in `workspace`, under names that no command touches.
