@@ -23,6 +23,7 @@ use crate::dial::{DialError, Dialed, Dialer};
 use crate::grounds::{Grounds, InForce};
 use crate::own::{OwnAddresses, own_among};
 use crate::programs::{Caller, Programs};
+use crate::proxied::Silence;
 use crate::registry::{Entry, Learned, Registry};
 use crate::resolve::{ResolveError, Resolver};
 use crate::summary::{Summary, Tally};
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) beating: AtomicBool,
     pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) followed: Followed,
+    pub(crate) silence: Silence,
     /// How often addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
     pub(crate) resolver: Arc<dyn Resolver>,
@@ -163,6 +165,7 @@ impl Shared {
             beating: AtomicBool::new(false),
             own: parts.own,
             followed: Followed::default(),
+            silence: Silence::default(),
             host_changes: AtomicU64::new(0),
             resolver: parts.resolver,
             dialer: parts.dialer,

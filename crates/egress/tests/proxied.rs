@@ -4,12 +4,13 @@
 mod support;
 
 use nexus_egress::{EventKind, OwnAddresses, UpstreamProxy};
-use nexus_policy::net::PolicyInput;
+use nexus_policy::net::{PolicyInput, Source, parse_allow};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use support::{World, connect, input, read_head, response, server, tunnel};
 
 /// Says that 11.22.33.44 is this host.
@@ -142,4 +143,46 @@ fn a_request_to_a_proxy_cannot_be_answered_with_itself() {
     let (status, told) = told_by_proxy(&url, &format!("TRACE http://one.test/ HTTP/1.1\r\n{fields}"));
     assert_eq!(status, 400, "{told}");
     assert!(told.contains("TRACE is not passed on to an upstream proxy"), "{told}");
+}
+
+/// Knows two names, and answers no question about others.
+struct Silent;
+
+impl nexus_egress::Resolver for Silent {
+    fn lookup<'a>(&'a self, name: &'a nexus_policy::net::Name) -> nexus_egress::Lookup<'a> {
+        let addrs = match name.as_str() {
+            "lo.test" => Some(IpAddr::from([127, 0, 0, 1])),
+            "public.test" => Some(IpAddr::from([93, 184, 216, 34])),
+            _ => None,
+        };
+        Box::pin(async move {
+            let Some(address) = addrs else { return std::future::pending().await };
+            Ok(nexus_egress::Resolved { addrs: vec![address], ttl_s: None })
+        })
+    }
+}
+
+#[test]
+fn a_silent_resolver_is_waited_for_once() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let asked = Arc::default();
+    let proxy = counting_proxy(&asked);
+    let mut rules = PolicyInput { upstream_proxy: true, ..input(&[]) };
+    rules.allow.push(parse_allow("*.unknown.test:6000", Source::flag("listed")).unwrap());
+    rules.allow.push(parse_allow("lo.test:6000", Source::flag("listed")).unwrap());
+    let world = World::with(rules, |config| {
+        config.own_addresses = Some(Arc::new(OneAddress));
+        config.upstream_proxy = Some(UpstreamProxy::parse(&format!("http://{proxy}")).unwrap());
+        config.resolver = Arc::new(Silent);
+        config.limits.resolve_time = LIMIT;
+    });
+    let begun = Instant::now();
+    for number in 0..6 {
+        assert!(tunnel(world.http, &format!("x{number}.unknown.test:6000")).is_ok());
+    }
+    let took = begun.elapsed();
+    assert!(took >= LIMIT && took < LIMIT * 5, "{took:?}: one full wait, and five short ones");
+    // What the resolver does say still counts.
+    assert_eq!(tunnel(world.http, "lo.test:6000").unwrap_err().0, 403);
+    assert_eq!(asked.load(Ordering::Relaxed), 6);
 }
