@@ -2,6 +2,7 @@
 //! kernel would, `meaning.rs` says what a profile means without compiling it.
 
 mod builtin;
+mod calls;
 mod generated;
 mod interpret;
 mod json;
