@@ -5,8 +5,9 @@
 mod support;
 
 use std::fs;
+use std::process::Output;
 use std::time::{Duration, Instant};
-use support::{Bench, benches, needs_root, stderr, stdout, user};
+use support::{Bench, benches, is_root, needs_root, stderr, stdout, user};
 
 #[test]
 fn output_and_exit_codes_pass_through_unchanged() {
@@ -204,15 +205,43 @@ fn the_report_has_the_pinned_fields_and_a_proof_that_holds() {
     }
 }
 
+/// A run with this limit where no control groups are mounted, as on a machine without them.
+fn without_control_groups(bench: &Bench, flags: [&str; 2]) -> Output {
+    let nexus = bench.nexus(["run", flags[0], flags[1], "--shell", "echo started"]);
+    let mut command = bench.command_as_root("unshare");
+    let hidden = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
+    let identity = format!("setpriv --reuid={0} --regid={0} --clear-groups", bench.user.unwrap_or(0));
+    command.args(["--mount", "sh", "-c", hidden, "sh"]).args(identity.split(' '));
+    command.arg(nexus.get_program()).args(nexus.get_args()).output().unwrap()
+}
+
 #[test]
 fn limits_that_cannot_be_held_are_refused_by_name() {
     for bench in benches() {
-        let needs_group = ["--memory", "--cpus"].map(|flag| bench.run(["run", flag, "1", "--", "true"]));
-        for output in needs_group {
-            // Root may make control groups; the ordinary user of this test was handed none.
-            if bench.user.is_some() {
-                assert_eq!(output.status.code(), Some(125));
-                assert!(stderr(&output).contains("cannot be enforced here"), "{}", stderr(&output));
+        let doctor = stdout(&bench.run(["doctor"]));
+        for (flag, value, guarantee, name) in
+            [("--memory", "64M", "limits.memory", "memory"), ("--cpus", "0.5", "limits.cpu", "cpu")]
+        {
+            let refused = |output: &Output| {
+                assert_eq!(output.status.code(), Some(125), "{}: {flag}", bench.who());
+                let said = stderr(output);
+                let wanted = format!("the {name} limit cannot be enforced here");
+                assert!(said.contains(&wanted) && said.contains("nexus doctor"), "{}: {flag}: {said}", bench.who());
+                assert_eq!(stdout(output), "", "{}: {flag}: it was started", bench.who());
+            };
+            let (report, code) = {
+                let output = bench.run(["run", "--json", flag, value, "--shell", "echo started"]);
+                (support::report(&output), output.status.code())
+            };
+            if doctor.contains(&format!("  yes  {guarantee}")) {
+                let given = report["sandbox"]["guarantees"].as_array().unwrap();
+                assert_eq!((code, given.contains(&guarantee.into())), (Some(0), true), "{}: {report}", bench.who());
+            } else {
+                assert_eq!(report["output"]["stdout"]["text"].as_str().unwrap_or_default(), "", "{report}");
+                refused(&bench.run(["run", flag, value, "--shell", "echo started"]));
+            }
+            if is_root() {
+                refused(&without_control_groups(&bench, [flag, value]));
             }
         }
         let output = bench.run(["run", "--require", "kernel.separate", "--", "true"]);
