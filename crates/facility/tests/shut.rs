@@ -5,20 +5,10 @@
 
 mod common;
 
-use common::{Op, Scene, give, run_operations_of_parent};
+use common::{Op, Scene, b, give};
 use nexus_facility::{Host, Layer, LayerMode, Reach, Rules, Workspace};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
 
 /// Commits the layer of the scene, and writes the paths that wait into the scene.
 fn commit(scene: &Path, accepting: bool) {

@@ -8,7 +8,7 @@ mod skip;
 
 mod common;
 
-use common::{Op, Scene, at, run_operations_of_parent};
+use common::{Op, Scene, at, b, leased, rename, write};
 use nexus_facility::{Abandoned, Faults, LayerMode, Rules, Workspace, abandon};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -16,24 +16,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_runs_operations() {
-    run_operations_of_parent();
-}
-
-fn b(text: &str) -> Vec<u8> {
-    text.as_bytes().to_vec()
-}
-
-fn write(path: &str, text: &str) -> Op {
-    Op::Write(b(path), text.into())
-}
-
-fn rename(from: &str, to: &str) -> Op {
-    Op::Rename(b(from), b(to))
-}
 
 /// The file systems of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,10 +126,6 @@ fn has(at: &Path, text: &str) -> bool {
         return fs::read_link(at).unwrap() == Path::new(text);
     }
     meta.is_file() && fs::read_to_string(at).unwrap().contains(text)
-}
-
-fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
 fn accept(scene: &Scene, layer: &nexus_facility::Layer, paths: &[&str]) {
