@@ -11,8 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Bytes of one run's record.
 pub const MOST_BYTES: u64 = 64 << 20;
@@ -142,23 +143,35 @@ impl Pruned {
 
 /// Removes the oldest records beyond what is kept, but not that of `run`, which has just ended. Called when nobody waits for it.
 pub fn prune(places: &Places, run: RunId) -> io::Result<Pruned> {
+    ended(places, run)?;
     beyond(places, run, KEPT, MAX_TOTAL_BYTES)
+}
+
+/// Makes the end of a run the time of its record. A sandbox that lived long may have tried nothing for long.
+fn ended(places: &Places, run: RunId) -> io::Result<()> {
+    match File::open(place(places, run)) {
+        Ok(file) => file.set_modified(SystemTime::now()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn beyond(places: &Places, run: RunId, kept: usize, max_bytes: u64) -> io::Result<Pruned> {
     let mut found = Vec::new();
     for run in runs(places)? {
         match std::fs::symlink_metadata(place(places, run)) {
-            Ok(meta) => found.push((run, meta.len())),
+            Ok(meta) => found.push(((meta.mtime(), meta.mtime_nsec()), run, meta.len())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    let mut bytes = found.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    // By their ends, the oldest first. The ids begin with the time of the start, and tell those of one moment apart.
+    found.sort_unstable_by_key(|(ended, run, _)| (*ended, run.to_string()));
+    let mut bytes = found.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
     let mut pruned = Pruned::default();
-    // From the oldest on.
-    for (later, (old, length)) in found.into_iter().enumerate().rev() {
-        let is_beyond = later >= kept;
+    let beyond = found.len().saturating_sub(kept);
+    for (earlier, (_, old, length)) in found.into_iter().enumerate() {
+        let is_beyond = earlier < beyond;
         if !is_beyond && bytes <= max_bytes {
             break;
         }
@@ -192,6 +205,7 @@ fn is_needed(places: &Places, run: RunId) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn old_records_go_and_one_that_is_written_stays() {
@@ -209,6 +223,24 @@ mod tests {
         files.clear();
         assert_eq!(beyond(&places, now, 2, u64::MAX).unwrap(), Pruned::default());
         assert_eq!(runs(&places).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_record_of_a_long_run_counts_from_its_end() {
+        let state = tempfile::tempdir().unwrap();
+        let places = Places::below(state.path().to_owned());
+        let ids: Vec<RunId> = (0..4).map(|_| RunId::new()).collect();
+        for (later, run) in ids.iter().enumerate() {
+            let at = SystemTime::now() - Duration::from_secs(1000 - 100 * later as u64);
+            create(&places, *run).unwrap().set_modified(at).unwrap();
+        }
+        // The first one lived longest, and has tried nothing for long.
+        ended(&places, ids[0]).unwrap();
+        ended(&places, RunId::new()).unwrap();
+        beyond(&places, RunId::new(), 2, u64::MAX).unwrap();
+        let mut left = runs(&places).unwrap();
+        left.sort_unstable();
+        assert_eq!(left, [ids[0], ids[3]]);
     }
 
     #[test]

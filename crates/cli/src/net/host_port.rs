@@ -5,23 +5,18 @@
 //!  --allow-host-port 5432 ─▶ does a process of Nexus listen on 5432 of this machine? ─▶ refused
 //! ```
 
+use super::listening::listening_nexus;
 use crate::failure::Failure;
 use nexus_policy::net::{
     AnyRule, HostPortError, Pattern, Ports, Source, is_loopback, parse_allow, parse_allow_private, parse_host_port,
 };
 use nexus_policy::net::{Host, Rule, Target};
 use nexus_policy::profile::{NetGrants, Sourced};
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{self, ErrorKind};
 use std::net::{IpAddr, ToSocketAddrs};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The code of these refusals.
 const CODE: &str = "host_port";
-/// The state of a listening socket in `/proc/net/tcp` (`TCP_LISTEN`).
-const LISTENING: &str = "0A";
 
 /// Reads the value of the flag.
 pub fn parse(text: &str) -> Result<u16, HostPortError> {
@@ -124,69 +119,6 @@ pub fn refuse_port_of_proxy(
     Err(Failure::refused(CODE, message, "Name the port of another service with --allow-host-port."))
 }
 
-/// A port of these with the process of Nexus that listens there.
-fn listening_nexus(proc: &Path, ports: &[u16]) -> io::Result<Option<(u16, u32)>> {
-    let mut sockets = BTreeMap::new();
-    for table in ["net/tcp", "net/tcp6"] {
-        match std::fs::read_to_string(proc.join(table)) {
-            Ok(text) => sockets.extend(listeners(&text, ports)),
-            // Without the protocol nothing listens by it.
-            Err(error) if error.kind() == ErrorKind::NotFound && table == "net/tcp6" => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if sockets.is_empty() {
-        return Ok(None);
-    }
-    let own = std::fs::metadata("/proc/self/exe")?;
-    for entry in std::fs::read_dir(proc)? {
-        let entry = entry?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let path = entry.path();
-        if !is_nexus(&path.join("exe"), (own.dev(), own.ino())) {
-            continue;
-        }
-        // A process that is gone, or another user's, is not looked at.
-        let Ok(descriptors) = std::fs::read_dir(path.join("fd")) else { continue };
-        for descriptor in descriptors.filter_map(Result::ok) {
-            let link = std::fs::read_link(descriptor.path()).ok();
-            let socket = link.as_ref().and_then(|link| inode(link.as_os_str()));
-            if let Some(port) = socket.and_then(|socket| sockets.get(&socket)) {
-                return Ok(Some((*port, pid)));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// The inodes of the sockets that listen on one of these ports. A line is `N: ADDRESS:PORT REMOTE STATE … INODE …`
-/// (proc_net_tcp in the kernel's documentation).
-fn listeners(table: &str, ports: &[u16]) -> BTreeMap<u64, u16> {
-    let line = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (_, port) = fields.get(1)?.rsplit_once(':')?;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        let listens = fields.get(3) == Some(&LISTENING) && ports.contains(&port);
-        listens.then_some((fields.get(9)?.parse().ok()?, port))
-    };
-    table.lines().skip(1).filter_map(line).collect()
-}
-
-/// Reports whether a process runs this program, or another version of it.
-fn is_nexus(exe: &Path, own: (u64, u64)) -> bool {
-    let same = std::fs::metadata(exe).is_ok_and(|exe| (exe.dev(), exe.ino()) == own);
-    let named = |path: &Path| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        name.strip_suffix(" (deleted)").unwrap_or(name) == "nexus"
-    };
-    same || std::fs::read_link(exe).is_ok_and(|path| named(&path))
-}
-
-/// The number in `socket:[N]`.
-fn inode(link: &OsStr) -> Option<u64> {
-    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,17 +164,5 @@ mod tests {
         }
         assert!(!refused(&[3128], "11.22.33.45:3128"));
         refuse_port_of_proxy(&[3128], None, own).unwrap();
-    }
-
-    #[test]
-    fn the_kernels_table_gives_the_sockets_that_listen() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-            0: 0100007F:1538 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0\n   \
-            1: 0100007F:1538 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0\n   \
-            2: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0\n";
-        assert_eq!(listeners(table, &[5432]), BTreeMap::from([(4711, 5432)]));
-        assert_eq!(listeners(table, &[80, 5432]), BTreeMap::from([(4711, 5432), (4713, 80)]));
-        assert_eq!(inode(OsStr::new("socket:[4711]")), Some(4711));
-        assert_eq!(inode(OsStr::new("pipe:[4711]")), None);
     }
 }

@@ -21,6 +21,7 @@ mod ended;
 mod environment;
 mod host;
 mod host_port;
+mod listening;
 mod log;
 mod network;
 mod proxy;
