@@ -17,6 +17,7 @@ mod place;
 mod resolve;
 mod scripts;
 mod settings;
+mod variables;
 mod word_lists;
 mod words;
 

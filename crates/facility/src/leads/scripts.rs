@@ -180,7 +180,7 @@ fn hooks_of_any_repository(leads: &mut Leads<'_>, directory: &Path) -> Result<()
         let why = format!("named by {}", path.strip_prefix(leads.top.path).unwrap_or(&path).display());
         for word in words::of_script(&text) {
             let has_end = split(&word.text).1.contains(&b'.') && word.text.contains(&b'/');
-            let is_meant = has_end || !word.only_files;
+            let is_meant = !word.only_programs && (has_end || !word.only_files);
             // A file beside the hook is what `"$(dirname "$0")/x"` means.
             let is_beside = || word.beside && directory.join(join(Path::new(""), &word.text)).exists();
             if !is_meant || word.in_git || is_of_packages(&word.text) || is_beside() {
@@ -280,7 +280,7 @@ fn protect(leads: &mut Leads<'_>, path: &Path, begin: &Path, found: Vec<words::W
         }
         let place = if text.starts_with(b"/") { join(Path::new("/"), &text[1..]) } else { join(begin, text) };
         let way = leads.follow(&place)?;
-        if word.only_files && !is_file(leads, &way.end)? {
+        if word.only_files && !is_file(leads, &way.end)? || word.only_programs && !is_program(leads, &way.end)? {
             continue;
         }
         leads.protect(&way, &format!("named by {shown}"), false)?;
@@ -298,11 +298,22 @@ fn is_file(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
     Ok(super::git::kind(leads, path)?.is_some_and(|kind| kind != EntryType::Directory))
 }
 
+/// Whether a file of the workspace can be executed.
+fn is_program(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
+    let Some(path) = leads.top.inside(real).filter(|path| !path.is_empty()) else { return Ok(false) };
+    match leads.top.workspace.stat(path) {
+        Ok(meta) => Ok(meta.is_some_and(|meta| meta.mode & 0o111 != 0)),
+        Err(error) if nothing_is_at(&error, real, leads.top.path) => Ok(false),
+        Err(error) => Err(error).doing("look at", path),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::beneath::Workspace;
     use crate::leads::{Host, Reach};
     use crate::protected::{Class, Rules};
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn a_hook_that_is_a_large_program_names_nothing() {
@@ -367,10 +378,19 @@ mod tests {
             ("prek.toml", "entry = \"prek/l.sh\"\n"),
             ("prek/l.sh", ""),
             (".git/hooks/post-checkout", "HERE=\"$(dirname \"$0\")\"\n\"$HERE/../../by/place.sh\"\n"),
+            (
+                ".git/hooks/pre-rebase",
+                "cd \"$(dirname \"$0\")/../../own\" && ./l.sh\n\"$1\" may/run.sh may/read.json\n",
+            ),
+            ("may/run.sh", ""),
+            ("may/read.json", ""),
             (".git/hooks/post-commit", "for s in all/*.sh; do $s; done\n\"$INSTALL_PYTHON\" -mhook_impl x\n"),
         ] {
             std::fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
             std::fs::write(at.join(path), text).unwrap();
+            if path == "may/run.sh" {
+                std::fs::set_permissions(at.join(path), std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
         }
         let workspace = Workspace::open(&at).unwrap();
         let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &[]).unwrap();
@@ -403,14 +423,25 @@ mod tests {
             "enter/x",
             "prek/l.sh",
             "all/new.sh",
+            "own/l.sh",
+            "may/run.sh",
             "hook_impl.py",
             "hook_impl/__main__.py",
         ] {
             assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
         }
-        for path in
-            ["tools/x", "other/x", "after", "sub/.env", "src/y", "node_modules/x/y", "src/none", "plain.sh", "srv/x"]
-        {
+        for path in [
+            "tools/x",
+            "other/x",
+            "after",
+            "sub/.env",
+            "src/y",
+            "node_modules/x/y",
+            "src/none",
+            "plain.sh",
+            "srv/x",
+            "may/read.json",
+        ] {
             assert_eq!(rules.class(path.as_bytes()), Class::Plain, "{path}");
         }
     }

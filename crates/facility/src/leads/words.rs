@@ -5,6 +5,7 @@
 //! a file counts.
 
 use super::settings::segments;
+use super::variables::{is_variable, plain, split_variable, substitutions};
 use super::word_lists::{BEFORE, CARRIERS, INTO_PATH, MODULE, OF_GIT, PATHS, READERS, RUNNERS, USED};
 
 /// A path as a script writes it, absolute or relative to where the script begins.
@@ -18,12 +19,21 @@ pub(super) struct Word {
     pub beside: bool,
     /// It lies in the git directory.
     pub in_git: bool,
+    /// It counts only if a file is there that can be executed.
+    pub only_programs: bool,
 }
 
 /// Directories that a script changes to, which are remembered.
 const MAX_DIRECTORIES: usize = 8;
 /// Values of variables that are remembered.
 const MAX_VALUES: usize = 64;
+/// Bytes of patterns and variables.
+const PATTERN: &[u8] = b"*?[{$`";
+/// Readings of one word by the values of its variables, and their length.
+const MAX_EXPANDED: usize = 32;
+const MAX_WORD: usize = 4096;
+/// Words of a script that are remembered.
+const MAX_SEEN: usize = 4096;
 /// Commands in words are searched this deep.
 const DEPTH: usize = 3;
 
@@ -43,6 +53,9 @@ pub(super) fn of_script(script: &[u8]) -> Vec<Word> {
         }
     }
     found.commands(&text, DEPTH, false);
+    if found.is_open {
+        found.programs();
+    }
     found.words
 }
 
@@ -87,41 +100,71 @@ fn quoted(quote: u8, inside: &[u8]) -> (Vec<u8>, Option<&[u8]>) {
 struct Found {
     words: Vec<Word>,
     /// Where the script may be, besides where it begins.
-    directories: Vec<Vec<u8>>,
+    directories: Vec<(Vec<u8>, bool)>,
     /// Names and values of variables, also those of a loop.
     values: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Words of the script.
+    seen: Vec<Vec<u8>>,
+    /// It starts something by a variable whose value is not in the script.
+    is_open: bool,
 }
 
 impl Found {
-    /// A word that is started or read. Of a pattern the directory counts, in which a new file would match.
+    /// A word that is started or read.
     fn started(&mut self, word: &[u8], only_files: bool) {
-        let mut all = vec![word.to_vec()];
-        if let Some((name, rest)) = split_variable(word) {
-            let values = self.values.iter().filter(|(one, _)| one == name);
+        let all = self.expanded(word);
+        // Only other words of the script can then be meant, besides what it learns while it runs.
+        self.is_open |= !only_files && all.iter().all(|text| is_variable(text) && plain(text).is_empty());
+        for (number, text) in all.into_iter().enumerate() {
             // A bare word is a program in PATH.
-            all.extend(values.map(|(_, value)| [value, rest].concat()).filter(|text| text.contains(&b'/')));
-        }
-        for text in all {
-            let own = plain(&text);
-            match own.iter().position(|byte| b"*?[{".contains(byte)) {
-                None => self.push(&text, only_files),
-                Some(at) if !only_files => {
-                    let end = own[..at].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                    self.push(&own[..end], false);
-                }
-                Some(_) => {}
+            if number == 0 || text.iter().any(|byte| matches!(byte, b'/' | b'.')) {
+                self.named(&text, only_files);
             }
         }
     }
 
+    /// Puts the values of variables, which may have variables in them, into a word. The first is the word itself.
+    fn expanded(&self, word: &[u8]) -> Vec<Vec<u8>> {
+        let mut all = vec![word.to_vec()];
+        let mut next = 0;
+        while let Some(text) = all.get(next).cloned() {
+            next += 1;
+            for place in (0..text.len()).filter(|at| text[*at] == b'$') {
+                let Some((name, rest)) = split_variable(&text[place..]) else { continue };
+                for (_, value) in self.values.iter().filter(|(one, _)| one == name) {
+                    let new = [&text[..place], value, rest].concat();
+                    if all.len() < MAX_EXPANDED && new.len() < MAX_WORD && !all.contains(&new) {
+                        all.push(new);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// A path. Of a pattern, or with a variable in it, the directory counts, in which a new file would match.
+    fn named(&mut self, text: &[u8], only_files: bool) {
+        let own = plain(text);
+        let Some(at) = own.iter().position(|byte| PATTERN.contains(byte)) else {
+            return self.push(text, only_files);
+        };
+        let end = own[..at].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        if end > 0 && !only_files {
+            self.push(&text[..text.len() - own.len() + end], false);
+        }
+    }
+
     fn remember(&mut self, name: &[u8], value: &[u8]) {
-        if self.values.len() < MAX_VALUES && !value.is_empty() {
-            self.values.push((name.to_vec(), value.to_vec()));
+        let is_command = value.windows(2).any(|two| two == b"$(") || value.contains(&b'`');
+        for value in value.split(|byte| !is_command && byte.is_ascii_whitespace()).filter(|one| !one.is_empty()) {
+            if self.values.len() < MAX_VALUES {
+                self.values.push((name.to_vec(), value.to_vec()));
+            }
         }
     }
 
     fn push(&mut self, text: &[u8], only_files: bool) {
-        let beside = text.starts_with(b"$");
+        let beside = is_variable(text);
         let whole = text;
         let text = plain(text);
         let before = whole[..whole.len() - text.len()].to_ascii_lowercase();
@@ -130,11 +173,12 @@ impl Found {
             return;
         }
         if !text.starts_with(b"/") {
-            for at in &self.directories {
-                self.words.push(Word { text: [at, &b"/"[..], text].concat(), only_files, beside, in_git });
+            for (at, is) in &self.directories {
+                let (text, beside) = (without_pattern(join(at, text)), beside || *is);
+                self.words.push(Word { text, only_files, beside, in_git, only_programs: false });
             }
         }
-        self.words.push(Word { text: text.to_vec(), only_files, beside, in_git });
+        self.words.push(Word { text: text.to_vec(), only_files, beside, in_git, only_programs: false });
     }
 
     /// A text that is a path as a whole.
@@ -161,7 +205,23 @@ impl Found {
         let mut before: Vec<Vec<u8>> = Vec::new();
         for words in segments(text) {
             self.command(&words, only_files);
-            self.piped(&before, &words);
+            // `cat x | sh`, and `sh <(cat x)`, whose brackets begin a command of their own.
+            for (from, to) in [(&before, &words), (&words, &before)] {
+                if is_shell(to) {
+                    self.printed(from);
+                }
+            }
+            let room = MAX_SEEN.saturating_sub(self.seen.len());
+            self.seen.extend(words.iter().take(room).cloned());
+            let feeds = words.iter().any(|word| matches!(word.as_slice(), b"eval" | b"-c"));
+            for inside in words.iter().flat_map(|word| substitutions(word)).filter(|_| depth > 0) {
+                self.commands(inside, depth - 1, only_files);
+                if feeds {
+                    for words in segments(inside) {
+                        self.printed(&words);
+                    }
+                }
+            }
             let nested = words.iter().filter(|word| {
                 word.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'`' | b'(' | b';' | b'&' | b'|'))
             });
@@ -169,18 +229,6 @@ impl Found {
                 self.commands(word, depth - 1, true);
             }
             before = words;
-        }
-    }
-
-    /// The files that a command writes into a shell, as in `cat x | sh`.
-    fn piped(&mut self, before: &[Vec<u8>], words: &[Vec<u8>]) {
-        let Some((shell, options)) = words.split_first() else { return };
-        let Some((first, rest)) = before.split_first() else { return };
-        if is_reader(shell) && options.iter().all(|word| word.starts_with(b"-")) {
-            let is_cat = base(first) == b"cat";
-            for word in rest.iter().filter(|word| is_cat || word.contains(&b'/')) {
-                self.started(word, !is_cat);
-            }
         }
     }
 
@@ -208,7 +256,7 @@ impl Found {
         }
         if matches!(*first, b"cd" | b"pushd") {
             if let Some(to) = rest.iter().find(|word| !word.starts_with(b"-")) {
-                self.change_to(plain(to));
+                self.expanded(to).iter().for_each(|to| self.change_to(to));
             }
         } else if INTO_PATH.contains(first) {
             for word in rest {
@@ -250,7 +298,8 @@ impl Found {
         } else if is_reader(first) {
             self.read(rest, name, only_files);
         }
-        if first.contains(&b'/') || first.starts_with(b"$") {
+        let is_test = words.iter().any(|word| matches!(word.as_slice(), b"[" | b"[[" | b"test"));
+        if first.contains(&b'/') || (is_variable(first) && !is_test) {
             self.started(first, only_files);
         }
     }
@@ -286,23 +335,65 @@ impl Found {
         }
     }
 
-    fn change_to(&mut self, to: &[u8]) {
-        if to.is_empty() || matches!(to, b"." | b"/") {
+    /// Remembers a directory that the script changes to, which may be that of the script itself.
+    fn change_to(&mut self, word: &[u8]) {
+        let (to, beside) = (plain(word), is_variable(word));
+        if to == b"/" || (!beside && matches!(to, b"" | b".")) {
             return;
         }
-        let mut more: Vec<Vec<u8>> = vec![to.to_vec()];
+        let mut more = vec![(to.to_vec(), beside)];
         if !to.starts_with(b"/") {
-            more.extend(self.directories.iter().map(|at| [at, &b"/"[..], to].concat()));
+            more.extend(self.directories.iter().map(|(at, is)| (join(at, to), *is || beside)));
         }
         more.retain(|one| !self.directories.contains(one));
         more.truncate(MAX_DIRECTORIES.saturating_sub(self.directories.len()));
         self.directories.extend(more);
     }
+
+    /// The files that a command prints for a program which runs them.
+    fn printed(&mut self, words: &[Vec<u8>]) {
+        let Some((first, rest)) = words.split_first() else { return };
+        let is_cat = base(first) == b"cat";
+        for word in rest.iter().filter(|word| is_cat || word.contains(&b'/')) {
+            self.started(word, !is_cat);
+        }
+    }
+
+    /// Adds all words of the script that may be programs, for a word of which nobody can tell what it starts.
+    fn programs(&mut self) {
+        for word in std::mem::take(&mut self.seen) {
+            let word = variable(&word).map_or(word.as_slice(), |(_, value)| value);
+            if word.iter().any(|byte| matches!(byte, b'/' | b'.')) {
+                let known = self.words.len();
+                self.push(word, true);
+                self.words[known..].iter_mut().for_each(|word| word.only_programs = true);
+            }
+        }
+    }
+}
+
+/// The directory of a path in which a new file would match, and any other path as it is.
+fn without_pattern(mut path: Vec<u8>) -> Vec<u8> {
+    if let Some(at) = path.iter().position(|byte| PATTERN.contains(byte)) {
+        path.truncate(path[..at].iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+    }
+    path
+}
+
+fn join(at: &[u8], name: &[u8]) -> Vec<u8> {
+    if at.is_empty() || name.is_empty() { [at, name].concat() } else { [at, b"/", name].concat() }
 }
 
 /// The last name of a path.
 fn base(word: &[u8]) -> &[u8] {
     word.rsplit(|byte| *byte == b'/').next().unwrap_or(word)
+}
+
+/// Whether a command is a program that reads what to run from another one.
+fn is_shell(words: &[Vec<u8>]) -> bool {
+    let runs = |word: &Vec<u8>| is_reader(word) || word == b"eval";
+    let mut words = words.iter().skip_while(|word| !runs(word) && BEFORE.contains(&word.as_slice()));
+    words.next().is_some_and(runs) && words.all(|word| word.starts_with(b"-") || word == b"$")
 }
 
 fn is_reader(word: &[u8]) -> bool {
@@ -324,36 +415,6 @@ fn is_python(name: &[u8]) -> bool {
     let is_variable = name.starts_with(b"$");
     let has = |word: &[u8]| name.windows(word.len()).position(|part| part == word);
     [b"python".as_slice(), b"pypy"].into_iter().filter_map(has).any(|at| at == 0 || is_variable)
-}
-
-/// Splits `$NAME/x` and `${NAME}/x` into the name and what is behind it.
-fn split_variable(word: &[u8]) -> Option<(&[u8], &[u8])> {
-    let rest = word.strip_prefix(b"$")?;
-    let inside = rest.strip_prefix(b"{");
-    let rest = inside.unwrap_or(rest);
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let end = rest.iter().position(|byte| !is_name(byte)).unwrap_or(rest.len());
-    let behind = if inside.is_some() { rest[end..].strip_prefix(b"}")? } else { &rest[end..] };
-    Some((&rest[..end], behind))
-}
-
-/// A word without a variable or command at its beginning, which stands for the top of the working tree more often than not.
-fn plain(word: &[u8]) -> &[u8] {
-    if !word.starts_with(b"$") {
-        return word;
-    }
-    // A slash inside of the brackets belongs to them.
-    let mut depth = 0_usize;
-    let at = word.iter().position(|byte| {
-        match byte {
-            b'{' | b'(' => depth += 1,
-            b'}' | b')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        *byte == b'/' && depth == 0
-    });
-    // A variable as a whole says nothing.
-    at.map_or(b"", |at| &word[at + 1..])
 }
 
 #[cfg(test)]

@@ -67,6 +67,58 @@ fn words_at_the_place_of_a_command_are_paths() {
 }
 
 #[test]
+fn words_that_a_shell_makes_up_name_their_directory() {
+    for (text, wanted) in [
+        ("for s in l m; do scripts/$s.sh; done", "scripts"),
+        ("for s in l m; do scripts/$s.sh; done", "scripts/l.sh"),
+        ("ROOT=\"$(git rev-parse --show-toplevel)\"; N=l; \"$ROOT/scripts/$N.sh\"", "scripts/l.sh"),
+        ("\"$ROOT/ci/hooks/$1.sh\"", "ci/hooks"),
+        ("sh scripts/`uname`.sh", "scripts/"),
+        ("scripts/${1}/run \"$@\"", "scripts"),
+        ("D=ci; \"$ROOT/$D/l\"", "ci/l"),
+        ("D=ci E=$D/deep; $E/l", "ci/deep/l"),
+        ("LIST='a/one b/two'; for i in $LIST; do sh $i; done", "b/two"),
+        ("cd \"$(dirname \"$0\")/../../scripts\" && ./l.sh", "../../scripts/./l.sh"),
+        ("HERE=$(dirname $0)\ncd \"$HERE\"\ncd ..\n./x", ".././x"),
+        ("D=tools; cd $D; ./x", "tools/./x"),
+        ("cd lint/$x && ./run", "lint"),
+        ("bash <(cat scripts/l.sh)", "scripts/l.sh"),
+        (". <(cat lib)", "lib"),
+        ("exec bash -e <(cat scripts/l)", "scripts/l"),
+        ("eval \"$(cat scripts/l.sh)\"", "scripts/l.sh"),
+        ("eval $(cat scripts/l.sh)", "scripts/l.sh"),
+        ("bash -c \"$(cat l)\"", "l"),
+        ("bash < scripts/l.sh", "scripts/l.sh"),
+        ("OUT=\"$(scripts/$x)\"", "scripts"),
+        ("\"`git rev-parse --show-toplevel`/tools/x\"", "tools/x"),
+    ] {
+        let found = of_script(text.as_bytes());
+        let is_meant = |word: &&Word| !word.only_files && word.text == wanted.as_bytes();
+        assert!(found.iter().any(|word| is_meant(&word)), "{text}: {found:?}");
+    }
+    // What another script is for says nothing about its directory.
+    for text in
+        ["echo \"docs/$x is missing\"", "F=src/$x; git add \"$F\"", "cat package.json | grep x", "cp src/$a b/$c"]
+    {
+        let found = of_script(text.as_bytes());
+        assert!(found.iter().all(|word| word.only_files), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_command_that_nobody_knows_may_be_any_program_of_the_script() {
+    for text in ["run() { \"$@\"; }\nrun ./l.sh", "$(./pick) tools/l.sh ./l.sh", "X=./l.sh\n\"$1\"", "sh \"$1\" ./l.sh"]
+    {
+        let found = of_script(text.as_bytes());
+        assert!(found.iter().any(|word| word.only_programs && word.text == b"./l.sh"), "{text}: {found:?}");
+    }
+    for text in ["[ \"$A\" = ./l.sh ] && echo ./l.sh", "C=git; $C add ./l.sh", "if test \"$1\"; then echo ./l.sh; fi"] {
+        let found = of_script(text.as_bytes());
+        assert!(!found.iter().any(|word| word.only_programs), "{text}: {found:?}");
+    }
+}
+
+#[test]
 fn a_configuration_names_files_as_commands_and_arguments() {
     for (text, wanted) in [
         ("{\"command\": \"python3\", \"args\": [\"tools/mcp.py\", \"-x\"]}", "tools/mcp.py"),
@@ -88,8 +140,29 @@ fn a_configuration_names_files_as_commands_and_arguments() {
 
 #[test]
 fn any_bytes_are_searched_without_a_panic() {
-    for text in ["", "#!", "'", "\"", "cd", "use", "env", "=", "$", "$(", "`", "x=\"$(", "((((", "\\", "sh", "- ", ":"]
-    {
+    for text in [
+        "",
+        "#!",
+        "'",
+        "\"",
+        "cd",
+        "use",
+        "env",
+        "=",
+        "$",
+        "$(",
+        "`",
+        "x=\"$(",
+        "((((",
+        "\\",
+        "sh",
+        "- ",
+        ":",
+        "$(((",
+        "`$(",
+        "cd $",
+        "A=$A/$A; $A",
+    ] {
         of_script(text.as_bytes());
         of_configuration(text.as_bytes());
     }
