@@ -6,7 +6,7 @@ use crate::waits::Entry;
 pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/doctor/mod.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
-    ("crates/cli/src/net/audit.rs", &[("File::open(", 2)], "Records in the state directory."),
+    ("crates/cli/src/net/audit.rs", &[("File::open(", 3)], "Records in the state directory."),
     (
         "crates/cli/src/net/clients/ask.rs",
         &[(".wait()", 1)],
@@ -18,7 +18,11 @@ pub const ALLOWED: &[Entry] = &[
         "Settings of package clients, before the sandbox starts.",
     ),
     ("crates/cli/src/net/host.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
-    ("crates/cli/src/net/host_port.rs", &[("fs::read_to_string(", 1)], "Files of proc."),
+    (
+        "crates/cli/src/net/listening.rs",
+        &[("File::open(", 1), ("fs::read_to_string(", 1)],
+        "Files of proc, and the executable of a process of this machine that listens on a port, read up to a bound.",
+    ),
     ("crates/cli/src/net/log.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
     ("crates/cli/src/profile/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
