@@ -305,7 +305,7 @@ pub fn prepare_failure(error: &PrepareError) -> Failure {
         PrepareError::Guarantee { .. } => ("guarantee", "nexus doctor shows what can be given here"),
         PrepareError::Profile { .. } => ("profile", "use --sandbox untrusted"),
         PrepareError::CoreHandler { reason } => {
-            let message = format!("No command can be run here: {reason}.");
+            let message = format!("No command can be run here: {reason}");
             return Failure::refused("core_pattern", message, "As root: sysctl -w kernel.core_pattern=core");
         }
         PrepareError::Step(step) => return step_failure(step),
