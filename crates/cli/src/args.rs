@@ -90,6 +90,9 @@ pub struct RunArgs {
     /// Show another host path and let the command write it directly; may repeat
     #[arg(long, value_name = "SRC[:DST]")]
     pub rw: Vec<OsString>,
+    /// Let the command use this character device of the host, for example /dev/dri/renderD128; may repeat
+    #[arg(long, value_name = "PATH")]
+    pub device: Vec<PathBuf>,
     /// Let the command connect to this socket in what --ro and --rw show; others are covered; may repeat
     #[arg(long, value_name = "PATH")]
     pub allow_socket: Vec<PathBuf>,

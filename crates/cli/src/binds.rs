@@ -2,6 +2,7 @@
 //!
 //! Where two go to the same place the nearer one counts: a flag before a profile before a toolchain.
 
+use crate::devices;
 use crate::failure::Failure;
 use crate::guarded::Guarded;
 use crate::places::{self, Places};
@@ -30,6 +31,7 @@ pub struct Shown {
 pub fn read(
     ro: &[OsString],
     rw: &[OsString],
+    devices: &[PathBuf],
     resolution: &Resolution,
     workspace: &Path,
     places: &Places,
@@ -42,6 +44,7 @@ pub fn read(
             all.push(look.flag(text, access)?);
         }
     }
+    all.extend(devices::read(devices, &resolution.settings.binds)?);
     let flags = all.len();
     let grants = &resolution.grants;
     for (rules, access) in [(&grants.ro, Access::ReadOnly), (&grants.rw, Access::ReadWrite)] {

@@ -17,6 +17,7 @@ mod binds;
 mod changes;
 mod completions;
 mod credential;
+mod devices;
 mod doctor;
 mod environment;
 mod failure;

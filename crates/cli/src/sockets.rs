@@ -38,7 +38,9 @@ pub fn find(binds: &[Shown], allow: &[PathBuf], guarded: &Guarded) -> Result<Soc
     }
     let mut found = Sockets::default();
     let mut budget = MAX_ENTRIES;
-    for shown in binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none()) {
+    for shown in
+        binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none() && shown.bind.access != Access::Device)
+    {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
         if is_socket(source) {
             if !shown.by_operator && !allowed.iter().any(|path| path == source) {

@@ -139,8 +139,17 @@ fn replay(bench: &Bench, tools: &Tools, page: &str) {
 }
 
 /// Pages that need the system's tools alone, tried as everybody; each starts in an empty folder.
-const ORDINARY: &[&str] =
-    &["README.md", "profiles.md", "receipts.md", "sessions.md", "limits.md", "refusals.md", "c.md", "databases.md"];
+const ORDINARY: &[&str] = &[
+    "README.md",
+    "profiles.md",
+    "receipts.md",
+    "sessions.md",
+    "limits.md",
+    "devices.md",
+    "refusals.md",
+    "c.md",
+    "databases.md",
+];
 /// Pages about tools that are found from PATH.
 const TOOLS: &[&str] = &["python.md", "node.md", "rust.md", "java.md", "git.md"];
 /// Pages with a test of their own below.

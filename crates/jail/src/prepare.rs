@@ -64,6 +64,11 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) 
     for bind in &request.plan.binds {
         let attributes = child::binds::attributes(bind.access);
         let path = bind.source.as_path();
+        if bind.access == Access::Device {
+            // With its own owner: a device of root is not the command's.
+            binds.push(open_source(path, attributes).at(Step::IdMappedMounts, &show(path))?);
+            continue;
+        }
         let mount = match host.mount(path, None, Others::Invalid, attributes) {
             // A file system that cannot map owners may still be looked at.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && bind.access == Access::ReadOnly => {

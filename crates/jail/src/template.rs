@@ -108,7 +108,8 @@ impl Template {
 /// Whether a place can be had on a template: a place that would have to be made in a folder that all sandboxes share
 /// cannot.
 pub fn fits(target: &Path) -> bool {
-    !crate::places::below_root(target).starts_with("etc")
+    let place = crate::places::below_root(target);
+    !place.starts_with("etc") && !place.starts_with("dev")
 }
 
 fn open_readable(path: &str) -> io::Result<OwnedFd> {

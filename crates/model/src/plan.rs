@@ -23,6 +23,11 @@ pub const MAX_ARG_BYTES: usize = 131_072;
 /// Places that only the sandbox itself fills; neither a bind nor the workspace may lie there or above.
 const RESERVED: &[&str] =
     &["/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/lib"];
+/// Names in `/dev` that only the sandbox itself fills.
+const OWN_DEVICES: &[&str] = &[
+    "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr",
+    "core", "console", "mqueue",
+];
 /// Places that the sandbox fills from the host: a bind may lie there only if it shows what the host has there itself.
 const FROM_HOST: &[&str] = &[
     "/usr",
@@ -58,6 +63,8 @@ pub enum Access {
     ReadOnly,
     /// Write straight through to the host.
     ReadWrite,
+    /// Use a character device of the host, at its own path below `/dev`.
+    Device,
 }
 
 /// A host path that appears inside.
@@ -331,7 +338,11 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
     for bind in &draft.binds {
         normal("the bind", &bind.source)?;
         normal("the bind", &bind.target)?;
-        unreserved("the bind", &bind.target)?;
+        if bind.access == Access::Device {
+            check_device(bind)?;
+        } else {
+            unreserved("the bind", &bind.target)?;
+        }
         if bind.source != bind.target {
             uncovered(&bind.target)?;
         }
@@ -353,6 +364,15 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
         protected.iter().try_for_each(|name| beneath("the protected name", name))?;
     }
     draft.hidden.iter().try_for_each(|name| beneath("the hidden path", name))
+}
+
+/// Refuses a device at another place than its own, and one that every sandbox has for itself.
+fn check_device(bind: &Bind) -> Result<(), PlanError> {
+    let own = bind.target.as_path().strip_prefix("/dev").ok().and_then(|path| path.iter().next());
+    match own.and_then(std::ffi::OsStr::to_str) {
+        Some(first) if bind.source == bind.target && !OWN_DEVICES.contains(&first) => Ok(()),
+        _ => Err(PlanError::Reserved { what: "the device".to_owned(), path: bind.target.clone() }),
+    }
 }
 
 /// A relative path that stays where it starts.
@@ -572,6 +592,31 @@ mod tests {
         nested.binds[0].target = "/srv/project/vendor".into();
         nested.covered.clear();
         assert!(Plan::new(nested).is_ok());
+    }
+
+    #[test]
+    fn a_device_stays_at_its_own_place() {
+        let with = |source: &str, target: &str, access| {
+            let mut draft = draft();
+            draft.binds = vec![Bind { source: source.into(), target: target.into(), access }];
+            draft.covered.clear();
+            Plan::new(draft).is_ok()
+        };
+        assert!(with("/dev/net/tun", "/dev/net/tun", Access::Device));
+        assert!(with("/dev/dri/renderD128", "/dev/dri/renderD128", Access::Device));
+        for (source, target) in [
+            ("/dev/net/tun", "/dev/tun"),
+            ("/srv/tun", "/srv/tun"),
+            ("/dev", "/dev"),
+            ("/dev/null", "/dev/null"),
+            ("/dev/pts/1", "/dev/pts/1"),
+            ("/dev/shm/x", "/dev/shm/x"),
+        ] {
+            assert!(!with(source, target, Access::Device), "{source} {target}");
+        }
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            assert!(!with("/dev/net/tun", "/dev/net/tun", access), "{access:?}");
+        }
     }
 
     #[test]

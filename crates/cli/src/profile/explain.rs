@@ -43,7 +43,15 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     crate::net::refuse_loopback_rules(&resolution.grants.net)?;
     let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
     let all = Explained {
-        binds: binds::read(&args.ro, &args.rw, &resolution, &workspace, &places, &super::guarded(args, &resolution))?,
+        binds: binds::read(
+            &args.ro,
+            &args.rw,
+            &args.device,
+            &resolution,
+            &workspace,
+            &places,
+            &super::guarded(args, &resolution),
+        )?,
         variables: environment::build(flags, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
         changes: changes(&resolution.grants, args),
         workspace,
@@ -68,6 +76,7 @@ fn access(access: Access) -> &'static str {
     match access {
         Access::ReadOnly => "read",
         Access::ReadWrite => "write",
+        Access::Device => "device",
     }
 }
 

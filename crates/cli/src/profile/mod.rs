@@ -158,7 +158,7 @@ pub fn shown_binds(
     places: &Places,
 ) -> Result<ShownBinds, Failure> {
     let guarded = guarded(args, resolution);
-    let shown = binds::read(&args.ro, &args.rw, resolution, workspace, places, &guarded)?;
+    let shown = binds::read(&args.ro, &args.rw, &args.device, resolution, workspace, places, &guarded)?;
     let sockets = sockets::find(&shown, &args.allow_socket, &guarded)?;
     let opened = shown.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
     let finished = shown.into_iter().map(|shown| {

@@ -5,6 +5,7 @@ use super::verify::{Source, keyring};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, one_line};
 use nexus_model::ByteText;
+use nexus_model::plan::Access;
 use nexus_model::units::format_size;
 use nexus_policy::receipt::{Changes, Egress, Exit, Receipt, StreamDigest};
 
@@ -57,6 +58,11 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         ("opened", &request.opened_binds, "by the operator"),
         ("sockets", &request.allowed_sockets, "of the host"),
     ];
+    let devices = request.binds.items.iter().filter(|bind| bind.access == Access::Device);
+    let devices: Vec<_> = devices.map(|bind| bind.target.as_path().display().to_string()).collect();
+    if !devices.is_empty() {
+        rows.push(("devices", format!("{} of the host", devices.join(" "))));
+    }
     for (what, names, end) in lists.into_iter().filter(|(_, names, _)| !names.is_empty()) {
         let names: Vec<_> = names.iter().map(|name| name.as_os_str().display().to_string()).collect();
         rows.push((what, format!("{} {end}", names.join(" "))));

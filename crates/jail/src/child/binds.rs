@@ -3,12 +3,13 @@
 use super::Request;
 use super::workspace::mount_on_itself;
 use crate::leave_out::{Wall, stands};
-use crate::mounts::{self, NODEV, NOSUID, RDONLY};
+use crate::mounts::{self, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::rootfs::Root;
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::plan::Access;
 use rustix::fd::OwnedFd;
+use rustix::fs::FileType;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,8 @@ pub fn attributes(access: Access) -> u64 {
         Access::ReadOnly if !stands(Wall::ReadOnlyBinds) => NOSUID | NODEV,
         Access::ReadOnly => RDONLY | NOSUID | NODEV,
         Access::ReadWrite => NOSUID | NODEV,
+        // Read-only holds the mode and the owner of the file: reads, writes and controls of a device go on.
+        Access::Device => RDONLY | NOSUID | NOEXEC,
     }
 }
 
@@ -50,6 +53,9 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
     for (bind, mount) in pairs {
         let target = bind.target.as_path();
         let name = show(target);
+        if bind.access == Access::Device {
+            check_device(&mount, &name)?;
+        }
         let outer =
             done.iter().filter(|(other, _)| target.starts_with(other)).max_by_key(|(other, _)| other.as_os_str().len());
         if let Some((outer, Access::ReadWrite)) = outer {
@@ -70,6 +76,15 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
         done.push((target, bind.access));
     }
     Ok(())
+}
+
+/// A device was looked at by its path before it was opened.
+fn check_device(mount: &OwnedFd, name: &str) -> Result<(), StepError> {
+    let stat = rustix::fs::fstat(mount).at(Step::MountBinds, name)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => Ok(()),
+        _ => Err(StepError::new(Step::MountBinds, format!("{name} is no character device any more"))),
+    }
 }
 
 /// The directories below `outer` and above `inner`, those further up first.

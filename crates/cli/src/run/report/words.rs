@@ -73,8 +73,8 @@ pub(super) fn guarantees(order: &Order) -> Vec<Guarantee> {
         (limits.disk_bytes.is_some(), Guarantee::LimitsDisk),
     ];
     let mut all: Vec<_> = always.into_iter().chain(asked.into_iter().filter(|(on, _)| *on).map(|(_, g)| g)).collect();
-    // Other paths that the caller opened are not the workspace.
-    if order.plan.binds.iter().any(|bind| bind.access == nexus_model::plan::Access::ReadWrite) {
+    // Other paths and devices that the caller opened are not the workspace.
+    if order.plan.binds.iter().any(|bind| bind.access != nexus_model::plan::Access::ReadOnly) {
         all.retain(|guarantee| *guarantee != Guarantee::FsWorkspaceOnly);
     }
     all.sort_unstable();
