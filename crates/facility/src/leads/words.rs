@@ -149,7 +149,8 @@ impl Found {
             return self.push(text, only_files);
         };
         let end = own[..at].iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        if end > 0 && !only_files {
+        // The git directory has rules of its own, and a `hooks` of the working tree is another one.
+        if end > 0 && !only_files && !is_in_git(text, own) {
             self.push(&text[..text.len() - own.len() + end], false);
         }
     }
@@ -167,8 +168,7 @@ impl Found {
         let beside = is_variable(text);
         let whole = text;
         let text = plain(text);
-        let before = whole[..whole.len() - text.len()].to_ascii_lowercase();
-        let in_git = OF_GIT.iter().any(|word| before.windows(word.len()).any(|part| part == *word));
+        let in_git = is_in_git(whole, text);
         if text.is_empty() || text.starts_with(b"-") {
             return;
         }
@@ -370,6 +370,12 @@ impl Found {
             }
         }
     }
+}
+
+/// Tells whether a word whose own part is `own` begins with the git directory.
+fn is_in_git(word: &[u8], own: &[u8]) -> bool {
+    let before = word[..word.len() - own.len()].to_ascii_lowercase();
+    OF_GIT.iter().any(|name| before.windows(name.len()).any(|part| part == *name))
 }
 
 /// The directory of a path in which a new file would match, and any other path as it is.

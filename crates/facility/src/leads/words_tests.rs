@@ -96,6 +96,8 @@ fn words_that_a_shell_makes_up_name_their_directory() {
         let is_meant = |word: &&Word| !word.only_files && word.text == wanted.as_bytes();
         assert!(found.iter().any(|word| is_meant(&word)), "{text}: {found:?}");
     }
+    let chained = of_script(b"h=\"$(git rev-parse --git-dir)/hooks/$(basename \"$0\")\"\n[ -x \"$h\" ] && exec \"$h\"");
+    assert!(!chained.iter().any(|word| word.text == b"hooks"), "{chained:?}");
     // What another script is for says nothing about its directory.
     for text in
         ["echo \"docs/$x is missing\"", "F=src/$x; git add \"$F\"", "cat package.json | grep x", "cp src/$a b/$c"]
