@@ -9,7 +9,7 @@ mod skip;
 mod common;
 
 use common::{Op, Scene, at, b, leased, rename, write};
-use nexus_facility::{Abandoned, Faults, LayerMode, Rules, Workspace, abandon};
+use nexus_facility::{Abandoned, Faults, LayerMode, Rules, abandon};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
