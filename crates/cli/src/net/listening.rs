@@ -82,12 +82,14 @@ fn is_nexus(exe: &Path, own: (u64, u64)) -> bool {
 
 /// Reports whether the mark stands in these bytes. An executable may have hundreds of MiB, so bytes are skipped (Horspool).
 fn holds_mark(bytes: &[u8]) -> bool {
-    let last = MARK.len() - 1;
-    let skip = |byte: u8| MARK[..last].iter().rev().position(|known| *known == byte).map_or(MARK.len(), |at| at + 1);
+    // Read as a whole, so that it stays in one piece in an optimized executable.
+    let mark = std::hint::black_box(&MARK);
+    let last = mark.len() - 1;
+    let skip = |byte: u8| mark[..last].iter().rev().position(|known| *known == byte).map_or(mark.len(), |at| at + 1);
     let skips: Vec<usize> = (0..=u8::MAX).map(skip).collect();
     let mut at = last;
     while let Some(byte) = bytes.get(at) {
-        if bytes[at - last..=at] == MARK {
+        if bytes[at - last..=at] == *mark {
             return true;
         }
         at += skips[usize::from(*byte)];
