@@ -8,7 +8,7 @@ mod skip;
 mod support;
 
 use nexus_driver::namespace::launcher::Launcher;
-use nexus_model::plan::{PlanDraft, Writes};
+use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -137,6 +137,31 @@ fn in_own_process(bench: &Bench, mut draft: nexus_model::plan::PlanDraft) -> Str
     let text = bench.output(Some(&remote), draft);
     remote.stop().unwrap();
     text.replace("without-template/\n", "")
+}
+
+#[test]
+fn a_device_is_shown_to_the_sandbox_that_asked_for_it_alone() {
+    let device = Path::new("/dev/net/tun");
+    if !device.exists() {
+        skip::skipped("this machine has no /dev/net/tun");
+        return;
+    }
+    let bench = Bench::new();
+    let look = "ls -l /dev/net/tun | cut -c1; chmod 777 /dev/net/tun || echo kept; ls /dev/net";
+    let script = format!("({look}) 2>/dev/null; true");
+    let with_device = || {
+        let mut draft = bench.draft(Path::new("/workspace"), &script);
+        draft.binds = vec![Bind { source: device.into(), target: device.into(), access: Access::Device }];
+        draft
+    };
+    for keep in [&["0", "false"], &["1", "true"]] {
+        let remote = launcher(keep);
+        let without = || bench.output(Some(&remote), bench.draft(Path::new("/workspace"), &script));
+        assert_eq!(without(), "kept\n", "{keep:?}");
+        assert_eq!(bench.output(Some(&remote), with_device()), "c\nkept\ntun\n", "{keep:?}");
+        assert_eq!(without(), "kept\n", "{keep:?}");
+        remote.stop().unwrap();
+    }
 }
 
 #[test]

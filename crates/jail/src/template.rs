@@ -239,5 +239,7 @@ mod tests {
     fn places_in_shared_folders_do_not_fit() {
         assert!(fits(Path::new("/srv/project")) && fits(Path::new("/etcetera/x")));
         assert!(!fits(Path::new("/etc/project")));
+        // The file of a device would be seen by the other sandboxes of the template.
+        assert!(!fits(Path::new("/dev/net/tun")));
     }
 }
