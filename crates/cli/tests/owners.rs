@@ -180,3 +180,35 @@ fn a_group_that_no_layer_can_give_is_refused_by_number() {
         }
     }
 }
+
+/// The host id of a sandbox, which the map of its user namespace names.
+fn host_id(bench: &Bench) -> u32 {
+    let output = bench.run(["run", "--changes=discard", "--", "cat", "/proc/self/uid_map"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let map = stdout(&output);
+    let words: Vec<_> = map.split_ascii_whitespace().collect();
+    assert_eq!((words.len(), words[0], words[2]), (3, "1000", "1"), "{map}");
+    words[1].parse().unwrap()
+}
+
+/// The kernel counts by this id what is in flight over sockets, and pages of pipes: sandboxes with one id share both.
+#[test]
+fn each_sandbox_of_root_has_a_host_id_of_its_own() {
+    if !needs_root() {
+        return;
+    }
+    let bench = Bench::new(None);
+    let mut ids: Vec<_> = (0..6).map(|_| host_id(&bench)).collect();
+    assert!(ids.iter().all(|id| (1_000_000_000..1_067_108_864).contains(id)), "{ids:?}");
+    ids.sort_unstable();
+    ids.dedup();
+    // One equal pair in 4 million runs of this test.
+    assert_eq!(ids.len(), 6, "{ids:?}");
+}
+
+#[test]
+fn the_sandboxes_of_a_user_have_the_users_host_id() {
+    let bench = Bench::new(support::is_root().then(user));
+    let user = if support::is_root() { user() } else { rustix::process::geteuid().as_raw() };
+    assert_eq!([host_id(&bench), host_id(&bench)], [user; 2]);
+}

@@ -69,10 +69,10 @@ impl Lone {
         Self { program: (meta.dev(), meta.ino()), bench, id }
     }
 
-    /// `nexus` with these arguments, not yet started; root acts for the lone id.
+    /// `nexus` with these arguments, not yet started; root's sandbox gets the lone id.
     pub fn nexus<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
         let mut command = self.bench.nexus(arguments);
-        command.env("SUDO_UID", self.id.to_string()).env("TMPDIR", self.base.path().join("tmp"));
+        command.env("NEXUS_INJECT_DRAWN", self.id.to_string()).env("TMPDIR", self.base.path().join("tmp"));
         command
     }
 

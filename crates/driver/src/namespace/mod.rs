@@ -23,6 +23,15 @@ use std::path::PathBuf;
 /// The driver's name.
 pub const NAME: &str = "namespace";
 
+/// Draws a random number.
+fn draw() -> Result<u32, StepError> {
+    let mut bytes = [0; 4];
+    // Four bytes come whole (getrandom(2)).
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| StepError::os(Step::Identity, error, "getrandom"))?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
 /// Isolation by the kernel's namespaces, Landlock and seccomp.
 #[derive(Debug)]
 pub struct Namespace {
@@ -39,14 +48,22 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// For this process's user. Root acts for `tenant` (0 = itself) with host ids from `uid_base` on.
+    /// A driver for sandboxes of this process's user, each driver for one. Root's sandbox gets a host id of its own, drawn
+    /// from those that begin with `uid_base`.
     #[must_use]
-    pub fn new(uid_base: u32, tenant: u32) -> Self {
+    pub fn new(uid_base: u32) -> Self {
+        Self::with_drawn(uid_base, draw())
+    }
+
+    /// As [`Namespace::new`], with a number that was drawn already.
+    #[must_use]
+    pub fn with_drawn(uid_base: u32, drawn: Result<u32, StepError>) -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let identity = drawn.and_then(|drawn| Identity::choose(uid, gid, uid_base, drawn));
         Self {
             uid,
             uid_base,
-            identity: Identity::choose(uid, gid, uid_base, tenant),
+            identity,
             landlock_abi: nexus_jail::landlock_abi(),
             kept: RefCell::default(),
             host_namespaces: OnceCell::new(),
@@ -58,7 +75,7 @@ impl Namespace {
     /// With the default range of ids.
     #[must_use]
     pub fn with_defaults() -> Self {
-        Self::new(DEFAULT_UID_BASE, 0)
+        Self::new(DEFAULT_UID_BASE)
     }
 
     /// Makes this process one that does nothing but launch (see [`Kept::workshop`]). `probe` and `prepare` belong to the
