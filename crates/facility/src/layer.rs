@@ -322,7 +322,8 @@ impl Layer {
         };
         self.check_whole(&tree)?;
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
-        let plan = plan(&tree, rules);
+        let mut plan = plan(&tree, rules);
+        self.note_copies(workspace, &tree, &mut plan).map_err(prepare)?;
         let watched = self.faults.compares(Comparison::OpenElsewhere).then_some(workspace);
         let needs = survey(&tree, rules, &plan, watched).map_err(prepare)?;
         if needs.open.is_empty() {

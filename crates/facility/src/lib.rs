@@ -15,14 +15,15 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `git_lock`, `hardlinks`, `leads`, `link_ends`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its
-//!   own.
+//!   `alike`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room
+//!   of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
 
 #![forbid(unsafe_code)]
 
+mod alike;
 mod altered;
 mod bare;
 mod bare_links;
@@ -71,6 +72,7 @@ mod rest;
 mod scan;
 mod shared;
 pub(crate) mod shared_path;
+mod sketch;
 pub(crate) mod sources;
 pub mod spare;
 pub mod started;

@@ -134,7 +134,7 @@ impl Layer {
         // Read after the content: what changes outside from here on is seen as a conflict or as another time stamp.
         let Some(tree) = self.read(workspace, rules)? else { return Err(AcceptError::Stale { path: path.clone() }) };
         self.check_whole(&tree)?;
-        let Partial { tree, part, plan } = partial(tree, rules, path, content)?;
+        let Partial { tree, part, mut plan } = partial(tree, rules, path, content)?;
         if !plan.conflicts.is_empty() || choice.hunks.is_empty() {
             let parked = plan.parked.lines(&tree, &part).collect();
             let conflicts = plan.conflicts;
@@ -147,6 +147,7 @@ impl Layer {
                 left: Vec::new(),
             });
         }
+        self.note_copies(workspace, &tree, &mut plan).map_err(|source| AcceptError::Io { source })?;
         let needs = needs_of(&tree, &part, &plan)?;
         if !needs.written.contains(path) {
             let why = "directories were renamed in a way that only the whole layer can repeat";

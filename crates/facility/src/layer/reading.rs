@@ -1,10 +1,11 @@
 //! Reads a layer from its directory, or from the memory that it was in.
 
 use super::{Layer, LayerMode, ReadLayerError};
-use crate::beneath::{Doing as _, Workspace, is_empty};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
 use crate::commit::recover::open_index;
 use crate::faults::Step;
 use crate::marks::LowerFs;
+use crate::plan::CommitPlan;
 use crate::protected::Rules;
 use crate::spare::PROBE;
 use crate::top::TopAttrs;
@@ -37,6 +38,21 @@ impl Layer {
         let io = |source| ReadLayerError::Io { source };
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper").map_err(io)?);
         self.read_upper(&upper, open_index(&self.root).map_err(io)?, workspace, rules)
+    }
+
+    /// Adds what the contents tell of last copies to the plan of a commit.
+    pub(crate) fn note_copies(
+        &self,
+        workspace: &Workspace,
+        tree: &LayerTree,
+        plan: &mut CommitPlan,
+    ) -> Result<(), IoFailure> {
+        if plan.parked.len() == 0 {
+            return Ok(());
+        }
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
+        crate::alike::note_copies(tree, plan, &upper, workspace);
+        Ok(())
     }
 
     fn read_upper(

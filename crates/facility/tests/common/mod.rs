@@ -64,6 +64,8 @@ pub enum Op {
     Chmod(Vec<u8>, u32),
     SetXattr(Vec<u8>, String),
     Touch(Vec<u8>),
+    /// Sets the time of the last change, in seconds.
+    Date(Vec<u8>, i64),
 }
 
 pub fn at(root: &Path, path: &[u8]) -> PathBuf {
@@ -116,8 +118,9 @@ pub fn run_op(root: &Path, op: &Op) -> rustix::io::Result<()> {
             fs::chmod(p(path), Mode::from_raw_mode(*mode))
         }
         Op::SetXattr(path, value) => fs::lsetxattr(p(path), "user.test", value.as_bytes(), XattrFlags::empty()),
-        Op::Touch(path) => {
-            let at = rustix::fs::Timespec { tv_sec: 1_000_000, tv_nsec: 5 };
+        Op::Touch(path) => run_op(root, &Op::Date(path.clone(), 1_000_000)),
+        Op::Date(path, seconds) => {
+            let at = rustix::fs::Timespec { tv_sec: *seconds, tv_nsec: 5 };
             let times = rustix::fs::Timestamps { last_access: at, last_modification: at };
             fs::utimensat(CWD, p(path), &times, AtFlags::SYMLINK_NOFOLLOW)
         }

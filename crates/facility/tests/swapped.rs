@@ -1,0 +1,191 @@
+//! A run renames files over one another and writes to all of them. An ordinary user accepts one and rejects the rest: the
+//! layer stays where an entry of it may be the last copy of what the accepted one replaced, and goes after mere edits.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, at, b, leased, rename};
+use nexus_facility::diff::{Choice, DiffOptions};
+use nexus_facility::{Abandoned, Layer, LayerMode, Rules, abandon};
+use std::fs;
+use std::path::Path;
+
+/// A time that is later than that of every run.
+const FUTURE: i64 = 4_000_000_000;
+
+/// A licence that many files begin with.
+const LICENCE: &str =
+    "Permission is hereby granted, free of charge, to any person\nobtaining a copy of this software\n";
+
+/// A file of 30 lines that no other file has.
+fn text(name: &str) -> String {
+    (0..30).fold(format!("text of {name}\n"), |text, line| format!("{text}line {line} of the file {name}\n"))
+}
+
+/// Writes a file with such a text.
+fn file(name: &str) -> Op {
+    Op::Write(b(name), text(name))
+}
+
+/// Writes a file that begins with a licence.
+fn licensed(name: &str) -> Op {
+    let text = format!("{}fn {name}() {{\n    // of {name} alone\n}}\n", LICENCE.repeat(4));
+    Op::Write(b(name), text)
+}
+
+fn append(name: &str) -> Op {
+    Op::Append(b(name), "more\n".into())
+}
+
+/// Renames each file over the next one, and the last over the first.
+fn ring(names: &[&str]) -> Vec<Op> {
+    let last = names.len() - 1;
+    let mut ops = vec![rename(names[last], "aside")];
+    ops.extend((0..last).rev().map(|at| rename(names[at], names[at + 1])));
+    ops.push(rename("aside", names[0]));
+    ops
+}
+
+fn accept(scene: &Scene, layer: &Layer, paths: &[&str]) {
+    let chosen = Rules { only: Some(paths.iter().map(|path| b(path).into()).collect()), ..Rules::default() };
+    let done = layer.commit(&leased(scene), &chosen).unwrap();
+    assert!(done.conflicts.is_empty() && !done.changes.changes.is_empty(), "{done:?}");
+}
+
+fn reject(scene: &Scene) -> Abandoned {
+    abandon(&scene.path("layers"), "run", || Ok(())).unwrap()
+}
+
+/// Whether a file below a directory has this text.
+fn has(at: &Path, text: &str) -> bool {
+    let Ok(meta) = fs::symlink_metadata(at) else { return false };
+    if meta.is_dir() {
+        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
+    }
+    meta.is_file() && String::from_utf8_lossy(&fs::read(at).unwrap()).contains(text)
+}
+
+/// Fails unless the first line of each file is in the workspace or in what the reject kept.
+fn check(scene: &Scene, names: &[&str], left: &Abandoned, what: &str) {
+    for name in names {
+        let text = format!("text of {name}");
+        let kept = scene.path("layers");
+        assert!(has(&scene.ws(), &text) || has(&kept, &text), "{what}: {text:?} is lost, {left:?}");
+    }
+}
+
+/// The name of a story, the files of the user, the run, and the names.
+type Story = (&'static str, Vec<Op>, Vec<Op>, &'static [&'static str]);
+
+/// The runs that end with a file of the user at the name of another one, written to.
+fn stories() -> Vec<Story> {
+    let (two, three): (&[_], &[_]) = (&["a", "b"], &["a", "b", "c"]);
+    let base = |names: &[&str]| names.iter().map(|name| file(name)).collect::<Vec<_>>();
+    let then = |names: &[&'static str], op: fn(&str) -> Op| {
+        let mut ops = ring(names);
+        ops.extend(names.iter().map(|name| op(name)));
+        ops
+    };
+    let touch = |name: &str| Op::Date(b(name), FUTURE);
+    let dated = [base(two), two.iter().map(|name| touch(name)).collect()].concat();
+    let renamed = vec![rename("a", "n"), rename("b", "a"), append("a"), append("n")];
+    let old = [ring(two), vec![append("a"), Op::Touch(b("b"))]].concat();
+    vec![
+        ("a swap and edits", base(two), then(two, append), two),
+        ("a ring and edits", base(three), then(three, append), three),
+        ("a swap and new times", base(two), then(two, touch), two),
+        ("a swap of files from the future", dated, ring(two), two),
+        ("a swap, an edit and an old time", base(two), old, two),
+        ("a new name and edits", base(two), renamed, two),
+    ]
+}
+
+#[test]
+fn a_swap_with_edits_loses_nothing_at_a_reject() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (what, base, run, names) in stories() {
+            for accepted in names {
+                let scene = Scene::new(mode, &base);
+                let layer = scene.layer(&run);
+                accept(&scene, &layer, &[accepted]);
+                drop(layer);
+                let left = reject(&scene);
+                check(&scene, names, &left, &format!("{what} {mode:?} {accepted}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_swap_with_edits_loses_nothing_at_a_reject() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let two_parts = |name: &str| format!("text of {name}\n{}end of {name}\n", "the same in both\n".repeat(20));
+        let scene = Scene::new(mode, &["a", "b"].map(|name| Op::Write(b(name), two_parts(name))));
+        let layer = scene.layer(&[ring(&["a", "b"]), vec![append("a"), append("b")]].concat());
+        let path = b("a").into();
+        let choice = Choice { path: &path, hunks: &[0], seen: None, options: &DiffOptions::default() };
+        let done = layer.accept_hunks(&leased(&scene), &Rules::default(), &choice).unwrap();
+        assert!(done.conflicts.is_empty() && !done.changes.changes.is_empty(), "{done:?}");
+        drop(layer);
+        let left = reject(&scene);
+        check(&scene, &["a", "b"], &left, &format!("{mode:?}"));
+    }
+}
+
+/// Accepts the edit of `a` and rejects the others.
+fn edited(mode: LayerMode, base: &[Op], run: &[Op]) -> (Scene, Abandoned) {
+    let scene = Scene::new(mode, base);
+    let layer = scene.layer(run);
+    accept(&scene, &layer, &["a"]);
+    drop(layer);
+    let left = reject(&scene);
+    (scene, left)
+}
+
+#[test]
+fn an_accept_of_one_edit_of_several_keeps_no_layer() {
+    let names = ["a", "b", "c"];
+    let appends = || names.iter().map(|name| append(name)).collect::<Vec<_>>();
+    let replaced = |name: &str| Op::Write(b(name), text(name).replace("line 7", "another line 7"));
+    let short = |name: &str| Op::Write(b(name), format!("{name} 1.2.3\n"));
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (what, base, run) in [
+            ("edits at the end", names.map(file).to_vec(), appends()),
+            ("edits in the middle", names.map(file).to_vec(), names.map(replaced).to_vec()),
+            ("files with a licence", names.map(licensed).to_vec(), appends()),
+            ("short files", names.map(short).to_vec(), appends()),
+            ("the same files", names.map(|name| Op::Write(b(name), text("x"))).to_vec(), appends()),
+            ("emptied files", names.map(file).to_vec(), names.map(|name| Op::Write(b(name), String::new())).to_vec()),
+            ("new times", names.map(file).to_vec(), names.map(|name| Op::Date(b(name), FUTURE)).to_vec()),
+            (
+                "a file that is renamed and edited",
+                names.map(file).to_vec(),
+                vec![append("a"), append("b"), rename("c", "n"), append("n")],
+            ),
+            (
+                "others that are swapped and edited",
+                names.map(file).to_vec(),
+                [vec![append("a")], ring(&["b", "c"]), vec![append("b"), append("c")]].concat(),
+            ),
+        ] {
+            let (scene, left) = edited(mode, &base, &run);
+            assert_eq!(left, Abandoned::Removed(None), "{what} {mode:?}");
+            assert!(!scene.path("layers/run").exists() && !scene.path("layers/.kept").exists(), "{what} {mode:?}");
+        }
+    }
+}
+
+/// What nothing is known of counts as a copy.
+#[test]
+fn a_file_that_is_too_large_to_compare_keeps_the_layer() {
+    let base = [file("a"), Op::Sparse(b("b")), file("b")];
+    let scene = Scene::new(LayerMode::User, &base);
+    fs::File::options().write(true).open(at(&scene.ws(), b"b")).unwrap().set_len(100 << 20).unwrap();
+    common::wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[append("a"), append("b")]);
+    accept(&scene, &layer, &["a"]);
+    drop(layer);
+    let Abandoned::Removed(Some(left)) = reject(&scene) else { panic!("nothing is named") };
+    assert!(left.why.contains("only copy"), "{left:?}");
+}
