@@ -12,7 +12,7 @@ const PROGRAM: &str = include_str!("hostile/quotas.py");
 
 /// Users of this test alone, and root: what others of the same user take counts here, too.
 fn lone_benches() -> Vec<Bench> {
-    if support::is_root() { vec![Bench::new(None), Bench::new(Some(support::user() + 1))] } else { Vec::new() }
+    if support::needs_root() { vec![Bench::new(None), Bench::new(Some(support::user() + 1))] } else { Vec::new() }
 }
 
 /// A sandbox that holds all of one kind: its process, how much it got, and the error that ended that.
@@ -122,5 +122,42 @@ fn a_sandbox_has_no_priority_of_its_caller() {
         command.args(["-c", prefix, "sh"]).arg(nexus.get_program()).args(nexus.get_args());
         let output = command.current_dir(&bench.workspace).output().unwrap();
         assert_eq!(support::stdout(&output), "(0, 0) (0, 0) (1000, 3000)\n", "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+/// Locks files that are open for reading, says what a lock for writing gave, and keeps the locks until a line comes.
+const LOCKING: &str = "import errno, fcntl, sys
+files = [open(path) for path in sys.argv[1:]]
+for file in files:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        print(errno.errorcode[error.errno], end=' ')
+print(flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn a_lock_in_a_bind_is_the_hosts_and_one_in_a_layer_is_not() {
+    for bench in support::benches() {
+        let own = bench.write("own", "x");
+        let shared = bench.home.join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        let file = shared.join("file");
+        std::fs::write(&file, "x").unwrap();
+        bench.give(&shared);
+        bench.give(&file);
+        let is_free =
+            |path: &std::path::Path| bench.command("flock").arg("-n").arg(path).arg("true").status().unwrap().success();
+        let mut nexus = bench.nexus(["run", "--stdin", "--ro"]);
+        nexus.arg(&shared).args(["--", "/usr/bin/python3", "-c", LOCKING, "own"]).arg(&file);
+        let mut child = nexus.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "EBADF EBADF \n", "{}", bench.who());
+        assert!(is_free(&own) && !is_free(&file), "{}", bench.who());
+        let_go(child);
+        assert!(is_free(&own) && is_free(&file), "{}", bench.who());
     }
 }

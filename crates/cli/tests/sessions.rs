@@ -321,7 +321,7 @@ time.sleep(1000)
 #[test]
 fn a_process_of_another_user_with_our_label_stops_no_recovery() {
     // Playing two users takes root.
-    if !support::is_root() {
+    if !support::needs_root() {
         return;
     }
     let bench = Bench::new(Some(support::user()));

@@ -229,8 +229,15 @@ mod tests {
     fn a_hostile_length_is_refused_without_reading_it() {
         let (host, guest) = pair();
         rustix::io::write(&guest, &[0xff; 16]).unwrap();
-        assert!(matches!(host.receive::<GuestFrame>(), Err(ChannelError::Frame(_))));
+        let (done, answer) = std::sync::mpsc::channel();
+        // The guest keeps its end open: who believes the length waits for ever.
+        std::thread::spawn(move || done.send(host.receive::<GuestFrame>().map(drop)).ok());
+        let answer =
+            answer.recv_timeout(std::time::Duration::from_secs(20)).expect("an answer, and no wait for the rest");
+        assert!(matches!(answer, Err(ChannelError::Frame(_))));
+        drop(guest);
     }
+
     #[test]
     fn a_frame_in_pieces_is_waited_for_by_nobody() {
         let (host, guest) = pair();

@@ -15,3 +15,7 @@ mod terminal;
 
 pub use channel::{Channel, ChannelError};
 pub use supervise::run;
+
+#[cfg(test)]
+#[path = "../../../tests/support/skip.rs"]
+mod skip;

@@ -51,3 +51,7 @@ pub fn mark(run: nexus_model::RunId) -> String {
     let id = run.to_string();
     format!("nx-{}", &id[id.len() - 12..])
 }
+
+#[cfg(test)]
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
