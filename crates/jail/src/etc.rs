@@ -29,6 +29,8 @@ pub const FROM_HOST: &[&str] = &[
     "alternatives",
     "ca-certificates",
     "ca-certificates.conf",
+    "crypto-policies",
+    "fonts",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",

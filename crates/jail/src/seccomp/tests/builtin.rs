@@ -122,9 +122,9 @@ fn calls_that_reach_out_of_the_sandbox_are_refused() {
 fn ordinary_work_is_allowed() {
     each("read write lseek close dup2 pipe2 rename unlink link symlink stat fstat access", Action::Allow);
     each("tee splice sync syncfs", Action::Allow);
-    each("execve fork vfork wait4 exit_group mmap mprotect futex epoll_wait statx getdents64", Action::Allow);
+    each("execve fork vfork wait4 exit_group munmap mprotect futex epoll_wait statx getdents64", Action::Allow);
     each("bind listen accept4 connect seccomp landlock_create_ruleset prctl", Action::Allow);
-    each("get_mempolicy set_mempolicy mbind memfd_create pidfd_open rseq", Action::Allow);
+    each("get_mempolicy set_mempolicy mbind pidfd_open rseq", Action::Allow);
 }
 
 #[test]
@@ -259,6 +259,21 @@ fn the_limit_on_core_files_stays() {
         assert_eq!(answer(&program, "prlimit64", &[0, limit, 9]), Action::Allow, "{limit}");
         assert_eq!(answer(&program, "setrlimit", &[limit, 9]), Action::Allow, "{limit}");
     }
+}
+
+#[test]
+fn no_page_comes_from_the_pool_of_huge_pages() {
+    let (enomem, private_anonymous, huge) = (Action::Errno(12), 0x22, 0x4_0000);
+    let sizes = [huge, huge | 21 << 26, huge | 30 << 26];
+    for flags in sizes {
+        let malicious: &[&[u64]] = &[&[0, 1 << 21, 3, private_anonymous | flags]];
+        // MAP_NORESERVE, MAP_POPULATE and MAP_STACK are the neighbours.
+        let harmless: &[&[u64]] =
+            &[&[0, 1 << 21, 3, private_anonymous], &[0, 1 << 21, 3, private_anonymous | 0x2_c000]];
+        pair("mmap", harmless, malicious, enomem);
+        pair("memfd_create", &[&[1, 0], &[1, 0xb]], &[&[1, 4], &[1, 7], &[1, 4 | 21 << 26]], enomem);
+    }
+    pair("shmget", &[&[0, 1 << 21, 0o1600], &[0, 1 << 21, 0o11600]], &[&[0, 1 << 21, 0o5600]], EPERM);
 }
 
 #[test]

@@ -137,6 +137,11 @@ fn refused_calls_fail_with_the_errno_of_the_profile() {
     assert_eq!(outside, libc::EBADF, "without the filter the kernel gets to look at the descriptor");
     confined(|| {
         assert_eq!(errno("clone3", &[0, 0]), libc::ENOSYS);
+        assert_eq!(errno("mmap", &[0, 1 << 21, 3, 0x4_0022, -1, 0]), libc::ENOMEM);
+        assert_eq!(errno("mmap", &[0, 1 << 21, 3, 0x22, -1, 0]), 0);
+        for call in ["memfd_secret", "io_destroy", "io_submit", "lsm_list_modules"] {
+            assert_eq!(errno(call, &[0, 0, 0]), libc::ENOSYS, "{call}");
+        }
         for flag in [0x2_0000, 0x80, 0x1000_0000, 0x4000_0000] {
             assert_eq!(errno("unshare", &[flag]), libc::EPERM);
         }

@@ -223,7 +223,7 @@ fn a_profile_with_more_checks_than_the_kernel_takes_is_refused() {
 #[test]
 fn the_default_program_is_short_and_hot_calls_take_few_steps() {
     let program = compiled(&default_profile());
-    assert!(program.len() <= 300, "{} instructions", program.len());
+    assert!(program.len() <= 320, "{} instructions", program.len());
     let mut worst = 0;
     for (call, number) in table::all() {
         let steps = run(&program, &SeccompData::native(number, &[])).steps;
@@ -237,6 +237,8 @@ fn the_default_program_is_short_and_hot_calls_take_few_steps() {
     for call in hot {
         let steps = run(&program, &SeccompData::native(table::number(call).expect("known"), &[])).steps;
         println!("{call}: {steps}");
-        assert!(steps <= 12, "{call} takes {steps} steps");
+        // The flags of mmap are looked at, too.
+        let most = if call == "mmap" { 16 } else { 12 };
+        assert!(steps <= most, "{call} takes {steps} steps");
     }
 }
