@@ -34,6 +34,8 @@ const FROM_HOST: &[&str] = &[
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/fonts",
     "/etc/group",
     "/etc/hostname",
     "/etc/hosts",

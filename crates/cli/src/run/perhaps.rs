@@ -22,6 +22,9 @@ const LOCKING: &[&str] = &[".lock': Read-only file system"];
 /// What git prints when its configuration has a cover of its own.
 const CONFIGURING: &[&str] = &["config: Device or resource busy", "config.lock': Read-only file system"];
 
+/// What Java prints where its settings, which distributions keep in `/etc`, are not shown.
+const JAVA: &[&str] = &["Error loading java.security file"];
+
 /// The last bytes of both streams.
 #[derive(Debug, Default)]
 pub struct LastWords {
@@ -52,6 +55,12 @@ impl LastWords {
                 "tracing",
                 "perhaps: tracing of processes is refused by default, and LeakSanitizer (a part of AddressSanitizer), \
                  debuggers and strace need it; allow it with --allow-ptrace",
+            ));
+        }
+        if self.has(JAVA) {
+            return Some((
+                "java",
+                "perhaps: the settings of this Java are in /etc, which is not shown; --profile java shows them",
             ));
         }
         match opens_git {
