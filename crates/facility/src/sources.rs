@@ -32,6 +32,15 @@ pub(crate) struct Sources<'a> {
     unmarked: Unmarked,
 }
 
+/// What an entry was made from, or the entries of a directory.
+#[derive(Default)]
+pub(crate) struct MadeFrom {
+    /// The paths of the steps that take it away.
+    pub(crate) paths: Vec<ByteText>,
+    /// It may be any file that goes.
+    pub(crate) any_source: bool,
+}
+
 /// Committed entries that remove or replace something, by its place in the workspace.
 pub(crate) struct Taken<'a>(HashMap<&'a [u8], usize>);
 
@@ -124,9 +133,10 @@ impl<'a> Sources<'a> {
         Self { tree, taken, alike, directories, going, unmarked: Unmarked::new(tree, states) }
     }
 
-    /// Adds the paths of the steps that take away what an entry was made from.
-    pub(crate) fn add(&self, at: usize, paths: &mut Vec<ByteText>) {
-        let node = &self.tree.nodes[at];
+    /// Adds what an entry was made from.
+    pub(crate) fn add(&self, at: usize, made_from: &mut MadeFrom) {
+        made_from.any_source |= self.may_be_any(at);
+        let (node, paths) = (&self.tree.nodes[at], &mut made_from.paths);
         if let Some(found) = origin_inode(node).and_then(|_| self.tree.origin_of(node)) {
             if self.tree.covered_id(at) != Some(found.meta.id) {
                 self.add_all(at, self.taken.by(&found.at.0), paths);
@@ -137,12 +147,19 @@ impl<'a> Sources<'a> {
                     self.add_all(at, alike.iter().copied(), paths);
                     self.add_all(at, self.directories.iter().copied(), paths);
                 }
-                None if node.covers.is_none() => self.add_all(at, self.going.iter().copied(), paths),
-                None => {}
+                // Directories are among them.
+                None => self.add_all(at, self.going.iter().copied(), paths),
             }
         } else {
             self.add_all(at, self.unmarked.of(node), paths);
         }
+    }
+
+    /// Whether an entry may have been made from any file that goes, also from one that gets what passes for an edit of it.
+    fn may_be_any(&self, at: usize) -> bool {
+        let node = &self.tree.nodes[at];
+        let is_unknown = || is_unnamed(self.tree, node) && !self.alike.contains_key(&key(&node.meta));
+        node.meta.size > 0 && !node.same_content && (is_edited(self.tree, node) || is_unknown())
     }
 
     fn add_all(&self, at: usize, sources: impl IntoIterator<Item = usize>, paths: &mut Vec<ByteText>) {

@@ -7,9 +7,11 @@ mod common;
 
 use common::{Op, Scene, at, b, leased, rename};
 use nexus_facility::diff::{Choice, DiffOptions};
-use nexus_facility::{Abandoned, Layer, LayerMode, Rules, abandon};
+use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Rules, abandon};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A time that is later than that of every run.
 const FUTURE: i64 = 4_000_000_000;
@@ -173,6 +175,55 @@ fn an_accept_of_one_edit_of_several_keeps_no_layer() {
             assert_eq!(left, Abandoned::Removed(None), "{what} {mode:?}");
             assert!(!scene.path("layers/run").exists() && !scene.path("layers/.kept").exists(), "{what} {mode:?}");
         }
+    }
+}
+
+/// Another process writes to a file after the decision, so that its change is kept back.
+fn kept_back(mode: LayerMode, base: &[Op], run: &[Op], kept: &str) -> (Scene, Abandoned) {
+    let scene = Scene::new(mode, base);
+    let mut layer = scene.layer(run);
+    let (journal, path, done) = (scene.path("layers/run/journal"), scene.ws().join(kept), AtomicBool::new(false));
+    layer.set_faults(Faults::default().between(Arc::new(move |_| {
+        if journal.exists() && !done.swap(true, Ordering::SeqCst) {
+            fs::write(&path, "of another process").unwrap();
+        }
+    })));
+    let result = layer.commit(&leased(&scene), &Rules::default()).unwrap();
+    assert!(result.conflicts.iter().any(|one| one.path.0 == kept.as_bytes()), "{result:?}");
+    drop(layer);
+    let left = reject(&scene);
+    (scene, left)
+}
+
+#[test]
+fn what_was_renamed_over_a_file_and_is_kept_back_is_not_lost() {
+    let base = [file("a"), file("b"), Op::Mkdir(b("d")), file("d/b")];
+    let over = || vec![rename("a", "b")];
+    let out_of = || vec![rename("d/b", "b"), Op::RemoveTree(b("d"))];
+    let swap = || ring(&["a", "b"]);
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (what, run, name) in [
+            ("edited", [over(), vec![append("b")]].concat(), "a"),
+            ("a new time", [over(), vec![Op::Date(b("b"), FUTURE)]].concat(), "a"),
+            ("an old time", [over(), vec![Op::Touch(b("b"))]].concat(), "a"),
+            ("a swap with edits", [swap(), vec![append("a"), append("b")]].concat(), "a"),
+            ("a swap with an edit and an old time", [swap(), vec![append("a"), Op::Touch(b("b"))]].concat(), "a"),
+            ("out of a directory", out_of(), "d/b"),
+            ("out of a directory, edited", [out_of(), vec![append("b")]].concat(), "d/b"),
+        ] {
+            let (scene, left) = kept_back(mode, &base, &run, "b");
+            check(&scene, &[name], &left, &format!("{what} {mode:?}"));
+            assert_eq!(fs::read_to_string(scene.ws().join("b")).unwrap(), "of another process", "{what} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn an_edit_that_is_kept_back_alone_keeps_no_layer() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let (scene, left) = kept_back(mode, &[file("b")], &[append("b"), Op::Write(b("n"), "new".into())], "b");
+        assert_eq!(left, Abandoned::Removed(None), "{mode:?}");
+        assert!(scene.ws().join("n").exists() && !scene.path("layers/.kept").exists(), "{mode:?}");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::hardlinks;
 use crate::meta::EntryType;
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
-use crate::sources::Sources;
+use crate::sources::{MadeFrom, Sources};
 use crate::tree::{Found, LayerTree, Lower, Node, Role, Source, Verdict};
 use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap};
@@ -58,7 +58,7 @@ struct Emitter<'a, 's> {
     /// What takes away the files that entries were made from.
     sources: Sources<'a>,
     /// The same for all that is in a directory that moves as a whole.
-    sources_inside: HashMap<usize, Vec<ByteText>>,
+    sources_inside: HashMap<usize, MadeFrom>,
     slots: Slot,
     sink: &'s mut dyn Sink,
 }
@@ -204,11 +204,7 @@ impl<'a, 's> Emitter<'a, 's> {
         for (at, node) in nodes.iter().enumerate().skip(1).filter(|(_, node)| whole[node.parent]) {
             tops[at] = tops[node.parent];
             self.inside.entry(tops[at]).or_default().add(&node.meta, !node.marks.all.is_empty());
-            let mut found = Vec::new();
-            self.sources.add(at, &mut found);
-            if !found.is_empty() {
-                self.sources.add(at, self.sources_inside.entry(tops[at]).or_default());
-            }
+            self.sources.add(at, self.sources_inside.entry(tops[at]).or_default());
         }
     }
 
@@ -231,9 +227,10 @@ impl<'a, 's> Emitter<'a, 's> {
         if node.meta.kind == EntryType::Directory {
             return self.directory(at, whole);
         }
-        let mut sources = Vec::new();
-        self.sources.add(at, &mut sources);
-        let put = |from| Put { old: Self::old(node), sources, ..put(node.path.text(), from) };
+        let mut made_from = MadeFrom::default();
+        self.sources.add(at, &mut made_from);
+        let MadeFrom { paths: sources, any_source } = made_from;
+        let put = |from| Put { old: Self::old(node), sources, any_source, ..put(node.path.text(), from) };
         if let Some(slot) = self.held.get(&at).copied() {
             let anchor = node.group().and_then(|number| self.tree.groups[number].anchor.as_ref());
             let new = anchor.map(|one| Seen::from(&one.meta));
@@ -279,6 +276,7 @@ impl<'a, 's> Emitter<'a, 's> {
     fn directory(&mut self, at: usize, whole: &[bool]) -> Told {
         let node = &self.tree.nodes[at];
         let put = |from| Put { old: Self::old(node), ..put(node.path.text(), from) };
+        let MadeFrom { paths: sources, any_source } = self.sources_inside.remove(&at).unwrap_or_default();
         let put = match &node.rare.lower {
             Lower::Merged(_) => return Ok(()),
             Lower::Moved(found) => {
@@ -291,7 +289,8 @@ impl<'a, 's> Emitter<'a, 's> {
                 mode: Some(node.meta.mode),
                 whole: true,
                 inside: Some(self.inside.remove(&at).unwrap_or_default()),
-                sources: self.sources_inside.remove(&at).unwrap_or_default(),
+                sources,
+                any_source,
                 ..put(Origin::Layer)
             },
             Lower::None | Lower::Missing => {
@@ -417,7 +416,8 @@ impl<'a, 's> Emitter<'a, 's> {
 fn put(path: ByteText, from: Origin) -> Put {
     let (new, old, mode, inside) = (None, None, None, None);
     let (strip, marks, sources) = (Vec::new(), Vec::new(), Vec::new());
-    Put { path, from, new, old, strip, marks, mode, whole: false, inside, only_staged: false, sources }
+    let (whole, only_staged, any_source) = (false, false, false);
+    Put { path, from, new, old, strip, marks, mode, whole, inside, only_staged, any_source, sources }
 }
 
 /// The directories of the workspace in which the steps of a plan act.

@@ -7,8 +7,10 @@ use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome, read, sync_directory, write};
 use crate::commit::ops::{Op, Origin};
+use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::faults::Faults;
+use crate::meta::EntryType;
 use crate::upper::open_upper;
 use crate::xattr;
 use nexus_model::ByteText;
@@ -30,6 +32,7 @@ const ORIGIN: &[u8] = b".overlay.origin";
 /// is parked.
 pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faults: &Faults) -> Result<(), IoFailure> {
     let kept: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
+    let is_any_gone = takes_bytes(journal, outcome)?;
     let mut found = Vec::new();
     for op in journal.steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
@@ -37,6 +40,14 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
             && names.is_empty()
         {
             found.push(path.clone());
+            continue;
+        }
+        if let Op::Put(put) = &op
+            && put.any_source
+            && is_any_gone
+            && kept.contains(&put.path)
+        {
+            found.push(put.path.clone());
             continue;
         }
         let Some(path) = stripped(&op).filter(|path| matches!(op, Op::Strip { .. }) || kept.contains(path)) else {
@@ -47,6 +58,26 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
         }
     }
     add(rooms, found, faults)
+}
+
+/// Whether a commit that kept something back that may be a copy of any file took a file with bytes away, or a directory.
+fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> {
+    let stays: HashSet<&ByteText> = outcome.kept.iter().filter(|one| !one.arrived).map(|one| &one.path).collect();
+    if stays.is_empty() {
+        return Ok(false);
+    }
+    for op in journal.steps.each() {
+        let op = op.doing("read", JOURNAL.as_bytes())?;
+        let has_bytes = |old: &Seen| match old.kind {
+            EntryType::File => old.size > 0,
+            EntryType::Directory => true,
+            EntryType::Symlink | EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
+        };
+        if op.displaces().is_some_and(has_bytes) && op.path().is_some_and(|path| !stays.contains(path)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// [`note`] for a commit that is taken back: of all steps, whether they were carried out or not. Runs before the journal goes.
