@@ -7,7 +7,7 @@
 use crate::bare_links;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
 use crate::branches::ByPath;
-use crate::facts::{GitDirectory, Version, judge as judge_content};
+use crate::facts::{GitDirectory, Made, Version, judge as judge_content};
 use crate::fold::fold;
 use crate::git_names::git_class;
 use crate::link_ends::{TO_BARE, is_no_way};
@@ -250,7 +250,7 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
     }
     let class = class(&path, repository);
     let content = version(walk.base, &path, &class)?;
-    let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(&|_| false));
+    let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(Made::ALONE));
     Ok(verdict != Verdict::Commit)
 }
 

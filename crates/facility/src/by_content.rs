@@ -2,9 +2,10 @@
 
 use crate::beneath::{IoFailure, split};
 use crate::branches::{Branches, ByPath};
-use crate::facts::{Existing, GitDirectory, Version, judge};
+use crate::facts::{Existing, GitDirectory, Made, Version, judge};
 use crate::meta::EntryType;
 use crate::protected::Class;
+use crate::submodules::Modules;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{Walk, WalkError, lower_path, version};
 
@@ -53,6 +54,8 @@ impl Walk<'_> {
         };
         let git_dir = split(path).0;
         let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, tree, git_dir);
+        let modules = Modules::around(self.base, git_dir);
+        let module_url = |name: &[u8]| modules.url(name);
         let branches = Branches::new(self, tree, by_path, one.parent);
         let branch_goes = |branch: &[u8]| branches.goes(branch);
         let has_old_remotes = match lower_path(&tree.nodes[one.parent]) {
@@ -60,9 +63,9 @@ impl Walk<'_> {
             Some(_) | None => false,
         };
         let directory = if is_new {
-            GitDirectory::New(&names_back)
+            GitDirectory::New(Made { names_back: &names_back, module_url: &module_url, module: modules.own() })
         } else {
-            GitDirectory::Stays(Existing { branch_goes: &branch_goes, has_old_remotes })
+            GitDirectory::Stays(Existing { branch_goes: &branch_goes, module_url: &module_url, has_old_remotes })
         };
         Ok(match judge(self.rules, class, path, &new, &base, directory) {
             // A part of the file would take the place of a file of the workspace.

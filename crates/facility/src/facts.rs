@@ -3,7 +3,7 @@
 use crate::beneath::open_file;
 use crate::fold::fold;
 use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
-use crate::gitconfig::{BranchGoes, Known, NamesBack, Place, changed, kept, strip};
+use crate::gitconfig::{BranchGoes, Known, ModuleUrl, NamesBack, Place, changed, kept, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
 use crate::tree::Verdict;
@@ -66,16 +66,31 @@ impl Version {
 /// What becomes of the git directory of a file.
 #[derive(Clone, Copy)]
 pub(crate) enum GitDirectory<'a> {
-    New(NamesBack<'a>),
+    New(Made<'a>),
     Stays(Existing<'a>),
     /// It goes away or moves as a whole.
     Goes(NamesBack<'a>),
+}
+
+/// A git directory that the workspace does not have.
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'a> {
+    pub(crate) names_back: NamesBack<'a>,
+    pub(crate) module_url: ModuleUrl<'a>,
+    /// The submodule that it is of, in a repository that the workspace has.
+    pub(crate) module: Option<&'a [u8]>,
+}
+
+impl Made<'_> {
+    /// A git directory that belongs to no other repository.
+    pub(crate) const ALONE: Self = Self { names_back: &|_| false, module_url: &|_| None, module: None };
 }
 
 /// What is known of a git directory that stays.
 #[derive(Clone, Copy)]
 pub(crate) struct Existing<'a> {
     pub(crate) branch_goes: BranchGoes<'a>,
+    pub(crate) module_url: ModuleUrl<'a>,
     /// It has remotes that no configuration says.
     pub(crate) has_old_remotes: bool,
 }
@@ -191,19 +206,20 @@ fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirect
         _ if fold(name).as_ref() != b"config" => (Known::Part, &|_| false),
         // git has none there. With it, the directory could become a repository of its own.
         GitDirectory::New(_) if is_of_further_tree(git_dir) => (Known::Nothing, &|_| false),
-        GitDirectory::New(names_back) | GitDirectory::Goes(names_back) => (Known::New, names_back),
+        GitDirectory::New(Made { names_back, .. }) | GitDirectory::Goes(names_back) => (Known::New, names_back),
         GitDirectory::Stays(existing) if old.is_none() || existing.has_old_remotes => (Known::Nothing, &|_| false),
         GitDirectory::Stays(_) => (Known::All, &|_| false),
     };
-    let branch_goes: BranchGoes<'_> = match directory {
-        GitDirectory::Stays(existing) => existing.branch_goes,
-        GitDirectory::New(_) | GitDirectory::Goes(_) => &|_| false,
+    let (branch_goes, module_url, module): (BranchGoes<'_>, ModuleUrl<'_>, _) = match directory {
+        GitDirectory::Stays(existing) => (existing.branch_goes, existing.module_url, None),
+        GitDirectory::New(made) => (&|_| false, made.module_url, made.module),
+        GitDirectory::Goes(_) => (&|_| false, &|_| None, None),
     };
     // Without it, the next run could bring a configuration to what would look like a repository that never had one.
     if let (GitDirectory::Stays(_), None, Some(_)) = (directory, &new, &old) {
         return Verdict::Park("takes the configuration of a git directory away".to_owned());
     }
-    let place = Place { git_dir, known, names_back, branch_goes };
+    let place = Place { git_dir, known, names_back, branch_goes, module_url, module };
     if let (GitDirectory::Goes(_), Some(old)) = (directory, &old) {
         let Ok(names) = kept(old, &place) else { return unreadable() };
         return if names.is_empty() {
@@ -256,8 +272,8 @@ mod tests {
     }
 
     fn directory(is_new: bool) -> GitDirectory<'static> {
-        let existing = Existing { branch_goes: &|_| false, has_old_remotes: false };
-        if is_new { GitDirectory::New(&|_| false) } else { GitDirectory::Stays(existing) }
+        let existing = Existing { branch_goes: &|_| false, module_url: &|_| None, has_old_remotes: false };
+        if is_new { GitDirectory::New(Made::ALONE) } else { GitDirectory::Stays(existing) }
     }
 
     fn config(new: &Version, base: &Version, fresh: bool) -> Verdict {
@@ -268,13 +284,15 @@ mod tests {
     fn a_configuration_commits_only_when_all_that_changes_is_inert() {
         let plain = bytes("[core]\nbare = false\n");
         let remote = bytes("[core]\nbare = false\n[remote \"o\"]\nurl = h:x\n");
+        let named = bytes("[core]\nbare = false\n[user]\nname = x\n");
         let evil = bytes("[core]\nbare = false\nfsmonitor = ./x\n");
-        let evil_and_remote = bytes("[core]\nbare = false\nfsmonitor = ./x\n[remote \"o\"]\nurl = h:x\n");
+        let evil_and_named = bytes("[core]\nbare = false\nfsmonitor = ./x\n[user]\nname = x\n");
         let other = bytes("[core]\nbare = false\nfsmonitor = ./y\n");
-        assert_eq!(config(&remote, &plain, false), Verdict::Commit);
+        assert_eq!(config(&named, &plain, false), Verdict::Commit);
+        assert_eq!(config(&remote, &plain, false), Verdict::Park("git configuration: remote.o.url".to_owned()));
         assert_eq!(config(&evil, &plain, false), Verdict::Park("git configuration: core.fsmonitor".to_owned()));
         assert!(matches!(config(&other, &evil, false), Verdict::Park(_)));
-        assert_eq!(config(&evil_and_remote, &evil, false), Verdict::Commit);
+        assert_eq!(config(&evil_and_named, &evil, false), Verdict::Commit);
         assert!(matches!(config(&plain, &evil, false), Verdict::Park(_)), "taking a setting away is a change too");
         assert!(matches!(config(&plain, &remote, false), Verdict::Park(_)), "so is taking a remote away");
         assert!(matches!(config(&Version::Absent, &evil, false), Verdict::Park(_)));

@@ -309,8 +309,10 @@ fn the_settings_of_a_branch_go_only_with_its_ref() {
         assert_eq!(parked(&base, &run).is_empty(), unasked, "{base:?} {run:?}");
     }
     let renamed = format!("{CLONE}{}", old.replace("x/old", "new"));
-    let run = [whole, write(".git/refs/heads/new", "0a\n"), write(".git/config", &renamed)];
-    assert_eq!(parked(&with(&loose), &run), [""; 0], "`git branch -m`");
+    let run = |config: &str| [whole.clone(), write(".git/refs/heads/new", "0a\n"), write(".git/config", config)];
+    assert_eq!(parked(&with(&loose), &run(&renamed)), waits, "`git branch -m`: the upstream has another name");
+    let own = renamed.replace("merge = refs/heads/main", "merge = refs/heads/new");
+    assert_eq!(parked(&with(&loose), &run(&own)), [""; 0], "`git branch -m`, `git push -u`");
     let all = with(&loose);
     assert_eq!(parked(&all, &[write(".git/config", &renamed)]), waits, "the old ref stays");
     // A bare repository's.
@@ -324,8 +326,8 @@ fn the_settings_of_a_branch_go_only_with_its_ref() {
 /// git reads them where the configuration says no remote of this name.
 #[test]
 fn a_remote_in_its_old_form_is_not_replaced_unasked() {
-    let base = repository(".git", "[core]\nbare = false\n");
-    let run = [append(".git/config", "[remote \"origin\"]\nurl = h:b\n")];
+    let base = repository(".git", "[core]\nbare = false\n[remote \"origin\"]\nurl = h:b\n");
+    let run = [append(".git/config", "[branch \"x\"]\nremote = origin\n")];
     assert_eq!(parked(&base, &run), [""; 0]);
     for at in ["remotes", "branches"] {
         let none = [base.clone(), vec![dir(&format!(".git/{at}"))]].concat();

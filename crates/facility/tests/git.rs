@@ -183,55 +183,127 @@ fn git_resumes_no_rebase_that_a_run_left() {
     assert!(scene.ws().join("PWNED").exists());
 }
 
-#[test]
-fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
+/// A clone with `origin`, which has the branches `main`, `old` and `topic`.
+fn cloned_scene() -> Scene {
     let scene = Scene::new(LayerMode::Root, &[]);
-    git(&scene.ws(), &["init", "-q", "-b", "main"]);
-    std::fs::write(scene.ws().join("f"), "1").unwrap();
-    git(&scene.ws(), &["add", "."]);
-    git(&scene.ws(), &["commit", "-q", "-m", "1"]);
-    git(&scene.ws(), &["branch", "old"]);
-    git(&scene.ws(), &["config", "branch.old.remote", "."]);
-    git(&scene.ws(), &["config", "branch.old.merge", "refs/heads/main"]);
+    let origin = scene.path("origin.git");
+    let here = scene.dir.path();
+    git(here, &["init", "-q", "--bare", "-b", "main", origin.to_str().unwrap()]);
+    git(here, &["clone", "-q", origin.to_str().unwrap(), scene.ws().to_str().unwrap()]);
+    let ws = scene.ws();
+    git(&ws, &["checkout", "-q", "-b", "main"]);
+    for name in ["f", "src/f"] {
+        std::fs::create_dir_all(ws.join("src")).unwrap();
+        std::fs::write(ws.join(name), "1").unwrap();
+    }
+    git(&ws, &["add", "."]);
+    git(&ws, &["commit", "-q", "-m", "1"]);
+    git(&ws, &["push", "-q", "-u", "origin", "main", "main:topic"]);
+    git(&ws, &["checkout", "-q", "-b", "old"]);
+    git(&ws, &["push", "-q", "-u", "origin", "old"]);
+    git(&ws, &["checkout", "-q", "main"]);
+    git(&ws, &["branch", "mine"]);
+    git(&ws, &["fetch", "-q"]);
+    scene
+}
+
+/// Runs git on a copy of the workspace, and makes the copy what the layer holds: as if the run had done it.
+fn run_git(scene: &Scene, work: &[&[&str]]) -> Layer {
     wait_for_tick(scene.dir.path());
-    // Each step on a copy of the workspace's `.git`, which then is the upper directory's: as if the run had made it.
     let layer = scene.layer(&[]);
     let upper = layer.upper();
-    assert!(Command::new("cp").arg("-a").arg(scene.ws().join(".git")).arg(&upper).status().unwrap().success());
-    std::fs::write(upper.join("f"), "1").unwrap();
-    for arguments in [
-        &["config", "user.name", "A B"][..],
-        &["config", "pull.rebase", "true"],
-        &["config", "alias.st", "status"],
-        &["remote", "add", "fork", "https://git.example.org/a.git"],
-        &["checkout", "-q", "-b", "topic", "--track", "main"],
-        &["branch", "-q", "-d", "old"],
-        &["commit", "-q", "--allow-empty", "-m", "2"],
-        &["init", "-q", "nested"],
-        &["init", "-q", "--bare", "bare.git"],
-        &["init", "-q", "--object-format=sha256", "sha256"],
-        &["clone", "-q", ".", "copy"],
-        &["clone", "-q", "--bare", ".", "copy.git"],
-        &["tag", "-a", "-m", "t", "v1"],
-        &["stash"],
-        &["gc", "-q"],
-    ] {
-        git(&upper, arguments);
+    assert!(Command::new("cp").arg("-aT").arg(scene.ws()).arg(&upper).status().unwrap().success());
+    for arguments in work {
+        let told = git(&upper, arguments);
+        assert!(!told.contains("fatal:") && !told.contains("error:"), "{arguments:?}: {told}");
     }
-    // `git branch -d` took its ref.
-    let whiteout = upper.join(".git/refs/heads/old");
-    let kind = rustix::fs::FileType::CharacterDevice;
-    rustix::fs::mknodat(rustix::fs::CWD, &whiteout, kind, rustix::fs::Mode::empty(), 0).unwrap();
-    let before = git(&upper, &["config", "--list", "--local"]);
-    assert!(before.contains("branch.topic.remote=.") && before.contains("remote.fork.url"), "{before}");
-    assert!(!before.contains("branch.old"), "{before}");
+    // What is gone is marked as such.
+    let listed = Command::new("find").args([".", "-type", "f"]).current_dir(scene.ws()).output().unwrap();
+    for name in String::from_utf8_lossy(&listed.stdout).lines() {
+        if !upper.join(name).exists() {
+            std::fs::create_dir_all(upper.join(name).parent().unwrap()).unwrap();
+            let kind = rustix::fs::FileType::CharacterDevice;
+            rustix::fs::mknodat(rustix::fs::CWD, upper.join(name), kind, rustix::fs::Mode::empty(), 0).unwrap();
+        }
+    }
+    layer
+}
+
+/// The paths that wait after this work in a clone.
+fn waits_after(work: &[&[&str]]) -> Vec<String> {
+    let scene = cloned_scene();
+    let result = commit_by(&scene, &run_git(&scene, work), &Rules::default());
+    assert!(result.conflicts.is_empty(), "{work:?}: {result:?}");
+    parked(&result)
+}
+
+#[test]
+fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
+    let scene = cloned_scene();
+    let layer = run_git(
+        &scene,
+        &[
+            &["config", "user.name", "A B"],
+            &["config", "pull.rebase", "true"],
+            &["checkout", "-q", "-b", "feature"],
+            &["commit", "-q", "--allow-empty", "-m", "2"],
+            &["push", "-q", "-u", "origin", "feature"],
+            &["checkout", "-q", "--track", "origin/topic"],
+            &["pull", "-q", "--rebase"],
+            &["branch", "-q", "-D", "old"],
+            &["branch", "-q", "-d", "mine"],
+            &["branch", "unpushed"],
+            &["branch", "-m", "unpushed", "renamed"],
+            &["fetch", "-q", "--prune"],
+            &["rebase", "-q", "feature"],
+            &["init", "-q", "nested"],
+            &["init", "-q", "-b", "main", "project"],
+            &["-C", "project", "remote", "add", "origin", "https://git.example.org/a.git"],
+            &["init", "-q", "--bare", "bare.git"],
+            &["init", "-q", "--object-format=sha256", "sha256"],
+            &["clone", "-q", ".", "copy"],
+            &["clone", "-q", "--bare", ".", "copy.git"],
+            &["tag", "-a", "-m", "t", "v1"],
+            &["stash"],
+            &["worktree", "add", "-q", "../tree", "-b", "aside"],
+            &["worktree", "remove", "../tree"],
+            &["gc", "-q"],
+        ],
+    );
+    let before = git(&layer.upper(), &["config", "--list", "--local"]);
+    let refs = git(&layer.upper(), &["show-ref"]);
+    assert!(before.contains("branch.topic.remote=origin") && before.contains("branch.feature.merge"), "{before}");
+    assert!(!before.contains("branch.old") && refs.contains("refs/heads/renamed"), "{before} {refs}");
     let result = commit_by(&scene, &layer, &Rules::default());
     assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{:?}", result.parked);
     assert_eq!(git(&scene.ws(), &["config", "--list", "--local"]), before);
-    for (folder, said) in [("copy", "fatal"), ("copy.git", "fatal"), ("sha256", "fatal"), ("nested", "fatal")] {
-        let status = git(&scene.ws().join(folder), &["rev-parse", "--git-dir"]);
-        assert!(!status.contains(said), "{folder}: {status}");
+    assert_eq!(git(&scene.ws(), &["show-ref"]), refs);
+    assert!(git(&scene.ws().join("project"), &["remote", "-v"]).contains("git.example.org"));
+    for directory in ["copy", "copy.git", "sha256", "nested"] {
+        let status = git(&scene.ws().join(directory), &["rev-parse", "--git-dir"]);
+        assert!(!status.contains("fatal"), "{directory}: {status}");
     }
+}
+
+/// Each would lead the user's next `git push`, `git fetch` or `git checkout` elsewhere.
+#[test]
+fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
+    for work in [
+        &[&["config", "push.default", "upstream"][..], &["config", "branch.mine.remote", "origin"]][..],
+        &[&["config", "branch.mine.merge", "refs/heads/main"]],
+        &[&["branch", "-q", "topic2", "origin/topic"]],
+        &[&["config", "fetch.pruneTags", "true"]],
+        &[&["config", "remote.origin.prune", "true"]],
+        &[&["remote", "add", "fork", "https://git.example.org/a.git"]],
+        &[&["branch", "-m", "old", "other"]],
+        &[&["config", "alias.st", "status"]],
+        &[&["config", "submodule.sub.url", "https://git.example.org/a.git"]],
+    ] {
+        assert_eq!(waits_after(work), [".git/config"], "{work:?}");
+    }
+    // The first remote of a repository that was there.
+    let (scene, layer) = git_scene(&[&["remote.origin.url", "https://git.example.org/a.git"]]);
+    assert_eq!(parked(&commit_by(&scene, &layer, &Rules::default())), [".git/config"]);
 }
 
 /// git removes the files of the refs that it packs, so the branch must come although the replaced object waits.

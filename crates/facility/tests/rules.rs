@@ -208,7 +208,8 @@ fn an_existing_repository_keeps_its_hooks_and_dangerous_settings() {
         dir(".git/refs"),
     ];
     for (ops, holds) in [
-        (vec![Op::Append(b(".git/config"), "[remote \"o\"]\n\turl = h:x\n".into())], false),
+        (vec![Op::Append(b(".git/config"), "[user]\n\tname = x\n".into())], false),
+        (vec![Op::Append(b(".git/config"), "[remote \"o\"]\n\turl = h:x\n".into())], true),
         (vec![Op::Append(b(".git/config"), "[alias]\n\tx = !evil\n".into())], true),
         (vec![file(".git/hooks/pre-commit", "evil")], true),
         (vec![Op::Append(b(".git/hooks/post-merge"), "evil".into())], true),

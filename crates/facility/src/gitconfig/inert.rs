@@ -3,32 +3,33 @@
 //! git has several hundred settings, every version adds some, and programs beside git add their own. So nothing here
 //! says what is dangerous: it says what is known to be inert, by git-config(1), and every other change needs an accept.
 //! Inert is a setting that neither runs nor chooses a program, reads no other file, sends nothing to another place,
-//! switches no check off, and deletes nothing.
+//! switches no check off, and deletes nothing. The list is as small as ordinary work needs: a setting that a run seldom
+//! writes is worth an accept.
 //!
 //! | group | why it is inert |
 //! |---|---|
 //! | `user`, `author`, `committer` | text in new commits |
 //! | `core.*` as listed | describe the file system and the format, as `git init` writes them |
 //! | `core.bare` in a new repository that is not named `.git`, and that says no in each new one; there also the `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory | there is no hook or program yet that git could look for at another place |
-//! | `init.defaultBranch`, `push.default`, `pull.*`, `rebase.*`, `merge.*`, `fetch.*` as listed | choose between built-in ways; each is a truth value or a known word |
+//! | `init.defaultBranch`, `pull.*`, `rebase.*`, `merge.*`, `fetch.parallel` as listed | choose between built-in ways to change the checked-out branch; each is a truth value, a number or a known word |
 //! | `color`, `column`, `advice`, `diff.*`, `log.*`, `status.*` as listed | how output looks |
-//! | a new remote with a plain URL, which is no path into the workspace or a git directory, and refs of its own | used only when somebody names it; not `origin` beside other remotes, which git takes by default, and no name that a setting names already |
-//! | a branch's first `remote`, when git takes it for this branch by default, or `.`; the first `merge`; `rebase`, `description` | what `git checkout --track` and `git push -u` write |
-//! | all settings of a branch that go together with its ref | what `git branch -d` takes away |
-//! | a new submodule's `url` and `active` | what `git submodule init` writes |
-//! | an alias for one built-in command without options | does what the command does |
-//!
+//! | in a new repository a remote with a plain URL, which is no path into the workspace or a git directory, and refs of its own | no work of the user's is in it; the git directory of a submodule gets only the URL of `.gitmodules` |
+//! | a branch's first `remote`, when git takes it for this branch by default, or `.`; the first `merge`, when it has the name of the branch (in a new repository any); `rebase`, `description` | what `git push -u` and `git checkout --track` write |
+//! | all settings of a branch that go together with its ref, when it has no `pushRemote`, and no `remote` but the default one or `.` | what `git branch -d` takes away, and may bring again |
+//! | a new submodule's `active`, and its `url` as `.gitmodules` says it | what `git submodule init` writes |
 //! | `commit.gpgSign` and `tag.gpgSign` when they say no, `gc.auto` as a number | no program is started that was not before; what `gc` deletes and which hooks it runs is said elsewhere |
 //!
 //! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name of a
-//! program, also as `yes`), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
+//! program, also as `yes`), `push.*` (with `push.default = upstream`, `git push origin topic` may go to `main`), `fetch.prune`
+//! and `fetch.pruneTags` (delete tags that were never pushed), a further remote (another configuration may name it), an
+//! alias (the user may have one of this name), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
 //! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
 //! because no ordinary work writes them.
 
 use super::place::{Known, Place, is_own_worktree};
 use super::urls::{is_plain_refspec, is_plain_url, leads_inside};
+use super::values::INERT;
 use super::values::Value::{Bool, No, Style, Text, Words};
-use super::values::{ALIASED, INERT};
 use super::{Setting, Unreadable, parse};
 use std::collections::{HashMap, HashSet};
 
@@ -49,16 +50,11 @@ fn parts(setting: &Setting) -> (&str, Option<Vec<u8>>, &str) {
 struct Seen {
     /// Section and subsection.
     parts: HashSet<(String, Vec<u8>)>,
-    aliases: HashSet<String>,
     /// Branches that have a remote.
     tracking: HashSet<Vec<u8>>,
     /// Branches that have something to merge.
     merging: HashSet<Vec<u8>>,
     remotes: HashSet<Vec<u8>>,
-    /// The first parts of their names, folded: where their refs are.
-    ref_heads: HashSet<Vec<u8>>,
-    /// The names of remotes that other settings say, also without such a remote.
-    named: HashSet<Vec<u8>>,
     is_empty: bool,
 }
 
@@ -73,33 +69,14 @@ impl Seen {
 
     fn add(&mut self, setting: &Setting) {
         let (section, subsection, name) = parts(setting);
-        if matches!((section, name), ("branch", "remote" | "pushremote") | ("remote", "pushdefault")) {
-            self.named.extend(setting.value.clone());
-        }
-        // `git fetch GROUP`, and where an abbreviated branch comes from.
-        if section == "remotes" || (section, name) == ("checkout", "defaultremote") {
-            let names = setting.value.iter().flat_map(|value| value.split(u8::is_ascii_whitespace));
-            self.named.extend(names.map(<[u8]>::to_vec));
-        }
-        match (section, subsection) {
-            ("alias", None) => {
-                self.aliases.insert(name.to_owned());
-            }
-            (section, Some(subsection)) => {
-                if section == "remote" {
-                    let head = subsection.split(|byte| *byte == b'/').next().unwrap_or_default();
-                    self.ref_heads.insert(crate::fold::fold(head).into_owned());
-                }
-                match (section, name) {
-                    ("branch", "remote") => self.tracking.insert(subsection.clone()),
-                    ("branch", "merge") => self.merging.insert(subsection.clone()),
-                    ("remote", _) => self.remotes.insert(subsection.clone()),
-                    _ => false,
-                };
-                self.parts.insert((section.to_owned(), subsection));
-            }
-            _ => {}
-        }
+        let Some(subsection) = subsection else { return };
+        match (section, name) {
+            ("branch", "remote") => self.tracking.insert(subsection.clone()),
+            ("branch", "merge") => self.merging.insert(subsection.clone()),
+            ("remote", _) => self.remotes.insert(subsection.clone()),
+            _ => false,
+        };
+        self.parts.insert((section.to_owned(), subsection));
     }
 
     /// The remote that git takes for a branch that names none.
@@ -128,7 +105,6 @@ impl Context<'_> {
         let (section, subsection, name) = parts(setting);
         let value = setting.value.as_deref();
         match (section, subsection) {
-            ("alias", None) => self.is_plain_alias(name, value),
             // They say where the working tree of a new repository is, and whether it has one. In an existing repository
             // they would move the place from which git takes relative hooks and programs.
             ("core", None) if name == "worktree" => {
@@ -158,12 +134,11 @@ impl Context<'_> {
             // They may take the place of others, which this file does not say.
             ("remote" | "submodule", Some(_)) if self.is_partial() => false,
             ("branch", Some(_)) if self.is_partial() && matches!(name, "remote" | "merge") => false,
-            ("remote", Some(remote)) => self.is_new_remote(&remote, name, value),
+            // Also the first one: `git push` failed before.
+            ("remote", Some(remote)) => self.place.known == Known::New && self.is_new_remote(&remote, name, value),
             ("branch", Some(branch)) => match (name, value) {
                 ("remote", Some(value)) => self.is_first_remote(&branch, value),
-                ("merge", Some(value)) => {
-                    !self.base.merging.contains(&branch) && value.starts_with(b"refs/") && Text.fits(Some(value))
-                }
+                ("merge", Some(value)) => !self.base.merging.contains(&branch) && self.is_upstream(&branch, value),
                 ("rebase", value) => Words(&["merges", "interactive"]).fits(value),
                 ("description", value) => Text.fits(value),
                 _ => false,
@@ -173,7 +148,7 @@ impl Context<'_> {
                 inside
                     && !self.base.has("submodule", &module)
                     && match name {
-                        "url" => value.is_some_and(is_plain_url),
+                        "url" => value.is_some_and(|url| is_plain_url(url) && self.is_known_url(&module, url)),
                         "active" => Bool.fits(value),
                         _ => false,
                     }
@@ -186,35 +161,42 @@ impl Context<'_> {
         matches!(self.place.known, Known::Nothing | Known::Part)
     }
 
-    fn is_plain_alias(&self, name: &str, value: Option<&[u8]>) -> bool {
-        let shadows = ALIASED.contains(&name) || self.base.aliases.contains(name);
-        !shadows && value.is_some_and(|value| ALIASED.iter().any(|word| word.as_bytes() == value))
-    }
-
-    /// A remote that was not there before is used only by its name.
+    /// A remote of a new repository.
     fn is_new_remote(&self, remote: &[u8], name: &str, value: Option<&[u8]>) -> bool {
         // A name with a slash or a colon would stand for the URL or path that it spells.
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-        let is_name = remote.first().is_some_and(u8::is_ascii_alphanumeric) && remote.iter().all(plain);
-        let is_default = remote == b"origin" && !self.base.remotes.is_empty();
-        // Its refs would be those of another remote: below them, or the same where the file system folds names.
-        let shares_refs = self.base.ref_heads.contains(crate::fold::fold(remote).as_ref());
-        if !is_name || is_default || shares_refs || self.base.named.contains(remote) {
+        if !remote.first().is_some_and(u8::is_ascii_alphanumeric) || !remote.iter().all(plain) {
             return false;
         }
         match name {
-            "url" => value.is_some_and(|url| is_plain_url(url) && !leads_inside(url, self.place.git_dir)),
+            "url" => value.is_some_and(|url| {
+                let is_own =
+                    self.place.module.is_none_or(|module| (self.place.module_url)(module).as_deref() == Some(url));
+                is_own && is_plain_url(url) && !leads_inside(url, self.place.git_dir)
+            }),
             "fetch" => value.is_some_and(|spec| is_plain_refspec(spec, remote)),
             "tagopt" => matches!(value, Some(b"--tags" | b"--no-tags")),
-            "prune" | "prunetags" => Bool.fits(value),
             _ => false,
         }
+    }
+
+    /// With another name than the branch has, `push.default = upstream` in any configuration would push the branch there.
+    fn is_upstream(&self, branch: &[u8], value: &[u8]) -> bool {
+        let is_known = match self.place.known {
+            Known::New => value.starts_with(b"refs/"),
+            Known::All | Known::Nothing | Known::Part => value.strip_prefix(b"refs/heads/") == Some(branch),
+        };
+        is_known && Text.fits(Some(value))
+    }
+
+    fn is_known_url(&self, module: &[u8], url: &[u8]) -> bool {
+        self.place.known == Known::New || (self.place.module_url)(module).as_deref() == Some(url)
     }
 
     /// Another remote than git takes by default would take the next push along, also for a branch that comes later: a run
     /// may bring the remote, and the next one the branch.
     fn is_first_remote(&self, branch: &[u8], remote: &[u8]) -> bool {
-        let known = if self.base.remotes.is_empty() { &self.new } else { &self.base };
+        let known = if self.place.known == Known::New { &self.new } else { &self.base };
         !self.base.tracking.contains(branch) && (remote == b"." || known.default_remote() == Some(remote))
     }
 }
@@ -247,9 +229,10 @@ pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Re
     let after = held_at(&settings, &old, place);
     let mut before = held_at(&old, &old, place);
     let known = Seen::of(&settings);
+    let elsewhere = leading_elsewhere(&old);
     let mut goes: HashMap<Vec<u8>, bool> = HashMap::new();
     before.retain(|one| match parts(one) {
-        ("branch", Some(branch), _) if !known.has("branch", &branch) => {
+        ("branch", Some(branch), _) if !known.has("branch", &branch) && !elsewhere.contains(&branch) => {
             !*goes.entry(branch).or_insert_with_key(|branch| (place.branch_goes)(branch))
         }
         _ => true,
@@ -270,6 +253,22 @@ pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Re
     names.sort();
     names.dedup();
     Ok(names)
+}
+
+/// Returns the branches that lead to another remote than git takes by default. A run that took their settings away could bring
+/// the branch again, and its commits would go to the default remote.
+fn leading_elsewhere(settings: &[Setting]) -> HashSet<Vec<u8>> {
+    let seen = Seen::of(settings);
+    let default = seen.default_remote();
+    let leads = |one: &Setting| match parts(one) {
+        ("branch", Some(branch), "pushremote") => Some(branch),
+        ("branch", Some(branch), "remote") => {
+            let is_usual = one.value.as_deref().is_some_and(|remote| remote == b"." || Some(remote) == default);
+            (!is_usual).then_some(branch)
+        }
+        _ => None,
+    };
+    settings.iter().filter_map(leads).collect()
 }
 
 /// Returns the names of the settings for which a git directory does not go or move unasked: a new one in its place could

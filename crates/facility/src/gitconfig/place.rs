@@ -19,6 +19,9 @@ pub type NamesBack<'a> = &'a dyn Fn(&[u8]) -> bool;
 /// Tells whether a branch of a repository goes away together with its settings.
 pub type BranchGoes<'a> = &'a dyn Fn(&[u8]) -> bool;
 
+/// Returns the URL that the workspace's `.gitmodules` says for a submodule, as `git submodule init` writes it.
+pub type ModuleUrl<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
 /// The git directory of a configuration.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
@@ -30,13 +33,24 @@ pub struct Place<'a> {
     pub names_back: NamesBack<'a>,
     /// For the branches of this repository.
     pub branch_goes: BranchGoes<'a>,
+    /// For the submodules of this repository, or of the one around `module`.
+    pub module_url: ModuleUrl<'a>,
+    /// The submodule that the git directory is of, in a repository that the workspace has already.
+    pub module: Option<&'a [u8]>,
 }
 
 impl<'a> Place<'a> {
     /// The git directory of a new repository that is no submodule.
     #[must_use]
     pub fn of_new(git_dir: &'a [u8]) -> Self {
-        Self { git_dir, known: Known::New, names_back: &|_| false, branch_goes: &|_| false }
+        Self {
+            git_dir,
+            known: Known::New,
+            names_back: &|_| false,
+            branch_goes: &|_| false,
+            module_url: &|_| None,
+            module: None,
+        }
     }
 }
 

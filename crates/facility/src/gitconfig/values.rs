@@ -6,6 +6,8 @@ pub(super) enum Value {
     Bool,
     /// A truth value that says no.
     No,
+    /// A truth value that says yes, or one of these words.
+    Yes(&'static [&'static str]),
     /// A truth value or one of these words.
     Words(&'static [&'static str]),
     /// A number.
@@ -16,7 +18,7 @@ pub(super) enum Value {
     Style,
 }
 
-use Value::{Bool, No, Number, Style, Text, Words};
+use Value::{Bool, No, Number, Style, Text, Words, Yes};
 
 /// Settings without a subsection that are inert with such a value. `*` stands for every name.
 pub(super) const INERT: &[(&str, &str, Value)] = &[
@@ -32,7 +34,7 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("core", "ignorecase", Bool),
     ("core", "symlinks", Bool),
     ("core", "precomposeunicode", Bool),
-    ("core", "logallrefupdates", Words(&["always"])),
+    ("core", "logallrefupdates", Yes(&["always"])),
     ("core", "autocrlf", Words(&["input"])),
     ("core", "safecrlf", Words(&["warn"])),
     ("core", "eol", Words(&["lf", "crlf", "native"])),
@@ -50,9 +52,6 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("advice", "*", Bool),
     ("pull", "rebase", Words(&["merges", "interactive"])),
     ("pull", "ff", Words(&["only"])),
-    ("push", "default", Words(&["nothing", "current", "upstream", "tracking", "simple", "matching"])),
-    ("push", "autosetupremote", Bool),
-    ("push", "followtags", Bool),
     ("merge", "conflictstyle", Words(&["merge", "diff3", "zdiff3"])),
     ("merge", "ff", Words(&["only"])),
     ("merge", "stat", Words(&["compact"])),
@@ -69,9 +68,7 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("rebase", "autosquash", Bool),
     ("rebase", "autostash", Bool),
     ("rebase", "stat", Bool),
-    ("rebase", "updaterefs", Bool),
-    ("fetch", "prune", Bool),
-    ("fetch", "prunetags", Bool),
+    ("rebase", "updaterefs", No),
     ("fetch", "parallel", Number),
     ("commit", "verbose", Number),
     ("commit", "status", Bool),
@@ -79,7 +76,7 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("tag", "gpgsign", No),
     ("gc", "auto", Number),
     ("commit", "cleanup", Words(&["strip", "whitespace", "verbatim", "scissors", "default"])),
-    ("branch", "autosetupmerge", Words(&["always", "inherit", "simple"])),
+    ("branch", "autosetupmerge", Words(&["simple"])),
     ("branch", "autosetuprebase", Words(&["never", "local", "remote", "always"])),
     ("log", "abbrevcommit", Bool),
     ("log", "date", Style),
@@ -96,46 +93,15 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("pager", "*", Bool),
 ];
 
-/// Commands that an alias may stand for. Those that send (`push`), delete (`clean`), or run what a file or an option
-/// says are not among them.
-pub(super) const ALIASED: &[&str] = &[
-    "add",
-    "blame",
-    "branch",
-    "checkout",
-    "cherry-pick",
-    "commit",
-    "describe",
-    "diff",
-    "fetch",
-    "grep",
-    "log",
-    "merge",
-    "mv",
-    "pull",
-    "rebase",
-    "reflog",
-    "remote",
-    "reset",
-    "restore",
-    "revert",
-    "rm",
-    "show",
-    "stash",
-    "status",
-    "switch",
-    "tag",
-    "worktree",
-];
-
 impl Value {
     /// Whether the value of a setting is such a one.
     pub(super) fn fits(&self, value: Option<&[u8]>) -> bool {
-        let Some(value) = value else { return matches!(self, Bool | Words(_)) };
+        let Some(value) = value else { return matches!(self, Bool | Words(_) | Yes(_)) };
         let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
         let is_bool = is(&["true", "false", "yes", "no", "on", "off", "0", "1", ""]);
         match self {
             Bool => is_bool,
+            Yes(words) => is(&["true", "yes", "on", "1"]) || is(words),
             No => is(&["false", "no", "off", "0"]),
             Words(words) => is_bool || is(words),
             Number => is_bool || (value.len() < 10 && value.iter().all(u8::is_ascii_digit)),
