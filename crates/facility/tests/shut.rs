@@ -6,9 +6,12 @@
 mod common;
 
 use common::{Op, Scene, b, give};
-use nexus_facility::{Host, Layer, LayerMode, Reach, Rules, Workspace};
+use nexus_facility::{Faults, Host, Layer, LayerMode, Reach, Rules, Workspace, roll_back};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Commits the layer of the scene, and writes the paths that wait into the scene.
 fn commit(scene: &Path, accepting: bool) {
@@ -56,6 +59,69 @@ fn run(mode: LayerMode, entries: &[Op], ops: &[Op], accepts: usize) -> (Scene, V
         parked.push(std::fs::read_to_string(scene.path("parked")).unwrap());
     }
     (scene, parked)
+}
+
+/// Kills an accept of everything before a call, and takes the commit back. Writes into the scene whether a kill happened.
+#[test]
+#[ignore = "the child of the next test"]
+fn child_takes_back() {
+    let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
+    let nth: u64 = std::env::var("NTH").unwrap().parse().unwrap();
+    let workspace = || Workspace::open(&scene.join("ws")).unwrap();
+    let rules = Rules { accept_protected: true, ..Rules::default() };
+    let (journal, calls) = (scene.join("layers/run/journal"), AtomicU64::new(0));
+    let mut layer = Layer::open(&scene.join("layers"), "run").unwrap();
+    layer.set_faults(Faults::default().between(Arc::new(move |_| {
+        if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            std::panic::panic_any("killed");
+        }
+    })));
+    let killed = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace(), &rules).unwrap()));
+    drop(layer);
+    let is_killed = killed.is_err() && scene.join("layers/run/journal").exists();
+    std::fs::write(scene.join("killed"), if is_killed { "yes" } else { "no" }).unwrap();
+    if is_killed {
+        assert_eq!(roll_back(&scene.join("layers"), "run", &workspace()).unwrap(), []);
+        let modes =
+            ["d", "d/s"].map(|path| scene.join("ws").join(path).metadata().unwrap().permissions().mode() & 0o777);
+        assert_eq!(modes, [0o500, 0o500]);
+        // What closed them is no change by another process.
+        let open = || Layer::open(&scene.join("layers"), "run").unwrap();
+        open().park(&workspace(), &Rules::default()).unwrap();
+        assert_eq!(open().commit(&workspace(), &rules).unwrap().conflicts, []);
+    }
+}
+
+#[test]
+fn a_closed_directory_that_did_not_leave_is_closed_after_a_way_back() {
+    let base = [
+        Op::Mkdir(b("d")),
+        Op::Mkdir(b("d/s")),
+        Op::Write(b("d/s/x"), "old".into()),
+        Op::Chmod(b("d/s"), 0o500),
+        Op::Chmod(b("d"), 0o500),
+    ];
+    let removed = vec![Op::Chmod(b("d"), 0o700), Op::Chmod(b("d/s"), 0o700), Op::RemoveTree(b("d"))];
+    for (what, then) in [
+        ("removed", vec![]),
+        ("a file", vec![Op::Write(b("d"), "new".into())]),
+        ("another directory", vec![Op::Mkdir(b("d")), Op::Write(b("d/q"), "new".into())]),
+    ] {
+        for nth in 1.. {
+            let scene = Scene::new(LayerMode::User, &base);
+            let layer = scene.layer(&[removed.clone(), then.clone()].concat());
+            layer.park(&scene.workspace(), &Rules::default()).unwrap();
+            drop(layer);
+            give(&scene.path("layers"));
+            let env = [("NTH", &*nth.to_string())];
+            let done = scene.child("child_takes_back", scene.dir.path().to_str().unwrap(), &env, false);
+            done.map_err(|error| format!("{what} {nth}: {error}")).unwrap();
+            if std::fs::read_to_string(scene.path("killed")).unwrap() == "no" {
+                assert!(nth > 2, "{what}");
+                break;
+            }
+        }
+    }
 }
 
 const REMOVED: fn() -> Vec<Op> = || vec![Op::Remove(b("closed"))];

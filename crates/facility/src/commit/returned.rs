@@ -4,18 +4,19 @@
 //! Only such a time is no change of another process for a later accept. The notes are not synced: where a power cut takes
 //! one, the entry is a conflict.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_there};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, open_file, pin, split, unlink_if_there};
 use crate::commit::journal::JOURNAL;
 use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
-use crate::meta::{EntryType, FileId, FsTime, Meta};
+use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::tree::Own;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, Write as _};
+use std::os::fd::AsFd as _;
 
 /// The notes, in the layer's directory.
 const RETURNED: &str = "returned";
@@ -70,12 +71,14 @@ fn noted(root: &Workspace) -> Result<Noted, IoFailure> {
     Ok(found)
 }
 
-/// Adds the time stamps of the entries that a way back moved to their places and that are there as they were.
+/// Adds the time stamps of the entries that a way back moved to their places and that are there as they were. Closes the
+/// directories that the commit opened up and did not move.
 pub(crate) fn stamps(root: &Workspace, base: &Workspace, steps: &Steps, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
     let noted = noted(root)?;
     let moved = moved(steps).doing("read", JOURNAL.as_bytes())?;
-    for op in steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
+    // What is in a directory comes before it, which may be closed here.
+    for step in steps.each_back().doing("read", JOURNAL.as_bytes())? {
+        let (_, op) = step.doing("read", JOURNAL.as_bytes())?;
         let (path, old) = match &op {
             Op::Take { at, old, renamed: true, .. } | Op::Hold { at, old, .. } => (at.clone(), old),
             Op::Take { at, old, .. } => (home(&moved, at), old),
@@ -84,11 +87,32 @@ pub(crate) fn stamps(root: &Workspace, base: &Workspace, steps: &Steps, ours: &m
         };
         // Without its stamp an entry is a conflict at the next accept.
         let Some(now) = base.stat(&path.0).ok().flatten() else { continue };
-        if noted.get(&old.id).is_some_and(|ctime| is_as_returned(old, &now, *ctime)) {
+        if let Some(closed) = close(root, base, &path, old, &now).doing("set the mode of", &path.0)? {
+            ours.push(Own::new(&path, &closed));
+        } else if noted.get(&old.id).is_some_and(|ctime| is_as_returned(old, &now, *ctime)) {
             ours.push(Own::new(&path, &now));
         }
     }
     Ok(())
+}
+
+/// Closes a directory that was opened up to be moved and did not leave its place. Returns what it is then.
+fn close(root: &Workspace, base: &Workspace, path: &ByteText, old: &Seen, now: &Meta) -> io::Result<Option<Meta>> {
+    // Root opens none.
+    let is_opened = now.mode != old.mode && now.mode == old.mode | 0o700 && !rustix::process::geteuid().is_root();
+    if old.kind != EntryType::Directory || !old.is_same_version(now) || !is_opened {
+        return Ok(None);
+    }
+    let (parent, name) = split(&path.0);
+    let dir = pin(base.dir(parent)?.as_fd(), name)?;
+    if stat(dir.as_fd(), b"")?.id != old.id {
+        return Ok(None);
+    }
+    will(root, old.id);
+    chmod(dir.as_fd(), old.mode)?;
+    let closed = stat(dir.as_fd(), b"")?;
+    did(root, &closed);
+    Ok(Some(closed))
 }
 
 /// Whether an entry is as it was, and as it was returned. What is in a directory sets the time of change of the directory.
