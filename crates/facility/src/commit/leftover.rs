@@ -74,10 +74,21 @@ pub(crate) fn set_aside(
     let all = make_or_open(layers, KEPT)?;
     let kept = make_or_open(&all, run)?;
     let free = move_to_a_free_name(from, &kept, name, faults)?;
-    for tree in [&kept, &all, layers] {
-        faults.sync(|| Ok(rustix::fs::fsync(tree.fd())?))?;
+    let place = layers.path().join(KEPT).join(run).join(free);
+    synced(place, &[&kept, &all, layers], faults)
+}
+
+/// Brings a move to the disk. The error says where the entry is by now.
+fn synced(place: PathBuf, trees: &[&Workspace], faults: &Faults) -> io::Result<PathBuf> {
+    for tree in trees {
+        faults.sync(|| Ok(rustix::fs::fsync(tree.fd())?)).map_err(|error| moved_to(&place, &error))?;
     }
-    Ok(layers.path().join(KEPT).join(run).join(free))
+    Ok(place)
+}
+
+fn moved_to(place: &Path, error: &io::Error) -> io::Error {
+    let text = format!("it is at {} now, and the disk may not have that yet: {error}", place.display());
+    io::Error::new(error.kind(), text)
 }
 
 /// Renames a staging directory in the workspace, whose name a later commit of the same run needs. Returns its absolute
@@ -85,8 +96,7 @@ pub(crate) fn set_aside(
 pub(crate) fn set_aside_in_workspace(base: &Workspace, run: &str, name: &str, faults: &Faults) -> io::Result<PathBuf> {
     let from = Spot { dir: base.fd(), name: name.as_bytes() };
     let free = move_to_a_free_name(from, base, &kept_in_workspace(run), faults)?;
-    faults.sync(|| Ok(rustix::fs::fsync(base.fd())?))?;
-    Ok(base.path().join(free))
+    synced(base.path().join(free), &[base], faults)
 }
 
 /// The name, but for a number, that a staging directory in the workspace has when it stays.
