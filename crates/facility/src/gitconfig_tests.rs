@@ -71,8 +71,8 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[include]\npath = x", "[advice]\ndetachedHead = false"),
         ("[includeIf \"gitdir:x\"]\npath = x", "[branch \"x\"]\nmerge = refs/heads/x"),
         ("[gpg]\nprogram = x", "[commit]\nverbose = true"),
-        ("[commit]\ngpgSign = true", "[commit]\ngpgSign = false"),
-        ("[commit]\ngpgSign", "[tag]\ngpgSign = no"),
+        ("[commit]\ngpgSign = true", "[commit]\nstatus = false"),
+        ("[commit]\ngpgSign", "[log]\nfollow = true"),
         ("[gc]\npruneExpire = now", "[gc]\nauto = 0"),
         ("[gc]\nauto = ./x", "[gc]\nauto = 6700"),
         ("[remote \"o\"]\nurl = sub/tool", "[remote \"o\"]\nurl = /ws/tool"),
@@ -127,7 +127,7 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[help]\nautocorrect = 1", "[advice]\nskippedCherryPicks = false"),
         ("[svn]\nauthorsProg = x", "[author]\nname = x"),
         ("[delta]\npager = x", "[committer]\nemail = x"),
-        ("[transfer]\nfsckObjects = false", "[status]\nshowUntrackedFiles = all"),
+        ("[transfer]\nfsckObjects = false", "[status]\nbranch = true"),
         ("[user]\nname = a\\nb", "[user]\nname = a"),
         ("[push]\ndefault = upstream", "[pull]\nrebase = true"),
         ("[push]\ndefault = matching", "[pull]\nrebase = interactive"),
@@ -141,6 +141,9 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[remote \"o\"]\npush = HEAD:main", "[remote \"o\"]\nurl = h:x"),
         ("[branch]\nautoSetupMerge = always", "[branch]\nautoSetupMerge = true"),
         ("[branch]\nautoSetupMerge = inherit", "[branch]\nautoSetupMerge = true"),
+        ("[core]\ntrustCtime = false", "[core]\nuntrackedCache = keep"),
+        ("[core]\ncheckStat = minimal", "[core]\nhideDotFiles = dotGitOnly"),
+        ("[status]\nshowUntrackedFiles = no", "[status]\nshowStash = false"),
         ("[rebase]\nupdateRefs = true", "[rebase]\nupdateRefs = false"),
         ("[core]\nlogAllRefUpdates = false", "[core]\nlogAllRefUpdates = true"),
     ] {
@@ -233,6 +236,16 @@ fn a_remote_comes_unasked_only_with_its_repository() {
         assert_eq!(diff(base, &branch)[0], "branch.y.remote", "{base}");
     }
     assert_eq!(fresh(&format!("[core]\nbare = false\n{remote}[branch \"y\"]\nremote = up\n")), [""; 0]);
+}
+
+/// The user's own configuration may say that commits are signed.
+#[test]
+fn signing_is_switched_off_in_a_new_repository_alone() {
+    for text in ["[commit]\ngpgSign = false\n", "[tag]\ngpgSign = no\n"] {
+        assert_eq!(fresh(text), [""; 0], "{text}");
+        assert_eq!(diff("", text).len(), 1, "{text}");
+        assert_eq!(diff(text, "").len(), 1, "{text}");
+    }
 }
 
 #[test]

@@ -306,6 +306,39 @@ fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
     assert_eq!(parked(&commit_by(&scene, &layer, &Rules::default())), [".git/config"]);
 }
 
+/// In such a directory the user's next commit and push would be those of the new repository.
+#[test]
+fn a_repository_in_a_directory_of_another_one_waits() {
+    let origin = ["-C", "src", "remote", "add", "origin", "https://git.example.org/a.git"];
+    let waits = waits_after(&[&["init", "-q", "src"], &origin]);
+    assert_eq!(waits.first().map(String::as_str), Some("src/.git"));
+    assert!(waits.iter().all(|path| path.starts_with("src/.git")), "{waits:?}");
+    // The twins: a new directory, and a workspace that is in no repository.
+    assert_eq!(waits_after(&[&["init", "-q", "lib"]]), [""; 0]);
+    for (place, waits) in [(".git", true), ("other", false)] {
+        let scene = Scene::new(LayerMode::Root, &[]);
+        std::fs::create_dir(scene.ws().join("src")).unwrap();
+        std::fs::create_dir(scene.dir.path().join(place)).unwrap();
+        for at in [".", "src"] {
+            let layer = run_git(&scene, &[&["init", "-q", at]]);
+            let result = commit_by(&scene, &layer, &Rules::default());
+            assert_eq!(!result.parked.is_empty(), waits || at == "src", "{place} {at}: {result:?}");
+            assert_eq!(scene.ws().join(at).join(".git").exists(), !(waits || at == "src"), "{place} {at}");
+            // Accepted, it comes.
+            drop(layer);
+            let path = if at == "." { ".git" } else { "src/.git" };
+            if waits || at == "src" {
+                let left = parked(&accept(&scene, &named(&[path])));
+                assert_eq!(left, [""; 0], "{place} {at}");
+            }
+            assert!(scene.ws().join(path).join("HEAD").exists(), "{place} {at}");
+            if scene.path("layers/run").exists() {
+                std::fs::remove_dir_all(scene.path("layers/run")).unwrap();
+            }
+        }
+    }
+}
+
 /// git removes the files of the refs that it packs, so the branch must come although the replaced object waits.
 #[test]
 fn packed_refs_come_without_replaced_objects() {

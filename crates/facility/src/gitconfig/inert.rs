@@ -17,12 +17,12 @@
 //! | a branch's first `remote`, when git takes it for this branch by default, or `.`; the first `merge`, when it has the name of the branch (in a new repository any); `rebase`, `description` | what `git push -u` and `git checkout --track` write |
 //! | all settings of a branch that go together with its ref, when it has no `pushRemote`, and no `remote` but the default one or `.` | what `git branch -d` takes away, and may bring again |
 //! | a new submodule's `active`, and its `url` as `.gitmodules` says it | what `git submodule init` writes |
-//! | `commit.gpgSign` and `tag.gpgSign` when they say no, `gc.auto` as a number | no program is started that was not before; what `gc` deletes and which hooks it runs is said elsewhere |
+//! | `gc.auto` as a number, and in a new repository `commit.gpgSign` and `tag.gpgSign` when they say no | no program is started that was not before; what `gc` deletes and which hooks it runs is said elsewhere |
 //!
 //! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name of a
 //! program, also as `yes`), `push.*` (with `push.default = upstream`, `git push origin topic` may go to `main`), `fetch.prune`
 //! and `fetch.pruneTags` (delete tags that were never pushed), a further remote (another configuration may name it), an
-//! alias (the user may have one of this name), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
+//! alias (the user may have one of this name), `core.trustCtime` and `core.checkStat` (`git status` would miss changes), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
 //! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
 //! because no ordinary work writes them.
 
@@ -126,6 +126,8 @@ impl Context<'_> {
                 };
                 self.place.known == Known::New && known.fits(value)
             }
+            // In an existing repository they would switch off what the user's own configuration says.
+            ("commit" | "tag", None) if name == "gpgsign" => self.place.known == Known::New && No.fits(value),
             (_, None) => {
                 let mut known = INERT.iter().filter(|(s, n, _)| *s == section && (*n == name || *n == "*"));
                 known.any(|(_, _, wanted)| wanted.fits(value))
