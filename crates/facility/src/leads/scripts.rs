@@ -273,9 +273,11 @@ fn configurations(leads: &mut Leads<'_>, top: &Path, listed: Option<&[Vec<u8>]>)
 /// Protects the words that the file `path` names, relative to `begin`.
 fn protect(leads: &mut Leads<'_>, path: &Path, begin: &Path, found: Vec<words::Word>) -> Result<(), IoFailure> {
     let shown = path.strip_prefix(leads.top.path).unwrap_or(path).display().to_string();
+    let is_envrc = split(path.as_os_str().as_bytes()).1 == b".envrc";
     for word in found {
         let text = word.text.as_slice();
-        if text.is_empty() || text.contains(&0) || is_of_packages(text) {
+        let is_passed_by = is_of_packages(text) && !(is_envrc && word.in_packages);
+        if text.is_empty() || text.contains(&0) || is_passed_by {
             continue;
         }
         let place = if text.starts_with(b"/") { join(Path::new("/"), &text[1..]) } else { join(begin, text) };
@@ -309,140 +311,5 @@ fn is_program(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::beneath::Workspace;
-    use crate::leads::{Host, Reach};
-    use crate::protected::{Class, Rules};
-    use std::os::unix::fs::PermissionsExt as _;
-
-    #[test]
-    fn a_hook_that_is_a_large_program_names_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = std::fs::canonicalize(directory.path()).unwrap();
-        std::fs::create_dir_all(at.join(".git/hooks")).unwrap();
-        let program = [b"\x7fELF\0\n./tools/x\n".to_vec(), vec![b'x'; 3 << 20]].concat();
-        std::fs::write(at.join(".git/hooks/pre-commit"), &program).unwrap();
-        std::fs::write(at.join("program"), &program).unwrap();
-        std::os::unix::fs::symlink("../../program", at.join(".git/hooks/pre-push")).unwrap();
-        let workspace = Workspace::open(&at).unwrap();
-        let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &[]).unwrap();
-        assert_eq!(rules.class(b"tools/x"), Class::Plain);
-        assert!(matches!(rules.class(b"program"), Class::Listed(_)));
-    }
-
-    #[test]
-    fn helpers_of_hooks_and_of_envrc_are_protected() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = std::fs::canonicalize(directory.path()).unwrap();
-        for (path, text) in [
-            (".git/hooks/pre-commit", "#!/bin/sh\nP=v/python D=src\ntools/lint.sh\n\"$d\"/node_modules/x/y\n"),
-            ("v/python", ""),
-            ("src/x", ""),
-            (".git/hooks/pre-push.sample", "other/x\n"),
-            (".husky/commit-msg", "node ci/message.js $1\n"),
-            (".envrc", "dotenv\nsource_env lib/env\nPATH_add tools/path\nuse flake\n"),
-            (".mcp.json", "{\"command\": \"node\", \"args\": [\"srv/mcp.js\", \"src\", \"src/none\"]}"),
-            ("srv/mcp.js", ""),
-            (".pre-commit-config.yaml", "  - id: x\n    entry: ./ci/hook.sh\n"),
-            ("ci/hook.sh", ""),
-            (".devcontainer/devcontainer.json", "{\"build\": {\"dockerfile\": \"../Dockerfile\"}}"),
-            ("Dockerfile", ""),
-            (".vscode/tasks.json", "{\"command\": \"./build.sh\", \"runOn\": \"folderOpen\"}"),
-            ("build.sh", ""),
-            ("other/.vscode/tasks.json", "{\"command\": \"./plain.sh\"}"),
-            ("plain.sh", ""),
-            (".git/config", "[core]\nhooksPath = ghooks\n"),
-            ("ghooks/pre-commit", "cd scripts && ./by-path.sh\n"),
-            ("moved/.git/config", "[core]\nworktree = ../../src2\n"),
-            ("moved/.git/hooks/pre-commit", "exec ./tools/l.sh\n"),
-            ("srv.git/HEAD", "x"),
-            ("srv.git/objects/x", ""),
-            ("srv.git/refs/x", ""),
-            ("srv.git/hooks/update", "exec ../deploy/helper.sh\n"),
-            ("sub/.git/hooks/post-merge", "./after\n"),
-            (".claude/settings.json", "{\"command\": \"\\\"$CLAUDE_PROJECT_DIR\\\"/agent/l.sh\"}"),
-            ("agent/l.sh", ""),
-            ("deep/er/.envrc", "source lib/rc\nsource_env ../rc\n"),
-            (".npmrc", "script-shell=./shells/npm\n"),
-            ("shells/npm", ""),
-            (".yarnrc.yml", "yarnPath: .yarn/yarn.cjs\n"),
-            (".yarn/yarn.cjs", ""),
-            (".cargo/config.toml", "[build]\nrustc-wrapper = \"wrap/rustc\"\n"),
-            ("wrap/rustc", ""),
-            (".overcommit.yml", "  command: ['ruby', 'over/l.rb']\n"),
-            ("over/l.rb", ""),
-            (".lintstagedrc", "{\"*.js\": \"./lint/js --fix\"}"),
-            ("lint/js", ""),
-            (".config/mise.toml", "[hooks]\nenter = \"./enter/x\"\n"),
-            ("enter/x", ""),
-            ("prek.toml", "entry = \"prek/l.sh\"\n"),
-            ("prek/l.sh", ""),
-            (".git/hooks/post-checkout", "HERE=\"$(dirname \"$0\")\"\n\"$HERE/../../by/place.sh\"\n"),
-            (
-                ".git/hooks/pre-rebase",
-                "cd \"$(dirname \"$0\")/../../own\" && ./l.sh\n\"$1\" may/run.sh may/read.json\n",
-            ),
-            ("may/run.sh", ""),
-            ("may/read.json", ""),
-            (".git/hooks/post-commit", "for s in all/*.sh; do $s; done\n\"$INSTALL_PYTHON\" -mhook_impl x\n"),
-        ] {
-            std::fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
-            std::fs::write(at.join(path), text).unwrap();
-            if path == "may/run.sh" {
-                std::fs::set_permissions(at.join(path), std::fs::Permissions::from_mode(0o755)).unwrap();
-            }
-        }
-        let workspace = Workspace::open(&at).unwrap();
-        let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &[]).unwrap();
-        for path in [
-            "tools/lint.sh",
-            "ci/message.js",
-            ".env",
-            "lib/env",
-            "sub/after",
-            "v/python",
-            "tools/path/ls",
-            "flake.nix",
-            "srv/mcp.js",
-            "ci/hook.sh",
-            "Dockerfile",
-            "build.sh",
-            "ghooks/x",
-            "scripts/by-path.sh",
-            "deploy/helper.sh",
-            "src2/tools/l.sh",
-            "by/place.sh",
-            "agent/l.sh",
-            "deep/er/lib/rc",
-            "deep/rc",
-            "shells/npm",
-            ".yarn/yarn.cjs",
-            "wrap/rustc",
-            "over/l.rb",
-            "lint/js",
-            "enter/x",
-            "prek/l.sh",
-            "all/new.sh",
-            "own/l.sh",
-            "may/run.sh",
-            "hook_impl.py",
-            "hook_impl/__main__.py",
-        ] {
-            assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
-        }
-        for path in [
-            "tools/x",
-            "other/x",
-            "after",
-            "sub/.env",
-            "src/y",
-            "node_modules/x/y",
-            "src/none",
-            "plain.sh",
-            "srv/x",
-            "may/read.json",
-        ] {
-            assert_eq!(rules.class(path.as_bytes()), Class::Plain, "{path}");
-        }
-    }
-}
+#[path = "scripts_tests.rs"]
+mod tests;

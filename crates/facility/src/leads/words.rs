@@ -4,9 +4,11 @@
 //! into `PATH`, and files that are the value of a variable. Of a configuration, every text that is or begins with the path of
 //! a file counts.
 
+mod environment;
+
 use super::settings::segments;
 use super::variables::{is_variable, plain, split_variable, substitutions};
-use super::word_lists::{BEFORE, CARRIERS, INTO_PATH, MODULE, OF_GIT, PATHS, READERS, RUNNERS, USED};
+use super::word_lists::{BEFORE, CARRIERS, MODULE, OF_GIT, READERS, RUNNERS};
 
 /// A path as a script writes it, absolute or relative to where the script begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub(super) struct Word {
     pub in_git: bool,
     /// It counts only if a file is there that can be executed.
     pub only_programs: bool,
+    /// In a `.envrc` it counts also among packages.
+    pub in_packages: bool,
 }
 
 /// Directories that a script changes to, which are remembered.
@@ -53,6 +57,7 @@ pub(super) fn of_script(script: &[u8]) -> Vec<Word> {
         }
     }
     found.commands(&text, DEPTH, false);
+    found.inputs_of_loops();
     if found.is_open {
         found.programs();
     }
@@ -107,6 +112,10 @@ struct Found {
     seen: Vec<Vec<u8>>,
     /// It starts something by a variable whose value is not in the script.
     is_open: bool,
+    /// Files that loops read.
+    inputs: Vec<Vec<u8>>,
+    /// It sets a variable whose name is not in the script.
+    sets_unknown: bool,
 }
 
 impl Found {
@@ -175,10 +184,17 @@ impl Found {
         if !text.starts_with(b"/") {
             for (at, is) in &self.directories {
                 let (text, beside) = (without_pattern(join(at, text)), beside || *is);
-                self.words.push(Word { text, only_files, beside, in_git, only_programs: false });
+                self.words.push(Word { text, only_files, beside, in_git, only_programs: false, in_packages: false });
             }
         }
-        self.words.push(Word { text: text.to_vec(), only_files, beside, in_git, only_programs: false });
+        self.words.push(Word {
+            text: text.to_vec(),
+            only_files,
+            beside,
+            in_git,
+            only_programs: false,
+            in_packages: false,
+        });
     }
 
     /// A text that is a path as a whole.
@@ -205,20 +221,25 @@ impl Found {
         let mut before: Vec<Vec<u8>> = Vec::new();
         for words in segments(text) {
             self.command(&words, only_files);
+            self.loops(&words);
             // `cat x | sh`, and `sh <(cat x)`, whose brackets begin a command of their own.
             for (from, to) in [(&before, &words), (&words, &before)] {
                 if is_shell(to) {
                     self.printed(from);
                 }
             }
+            if environment::sets(&before) {
+                self.printed(&words);
+            }
             let room = MAX_SEEN.saturating_sub(self.seen.len());
             self.seen.extend(words.iter().take(room).cloned());
-            let feeds = words.iter().any(|word| matches!(word.as_slice(), b"eval" | b"-c"));
-            for inside in words.iter().flat_map(|word| substitutions(word)).filter(|_| depth > 0) {
-                self.commands(inside, depth - 1, only_files);
-                if feeds {
-                    for words in segments(inside) {
-                        self.printed(&words);
+            for word in words.iter().filter(|_| depth > 0) {
+                for inside in substitutions(word) {
+                    self.commands(inside, depth - 1, only_files);
+                    if environment::feeds(&words, word) {
+                        for words in segments(inside) {
+                            self.printed(&words);
+                        }
                     }
                 }
             }
@@ -234,12 +255,7 @@ impl Found {
 
     fn command(&mut self, words: &[Vec<u8>], only_files: bool) {
         for (name, value) in words.iter().filter_map(|word| variable(word)) {
-            if PATHS.contains(&name) {
-                value.split(|byte| *byte == b':').for_each(|part| self.push(part, only_files));
-            } else {
-                self.push(value, true);
-                self.remember(name, value);
-            }
+            self.assigned(name, value, only_files);
         }
         let is_before = |word: &&Vec<u8>| BEFORE.contains(&word.as_slice()) || variable(word).is_some();
         let has_name = |at: usize| {
@@ -256,11 +272,9 @@ impl Found {
         }
         if matches!(*first, b"cd" | b"pushd") {
             if let Some(to) = rest.iter().find(|word| !word.starts_with(b"-")) {
-                self.expanded(to).iter().for_each(|to| self.change_to(to));
-            }
-        } else if INTO_PATH.contains(first) {
-            for word in rest {
-                self.push(word, only_files);
+                for to in self.expanded(to) {
+                    self.change_to(&to);
+                }
             }
         } else if name == b"run-parts" {
             for word in rest.iter().filter(|word| !word.starts_with(b"-")) {
@@ -275,14 +289,6 @@ impl Found {
             let words: Vec<Vec<u8>> =
                 rest[from..].iter().skip_while(|word| word.starts_with(b"-")).map(|word| word.to_vec()).collect();
             self.command(&words, only_files);
-        } else if *first == b"use" {
-            let used = USED.iter().find(|(name, _)| rest.first() == Some(name)).map(|(_, files)| *files);
-            for file in used.unwrap_or_default() {
-                self.push(file, only_files);
-            }
-            rest.iter()
-                .skip(1)
-                .for_each(|word| self.push(word.split(|byte| *byte == b'#').next().unwrap_or(word), true));
         } else if CARRIERS.contains(&name) {
             for (at, word) in rest.iter().enumerate() {
                 if is_reader(word) {
@@ -297,6 +303,8 @@ impl Found {
             }
         } else if is_reader(first) {
             self.read(rest, name, only_files);
+        } else {
+            self.of_direnv(first, rest, only_files);
         }
         let is_test = words.iter().any(|word| matches!(word.as_slice(), b"[" | b"[[" | b"test"));
         if first.contains(&b'/') || (is_variable(first) && !is_test) {
@@ -325,7 +333,10 @@ impl Found {
     /// The words behind a program that reads a file.
     fn read(&mut self, rest: &[&[u8]], name: &[u8], only_files: bool) {
         match rest.iter().find(|word| !word.starts_with(b"-")) {
-            Some(word) => self.started(word, only_files),
+            Some(word) => {
+                self.started(word, only_files);
+                self.activated(word, only_files);
+            }
             None if name.starts_with(b"dotenv") => self.push(b".env", only_files),
             None => {}
         }
@@ -350,15 +361,6 @@ impl Found {
         self.directories.extend(more);
     }
 
-    /// The files that a command prints for a program which runs them.
-    fn printed(&mut self, words: &[Vec<u8>]) {
-        let Some((first, rest)) = words.split_first() else { return };
-        let is_cat = base(first) == b"cat";
-        for word in rest.iter().filter(|word| is_cat || word.contains(&b'/')) {
-            self.started(word, !is_cat);
-        }
-    }
-
     /// Adds all words of the script that may be programs, for a word of which nobody can tell what it starts.
     fn programs(&mut self) {
         for word in std::mem::take(&mut self.seen) {
@@ -366,7 +368,9 @@ impl Found {
             if word.iter().any(|byte| matches!(byte, b'/' | b'.')) {
                 let known = self.words.len();
                 self.push(word, true);
-                self.words[known..].iter_mut().for_each(|word| word.only_programs = true);
+                for word in &mut self.words[known..] {
+                    word.only_programs = true;
+                }
             }
         }
     }
