@@ -164,4 +164,16 @@ mod tests {
         }
         assert!(!is_numbered(b"b", "a"));
     }
+
+    #[test]
+    fn an_error_after_a_move_says_where_the_entry_is() {
+        let error = moved_to(Path::new("/state/layers/.kept/run/layer"), &Errno::IO.into());
+        assert!(error.to_string().starts_with("it is at /state/layers/.kept/run/layer now"), "{error}");
+        assert!(error.to_string().contains("(os error 5)"), "{error}");
+        let at = tempfile::tempdir().unwrap();
+        // A descriptor for a path alone cannot be synced.
+        let tree = rustix::fs::open(at.path(), rustix::fs::OFlags::PATH, Mode::empty()).unwrap();
+        let error = synced("/kept/x".into(), &[&Workspace::from_fd(tree)], &Faults::default()).unwrap_err();
+        assert!(error.to_string().starts_with("it is at /kept/x now"), "{error}");
+    }
 }
