@@ -7,11 +7,12 @@ mod common;
 
 use common::{Op, Scene, at, b, leased, rename};
 use nexus_facility::diff::{Choice, DiffOptions};
-use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Rules, abandon};
+use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Rules, abandon, recover};
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A time that is later than that of every run.
 const FUTURE: i64 = 4_000_000_000;
@@ -214,6 +215,38 @@ fn what_was_renamed_over_a_file_and_is_kept_back_is_not_lost() {
             let (scene, left) = kept_back(mode, &base, &run, "b");
             check(&scene, &[name], &left, &format!("{what} {mode:?}"));
             assert_eq!(fs::read_to_string(scene.ws().join("b")).unwrap(), "of another process", "{what} {mode:?}");
+        }
+    }
+}
+
+/// The accept is killed before each of its calls, and another process writes to the file before the recovery.
+#[test]
+fn what_is_kept_back_after_a_kill_is_not_lost() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for nth in 1.. {
+            let scene = Scene::new(mode, &[file("a"), file("b")]);
+            let mut layer = scene.layer(&[rename("a", "b"), append("b")]);
+            let (journal, calls) = (scene.path("layers/run/journal"), AtomicU64::new(0));
+            layer.set_faults(Faults::default().between(Arc::new(move |_| {
+                if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                    std::panic::panic_any("killed");
+                }
+            })));
+            let commit = || layer.commit(&leased(&scene), &Rules::default()).unwrap();
+            let killed = catch_unwind(AssertUnwindSafe(commit)).is_err();
+            drop(layer);
+            if !killed {
+                assert!(nth > 5);
+                break;
+            }
+            if has(&at(&scene.ws(), b"b"), "text of a") {
+                // It has arrived, and the other process would write over the run's own version.
+                continue;
+            }
+            fs::write(scene.ws().join("b"), "of another process").unwrap();
+            recover(&scene.path("layers"), "run", &leased(&scene)).unwrap();
+            let left = reject(&scene);
+            check(&scene, &["a"], &left, &format!("{mode:?} {nth}"));
         }
     }
 }
