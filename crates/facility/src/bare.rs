@@ -283,7 +283,11 @@ fn verdict(
         Class::NoLink | Class::MustBeDirectory if node.role == Role::Entry && node.meta.kind == EntryType::Symlink => {
             park("a link to git's private folders")
         }
-        Class::NoLink | Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
+        Class::NoLink => {
+            let inside = node.path.0.strip_prefix(&*tree.nodes[repository].path.0).unwrap_or(&node.path.0);
+            if walk.is_symbolic_ref(tree, at, inside)? { park(crate::git_refs::SYMBOLIC) } else { Ok(None) }
+        }
+        Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
         Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
             let is_new = is_new || lower_path(&tree.nodes[node.parent]).is_none();
             walk.judge_by(&class, (tree, by_path), at, is_new).map(Some)

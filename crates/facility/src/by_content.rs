@@ -3,6 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, join, split};
 use crate::branches::{Branches, ByPath};
 use crate::facts::{Existing, GitDirectory, Made, Version, judge};
+use crate::git_refs;
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::submodules::Modules;
@@ -28,6 +29,13 @@ impl Walk<'_> {
                 tree.nodes[at].rare.verdict = Some(Verdict::Park(TAKES_OVER.to_owned()));
                 continue;
             }
+            if class == Class::NoLink
+                && let Some(inside) = git_refs::inside_git(&one.path.0)
+                && self.is_symbolic_ref(tree, at, inside)?
+            {
+                tree.nodes[at].rare.verdict = Some(Verdict::Park(git_refs::SYMBOLIC.to_owned()));
+                continue;
+            }
             if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
                 continue;
             }
@@ -36,6 +44,24 @@ impl Walk<'_> {
             tree.nodes[at].rare.verdict = Some(verdict);
         }
         Ok(())
+    }
+
+    /// Tells whether an entry is or replaces a symbolic ref. `inside` is its path in the git directory.
+    pub(crate) fn is_symbolic_ref(&self, tree: &LayerTree, at: usize, inside: &[u8]) -> Result<bool, IoFailure> {
+        let one = &tree.nodes[at];
+        let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
+        let is_one = |tree, path: &[u8]| {
+            Ok(
+                matches!(version(tree, path, &Class::NoLink)?, Version::Bytes(text) if git_refs::is_symbolic(&names, &text)),
+            )
+        };
+        if one.role == Role::Entry && one.meta.kind == EntryType::File && is_one(self.upper, &one.path.0)? {
+            return Ok(true);
+        }
+        match &one.covers {
+            Some(found) if found.meta.kind == EntryType::File => is_one(self.base, &found.at.0),
+            Some(_) | None => Ok(false),
+        }
     }
 
     /// Tells whether an entry is a new git directory in a directory that the workspace has and that lies in a repository: git

@@ -44,6 +44,7 @@ mod fold;
 mod git_index;
 mod git_lock;
 mod git_names;
+mod git_refs;
 pub mod gitconfig;
 mod hardlinks;
 pub mod identity;

@@ -8,6 +8,7 @@ use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
 use crate::git_names::{PACKED, may_go};
+use crate::git_refs;
 use crate::link_ends::Ends;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
@@ -140,9 +141,21 @@ impl Scanner<'_> {
         }
         let Some(moved) = moved else { return Ok(None) };
         match self.reason(entry, &self.rules.class(target), target, Some(moved))? {
+            None if Self::is_symbolic_ref(entry, path, target)? => Ok(Some(git_refs::SYMBOLIC.to_owned())),
             None => self.link(entry.dir, entry.name, target, entry.kind),
             why => Ok(why),
         }
+    }
+
+    /// Tells whether an entry that moves becomes a symbolic ref: it was none of the same name before.
+    fn is_symbolic_ref(entry: &Entry<'_>, path: &[u8], target: &[u8]) -> Result<bool, IoFailure> {
+        let (Some(inside), EntryType::File) = (git_refs::inside_git(target), entry.kind) else { return Ok(false) };
+        let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
+        if git_refs::inside_git(path) == Some(inside) {
+            return Ok(false);
+        }
+        let version = Version::read(entry.dir, entry.name, &Class::NoLink).doing("read", path)?;
+        Ok(matches!(version, Version::Bytes(text) if git_refs::is_symbolic(&names, &text)))
     }
 
     /// The git directories without the name `.git` that the directory above an entry of the workspace is, or lies in.

@@ -301,6 +301,9 @@ fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
     ] {
         assert_eq!(waits_after(work), [".git/config"], "{work:?}");
     }
+    let symbolic = waits_after(&[&["symbolic-ref", "refs/heads/mine", "refs/heads/main"]]);
+    assert_eq!(symbolic, [".git/refs/heads/mine"]);
+    assert_eq!(waits_after(&[&["remote", "set-head", "origin", "topic"]]), [""; 0]);
     // The first remote of a repository that was there.
     let (scene, layer) = git_scene(&[&["remote.origin.url", "https://git.example.org/a.git"]]);
     assert_eq!(parked(&commit_by(&scene, &layer, &Rules::default())), [".git/config"]);
