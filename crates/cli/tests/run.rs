@@ -627,7 +627,7 @@ fn the_calls_of_a_commit_do_not_grow_with_the_workspace() {
             counts.push(fs::read_to_string(&log).unwrap().lines().filter(|line| !line.contains("resumed>")).count());
         }
         let (small, large) = (counts[0], counts[1]);
-        // The search for links and repositories is bounded, by 20,000 entries among others, and looks fixed places up by
+        // The search for links and repositories is bounded, by 100,000 entries among others, and looks fixed places up by
         // name from there on.
         assert!(large < small + small / 10, "{}: {small} calls with 200 files, {large} with 20,000", bench.who());
     }

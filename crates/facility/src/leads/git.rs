@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// As git: a configuration that another one includes may include a further one, this deep (`MAX_INCLUDE_DEPTH`).
 const DEPTH: usize = 10;
 /// Configurations that are read for one workspace.
-const FILES: usize = 1024;
+const FILES: usize = 8192;
 /// Larger configurations are no configurations that somebody wrote.
 const MAX_BYTES: u64 = 1 << 20;
 /// The files that hold the configuration of a repository.
@@ -255,7 +255,7 @@ fn is_program(text: &[u8], first: bool, of_git: bool) -> bool {
 }
 
 /// Directories of hooks that are read for one workspace, each for every place that git starts them in.
-const HOOKS: usize = 2048;
+const HOOKS: usize = 4096;
 
 /// Notes a directory of hooks, and where git starts them. More than the bound is an error, so that a run which makes many
 /// repositories hides none.

@@ -1,9 +1,10 @@
 //! Links at protected names: `.vscode -> conf/editor`, `.git/hooks/pre-commit -> ../../scripts/pre-commit.sh`.
 //!
-//! The search lists the directories of the workspace by their depth, up to a bound. On its way it finds the repositories.
+//! The search lists the directories of the workspace up to a bound, the nearest and the oldest by turns (`queue`). On its way it finds the repositories.
 //! What must be found wherever the bound ends is in `fixed`.
 
 use super::git::{self, Repository};
+use super::queue::{self, Place, Queue};
 use super::resolve::{Top, leads_nowhere, nothing_is_at};
 use super::{Leads, Reach, is_listed, join, standard};
 use crate::beneath::{Doing as _, IoFailure, join as join_names, split};
@@ -12,7 +13,7 @@ use crate::meta::{EntryType, stat_if_there};
 use crate::protected::{Class, Rules};
 use rustix::fs::{FileType, RawDir};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -67,16 +68,10 @@ impl Searched {
 /// Protects what links in the workspace lead to, and returns the repositories that it holds.
 pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Result<Searched, IoFailure> {
     let (mut repositories, mut listed) = (Vec::new(), HashSet::new());
-    let mut directories = VecDeque::from([(Vec::new(), false)]);
-    let mut left = reach;
+    let mut queue = Queue::new(reach);
     let mut is_whole = true;
     let (mut top, mut envrcs) = (None, Vec::new());
-    while let Some((at, in_git)) = directories.pop_front() {
-        if left.directories == 0 || left.entries == 0 {
-            is_whole = false;
-            break;
-        }
-        left.directories -= 1;
+    while let Some((Place { path: at, in_git }, most)) = queue.next() {
         let dir = match leads.top.workspace.readable_dir(&at) {
             Ok(dir) => dir,
             // Gone meanwhile.
@@ -87,9 +82,8 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             Err(error) if leads_nowhere(&error) && !is_needed(leads, rules, &at, in_git)? => continue,
             Err(error) => return Err(error).doing("open", &at),
         };
-        let entries = list(&dir, left.entries).doing("list", &at)?;
-        left.entries -= entries.len();
-        if left.entries > 0 {
+        let entries = list(&dir, most).doing("list", &at)?;
+        if queue.count(entries.len()) {
             listed.insert(at.clone());
             if at.is_empty() && entries.len() < MAX_NAMES {
                 top = Some(entries.iter().map(|entry| fold(&entry.name).into_owned()).collect());
@@ -123,12 +117,14 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
                     }
                 }
                 EntryType::Directory if !is_passed_by(&folded, in_git) => {
-                    directories.push_back((join_names(&at, &name), in_git || is_git));
+                    let born = queue::born(dir.as_fd(), &name);
+                    queue.push(Place { path: join_names(&at, &name), in_git: in_git || is_git }, born);
                 }
                 _ => {}
             }
         }
     }
+    is_whole &= queue.is_empty();
     Ok(Searched { repositories, listed, is_whole, top, envrcs })
 }
 

@@ -177,3 +177,32 @@ fn a_repository_in_which_something_changes_is_found_beyond_the_bound() {
         assert!(matches!(with.class(path), Class::Listed(_)), "{:?}", with.class(path));
     }
 }
+
+#[test]
+fn a_run_cannot_hide_a_nested_repository_by_new_directories() {
+    let place = Place::new(&["ws/z/sub/.git/hooks", "ws/tools", "ws/deep/er", "ws/big"]);
+    std::fs::write(place.base.join("ws/z/sub/.git/hooks/pre-commit"), "#!/bin/sh\nexec ../../tools/l.sh\n").unwrap();
+    std::fs::write(place.base.join("ws/deep/er/.envrc"), "source ../../env.sh\n").unwrap();
+    // The time of birth may be that of the last tick.
+    let age = |name: &str| {
+        let parent = std::fs::File::open(place.base.join("ws")).unwrap();
+        crate::leads::queue::born(std::os::fd::AsFd::as_fd(&parent), name.as_bytes())
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    loop {
+        std::fs::create_dir(place.base.join("ws/a")).unwrap();
+        if age("a") > age("big") || std::time::Instant::now() > deadline {
+            break;
+        }
+        std::fs::remove_dir(place.base.join("ws/a")).unwrap();
+    }
+    assert!(age("a") > age("big"));
+    for number in 0..100 {
+        std::fs::create_dir(place.base.join(format!("ws/a{number}"))).unwrap();
+        std::fs::write(place.base.join(format!("ws/a/{number}")), "").unwrap();
+    }
+    let rules = place.touched("ws", Reach { directories: 60, entries: 600 }, &["", "tools"]);
+    for path in ["tools/l.sh", "env.sh"] {
+        assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{path}");
+    }
+}

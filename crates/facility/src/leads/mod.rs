@@ -14,6 +14,7 @@ mod fixed;
 mod git;
 mod links;
 mod place;
+mod queue;
 mod resolve;
 mod scripts;
 mod settings;
@@ -39,7 +40,7 @@ pub struct Host {
     pub git_configurations: Vec<PathBuf>,
 }
 
-/// How far the workspace is searched for links and repositories, nearest directories first.
+/// How far the workspace is searched for links and repositories, the nearest and the oldest directories first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
     /// Directories that are listed.
@@ -50,7 +51,7 @@ pub struct Reach {
 
 impl Reach {
     /// For a commit.
-    pub const COMMIT: Self = Self { directories: 400, entries: 20_000 };
+    pub const COMMIT: Self = Self { directories: 2000, entries: 100_000 };
     /// For a run without a layer, whose protected names are those of the top directory.
     pub const TOP: Self = Self { directories: 64, entries: 4096 };
 }
