@@ -13,7 +13,7 @@
 //! connection that could lead there unseen.
 
 use crate::config::Limits;
-use crate::resolve::{Resolved, Resolver};
+use crate::resolve::{ResolveError, Resolved, Resolver};
 use crate::shared::Shared;
 use nexus_policy::net::{Attempt, Behind, Name, Policy, forms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,8 @@ const LONGEST_RETRY: u32 = 10;
 struct Known {
     /// Whether a look-up was answered.
     answered: bool,
+    /// Whether an answer had too many addresses to be used.
+    too_many: bool,
     addresses: BTreeSet<IpAddr>,
     /// Look-ups that failed since the last answer.
     failures: u32,
@@ -51,18 +53,19 @@ struct Known {
 
 impl Known {
     fn is_whole(&self) -> bool {
-        self.answered && self.addresses.len() <= MAX_ADDRESSES
+        self.answered && !self.too_many && self.addresses.len() <= MAX_ADDRESSES
     }
 
-    /// Takes what a look-up gave. Returns whether that is new.
-    fn take(&mut self, found: Option<&Resolved>, every: Duration) -> bool {
+    /// Takes what a look-up gave, `None` where it took too long. Returns whether that is new.
+    fn take(&mut self, found: Option<&Result<Resolved, ResolveError>>, every: Duration) -> bool {
         let now = Instant::now();
-        let Some(found) = found else {
+        let (before, whole) = (self.addresses.len(), self.is_whole());
+        let Some(Ok(found)) = found else {
+            self.too_many |= matches!(found, Some(Err(ResolveError::TooMany { .. })));
             self.failures = self.failures.saturating_add(1);
             self.due = Some(now + retry_in(self.failures, every));
-            return false;
+            return self.is_whole() != whole;
         };
-        let (before, whole) = (self.addresses.len(), self.is_whole());
         (self.answered, self.failures) = (true, 0);
         self.due = Some(now + again_in(found.ttl_s, every));
         let room = (MAX_ADDRESSES + 1).saturating_sub(before);
@@ -204,7 +207,7 @@ impl Followed {
                 let resolver = Arc::clone(resolver);
                 looking.spawn(async move {
                     let found = timeout(limit, resolver.lookup(&name)).await;
-                    (name, found.ok().and_then(Result::ok))
+                    (name, found.ok())
                 });
             }
             let Some(done) = looking.join_next().await else { break };

@@ -1,5 +1,6 @@
 //! Denials for reasons that lie in the egress instead of in the policy.
 
+use crate::resolve::ResolveError;
 use nexus_policy::net::{Cause, Denial, DenyCode, Target};
 
 /// A request that breaks the rules of its protocol.
@@ -16,6 +17,11 @@ pub(crate) fn malformed(explanation: impl Into<String>) -> Denial {
 /// Nexus itself cannot do what it must; then nothing is allowed.
 pub(crate) fn internal(explanation: impl Into<String>) -> Denial {
     Denial { code: DenyCode::InternalError, ..malformed(explanation) }
+}
+
+/// A name whose addresses cannot be used.
+pub(crate) fn not_resolved(error: &ResolveError) -> Denial {
+    Denial { cause: Cause::NotResolved, code: Cause::NotResolved.code(), ..malformed(error.to_string()) }
 }
 
 /// More at one time than this sandbox gets.

@@ -149,6 +149,7 @@ impl Dialer {
                     ResolveError::Failed { why, .. } | ResolveError::Configuration { why } => {
                         refused(format!("its name cannot be resolved: {why}"))
                     }
+                    ResolveError::TooMany { .. } => refused("its name has too many addresses".into()),
                 })?;
                 found.addrs.into_iter().map(|address| SocketAddr::new(address, proxy.target.port.number())).collect()
             }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod answers;
 mod approve;
 mod audit;
 mod behind;

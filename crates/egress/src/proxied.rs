@@ -16,6 +16,7 @@
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::own::own_among;
+use crate::resolve::ResolveError;
 use crate::shared::{Charged, Permitted, Shared, effective};
 use nexus_policy::net::{
     Attempt, Class, Denial, Host, Name, Next, Permit, Policy, Route, Target, check_name, check_proxied, classify,
@@ -136,7 +137,7 @@ impl Shared {
                 found.clone()
             } else {
                 *charged = Some(self.paid_look_up(permit.attempt(), id, &query, grounds)?);
-                self.known_here(query.name()).await
+                self.known_here(query.name()).await?
             };
             ends = found.into_iter().map(|address| SocketAddr::new(address, target.port.number())).collect();
         }
@@ -162,13 +163,18 @@ impl Shared {
         Ok(())
     }
 
-    /// The addresses of a name that the proxy looks up, as far as this host's resolver knows them in time.
-    async fn known_here(&self, name: &Name) -> Vec<IpAddr> {
+    /// The addresses of a name that the proxy looks up, as far as this host's resolver knows them in time. Too many are a
+    /// denial, since one of them may be this host.
+    async fn known_here(&self, name: &Name) -> Result<Vec<IpAddr>, Denial> {
         let most = self.limits.resolve_time.min(LOOK_UP);
         let limit = self.silence.limit(most);
         let found = timeout(limit, self.resolver.lookup(name)).await;
         self.silence.heard(found.is_ok(), limit, most);
-        found.ok().and_then(Result::ok).map(|found| found.addrs).unwrap_or_default()
+        match found {
+            Ok(Ok(found)) => Ok(found.addrs),
+            Ok(Err(error @ ResolveError::TooMany { .. })) => Err(denials::not_resolved(&error)),
+            Ok(Err(ResolveError::Failed { .. } | ResolveError::Configuration { .. })) | Err(_) => Ok(Vec::new()),
+        }
     }
 
     /// Whether an address is this host's own.

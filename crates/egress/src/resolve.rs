@@ -6,6 +6,10 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 
+/// The most addresses of one family that a name may have. A program inside may choose the name, and each of its addresses is
+/// decided about, kept with the connection and recorded.
+pub const MAX_ADDRESSES: usize = 64;
+
 /// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resolved {
@@ -32,6 +36,23 @@ pub enum ResolveError {
         /// Why.
         why: String,
     },
+    /// An answer that is too large to be used.
+    #[error("{name} has more than {MAX_ADDRESSES} addresses of one family, which is too many")]
+    TooMany {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Resolved {
+    /// Refuses an answer with more than [`MAX_ADDRESSES`] of one family. It is not cut: what is left out is not decided about.
+    pub(crate) fn bounded(self, name: &Name) -> Result<Self, ResolveError> {
+        let v4 = self.addrs.iter().filter(|address| address.is_ipv4()).count();
+        if v4.max(self.addrs.len() - v4) > MAX_ADDRESSES {
+            return Err(ResolveError::TooMany { name: name.to_string() });
+        }
+        Ok(self)
+    }
 }
 
 /// An answer that is being waited for.
@@ -82,7 +103,7 @@ impl Resolver for Scripted {
             }
             let script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
             let addrs = script.get(name.as_str()).or_else(|| script.get("*")).cloned().unwrap_or_default();
-            Ok(Resolved { addrs, ttl_s: None })
+            Resolved { addrs, ttl_s: None }.bounded(name)
         })
     }
 }

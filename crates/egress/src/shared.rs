@@ -391,6 +391,10 @@ impl Shared {
         self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
         // The policy may be another one by now.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
+        if let Err(error @ ResolveError::TooMany { .. }) = &found {
+            grounds.check = None;
+            return Err(denials::not_resolved(error));
+        }
         let addrs = found.as_ref().map(|found| found.addrs.clone()).unwrap_or_default();
         let sockets: Vec<SocketAddr> =
             addrs.iter().map(|address| SocketAddr::new(*address, attempt.target.port.number())).collect();

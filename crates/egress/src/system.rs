@@ -5,10 +5,12 @@
 //!                                                   └─▶ A and AAAA at once ─▶ both, or the one that came
 //! ```
 
+use crate::answers::{Answers, Family};
 use crate::resolve::{Lookup, ResolveError, Resolved, Resolver};
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name as DnsName, RecordType};
 use hickory_resolver::config::ResolveHosts;
+use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::{Hosts, TokioResolver};
 use nexus_policy::net::Name;
 use std::fs::File;
@@ -54,15 +56,20 @@ fn stamp(path: &str) -> Stamp {
 struct Files {
     hosts: Hosts,
     resolver: TokioResolver,
+    answers: Answers,
 }
 
 impl Files {
     fn read() -> Result<Self, String> {
         let mut builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
         builder.options_mut().use_hosts_file = ResolveHosts::Never;
+        // Its own cache holds whole answers, with sections that a name server fills as it likes: 2 MiB each, thousands of them.
+        builder.options_mut().cache_size = 0;
+        // The same for aliases, while their targets are waited for.
+        builder.options_mut().preserve_intermediates = false;
         let resolver = builder.build().map_err(|error| error.to_string())?;
         let hosts = hosts().map_err(|error| format!("{HOSTS}: {error}"))?;
-        Ok(Self { hosts, resolver })
+        Ok(Self { hosts, resolver, answers: Answers::default() })
     }
 
     /// The addresses of a name that stands in the hosts file, and all that it has, as with the `files dns` of
@@ -118,22 +125,25 @@ impl System {
     }
 }
 
-/// The answer for one family.
-struct Family {
-    addrs: Vec<IpAddr>,
-    until: Option<Instant>,
-}
-
-async fn family(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Result<Family, ResolveError> {
+async fn family(files: &Files, name: &Name, kind: RecordType) -> Result<Family, ResolveError> {
+    if let Some(kept) = files.answers.get(name, kind, Instant::now()) {
+        return Ok(kept);
+    }
     // With the trailing dot no search domain is appended: that would be another name than the allowed one.
-    match resolver.lookup(name.fqdn(), kind).await {
+    let family = match files.resolver.lookup(name.fqdn(), kind).await {
         Ok(found) => {
             let addrs = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
-            Ok(Family { addrs, until: Some(found.valid_until()) })
+            let Resolved { addrs, .. } = Resolved { addrs, ttl_s: None }.bounded(name)?;
+            Family { addrs, until: Some(found.valid_until()) }
         }
-        Err(error) if error.is_no_records_found() => Ok(Family { addrs: Vec::new(), until: None }),
-        Err(error) => Err(ResolveError::Failed { name: name.to_string(), why: error.to_string() }),
-    }
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+            let left = none.negative_ttl.map(|seconds| Duration::from_secs(seconds.into()));
+            Family { addrs: Vec::new(), until: left.and_then(|left| Instant::now().checked_add(left)) }
+        }
+        Err(error) => return Err(ResolveError::Failed { name: name.to_string(), why: error.to_string() }),
+    };
+    files.answers.keep(name, kind, &family, Instant::now());
+    Ok(family)
 }
 
 /// Both answers, or one with an address where the other does not come in time after it. What was not answered is not dialled.
@@ -161,9 +171,9 @@ impl Resolver for System {
             let files = self.files()?;
             let addrs = files.pinned(name);
             if !addrs.is_empty() {
-                return Ok(Resolved { addrs, ttl_s: None });
+                return Resolved { addrs, ttl_s: None }.bounded(name);
             }
-            let ask = |kind| family(&files.resolver, name, kind);
+            let ask = |kind| family(&files, name, kind);
             let enough = |answer: &Result<Family, ResolveError>| answer.as_ref().is_ok_and(|one| !one.addrs.is_empty());
             let (v4, v6) = either(ask(RecordType::A), ask(RecordType::AAAA), enough).await;
             let mut found = Resolved::default();
@@ -171,9 +181,12 @@ impl Resolver for System {
             for answer in [v4, v6].into_iter().flatten() {
                 match answer {
                     Ok(family) => {
+                        let ends = family.until.filter(|_| !family.addrs.is_empty());
+                        until = ends.into_iter().chain(until).min();
                         found.addrs.extend(family.addrs);
-                        until = family.until.into_iter().chain(until).min();
                     }
+                    // The other family would be decided about without these.
+                    Err(error @ ResolveError::TooMany { .. }) => return Err(error),
                     Err(error) => failed = Some(error),
                 }
             }

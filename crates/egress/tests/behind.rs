@@ -72,6 +72,29 @@ fn a_denied_name_closes_its_server_on_every_port() {
 }
 
 #[test]
+fn a_denied_name_with_too_many_addresses_closes_what_may_be_it() {
+    if outside_of_netns() {
+        return;
+    }
+    let port = server("0.0.0.0:0", echo).port();
+    for (count, is_known) in [(64_u8, true), (65, false)] {
+        let world = World::with(PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&["-bad.test"]) }, |config| {
+            let resolver = nexus_egress::Scripted::default();
+            let many: Vec<IpAddr> = (0..count).map(|last| Ipv4Addr::new(11, 22, 33, last).into()).collect();
+            resolver.set("bad.test", &many);
+            resolver.set("good.test", &[GOOD.into()]);
+            config.resolver = std::sync::Arc::new(resolver);
+        });
+        is_denied(&world, &format!("11.22.33.0:{port}"), "bad.test");
+        if is_known {
+            passes(&world, &format!("good.test:{port}"));
+        } else {
+            is_denied(&world, &format!("good.test:{port}"), "whose addresses are not known now");
+        }
+    }
+}
+
+#[test]
 fn another_name_of_a_denied_server_must_be_said() {
     if outside_of_netns() {
         return;

@@ -64,6 +64,13 @@ fn no_name_or_address_leads_through_the_proxy_to_this_host() {
     for host in ["11.22.33.44", "127.0.0.1", "93.184.216.35"] {
         assert_eq!(tunnel(world.http, &format!("{host}:6000")).unwrap_err().0, 403, "{host}");
     }
+    // One of too many may be this host.
+    let many: Vec<IpAddr> = (0..65).map(|last| IpAddr::from([93, 184, 216, last])).collect();
+    for name in ["many.test", "listed.test"] {
+        world.resolver.set(name, &many);
+        let (code, _, body) = tunnel(world.http, &format!("{name}:6000")).unwrap_err();
+        assert!(code == 502 && String::from_utf8(body).unwrap().contains("more than 64 addresses"), "{name}");
+    }
     // What has no address here is for a proxy on this host to reach by a rule alone.
     assert_eq!(tunnel(world.http, "unknown.test:6000").unwrap_err().0, 502);
     assert_eq!(asked.load(Ordering::Relaxed), 0);

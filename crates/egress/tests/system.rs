@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::process::resident_kib;
 use support::{World, again, echo, eventually, field, input, server, tunnel};
 
 /// What a patient host has: longer than any of these tests may take.
@@ -203,6 +204,51 @@ fn a_family_that_is_never_answered_holds_the_other_up_briefly() {
     let world = World::with(input(&["half.test"]), |config| config.resolver = Arc::new(System::default()));
     let (code, head, _) = tunnel(world.http, "half.test:443").unwrap_err();
     assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("OTHER")), "it is dialled, and nobody listens there");
+}
+
+#[test]
+fn a_flood_of_large_answers_holds_little_memory() {
+    if outside(BRIEF) {
+        return;
+    }
+    let _names = NameServer::start();
+    let host = Host::new();
+    let ask = |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            assert_eq!(host.addresses(&format!("n{number}.flood.test")), ["10.0.0.5", "fd00::5"]);
+        }
+        resident_kib()
+    };
+    // The first ones grow the heap of the name server, which is in this process too.
+    let before = ask(0..20);
+    let after = ask(20..120);
+    println!("{before} KiB, then {after} KiB");
+    // Each of the 200 answers takes more than 0.5 MiB where it is kept.
+    assert!(after < before + 32 * 1024, "{before} KiB, then {after} KiB");
+}
+
+#[test]
+fn a_name_with_too_many_addresses_is_refused() {
+    if outside(BRIEF) {
+        return;
+    }
+    let _names = NameServer::start();
+    let port = server("0.0.0.0:0", echo).port();
+    let rules = ["full.test", "many.test", "wide.test"].map(|name| format!("{name}:{port}"));
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let world = World::with(input(&rules), |config| config.resolver = Arc::new(System::default()));
+    // Also where the other family has one alone.
+    for name in ["many.test", "wide.test"] {
+        let (code, head, body) = tunnel(world.http, &format!("{name}:{port}")).unwrap_err();
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("NAME_NOT_RESOLVED")), "{name}: {body}");
+        assert!(body.contains("more than 64 addresses of one family"), "{body}");
+    }
+    assert!(world.events.lines().iter().skip(1).all(|line| line.len() < 1024), "{:?}", world.events.lines());
+    tunnel(world.http, &format!("full.test:{port}")).unwrap();
+    let events = world.events.all();
+    let allowed = events.iter().find(|event| event.event == EventKind::Allow).unwrap();
+    assert_eq!(allowed.addresses.len(), 64);
 }
 
 /// A machine that changes networks changes these files.

@@ -24,6 +24,8 @@ enum Said {
     /// The same, and there would be more over TCP.
     Truncated(Vec<Record>),
     Code(ResponseCode),
+    /// The first records, and the others beside them in a section that answers nothing.
+    Laden(Vec<Record>, Vec<Record>),
     Garbage,
     Nothing,
 }
@@ -87,6 +89,10 @@ fn reply(bytes: &[u8], tcp: bool, asked: &Mutex<Vec<Asked>>) -> Option<Vec<u8>> 
             message.answers = records;
             message.metadata.truncation = true;
         }
+        Said::Laden(answers, additionals) => {
+            message.answers = answers;
+            message.additionals = additionals;
+        }
         Said::Code(code) => message.metadata.response_code = code,
         Said::Garbage => return Some([&bytes[..2], &[0xff; 10]].concat()),
         Said::Nothing => return None,
@@ -109,7 +115,29 @@ fn said(name: &str, kind: RecordType, tcp: bool) -> Said {
         let data = RData::A(A(address.parse().unwrap()));
         if v4 { vec![record(name, 60, data)] } else { Vec::new() }
     };
+    let some = |count: u32, to: &str| {
+        let at = |place: u32| RData::A(A((0x5db8_d900 + place).into()));
+        (0..count).map(|place| record(to, 3600, at(place))).collect::<Vec<_>>()
+    };
+    if !tcp
+        && (name.ends_with(".flood.test")
+            || matches!(name, "full.test" | "many.test") && v4
+            || name == "wide.test" && !v4)
+    {
+        return Said::Truncated(Vec::new());
+    }
     Said::Records(match name {
+        "full.test" if v4 => some(64, name),
+        "many.test" if v4 => some(65, name),
+        "full.test" | "many.test" => Vec::new(),
+        "wide.test" if v4 => a(60, "93.184.216.10"),
+        "wide.test" => (0..65)
+            .map(|last| record(name, 60, RData::AAAA(AAAA([0x2606, 0x2800, 0, 0, 0, 0, 0, last].into()))))
+            .collect(),
+        laden if laden.ends_with(".flood.test") => {
+            let own = [a(3600, "10.0.0.5"), aaaa(3600, "fd00::5")].concat();
+            return Said::Laden(own, some(2000, "beside.test"));
+        }
         "both.test" => [a(300, "93.184.216.10"), aaaa(30, "2606:2800:220::10")].concat(),
         "v4.test" => a(60, "93.184.216.10"),
         "v6.test" => aaaa(60, "2606:2800:220::10"),
