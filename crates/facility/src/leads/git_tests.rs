@@ -273,12 +273,12 @@ fn hooks_of_every_repository_name_helpers_in_new_ones() {
             "new/tools/conv",
             "new/tools/each",
             "new/conf/ssh.conf",
+            "new/gd/x",
         ],
         &[
             "new/tools/other.sh",
             "new/common.sh",
             "src/hooks/own",
-            "new/gd/x",
             "new/src/main",
             "new/src/main/x",
             "new/src/lib.rs",

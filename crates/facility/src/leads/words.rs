@@ -181,6 +181,16 @@ impl Found {
         if text.is_empty() || text.starts_with(b"-") {
             return;
         }
+        // `"$(git rev-parse --git-dir)/../x"` lies beside the git directory.
+        let out = text.strip_prefix(b"../").filter(|out| in_git && !out.is_empty()).map(<[u8]>::to_vec);
+        self.words.extend(out.map(|text| Word {
+            text,
+            only_files,
+            beside: false,
+            in_git: false,
+            only_programs: false,
+            in_packages: false,
+        }));
         if !text.starts_with(b"/") {
             for (at, is) in &self.directories {
                 let (text, beside) = (without_pattern(join(at, text)), beside || *is);
