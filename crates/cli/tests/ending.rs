@@ -4,8 +4,9 @@
 
 mod support;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Bench, benches, stderr, stdout};
@@ -62,6 +63,89 @@ fn a_small_share_of_the_processor_delays_no_end() {
     assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
     // The killed ones need half a minute at a fiftieth of a processor.
     assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_small_share_delays_no_end_of_the_commands_own() {
+    const MANY: &str = "import os, time\nif os.fork() == 0:\n    while True:\n        if os.fork() == 0:\n            while True: pass\n\
+        time.sleep(3)\nprint('done', flush=True)";
+    if !support::needs_root() {
+        return;
+    }
+    let bench = Bench::new(None);
+    let limits = ["--cpus", "0.02", "--changes", "discard", "--memory", "400M"];
+    let words = ["run"].into_iter().chain(limits).chain(["--", "python3", "-c", MANY]);
+    let mut child = bench.nexus(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    let began = Instant::now();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(said, "done\n");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
+/// Takes a descriptor over the socket, and writes to it with many processes for as long as anybody reads.
+const WRITER: &str = r"
+import os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+server.listen()
+print('up', flush=True)
+client, _ = server.accept()
+_, held, _, _ = socket.recv_fds(client, 1, 1)
+for _ in range(2):
+    if os.fork() == 0:
+        while True:
+            os.write(held[0], b'x' * (1 << 20))
+client.send(b'k')
+";
+
+/// Writes more than a pipe holds by default, hands its standard output on, and ends.
+const HANDS_ON: &str = r"
+import os, socket
+left = 300_000
+while left:
+    left -= os.write(1, b'L' * left)
+other = socket.socket(socket.AF_UNIX)
+other.connect('/sh/s')
+socket.send_fds(other, [b'f'], [1])
+other.recv(1)
+";
+
+#[test]
+fn output_from_outside_after_the_death_holds_up_no_end() {
+    for bench in benches() {
+        let shared = bench.base.path().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        bench.give(&shared);
+        let socket = shared.join("s");
+        let (mut writer, _lines) = up(bench.command("python3").args(["-c", WRITER]).arg(&socket).process_group(0));
+        let mut command = bench.nexus(["run", "--changes", "discard", "--rw"]);
+        command.arg(format!("{}:/sh", shared.display())).arg("--allow-socket").arg(&socket);
+        command.args(["--", "python3", "-c", HANDS_ON]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut output, mut of_the_command) = (child.stdout.take().unwrap(), 0_u32);
+        let mut buffer = vec![0; 1 << 16];
+        let began = Instant::now();
+        let ended = loop {
+            let count = output.read(&mut buffer).unwrap();
+            of_the_command += buffer[..count].iter().map(|byte| u32::from(*byte == b'L')).sum::<u32>();
+            if count == 0 || began.elapsed() > PATIENCE {
+                break count == 0;
+            }
+            // A slow reader: the pipe inside is never empty.
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        drop(output);
+        kill_process_group(Pid::from_child(&writer), Signal::KILL).unwrap();
+        writer.wait().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(ended, "{}: the run lived as long as the writer", bench.who());
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(of_the_command, 300_000, "{}", bench.who());
+    }
 }
 
 #[test]

@@ -85,6 +85,8 @@ pub struct Sandbox {
 pub trait Keeper {
     /// Kills everything inside.
     fn kill(&self) -> io::Result<()>;
+    /// Takes away the limits that would delay the death of what the end of the main command kills.
+    fn hurry(&self) {}
     /// Lets go of what only the set-up needed. To be called when the sandbox stands; it may take milliseconds, which are
     /// free while the command starts.
     fn has_come_up(&self) {}

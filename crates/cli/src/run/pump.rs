@@ -28,10 +28,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 mod contract;
+mod left;
 mod looks;
 mod pipes;
 
 pub use contract::{Bounds, Broken, Ends, Look, Outcome};
+use left::Left;
 use looks::LOOK_AT_MEMORY_EVERY;
 pub use pipes::{pipe, write_tail, write_unless_closed};
 
@@ -67,6 +69,7 @@ pub fn run<C: Caller>(
         timed_out: false,
         dead: false,
         silent_since: None,
+        left: Left::default(),
         buffer: vec![0; BUFFER],
         outcome: Outcome {
             ended: None,
@@ -107,6 +110,7 @@ struct Pump<'a, C: Caller> {
     dead: bool,
     /// Since when nothing inside lives, and nothing that it left was passed on.
     silent_since: Option<Instant>,
+    left: Left,
     buffer: Vec<u8>,
     outcome: Outcome,
 }
@@ -152,6 +156,7 @@ impl<C: Caller> Pump<'_, C> {
                 }
                 Source::Dead => {
                     self.dead = true;
+                    self.note_what_is_left();
                     self.silent_since = Some(Instant::now());
                     self.hung_up_until = None;
                     self.outcome.names.close();
@@ -282,6 +287,8 @@ impl<C: Caller> Pump<'_, C> {
             Ok(Event::Ended(ended)) => {
                 self.outcome.ended = Some(ended);
                 self.inside.session = None;
+                // What still lives is killed by the kernel, and dies at the share of the processor otherwise.
+                self.sandbox.keeper.hurry();
             }
             Ok(Event::NotStarted(reason)) => {
                 if self.outcome.reason == ExitReason::Exit {
@@ -314,7 +321,8 @@ impl<C: Caller> Pump<'_, C> {
     /// SIGTERM for everything inside, SIGKILL after the grace.
     fn ask_to_end(&mut self, reason: ExitReason, signal: u8, grace: Duration, everything: bool) -> io::Result<()> {
         if self.outcome.ended.is_some() {
-            return Ok(());
+            // The end is known, and the rest is to die at once.
+            return if self.dead { Ok(()) } else { self.sandbox.keeper.kill() };
         }
         if self.outcome.reason == ExitReason::Exit {
             self.outcome.reason = reason;
@@ -391,26 +399,17 @@ impl<C: Caller> Pump<'_, C> {
         Ok(())
     }
 
-    /// Reads to the end of what there is. An end of a pipe that came out of the sandbox, over a socket in a directory that
-    /// it shares, stays open for as long as somebody likes: poll(2) would wait for that.
-    fn read_what_the_dead_left(&mut self) -> io::Result<()> {
-        for stream in [Stream::Out, Stream::Err] {
-            while self.dead && self.caller.takes(stream) && self.has_output(stream) {
-                self.read(stream)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn has_output(&self, stream: Stream) -> bool {
-        if stream == Stream::Out { self.out.is_some() } else { self.err.is_some() }
-    }
-
     fn read(&mut self, stream: Stream) -> io::Result<()> {
+        let most = self.may_read(stream);
         let Some(fd) = (if stream == Stream::Out { &self.out } else { &self.err }) else { return Ok(()) };
-        match rustix::io::read(fd, &mut self.buffer[..]) {
+        if most == 0 {
+            self.close_output(stream);
+            return Ok(());
+        }
+        match rustix::io::read(fd, &mut self.buffer[..most]) {
             Ok(0) => self.close_output(stream),
             Ok(count) => {
+                self.has_read(stream, count);
                 self.silent_since = self.silent_since.map(|_| Instant::now());
                 if self.outcome.first_output.is_none() {
                     self.outcome.first_output = Some(Instant::now());

@@ -233,9 +233,13 @@ impl Keeper for NamespaceKeeper {
     }
 
     fn kill(&self) -> io::Result<()> {
+        self.hurry();
+        self.child.kill()
+    }
+
+    fn hurry(&self) {
         // Where the share stays, the end only takes longer.
         self.group.as_ref().map(Group::lift_share).transpose().ok();
-        self.child.kill()
     }
 
     fn wait(&self) -> io::Result<()> {
