@@ -7,6 +7,7 @@
 use super::git::{Repository, beginning, relative};
 use super::links::Searched;
 use super::resolve::nothing_is_at;
+use super::word_lists::MODULES_OF_START;
 use super::{Leads, join, links, words};
 use crate::beneath::{Doing as _, IoFailure, split};
 use crate::fold::fold;
@@ -285,7 +286,16 @@ fn protect(leads: &mut Leads<'_>, path: &Path, begin: &Path, found: Vec<words::W
         if word.only_files && !is_file(leads, &way.end)? || word.only_programs && !is_program(leads, &way.end)? {
             continue;
         }
-        leads.protect(&way, &format!("named by {shown}"), false)?;
+        let why = format!("named by {shown}");
+        // A hook is about to load modules; a `.envrc` sets the variable for programs that a person starts.
+        if is_envrc && word.of_modules && !is_file(leads, &way.end)? {
+            for name in MODULES_OF_START {
+                let way = leads.follow(&join(&place, name))?;
+                leads.protect(&way, &why, false)?;
+            }
+            continue;
+        }
+        leads.protect(&way, &why, false)?;
     }
     Ok(())
 }

@@ -201,7 +201,7 @@ fn an_ordinary_envrc_or_hook_holds_no_work_up() {
     let envrc = "export FOO=bar\nexport VERSION=$(cat VERSION)\nexport DATABASE_URL=sqlite:///./data/db.sqlite\n\
                  PATH_add bin\nexport EDITOR=vim NODE_OPTIONS=--max-old-space-size=4096\nexport CARGO_TARGET_DIR=$PWD/target\n\
                  export JAVA_OPTS=-Xmx2g\nwatch_file package.json\nexport GIT_AUTHOR_NAME=x\nexport RC=0 MANPATH=man\n\
-                 export GIT_SSH_COMMAND='ssh -o ConnectTimeout=5'\nuse node 20\nexport PYTHONPATH=.\n";
+                 export GIT_SSH_COMMAND='ssh -o ConnectTimeout=5'\nuse node 20\nexport PYTHONPATH=.:src NODE_PATH=$PWD/lib\n";
     let hook = "#!/usr/bin/env bash\nINSTALL_PYTHON=/ws/.venv/bin/python3\nARGS=(hook-impl --config=.pre-commit-config.yaml)\n\
                 HERE=\"$(cd \"$(dirname \"$0\")\" && pwd)\"\nexport PATH=\"./node_modules/.bin:$PATH\"\nnpx lint-staged\n\
                 npm test\ncargo fmt --check\nwhile read -r local remote; do git log \"$remote\"; done < list.txt\n\

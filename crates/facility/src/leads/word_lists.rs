@@ -112,6 +112,11 @@ pub(super) const PATHS: &[&[u8]] = &[
     b"XDG_CONFIG_HOME",
     b"ZDOTDIR",
 ];
+/// Those of them whose modules an interpreter loads only for a program that asks for one.
+pub(super) const OF_MODULES: &[&[u8]] =
+    &[b"CLASSPATH", b"NODE_PATH", b"PERL5LIB", b"PERLLIB", b"PYTHONPATH", b"RUBYLIB"];
+/// Modules that an interpreter loads at its start from such a directory (the documentation of Python's module `site`).
+pub(super) const MODULES_OF_START: &[&[u8]] = &[b"sitecustomize.py", b"usercustomize.py"];
 /// Variables with the configurations or start files of programs, also by a bare name.
 pub(super) const OF_START: &[&[u8]] = &[
     b"AWS_CONFIG_FILE",

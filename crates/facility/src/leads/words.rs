@@ -25,6 +25,8 @@ pub(super) struct Word {
     pub only_programs: bool,
     /// In a `.envrc` it counts also among packages.
     pub in_packages: bool,
+    /// A directory of modules for an interpreter, which runs none of them by itself but those of its start.
+    pub of_modules: bool,
 }
 
 /// Directories that a script changes to, which are remembered.
@@ -190,11 +192,20 @@ impl Found {
             in_git: false,
             only_programs: false,
             in_packages: false,
+            of_modules: false,
         }));
         if !text.starts_with(b"/") {
             for (at, is) in &self.directories {
                 let (text, beside) = (without_pattern(join(at, text)), beside || *is);
-                self.words.push(Word { text, only_files, beside, in_git, only_programs: false, in_packages: false });
+                self.words.push(Word {
+                    text,
+                    only_files,
+                    beside,
+                    in_git,
+                    only_programs: false,
+                    in_packages: false,
+                    of_modules: false,
+                });
             }
         }
         self.words.push(Word {
@@ -204,6 +215,7 @@ impl Found {
             in_git,
             only_programs: false,
             in_packages: false,
+            of_modules: false,
         });
     }
 

@@ -1,15 +1,21 @@
 //! What a script puts into the environment: directories of programs and libraries, start files, and the files whose lines
 //! become variables. Pure.
 
-use super::super::word_lists::{INTO_PATH, LAYOUTS, OF_PROGRAMS, OF_PROGRAMS_ENDS, OF_START, PATHS, SETTERS, USED};
+use super::super::word_lists::{
+    INTO_PATH, LAYOUTS, OF_MODULES, OF_PROGRAMS, OF_PROGRAMS_ENDS, OF_START, PATHS, SETTERS, USED,
+};
 use super::{Found, base, is_reader, is_variable, join, plain, variable};
 
 impl Found {
     /// The value of a variable.
     pub(super) fn assigned(&mut self, name: &[u8], value: &[u8], only_files: bool) {
         if PATHS.contains(&name) {
+            let known = self.words.len();
             for part in value.split(|byte| *byte == b':') {
                 self.add_directory(part, only_files);
+            }
+            for word in &mut self.words[known..] {
+                word.of_modules = OF_MODULES.contains(&name);
             }
             return;
         }
