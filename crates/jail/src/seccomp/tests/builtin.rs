@@ -277,12 +277,20 @@ fn no_page_comes_from_the_pool_of_huge_pages() {
 }
 
 #[test]
-fn fcntl_takes_no_lease() {
-    let lease = 1024;
-    pair("fcntl", &[&[0, 3, 0], &[0, 1030, 0], &[0, 1031, 9]], &[&[0, lease, 0], &[0, lease | 1 << 32, 1]], EPERM);
+fn fcntl_takes_no_lease_and_no_delegation() {
+    let (lease, delegation) = (1024, 1040);
+    let harmless: &[&[u64]] = &[&[0, 3, 0], &[0, 1030, 0], &[0, 1031, 9]];
+    pair("fcntl", harmless, &[&[0, lease, 0], &[0, lease | 1 << 32, 1], &[0, delegation, 1]], EPERM);
     let program = Program::builtin(Permissions::default());
-    for command in (0..2048).filter(|command| *command != lease) {
-        assert_eq!(answer(&program, "fcntl", &[0, command]), Action::Allow, "{command}");
+    for command in 0..4096 {
+        let is_known = matches!(command, 0..=17 | 36..=38 | 1025..=1039);
+        let wanted = if is_known { Action::Allow } else { EPERM };
+        assert_eq!(answer(&program, "fcntl", &[0, command]), wanted, "{command}");
+    }
+    for bit in 12..32 {
+        for command in [0, 3, 37, 1030] {
+            assert_eq!(answer(&program, "fcntl", &[0, command | 1 << bit]), EPERM, "bit {bit}");
+        }
     }
 }
 

@@ -163,6 +163,8 @@ fn refused_calls_fail_with_the_errno_of_the_profile() {
         assert_eq!(errno("personality", &[0x004_0000]), 0, "ADDR_NO_RANDOMIZE");
         assert_eq!(errno("setrlimit", &[4, 0]), 0, "RLIMIT_CORE: success without reading the limit from address 0");
         assert_eq!(errno("fcntl", &[0, 1024, 0]), libc::EPERM, "F_SETLEASE");
+        assert_eq!(errno("fcntl", &[0, 1040, 0]), libc::EPERM, "F_SETDELEG");
+        assert_eq!(errno("fcntl", &[-1, 1025, 0]), libc::EBADF, "F_GETLEASE reaches the kernel");
         assert_eq!(errno("io_setup", &[1, 0]), libc::ENOSYS);
         assert_eq!(errno("personality", &[0xffff_ffff]), 0);
         for number in [400, 520, 600, 5000] {
