@@ -2,7 +2,8 @@
 
 use super::*;
 use nexus_policy::net::{
-    Attempt, Behind, Hello, Host, Moment, Next, Target, Way, check_addrs, check_name, check_not_http, check_sni,
+    Attempt, Behind, Hello, Host, Moment, Next, Permit, Request, Target, Way, check_addrs, check_inner_host,
+    check_method, check_name, check_not_http, check_sni,
 };
 use nexus_policy::profile::{Grants, Loaded, narrow, parse};
 use nexus_policy::receipt::Digest;
@@ -13,7 +14,8 @@ use std::net::IpAddr;
 
 const NOW: Moment = Moment(1);
 const HOSTS: &[&str] = &["*.pub.test", "a.pub.test", "b.pub.test", "c.other.test"];
-const PORTS: &[&str] = &["", ":80", ":443", ":993", ":80,443,993", ":443/tcp", ":80/tcp", ":993/tls", ":443/tls"];
+const PORTS: &[&str] =
+    &["", ":80", ":443", ":993", ":80,443,993", ":443/tcp", ":80/tcp", ":80/tls", ":993/tls", ":443/tls"];
 const PROGRAMS: &[&str] = &["", "", "", "@/usr/bin/curl"];
 const TARGETS: &[&str] = &["a.pub.test", "b.pub.test", "c.other.test", "93.184.216.35", "10.0.0.5"];
 const ADDRESSES: &[&str] = &["93.184.216.34", "93.184.216.35", "10.0.0.5"];
@@ -47,6 +49,7 @@ struct Base {
     allow: Vec<String>,
     deny: Vec<String>,
     private: Vec<String>,
+    read_only: bool,
     lax: Option<bool>,
 }
 
@@ -55,14 +58,19 @@ fn bases() -> impl Strategy<Value = Base> {
     let private =
         subsequence(vec!["a.pub.test:80,443,993", "b.pub.test:993/tls", "10.0.0.0/8:443", "10.0.0.5:80"], 0..=2);
     let owned = |texts: Vec<&str>| texts.iter().map(|text| (*text).to_owned()).collect();
-    (any::<bool>(), rules_of(5), deny, private, proptest::option::of(any::<bool>())).prop_map(
-        move |(open, allow, deny, private, lax)| Base { open, allow, deny: owned(deny), private: owned(private), lax },
+    let settings = (any::<bool>(), proptest::option::of(any::<bool>()));
+    (any::<bool>(), rules_of(5), deny, private, settings).prop_map(
+        move |(open, allow, deny, private, (read_only, lax))| {
+            let (deny, private) = (owned(deny), owned(private));
+            Base { open, allow, deny, private, read_only, lax }
+        },
     )
 }
 
 fn grants(base: &Base) -> Grants {
     let mode = if base.open { "unrestricted" } else { "allowlist" };
-    let text = format!("net: {{mode: {mode}, allow: {}, deny: {}}}", list(&base.allow), list(&base.deny));
+    let methods = if base.read_only { ", methods: read_only" } else { "" };
+    let text = format!("net: {{mode: {mode}{methods}, allow: {}, deny: {}}}", list(&base.allow), list(&base.deny));
     let mut grants = Grants::default();
     grants.add(&loaded("profile", &text));
     let flag = |text: &String| Sourced::new(text.clone(), Origin::Flag("--allow-private".to_owned()));
@@ -85,8 +93,17 @@ fn policy_of(grants: &Grants, lax: Option<bool>) -> Policy {
         .unwrap_or_else(|failure| panic!("{}", failure.text()))
 }
 
+/// The first bytes of a connection.
+#[derive(Debug, Clone, Copy)]
+enum Opening<'a> {
+    /// TLS with or without a name, or neither TLS nor HTTP.
+    Hello(Hello<'a>),
+    /// A request with this method and `Host`.
+    Request(&'a str, &'a str),
+}
+
 /// Reports whether a connection is made and may begin with these bytes, on a host that follows `b.pub.test`.
-fn is_permitted(policy: &Policy, attempt: &Attempt, address: IpAddr, hello: Hello<'_>) -> bool {
+fn is_permitted(policy: &Policy, attempt: &Attempt, address: IpAddr, opening: Opening<'_>) -> bool {
     let Ok(Host::Name(denied)) = Host::parse("b.pub.test") else { panic!("a name") };
     let behind = Behind { name: denied.clone(), address: Some(OF_B.parse().unwrap()) };
     let follows = policy.followed().any(|name| *name == denied);
@@ -96,13 +113,26 @@ fn is_permitted(policy: &Policy, attempt: &Attempt, address: IpAddr, hello: Hell
         Ok(Next::Resolve(query)) => check_addrs(&policy, query, &[address], NOW),
         Err(denial) => Err(denial),
     };
-    permit.is_ok_and(|permit| {
-        if permit.expects_http() && attempt.way != Way::HttpAbsolute && !matches!(hello, Hello::Sni(b"http")) {
-            check_not_http(&policy, &permit).is_ok()
-        } else {
-            check_sni(&policy, &permit, hello, NOW).is_ok()
+    permit.is_ok_and(|permit| may_begin(&policy, &permit, opening))
+}
+
+/// Reports whether the egress lets these bytes through: by which permit it reads requests, and which it does not look into.
+fn may_begin(policy: &Policy, permit: &Permit, opening: Opening<'_>) -> bool {
+    let attempt = permit.attempt();
+    let absolute = attempt.way == Way::HttpAbsolute;
+    match opening {
+        Opening::Request(method, host) if absolute || permit.expects_http() => {
+            let hosts = [host.as_bytes()];
+            let named = check_inner_host(policy, attempt, permit.must_name(), Request::Http11, &hosts, NOW);
+            let expected = !absolute || check_sni(policy, permit, Hello::NotTls, NOW).is_ok();
+            expected && named.is_ok() && check_method(policy, permit.target(), method, false).is_ok()
         }
-    })
+        // There is no such thing: the way in is a request.
+        Opening::Hello(_) if absolute => false,
+        Opening::Hello(_) if permit.expects_http() => check_not_http(policy, permit).is_ok(),
+        Opening::Hello(hello) => check_sni(policy, permit, hello, NOW).is_ok(),
+        Opening::Request(..) => check_sni(policy, permit, Hello::NotTls, NOW).is_ok(),
+    }
 }
 
 /// Every target with every address and every way to begin.
@@ -115,10 +145,15 @@ fn all_permitted(policy: &Policy) -> Vec<(String, bool)> {
                 let program = path.map(|path| Program::parse(path).unwrap());
                 let attempt = Attempt { target: target.clone(), way, program };
                 for address in ADDRESSES {
-                    let hellos = [Hello::NoSni, Hello::NotTls, Hello::Sni(b"http"), Hello::Sni(host.as_bytes())];
-                    for hello in hellos.into_iter().chain([Hello::Sni(b"b.pub.test")]) {
-                        let what = format!("{target} {way:?} {path:?} {address} {hello:?}");
-                        all.push((what, is_permitted(policy, &attempt, address.parse().unwrap(), hello)));
+                    let own = if port == 80 { (*host).to_owned() } else { format!("{host}:{port}") };
+                    let other = own.replace(host, "b.pub.test");
+                    let names = [host.as_bytes(), b"b.pub.test"].map(Hello::Sni);
+                    let hellos = [Hello::NoSni, Hello::NotTls].into_iter().chain(names).map(Opening::Hello);
+                    let requests = [("GET", &own), ("POST", &own), ("GET", &other)];
+                    let requests = requests.map(|(method, host)| Opening::Request(method, host));
+                    for opening in hellos.chain(requests) {
+                        let what = format!("{target} {way:?} {path:?} {address} {opening:?}");
+                        all.push((what, is_permitted(policy, &attempt, address.parse().unwrap(), opening)));
                     }
                 }
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!  policy of the user ─ allows? ─┐
 //!  ceiling of nexus.yaml ────────┼─▶ all of them ─▶ allowed
-//!  ceiling of a directive ───────┘   what one of them demands (TLS, HTTP) is demanded
+//!  ceiling of a directive ───────┘   what one of them demands (TLS, HTTP) is demanded; both of one port: denied
 //! ```
 //!
 //! A list of a ceiling does not take the place of the policy's own rules: those also say what is denied, and where TLS is required.
@@ -128,6 +128,17 @@ pub(super) fn narrowed(policy: &Policy, shown: &str) -> Denial {
         || Denial::new(Cause::Narrowed, format!("{shown} is closed by a narrower policy on top")),
         |ceiling| closed(shown, ceiling),
     )
+}
+
+/// Returns the denial of a port on which one list demands TLS and another one HTTP whose requests are read: whichever was
+/// dropped, one of the two would open what it closes.
+pub(super) fn contradiction(policy: &Policy, shown: &str) -> Denial {
+    let file =
+        policy.ceilings.iter().flat_map(|ceiling| ceiling.allow.rules()).find_map(|rule| rule.source.file.as_deref());
+    let with =
+        file.map_or_else(|| "a narrower policy on top".to_owned(), |file| format!("the narrower list of {file}"));
+    let why = format!("{shown} is for TLS or for plain HTTP, and the rules and {with} disagree which of them");
+    Denial::new(Cause::Narrowed, why)
 }
 
 fn closed(shown: &str, ceiling: &Ceiling) -> Denial {

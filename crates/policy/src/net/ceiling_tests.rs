@@ -4,6 +4,7 @@ use super::super::agree::{Hello, check_not_http, check_sni};
 use super::super::behind::Behind;
 use super::super::cause::DenyCode;
 use super::super::decide::{check_addrs, check_name};
+use super::super::methods::Methods;
 use super::super::permit::{Attempt, Moment, Next, Permit, Way};
 use super::super::policy::PolicyInput;
 use super::super::rule::{AnyRule, Source, parse_allow, parse_allow_private, parse_deny};
@@ -84,6 +85,39 @@ fn a_list_takes_no_demand_for_tls_away() {
     assert!(permit(&policy, "a.test:993", PUBLIC).unwrap().expects_tls());
     let policy = allowing_these(&["*.pub.test:993"]).narrow(&listing(&["a.pub.test:993"]));
     assert!(!permit(&policy, "a.pub.test:993", PUBLIC).unwrap().expects_tls());
+}
+
+#[test]
+fn a_list_takes_no_reading_of_requests_away() {
+    let reading = |base: Policy| base.narrow(&Narrower { methods: Methods::ReadOnly, ..Narrower::default() });
+    let lax = |base: &[&str]| {
+        let mode = if base.is_empty() { NetMode::Unrestricted } else { NetMode::Allowlist };
+        let missing_sni = Some(MissingSni::Allow);
+        Policy::build(PolicyInput { mode: Some(mode), allow: rules(base), missing_sni, ..PolicyInput::default() })
+            .unwrap()
+    };
+    for base in [open(&[]), lax(&[]), lax(&["a.test:80"]), allowing_these(&["a.test:80"])] {
+        for policy in [base.clone(), reading(base)] {
+            for file in ["a.test:80/tls", "a.test:1-100/tls"] {
+                for list_missing_sni in [MissingSni::Allow, MissingSni::Refuse] {
+                    let narrow = policy.narrow(&Narrower { list_missing_sni, ..listing(&[file]) });
+                    let denial = permit(&narrow, "a.test:80", PUBLIC).unwrap_err();
+                    assert_eq!(denial.code, DenyCode::NotInAllowlist, "{file}: {denial}");
+                    assert!(denial.explanation.contains("is for TLS or for plain HTTP"), "{denial}");
+                }
+            }
+            // A list that demands the same, or nothing, leaves the requests to be read.
+            for file in ["a.test:80", "a.test:80/tcp"] {
+                let permit = permit(&policy.narrow(&listing(&[file])), "a.test:80", PUBLIC).unwrap();
+                assert!(permit.expects_http() && !permit.expects_tls(), "{file}");
+            }
+        }
+    }
+    // Nor does a list that reads requests take a demand for TLS away.
+    let policy = allowing_these(&["a.test:80/tls"]);
+    assert!(permit(&policy, "a.test:80", PUBLIC).unwrap().expects_tls());
+    assert!(permit(&policy.narrow(&listing(&["a.test:80"])), "a.test:80", PUBLIC).is_err());
+    assert!(permit(&policy.narrow(&listing(&["a.test:80/tls"])), "a.test:80", PUBLIC).unwrap().expects_tls());
 }
 
 #[test]

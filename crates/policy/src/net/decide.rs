@@ -213,7 +213,10 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
         NetMode::Unrestricted | NetMode::Allowlist => {
             let basis = basis(policy, &rules, port);
             let (tls, http) = (basis.tls || demands.tls, basis.http || demands.http);
-            let both = Basis { tls, http: http && !tls, refuse_unnamed: demands.named, ..basis };
+            if tls && http {
+                return Err(ceiling::contradiction(policy, &shown()));
+            }
+            let both = Basis { tls, http, refuse_unnamed: demands.named, ..basis };
             demands.question.map_or(Ok(both), Err)
         }
     }
