@@ -38,8 +38,8 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// How long the path of a directory may be that is read or copied, in bytes and in names: the work for a chain of directories
-/// grows with the square of its depth. Programs of the host reach no deeper than 4096 bytes by a name (PATH_MAX).
+/// How long the path of a directory may be that is copied, in bytes and in names: the work for a chain of directories
+/// grows with the square of its depth.
 const MAX_PATH: usize = 16 << 10;
 const MAX_LEVELS: usize = 1024;
 
@@ -51,6 +51,20 @@ pub(crate) fn check_depth(path: &[u8]) -> io::Result<()> {
     let begin = String::from_utf8_lossy(path.get(..40).unwrap_or(path)).into_owned();
     Err(io::Error::other(format!(
         "below {begin:?} lie directories whose paths have more than {MAX_PATH} bytes or {MAX_LEVELS} names"
+    )))
+}
+
+/// The longest path, from the root, that programs of the host reach by its name: PATH_MAX without the byte that ends it.
+pub(crate) const MAX_NAMED: usize = 4095;
+
+/// Refuses an entry of the tree at `top` that no program of the host could reach by its path.
+pub(crate) fn check_named(top: &Path, path: &[u8]) -> io::Result<()> {
+    if top.as_os_str().len() + 1 + path.len() <= MAX_NAMED {
+        return Ok(());
+    }
+    let begin = String::from_utf8_lossy(path.get(..40).unwrap_or(path)).into_owned();
+    Err(io::Error::other(format!(
+        "below {begin:?} lie files or directories whose paths have more than {MAX_NAMED} bytes"
     )))
 }
 

@@ -1,7 +1,7 @@
 //! Makes a tree durable: file by file, so that nobody waits for what other processes have written, or by one call for the
 //! whole file system when there are many.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, check_depth, join, names, open_file};
+use crate::beneath::{Doing as _, IoFailure, MAX_NAMED, Workspace, check_depth, join, names, open_file};
 use crate::faults::Faults;
 use crate::meta::{EntryType, stat};
 use rustix::fs::OFlags;
@@ -18,7 +18,7 @@ pub(crate) fn sync_tree(tree: &Workspace, faults: &Faults) -> Result<(), IoFailu
     let mut next = 0;
     while let Some(path) = dirs.get(next).cloned() {
         next += 1;
-        if check_depth(&path).is_err() {
+        if path.len() > MAX_NAMED || check_depth(&path).is_err() {
             return everything();
         }
         let dir = match tree.readable_dir(&path) {
@@ -38,9 +38,9 @@ pub(crate) fn sync_tree(tree: &Workspace, faults: &Faults) -> Result<(), IoFailu
                 // Links and the like have no content of their own.
                 EntryType::Symlink | EntryType::Fifo | EntryType::Socket | EntryType::Device => {}
             }
-        }
-        if files.len() + dirs.len() > ONE_BY_ONE {
-            return everything();
+            if files.len() + dirs.len() > ONE_BY_ONE {
+                return everything();
+            }
         }
     }
     for path in &files {

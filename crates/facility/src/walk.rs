@@ -10,7 +10,9 @@
 //! 3. `cover`: what each entry hides; content is compared where size and time are equal.
 //! 4. `shared`: names that share a file. `scan`: whole directories. `judge`: git's files.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, check_depth, is_gone, is_other_mount, join, names, split};
+use crate::beneath::{
+    Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,
+};
 use crate::compare::{base_attrs, compare};
 use crate::facts::Version;
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
@@ -179,6 +181,7 @@ impl Walk<'_> {
             let dir = self.upper.readable_dir(&path.0).doing("open", &path.0)?;
             let names = names(dir.as_fd()).doing("list", &path.0)?;
             for (entry, name) in SharedPath::of_entries(&path.0, &names).into_iter().zip(names) {
+                check_named(self.base.path(), &entry.0).doing("read", b"upper")?;
                 let meta = stat(dir.as_fd(), &name).doing("look at", &entry.0)?;
                 let (marks, attrs) = self.marks(dir.as_fd(), &name, &entry.0, meta.kind == EntryType::Directory)?;
                 let role = if meta.is_whiteout() { Role::Whiteout } else { Role::Entry };

