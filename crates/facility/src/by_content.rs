@@ -51,9 +51,12 @@ impl Walk<'_> {
         let one = &tree.nodes[at];
         let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
         let is_one = |tree, path: &[u8]| {
-            Ok(
-                matches!(version(tree, path, &Class::NoLink)?, Version::Bytes(text) if git_refs::is_symbolic(&names, &text)),
-            )
+            Ok(match version(tree, path, &Class::NoLink)? {
+                Version::Bytes(text) => git_refs::is_symbolic(&names, &text),
+                // git passes over blanks behind the name, however many: what is too large to be looked into may be one.
+                Version::Unreadable => true,
+                Version::Absent => false,
+            })
         };
         if one.role == Role::Entry && one.meta.kind == EntryType::File && is_one(self.upper, &one.path.0)? {
             return Ok(true);

@@ -155,7 +155,12 @@ impl Scanner<'_> {
             return Ok(false);
         }
         let version = Version::read(entry.dir, entry.name, &Class::NoLink).doing("read", path)?;
-        Ok(matches!(version, Version::Bytes(text) if git_refs::is_symbolic(&names, &text)))
+        Ok(match version {
+            Version::Bytes(text) => git_refs::is_symbolic(&names, &text),
+            // It may be one with many blanks behind the name.
+            Version::Unreadable => true,
+            Version::Absent => false,
+        })
     }
 
     /// The git directories without the name `.git` that the directory above an entry of the workspace is, or lies in.

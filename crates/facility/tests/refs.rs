@@ -64,6 +64,10 @@ fn a_symbolic_branch_or_tag_waits() {
         let wanted: &[&str] = if waits { &[path] } else { &[] };
         assert_eq!(parked(&base, &[write(path, text)]), wanted, "{path} {text}");
     }
+    // git passes over the blanks, and nothing reads them all.
+    let padded = |path: &str| Op::Padded(path.into(), "ref: refs/heads/main".into(), 2_000_000);
+    assert_eq!(parked(&base, &[padded(".git/refs/heads/feat")]), [".git/refs/heads/feat"]);
+    assert_eq!(parked(&base, &[padded("feat")]), [""; 0]);
     assert!(!parked(&base, &[rename("d", ".git/refs/heads/d")]).is_empty(), "with a directory that moves there");
     assert_eq!(parked(&base, &[rename("d", "e")]), [""; 0]);
     let bare = repository("srv.git");

@@ -53,6 +53,8 @@ pub fn leased(scene: &Scene) -> Workspace {
 pub enum Op {
     Write(Vec<u8>, String),
     Append(Vec<u8>, String),
+    /// A text and so many blanks behind it.
+    Padded(Vec<u8>, String, usize),
     Sparse(Vec<u8>),
     Mkdir(Vec<u8>),
     Remove(Vec<u8>),
@@ -85,6 +87,9 @@ pub fn run_op(root: &Path, op: &Op) -> rustix::io::Result<()> {
     let p = |path: &[u8]| at(root, path);
     match op {
         Op::Write(path, text) => write_file(&p(path), text, OFlags::CREATE | OFlags::TRUNC),
+        Op::Padded(path, text, blanks) => {
+            write_file(&p(path), &format!("{text}{}", " ".repeat(*blanks)), OFlags::CREATE | OFlags::TRUNC)
+        }
         Op::Append(path, text) => write_file(&p(path), text, OFlags::APPEND),
         Op::Sparse(path) => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
