@@ -248,3 +248,25 @@ fn a_directory_of_libraries_of_a_hook_is_protected() {
         assert_eq!(rules.class(b"src/x.py"), Class::Plain, "{text}");
     }
 }
+
+#[test]
+fn a_path_behind_an_unquoted_command_counts() {
+    for (script, text, path) in [
+        (".git/hooks/pre-commit", "$(git rev-parse --show-toplevel)/hk/x", "hk/x"),
+        (".git/hooks/pre-commit", "H=$(git rev-parse --show-toplevel)/hk/x; \"$H\"", "hk/x"),
+        (".git/hooks/pre-commit", "H=`git rev-parse --show-toplevel`/hk/x; $H", "hk/x"),
+        (".git/hooks/pre-commit", "D=$(pwd)/hk; $D/x", "hk/x"),
+        (".git/hooks/pre-commit", ". $(git rev-parse --show-toplevel)/hk/x", "hk/x"),
+        (".git/hooks/pre-commit", "cd $(git rev-parse --show-toplevel)/hk && ./x", "hk/x"),
+        (".envrc", "export PATH=$(pwd)/bin:$PATH", "bin/git"),
+        (".envrc", "PATH_add $(pwd)/bin", "bin/git"),
+        (".envrc", ". $(pwd)/env.sh", "env.sh"),
+        (".envrc", "export EDITOR=$(pwd)/bin/ed", "bin/ed"),
+    ] {
+        let (_directory, rules) = rules_with(script, text, &["hk/x", "env.sh", "bin/ed"]);
+        assert!(matches!(rules.class(path.as_bytes()), Class::Listed(_)), "{text}: {path}");
+        assert_eq!(rules.class(b"src/x"), Class::Plain, "{text}");
+    }
+    let (_directory, rules) = rules_with(".envrc", "export CARGO_TARGET_DIR=$(pwd)/target FOO=$(date)/x", &[]);
+    assert_eq!(rules.class(b"target/debug/x"), Class::Plain);
+}

@@ -173,7 +173,7 @@ fn search(command: &[u8], of_git: bool, depth: usize, found: &mut Vec<Named>) {
                     push(&[b"~", rest].concat());
                     push(rest.trim_ascii_start().strip_prefix(b"/").unwrap_or(rest));
                 } else if has_variables && part.starts_with(b"/") {
-                    // The end of `$(git rev-parse --show-toplevel)/tools/x`.
+                    // The end of a path whose beginning has one of the marks at which the word was split.
                     push(&part[1..]);
                 }
             }
@@ -193,35 +193,61 @@ fn of_option(word: &[u8], found: &mut Vec<Named>) {
     found.extend(words(value, false));
 }
 
-/// What follows a variable at the beginning of a word, with its slash: `$HOME/x`, `${PWD}/x`.
+/// The rest of a word that begins with a variable or a command, with its slash: `$HOME/x`, `${PWD}/x`, `$(pwd)/x`.
 fn behind_variable(word: &[u8]) -> Option<&[u8]> {
+    if word.starts_with(b"$(") || word.starts_with(b"`") {
+        let end = word.windows(2).rposition(|pair| matches!(pair, [b')' | b'`', b'/']))?;
+        return Some(&word[end + 1..]);
+    }
     let rest = word.strip_prefix(b"$")?;
     let at = rest.iter().position(|byte| *byte == b'/')?;
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_{}:-?#%@*".contains(byte);
     rest[..at].iter().all(plain).then_some(&rest[at..])
 }
 
-/// Splits a command into its simple commands, and these into words without their quotes.
+/// Commands in commands that are followed.
+const MAX_OPEN: usize = 16;
+
+/// Splits a command into its simple commands, and these into words without their quotes. A word that goes on behind an unquoted
+/// `$(…)` has its text, as one in quotes has.
 pub(super) fn segments(command: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut all: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     let mut word: Option<Vec<u8>> = None;
     let mut quote: Option<u8> = None;
-    let mut bytes = command.iter().copied();
+    let mut bytes = command.iter().copied().enumerate();
+    // The words before an open `$(` or backtick, and what of a word stands right before it.
+    let mut open: Vec<(u8, Vec<Vec<u8>>, Vec<u8>, usize)> = Vec::new();
+    let mut closed: Option<(Vec<Vec<u8>>, Vec<u8>)> = None;
     fn end(word: &mut Option<Vec<u8>>, all: &mut [Vec<Vec<u8>>]) {
         if let (Some(word), Some(last)) = (word.take(), all.last_mut()) {
             last.push(word);
         }
     }
-    while let Some(byte) = bytes.next() {
+    while let Some((at, byte)) = bytes.next() {
+        // `$(pwd)/bin` is one word, as it is in quotes.
+        if let (Some((words, begin)), b'/') = (closed.take(), byte) {
+            word = Some(begin);
+            if let Some(last) = all.last_mut() {
+                *last = words;
+            }
+        }
         match (quote, byte) {
             (Some(open), _) if byte == open => quote = None,
             (None, b'\'' | b'"') => {
                 quote = Some(byte);
                 word.get_or_insert_default();
             }
-            (None | Some(b'"'), b'\\') => word.get_or_insert_default().extend(bytes.next()),
+            (None | Some(b'"'), b'\\') => word.get_or_insert_default().extend(bytes.next().map(|(_, byte)| byte)),
             (Some(_), _) => word.get_or_insert_default().push(byte),
             (None, b';' | b'&' | b'|' | b'\n' | b'(' | b')' | b'`') => {
+                let is_end = open.last().is_some_and(|(kind, ..)| *kind == byte);
+                if is_end {
+                    closed = open.pop().map(|(_, words, begin, from)| (words, [&begin, &command[from..=at]].concat()));
+                } else if byte == b'`' || (byte == b'(' && open.len() < MAX_OPEN) {
+                    let begin = word.clone().unwrap_or_default();
+                    let kind = if byte == b'(' { b')' } else { b'`' };
+                    open.push((kind, all.last().cloned().unwrap_or_default(), begin, at));
+                }
                 end(&mut word, &mut all);
                 all.push(Vec::new());
             }
