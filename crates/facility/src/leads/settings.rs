@@ -207,6 +207,20 @@ fn behind_variable(word: &[u8]) -> Option<&[u8]> {
 
 /// Commands in commands that are followed.
 const MAX_OPEN: usize = 16;
+/// Words before a command in a command that are remembered.
+const MAX_BEFORE: usize = 64;
+
+/// A command in a command, not in quotes, that has not ended yet.
+struct Open {
+    /// The byte that ends it.
+    end: u8,
+    /// The words before it.
+    words: Vec<Vec<u8>>,
+    /// What of a word stands right before it.
+    begin: Vec<u8>,
+    /// Where it begins.
+    from: usize,
+}
 
 /// Splits a command into its simple commands, and these into words without their quotes. A word that goes on behind an unquoted
 /// `$(…)` has its text, as one in quotes has.
@@ -215,8 +229,7 @@ pub(super) fn segments(command: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut word: Option<Vec<u8>> = None;
     let mut quote: Option<u8> = None;
     let mut bytes = command.iter().copied().enumerate();
-    // The words before an open `$(` or backtick, and what of a word stands right before it.
-    let mut open: Vec<(u8, Vec<Vec<u8>>, Vec<u8>, usize)> = Vec::new();
+    let mut open: Vec<Open> = Vec::new();
     let mut closed: Option<(Vec<Vec<u8>>, Vec<u8>)> = None;
     fn end(word: &mut Option<Vec<u8>>, all: &mut [Vec<Vec<u8>>]) {
         if let (Some(word), Some(last)) = (word.take(), all.last_mut()) {
@@ -240,13 +253,15 @@ pub(super) fn segments(command: &[u8]) -> Vec<Vec<Vec<u8>>> {
             (None | Some(b'"'), b'\\') => word.get_or_insert_default().extend(bytes.next().map(|(_, byte)| byte)),
             (Some(_), _) => word.get_or_insert_default().push(byte),
             (None, b';' | b'&' | b'|' | b'\n' | b'(' | b')' | b'`') => {
-                let is_end = open.last().is_some_and(|(kind, ..)| *kind == byte);
+                let is_end = open.last().is_some_and(|one| one.end == byte);
                 if is_end {
-                    closed = open.pop().map(|(_, words, begin, from)| (words, [&begin, &command[from..=at]].concat()));
+                    closed = open.pop().map(|one| (one.words, [&one.begin, &command[one.from..=at]].concat()));
                 } else if byte == b'`' || (byte == b'(' && open.len() < MAX_OPEN) {
                     let begin = word.clone().unwrap_or_default();
-                    let kind = if byte == b'(' { b')' } else { b'`' };
-                    open.push((kind, all.last().cloned().unwrap_or_default(), begin, at));
+                    let end = if byte == b'(' { b')' } else { b'`' };
+                    // Of a long command only what the word itself says is known.
+                    let words = all.last().filter(|words| words.len() <= MAX_BEFORE).cloned().unwrap_or_default();
+                    open.push(Open { end, words, begin, from: at });
                 }
                 end(&mut word, &mut all);
                 all.push(Vec::new());
