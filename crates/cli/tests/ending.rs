@@ -65,26 +65,6 @@ fn a_small_share_of_the_processor_delays_no_end() {
     assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
 }
 
-#[test]
-fn a_small_share_delays_no_end_of_the_commands_own() {
-    const MANY: &str = "import os, time\nif os.fork() == 0:\n    while True:\n        if os.fork() == 0:\n            while True: pass\n\
-        time.sleep(3)\nprint('done', flush=True)";
-    if !support::needs_root() {
-        return;
-    }
-    let bench = Bench::new(None);
-    let limits = ["--cpus", "0.02", "--changes", "discard", "--memory", "400M"];
-    let words = ["run"].into_iter().chain(limits).chain(["--", "python3", "-c", MANY]);
-    let mut child = bench.nexus(words).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    lines.read_line(&mut said).unwrap();
-    let began = Instant::now();
-    assert!(child.wait().unwrap().success());
-    assert_eq!(said, "done\n");
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
-}
-
 /// Takes a descriptor over the socket, and writes to it with many processes for as long as anybody reads.
 const WRITER: &str = r"
 import os, socket, sys

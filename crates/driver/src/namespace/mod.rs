@@ -72,10 +72,10 @@ impl Namespace {
         }
     }
 
-    /// With the default range of ids.
+    /// With the first id of the default range: for tests and measurements, which compare sandboxes of several drivers.
     #[must_use]
     pub fn with_defaults() -> Self {
-        Self::new(DEFAULT_UID_BASE)
+        Self::with_drawn(DEFAULT_UID_BASE, Ok(0))
     }
 
     /// Makes this process one that does nothing but launch (see [`Kept::workshop`]). `probe` and `prepare` belong to the
