@@ -40,6 +40,7 @@ mod empty;
 mod errors;
 mod facts;
 pub mod faults;
+mod file_traits;
 mod fold;
 mod git_index;
 mod git_lock;

@@ -3,12 +3,12 @@
 //!
 //! Overlay's mark names the file that a copy was made from for root alone, and only where the file system of the workspace
 //! has file handles. Elsewhere the mark is empty, or there is none: on a copy of a file with several names, and in an ordinary
-//! user's layer on a symbolic link, a FIFO or a device.
+//! user's layer on a symbolic link, a FIFO or a device. What a program copied before it removed the original is simply new.
 
 use crate::commit::ops::Op;
 use crate::meta::{EntryType, FsTime};
 use crate::plan::State;
-use crate::sources::{Taken, goes, is_edit_of_its_file, is_edited, is_unnamed, key, takes_away};
+use crate::sources::{Copied, Taken, goes, is_edit_of_its_file, is_edited, is_unnamed, key, takes_away};
 use crate::tree::{LayerTree, Node, Verdict};
 use crate::unmarked::Unmarked;
 use nexus_model::ByteText;
@@ -108,12 +108,12 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     if !(1..tree.nodes.len()).any(waits) {
         return Some(ops);
     }
-    let (gone, unmarked) = (Gone::new(tree, states), Unmarked::new(tree, states));
+    let (gone, unmarked, copied) = (Gone::new(tree, states), Unmarked::new(tree, states), Copied::new(tree, states));
     for (node, _) in tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Park) {
         if is_unnamed(tree, node) && gone.may_have(node) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
             ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit: false });
-        } else if unmarked.may_have(node) || (is_edited(tree, node) && gone.has_any()) {
+        } else if unmarked.may_have(node) || copied.may_have(node) || (is_edited(tree, node) && gone.has_any()) {
             // A mark stays, since the entry most likely is an edit.
             ops.push(note(node));
         }

@@ -5,6 +5,7 @@
 
 use crate::beneath::split;
 use crate::commit::ops::EVERYTHING;
+use crate::file_traits::FileTraits;
 use crate::marks::{LayerMode, Origin};
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::plan::State;
@@ -30,6 +31,8 @@ pub(crate) struct Sources<'a> {
     going: Vec<usize>,
     /// What may be the source of an entry without a mark.
     unmarked: Unmarked,
+    /// What may be the source of a copy that a program made.
+    copied: Copied<'a>,
 }
 
 /// What an entry was made from, or the entries of a directory.
@@ -106,6 +109,35 @@ pub(crate) fn key(meta: &Meta) -> (u64, FsTime) {
     (meta.size, meta.mtime)
 }
 
+/// The files that a commit takes away, from which a program may have made a copy that overlay does not mark.
+pub(crate) struct Copied<'a> {
+    files: FileTraits,
+    directories: Vec<&'a FileTraits>,
+}
+
+impl<'a> Copied<'a> {
+    pub(crate) fn new(tree: &'a LayerTree, states: &[State]) -> Self {
+        let mut found = Self { files: FileTraits::default(), directories: Vec::new() };
+        let going = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Commit);
+        for (node, _) in going.filter(|(node, _)| takes_away(tree, node)) {
+            if let Some(old) = &node.covers {
+                found.files.add(split(&old.at.0).1, &old.meta);
+            }
+            found.directories.extend(node.rare.scan.as_ref().map(|scan| &scan.files));
+        }
+        found
+    }
+
+    /// Reports that an entry is new, and may be a copy of a file that goes.
+    pub(crate) fn may_have(&self, node: &Node) -> bool {
+        let is_new = node.role == Role::Entry && node.covers.is_none() && node.marks.origin.is_none();
+        let name = split(&node.path.0).1;
+        is_new
+            && (self.files.may_have(name, &node.meta)
+                || self.directories.iter().any(|one| one.may_have(name, &node.meta)))
+    }
+}
+
 impl<'a> Sources<'a> {
     pub(crate) fn new(tree: &'a LayerTree, states: &[State]) -> Self {
         let committed = || (1..tree.nodes.len()).filter(|at| states[*at] == State::Commit);
@@ -130,12 +162,20 @@ impl<'a> Sources<'a> {
                 }
             }
         }
-        Self { tree, taken, alike, directories, going, unmarked: Unmarked::new(tree, states) }
+        Self {
+            tree,
+            taken,
+            alike,
+            directories,
+            going,
+            unmarked: Unmarked::new(tree, states),
+            copied: Copied::new(tree, states),
+        }
     }
 
     /// Adds what an entry was made from.
     pub(crate) fn add(&self, at: usize, made_from: &mut MadeFrom) {
-        made_from.any_source |= self.may_be_any(at);
+        made_from.any_source |= self.may_be_any(at) || self.copied.may_have(&self.tree.nodes[at]);
         let (node, paths) = (&self.tree.nodes[at], &mut made_from.paths);
         if let Some(found) = origin_inode(node).and_then(|_| self.tree.origin_of(node)) {
             if self.tree.covered_id(at) != Some(found.meta.id) {

@@ -106,6 +106,25 @@ fn stories() -> Vec<Story> {
         story("a link", &link, &[rename("f", "g")], &["f"]),
         story("a link over a file", &[&link[..], &[write("g", "old")]].concat(), &[rename("f", "g")], &["f"]),
         story("a link in a directory", &in_directory, &[rename("d/f", "g"), Op::RemoveTree(b("d"))], &["d"]),
+        // mv(1) of a directory in an ordinary user's layer.
+        story(
+            "a directory that a program copied",
+            &[Op::Mkdir(b("d")), write("d/f", "text of f")],
+            &[Op::Mkdir(b("g")), write("g/f", "text of f"), Op::RemoveTree(b("d"))],
+            &["d"],
+        ),
+        story(
+            "a directory that a program copied, edited",
+            &[Op::Mkdir(b("d")), write("d/f", "text of f")],
+            &[Op::Mkdir(b("g")), write("g/f", "text of f and more"), Op::RemoveTree(b("d"))],
+            &["d"],
+        ),
+        story(
+            "a file that a program copied",
+            &[write("f", "text of f")],
+            &[write("g", "text of f"), Op::Remove(b("f"))],
+            &["f"],
+        ),
         story("a file over another", &[write("f", "text of f"), write("g", "other")], &[rename("f", "g")], &["f"]),
         story(
             "a file over another, edited",
@@ -222,6 +241,16 @@ fn what_cannot_be_a_copy_of_what_went_keeps_no_layer() {
     for mode in [LayerMode::Root, LayerMode::User] {
         for (name, base, run) in [
             ("a new file", vec![file.clone()], vec![Op::Remove(b("f")), write("n", "new")]),
+            (
+                "a new directory",
+                vec![Op::Mkdir(b("f")), write("f/a", "text of a")],
+                vec![Op::RemoveTree(b("f")), Op::Mkdir(b("n")), write("n/b", "new")],
+            ),
+            (
+                "a copy of a file that stays",
+                vec![file.clone()],
+                vec![Op::Append(b("f"), "more".into()), write("n", "text of f")],
+            ),
             ("a new link", vec![file.clone()], vec![Op::Remove(b("f")), Op::Symlink(b("text of f"), b("n"))]),
             (
                 "another link",
