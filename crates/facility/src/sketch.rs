@@ -11,6 +11,12 @@ const PIECE: usize = 8;
 /// Pieces that all contents together have at most, about.
 const SAMPLED: u64 = 1 << 18;
 
+/// Pieces of a content whose edges are a large part of them.
+const SHORT: usize = 64;
+
+/// Pieces of a sample that are too few to tell by.
+const FEW: usize = 32;
+
 /// The way to take a sample, the same for all contents that are compared.
 #[derive(Debug)]
 pub(crate) struct Sampling {
@@ -62,7 +68,8 @@ impl Sampler<'_> {
         (1..PIECE).for_each(|_| self.push(0));
         self.pieces.sort_unstable();
         self.pieces.dedup();
-        Sketch { pieces: self.pieces, whole: self.whole.finish(), size: self.size }
+        let is_sampled = self.sampling.of > 1;
+        Sketch { pieces: self.pieces, whole: self.whole.finish(), size: self.size, is_sampled }
     }
 }
 
@@ -79,6 +86,7 @@ pub(crate) struct Sketch {
     pieces: Vec<u64>,
     whole: u64,
     size: u64,
+    is_sampled: bool,
 }
 
 impl Sketch {
@@ -91,16 +99,28 @@ impl Sketch {
         (2 * self.pieces.len() + one.pieces.len() + other.pieces.len()) as u64
     }
 
-    /// Whether it looks certainly more like `stays` than like `gone`: it has more pieces of it, and a larger part of it, or
-    /// no piece of `gone` that `stays` does not have, too.
+    /// Reports that it looks certainly more like `stays` than like `gone`: it has more pieces of it and a larger part of it,
+    /// and of those that only `gone` has, less than half. Of a short `gone` it has none of these at all.
     pub(crate) fn is_rather(&self, stays: &Self, gone: &Self) -> bool {
+        if gone.says_little() {
+            return false;
+        }
+        let is_own = |piece: &&u64| stays.pieces.binary_search(piece).is_err();
         let (of_stays, of_gone) = (self.shared(stays), self.shared(gone));
-        let own = of_gone.iter().filter(|piece| stays.pieces.binary_search(piece).is_err()).count();
+        let (found, own) = (of_gone.iter().filter(is_own).count(), gone.pieces.iter().filter(is_own).count());
         let (of_stays, of_gone) = (of_stays.len(), of_gone.len());
+        if found == 0 {
+            return of_stays > of_gone;
+        }
         // A part of a whole is compared crosswise, as numbers without fractions.
         let is_larger_part =
-            || of_stays as u128 * gone.pieces.len() as u128 > of_gone as u128 * stays.pieces.len() as u128;
-        of_stays > of_gone && (own == 0 || is_larger_part())
+            of_stays as u128 * gone.pieces.len() as u128 > of_gone as u128 * stays.pieces.len() as u128;
+        gone.pieces.len() >= SHORT && found * 2 < own && of_stays > of_gone && is_larger_part
+    }
+
+    /// Reports that its pieces do not tell it from other contents: too few of them were kept, or it repeats them.
+    fn says_little(&self) -> bool {
+        if self.is_sampled { self.pieces.len() < FEW } else { self.size > 4 * self.pieces.len() as u64 }
     }
 
     /// The pieces that both have.
@@ -166,6 +186,12 @@ mod tests {
             (lines("a", 9), lines("b", 9), "qqqqqqqqqqqqqqqqqqqqqq".into()),
             (licence.clone(), licence.clone(), licence.clone() + "more"),
             (String::new(), lines("b", 9), "new".into()),
+            // All of a short one, behind a header that the other one has as well.
+            (format!("{licence}b"), "a secret\n".into(), format!("{licence}a secret\n")),
+            // Its end is gone by what was written behind it, which stands in the other one.
+            ("KEY=xyz\nDEBUG=1\nMODE=2\n".into(), "KEY=abc\n".into(), "KEY=abc\nDEBUG=1\nMODE=2\n".into()),
+            // Order and number are no part of a sketch.
+            ("0\n1\n1\n0\n".repeat(200), "1\n0\n0\n1\n".repeat(200), "1\n0\n0\n1\n".repeat(200) + "all\n"),
         ] {
             let [stays, gone, found] = sketches(1, [&own, &other, &new]);
             assert!(!found.is_rather(&stays, &gone), "{own:?} {other:?} {new:?}");
@@ -178,6 +204,9 @@ mod tests {
         let [own, other, new] = sketches(64 << 20, [&a, &b, &(a.clone() + "more")]);
         assert!(own.pieces.len() < 5_000, "{}", own.pieces.len());
         assert!(new.is_rather(&own, &other) && !new.is_rather(&other, &own) && !new.is_same(&own));
+        // Of a short one the sample has next to nothing.
+        let [own, other, new] = sketches(64 << 20, [&a, "a short secret\n", &(a.clone() + "a short secret\n")]);
+        assert!(!new.is_rather(&own, &other));
         let [one, same] = sketches(1, [&a, &a]);
         assert!(!one.is_same(&own) && sketches(1, ["x", "y"])[0].size == 1 && one.size == same.size);
     }
