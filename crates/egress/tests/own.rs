@@ -23,6 +23,13 @@ fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
+/// Whether the kernel delivers what is sent to this address to this host.
+fn is_local(address: Ipv6Addr) -> bool {
+    let output = Command::new("ip").args(["-6", "route", "show", "table", "local"]).output().unwrap();
+    let wanted = format!("local {address} ");
+    String::from_utf8(output.stdout).unwrap().lines().any(|line| line.starts_with(&wanted))
+}
+
 /// Everything is open, and the kernel is asked.
 fn open_world(rules: &[&str]) -> World {
     let mode = Some(NetMode::Unrestricted);
@@ -73,6 +80,8 @@ fn an_address_that_comes_later_is_this_hosts_own() {
     assert!(world.events.has(EventKind::Allow) && world.events.has(EventKind::Fail), "{:?}", world.events.all());
     ip(&format!("addr add {V4}/32 dev lo"));
     ip(&format!("addr add {V6}/128 dev lo"));
+    // The kernel enters the route of an IPv6 address after `ip` has returned (addrconf_dad_work).
+    eventually("the route to the address", || is_local(V6));
     is_refused(&world, port, DenyCode::PrivateDestination);
     replays(&world);
 }
