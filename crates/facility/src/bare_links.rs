@@ -7,6 +7,7 @@ use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
 use crate::link_ends::{Ends, LayerLinks, link};
+use crate::link_steps::{Links, Way};
 use crate::meta::{EntryType, stat_if_there};
 use crate::tree::LayerTree;
 use crate::walk::Walk;
@@ -34,32 +35,50 @@ pub(crate) fn find(walk: &Walk<'_>, tree: &LayerTree, new: &HashMap<&[u8], usize
     }
     let ends = Ends::new(walk.rules, walk.base.path());
     let links = LayerLinks::read(walk, tree)?;
-    let after = |path: &[u8]| links.after(walk, tree, path);
+    let after = Links::new(|path| links.after(walk, tree, path));
     // A part of the layer may stay behind.
-    let before = |path: &[u8]| link(walk.base, path);
+    let before = Links::new(|path| link(walk.base, path));
     let follow = |path: &[u8], text: &[u8]| {
         let mut found = None;
         let mut take =
             |inside: Option<&[u8]>, _: &[u8]| found = found.or(inside.and_then(|end| repository_of(path, end, new)));
-        ends.follow(path, text, &after, &mut take)?;
-        ends.follow(path, text, &before, &mut take)?;
-        Ok(found)
+        let ways = [ends.follow(path, text, &after, &mut take)?, ends.follow(path, text, &before, &mut take)?];
+        Ok(if ways.contains(&Way::TooLong) { Lead::Anywhere } else { found.map_or(Lead::Elsewhere, Lead::To) })
     };
     for (at, text) in links.all() {
-        if tree.nodes[at].rare.verdict.is_none() && follow(&tree.nodes[at].path.0, text)?.is_some() {
+        if tree.nodes[at].rare.verdict.is_none() && follow(&tree.nodes[at].path.0, text)? != Lead::Elsewhere {
             leading.links.push(at);
         }
     }
+    let all = || new.values().copied().collect();
     let Some(existing) = existing(walk)? else {
-        leading.repositories = new.values().copied().collect();
+        leading.repositories = all();
         return Ok(leading);
     };
     for path in existing {
-        if let Some(text) = link(walk.base, &path)? {
-            leading.repositories.extend(follow(&path, &text)?);
+        let Some(text) = link(walk.base, &path)? else { continue };
+        match follow(&path, &text)? {
+            Lead::Elsewhere => {}
+            Lead::To(repository) => {
+                leading.repositories.insert(repository);
+            }
+            Lead::Anywhere => {
+                leading.repositories = all();
+                return Ok(leading);
+            }
         }
     }
     Ok(leading)
+}
+
+/// The place that a link leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Lead {
+    Elsewhere,
+    /// A new repository, as an index of [`LayerTree::nodes`].
+    To(usize),
+    /// Its way is too long to be followed.
+    Anywhere,
 }
 
 /// The repository that a link with this end leads to.

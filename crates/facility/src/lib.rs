@@ -15,8 +15,8 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `alike`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room
-//!   of its own.
+//!   `alike`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`].
+//!   [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
@@ -53,6 +53,8 @@ mod in_the_way;
 pub mod layer;
 mod leads;
 mod link_ends;
+mod link_in_place;
+mod link_steps;
 pub mod marks;
 mod memory;
 pub mod meta;
@@ -107,6 +109,7 @@ pub use layer::{
     ReadLayerError,
 };
 pub use leads::{Host, Reach};
+pub use link_in_place::{Lead, LinksInPlace};
 pub use meta::FsTime;
 pub use origin::LayerOrigin;
 pub use protected::Rules;

@@ -5,6 +5,7 @@
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, split};
+use crate::link_steps::{Links, MAX_PATH, Steps, TOO_LONG, Target, Way, is_too_long};
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Node, Role, SharedPath, Verdict};
@@ -31,8 +32,8 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     let mut verdicts = Vec::new();
     {
         // What is committed, and what stays where something of it is held back.
-        let after = |path: &[u8]| links.after(walk, tree, path);
-        let before = |path: &[u8]| link(walk.base, path);
+        let after = Links::new(|path| links.after(walk, tree, path));
+        let before = Links::new(|path| link(walk.base, path));
         for (at, text) in links.all().filter(|(at, _)| tree.nodes[*at].rare.verdict.is_none()) {
             let path = &tree.nodes[at].path.0;
             let mut why = ends.reason(path, text, &after)?;
@@ -139,23 +140,25 @@ pub(crate) struct Ends<'a> {
     top: &'a Path,
     /// Directories that were looked at, and whether they are bare repositories.
     bare: RefCell<HashMap<Vec<u8>, bool>>,
+    /// Links outside of the workspace, by their absolute paths.
+    outside: Links<'static>,
+    steps: Steps,
 }
 
 /// Takes the end of a link: relative to the workspace, where it is in it, and absolute.
 type TakeEnd<'a> = dyn FnMut(Option<&[u8]>, &[u8]) + 'a;
-/// Reads the link at a path of the workspace.
-type ReadLink<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>, IoFailure> + 'a;
 
 impl<'a> Ends<'a> {
     /// `top` is the workspace's real path; without it only relative links in the workspace are judged.
     pub(crate) fn new(rules: &'a Rules, top: &'a Path) -> Self {
-        Self { rules, standard: Rules::default(), top, bare: RefCell::default() }
+        let (bare, steps) = (RefCell::default(), Steps::default());
+        Self { rules, standard: Rules::default(), top, bare, outside: Links::outside(), steps }
     }
 
     /// Why the link at `path` with this text may not come unasked.
-    pub(crate) fn reason(&self, path: &[u8], text: &[u8], read: &ReadLink<'_>) -> Result<Option<String>, IoFailure> {
+    pub(crate) fn reason(&self, path: &[u8], text: &[u8], links: &Links<'_>) -> Result<Option<String>, IoFailure> {
         let mut why = None;
-        self.follow(path, text, read, &mut |inside, end| {
+        let way = self.follow(path, text, links, &mut |inside, end| {
             let class = match inside {
                 Some([]) => return,
                 Some(inside) => self.rules.class(inside),
@@ -169,7 +172,7 @@ impl<'a> Ends<'a> {
             };
             why = Some(format!("a link that leads to something protected: {found}"));
         })?;
-        Ok(why)
+        Ok(if way == Way::TooLong { Some(TOO_LONG.to_owned()) } else { why })
     }
 
     /// Whether the text of a link enters a directory of the workspace and goes up again. Where that leads depends on whether the
@@ -202,25 +205,46 @@ impl<'a> Ends<'a> {
         base: &Workspace,
         path: &[u8],
         text: &[u8],
-        read: &ReadLink<'_>,
+        links: &Links<'_>,
     ) -> Result<bool, IoFailure> {
         let mut found = Ok(false);
-        self.follow(path, text, read, &mut |inside, _| {
+        let way = self.follow(path, text, links, &mut |inside, _| {
             if let Some(inside) = inside {
-                found = bare::is_entered(base, path, inside, &mut self.bare.borrow_mut());
+                let known = &mut self.bare.borrow_mut();
+                found =
+                    if self.can_ask(inside, known) { bare::is_entered(base, path, inside, known) } else { Ok(true) };
             }
         })?;
-        found
+        Ok(found? || way == Way::TooLong)
     }
 
-    /// Follows a link and gives its end to `judge`.
+    /// Takes the steps for asking about each directory on the way to a path that is not known yet.
+    fn can_ask(&self, path: &[u8], known: &HashMap<Vec<u8>, bool>) -> bool {
+        let mut at = path;
+        while !known.contains_key(at) {
+            if !self.steps.ask(at) {
+                return false;
+            }
+            if at.is_empty() {
+                break;
+            }
+            at = split(at).0;
+        }
+        true
+    }
+
+    /// Follows a link and gives its end to `judge`, unless the way is too long.
     pub(crate) fn follow(
         &self,
         path: &[u8],
         text: &[u8],
-        read: &ReadLink<'_>,
+        links: &Links<'_>,
         judge: &mut TakeEnd<'_>,
-    ) -> Result<(), IoFailure> {
+    ) -> Result<Way, IoFailure> {
+        self.steps.add_link();
+        if is_too_long(text) {
+            return Ok(Way::TooLong);
+        }
         let top = self.top.as_os_str().as_bytes();
         let inside = |real: &'_ [u8]| -> Option<Vec<u8>> {
             if real == top {
@@ -241,29 +265,32 @@ impl<'a> Ends<'a> {
             [top, b"/", parent].concat()
         };
         let mut rest = parts(text);
-        let mut links = 0;
+        let mut count = 0;
         while let Some(name) = rest.pop_front() {
+            if at.len() > MAX_PATH || !self.steps.walk(&at) {
+                return Ok(Way::TooLong);
+            }
             if name == b".." {
                 at.truncate(at.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
                 continue;
             }
             let here = [&at[..], b"/", &name].concat();
             let target = match inside(&here) {
-                Some(path) if path.is_empty() => None,
-                Some(path) => read(&path)?,
-                None => match rustix::fs::readlink(&here[..], Vec::new()) {
-                    Ok(target) => Some(target.into_bytes()),
-                    // What cannot be looked at here cannot be followed by this user's programs.
-                    Err(_) => None,
-                },
+                Some(path) if path.is_empty() => Target::NoLink,
+                Some(path) => links.at(&path, &self.steps)?,
+                None => self.outside.at(&here, &self.steps)?,
             };
-            let Some(target) = target else {
-                at = here;
-                continue;
+            let target = match target {
+                Target::NoLink => {
+                    at = here;
+                    continue;
+                }
+                Target::Text(target) => target,
+                Target::TooLong => return Ok(Way::TooLong),
             };
-            links += 1;
-            if links > MAX_LINKS {
-                return Ok(());
+            count += 1;
+            if count > MAX_LINKS {
+                return Ok(Way::Walked);
             }
             if target.starts_with(b"/") {
                 at.clear();
@@ -273,7 +300,7 @@ impl<'a> Ends<'a> {
             }
         }
         judge(inside(&at).as_deref(), &at);
-        Ok(())
+        Ok(Way::Walked)
     }
 }
 
@@ -284,10 +311,10 @@ mod tests {
     fn reason(links: &[(&str, &str)], path: &str, text: &str) -> Option<String> {
         let rules = Rules::default();
         let ends = Ends::new(&rules, Path::new("/h/u/ws"));
-        let read = |path: &[u8]| {
+        let read = Links::new(|path| {
             let found = links.iter().find(|(at, _)| at.as_bytes() == path);
             Ok(found.map(|(_, text)| text.as_bytes().to_vec()))
-        };
+        });
         ends.reason(path.as_bytes(), text.as_bytes(), &read).unwrap()
     }
 
@@ -363,5 +390,35 @@ mod tests {
         }
         // By its text it would lead to the top.
         assert_eq!(reason(&links, "log", "deep/../x"), None);
+    }
+
+    #[test]
+    fn a_link_with_a_long_way_waits_and_a_short_one_does_not() {
+        let (long, short) = (format!("{}x", "d/../".repeat(33)), format!("{}x", "d/../".repeat(31)));
+        let links = [("long", long.as_str()), ("short", short.as_str())];
+        for (path, text) in [("log", long.as_str()), ("log", "long"), ("log", "long/../.envrc")] {
+            assert_eq!(reason(&links, path, text).as_deref(), Some(TOO_LONG), "{path} {text}");
+        }
+        for (path, text) in [("log", short.as_str()), ("log", "short")] {
+            assert_eq!(reason(&links, path, text), None, "{path} {text}");
+        }
+    }
+
+    #[test]
+    fn links_that_are_followed_too_far_wait_when_the_steps_end() {
+        let rules = Rules::default();
+        let ends = Ends::new(&rules, Path::new("/h/u/ws"));
+        // 38 links, one behind the other, each of which goes down and up.
+        let links = Links::new(|path| {
+            let number = std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('L')?.parse::<u32>().ok());
+            let text = |number: u32| format!("{}L{}", "d/../".repeat(30), number + 1);
+            Ok(number.filter(|number| *number < 37).map(|number| text(number).into_bytes()))
+        });
+        let reasons: Vec<_> =
+            (0..2_000).map(|number| ends.reason(format!("M{number}").as_bytes(), b"L0", &links).unwrap()).collect();
+        assert_eq!(reasons[0], None);
+        assert_eq!(reasons[1_999].as_deref(), Some(TOO_LONG));
+        // One that goes nowhere far is followed on.
+        assert_eq!(ends.reason(b"short", b"d", &links).unwrap(), None);
     }
 }

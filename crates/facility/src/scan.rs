@@ -10,6 +10,7 @@ use crate::fold::fold;
 use crate::git_names::{PACKED, may_go};
 use crate::git_refs;
 use crate::link_ends::Ends;
+use crate::link_steps::Links;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
@@ -38,6 +39,10 @@ pub(crate) struct Scanner<'a> {
     /// Files that the layer has under another name.
     pub(crate) wanted: &'a HashSet<u64>,
     pub(crate) budget: Budget,
+    /// Where links lead, with one number of steps for all scans.
+    pub(crate) ends: Ends<'a>,
+    /// The links of the workspace.
+    pub(crate) links: Links<'a>,
 }
 
 /// What scans of one commit have done so far.
@@ -197,10 +202,9 @@ impl Scanner<'_> {
         }
         match rustix::fs::readlinkat(dir, name, Vec::new()) {
             Ok(text) => {
-                let read = |at: &[u8]| crate::link_ends::link(self.base, at);
-                let ends = Ends::new(self.rules, self.base.path());
-                match ends.reason(path, text.to_bytes(), &read)? {
-                    None if ends.leads_to_bare(self.base, path, text.to_bytes(), &read)? => {
+                let (ends, links) = (&self.ends, &self.links);
+                match ends.reason(path, text.to_bytes(), links)? {
+                    None if ends.leads_to_bare(self.base, path, text.to_bytes(), links)? => {
                         Ok(Some(crate::link_ends::TO_BARE.to_owned()))
                     }
                     why => Ok(why),

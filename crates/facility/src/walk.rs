@@ -434,6 +434,8 @@ impl Walk<'_> {
             claimed,
             wanted: &wanted,
             budget: crate::scan::Budget::default(),
+            ends: crate::link_ends::Ends::new(self.rules, self.base.path()),
+            links: crate::link_steps::Links::new(|path| crate::link_ends::link(self.base, path)),
         };
         for one in &mut tree.nodes {
             let whole = match (&one.rare.lower, &one.covers) {

@@ -10,11 +10,10 @@ use super::protect;
 use super::watch::Watched;
 use crate::failure::Failure;
 use nexus_facility::protected::Class;
-use nexus_facility::{HeldIndex, Reach, Rules, Workspace, hold_bad_index};
+use nexus_facility::{HeldIndex, LinksInPlace, Reach, Rules, Workspace, hold_bad_index};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::io::Error;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Covers are mounts, of which a mount namespace has 100,000 (`fs.mount-max`).
@@ -51,6 +50,10 @@ impl Direct {
         refuse_protected(&rules, workspace)?;
         let mut found = Found::new(&rules, opens_git);
         found.look(workspace).map_err(|error| failed(&error))?;
+        found
+            .watched
+            .follow_links(&LinksInPlace::new(&opened, &rules))
+            .map_err(|error| failed(&Error::other(error)))?;
         let Found { protected, matched, watched, .. } = found;
         if protected.len() > MAX_COVERED {
             let message = format!("{} has {} protected names, too many to cover", workspace.display(), protected.len());
@@ -72,19 +75,6 @@ impl Direct {
         self.opens_git
     }
 
-    /// Whether the way of a link ends at a protected name of the workspace, or at what leads to one.
-    fn leads_to_protected(&self, workspace: &Path, link: &ByteText) -> bool {
-        let at = workspace.join(link.as_path());
-        let end = at.canonicalize().or_else(|_| {
-            // What it names may come later.
-            let to = at.parent().unwrap_or(workspace).join(at.read_link()?);
-            let directory = to.parent().unwrap_or(workspace).canonicalize()?;
-            Ok::<_, Error>(to.file_name().map_or(directory.clone(), |name| directory.join(name)))
-        });
-        let inside = end.ok().and_then(|end| end.strip_prefix(workspace).map(Path::to_owned).ok());
-        inside.is_some_and(|inside| self.rules.class(inside.as_os_str().as_bytes()) != Class::Plain)
-    }
-
     /// Looks at what the run left, once it is over, and moves index files aside that git must not read.
     pub fn left(&self, workspace: &Path) -> Result<Left, Failure> {
         let failed = |error: &Error| failure(workspace, error);
@@ -101,15 +91,17 @@ impl Direct {
         let indexes: BTreeSet<&ByteText> =
             [&found, &inside].into_iter().flat_map(|found| found.watched.changed_indexes(&self.watched)).collect();
         let mut held = Vec::new();
-        if !indexes.is_empty() {
+        // The command may have removed the workspace.
+        if !indexes.is_empty() || found.watched.has_links() {
             let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
             for path in indexes {
                 held.extend(hold_bad_index(&opened, &path.0).map_err(|error| failed(&Error::other(error)))?);
             }
+            let links = LinksInPlace::new(&opened, &self.rules);
+            found.watched.follow_links(&links).map_err(|error| failed(&Error::other(error)))?;
         }
         appeared.extend(found.watched.changed_states(&self.watched).cloned());
-        let is_led = |path: &&ByteText| self.leads_to_protected(workspace, path);
-        appeared.extend(found.watched.changed_links(&self.watched).filter(is_led).cloned());
+        appeared.extend(found.watched.changed_links(&self.watched).cloned());
         appeared.sort();
         Ok(Left { appeared, held })
     }

@@ -1,7 +1,9 @@
 //! Files of git that a direct run may write and that git on the host acts on later: how they were, and whether they changed.
 
+use nexus_facility::{IoFailure, Lead, LinksInPlace};
 use nexus_model::ByteText;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::File;
@@ -14,6 +16,8 @@ const MAX: usize = 10_000;
 const DEPTH: usize = 8;
 /// Larger packed references are not read, and may say anything.
 const MAX_PACKED: u64 = 64 << 20;
+/// Bytes of a link that the kernel is asked about.
+const MAX_LINK: usize = 1024;
 /// Holds the entries that one call of getdents64(2) lists.
 const BUFFER: usize = 8 * 1024;
 
@@ -28,7 +32,9 @@ pub(super) struct Watched {
     /// What git resumes, or finds its history and remotes by.
     states: BTreeMap<ByteText, Option<Vec<Print>>>,
     /// Links, which may lead to protected names.
-    links: BTreeMap<ByteText, Option<Vec<Print>>>,
+    links: BTreeMap<ByteText, Option<Print>>,
+    /// Those of the links that do.
+    leading: BTreeMap<ByteText, (Option<Print>, Lead)>,
 }
 
 /// Whether git reads a file of this name as an index.
@@ -54,7 +60,25 @@ impl Watched {
 
     /// Adds a link with the path `path`.
     pub fn add_link(&mut self, directory: &OwnedFd, name: &CStr, path: Vec<u8>) {
-        self.links.insert(ByteText(path), prints(directory, name));
+        let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        self.links.insert(ByteText(path), found.ok().as_ref().map(print));
+    }
+
+    pub fn has_links(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// Follows the links.
+    pub fn follow_links(&mut self, links: &LinksInPlace<'_>) -> Result<(), IoFailure> {
+        for (path, print) in &self.links {
+            match links.lead(&path.0)? {
+                Lead::Plain => {}
+                lead => {
+                    self.leading.insert(path.clone(), (*print, lead));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The index files that are new or changed since `before`.
@@ -62,9 +86,13 @@ impl Watched {
         changed(&self.indexes, &before.indexes)
     }
 
-    /// The links that are new or changed since `before`.
+    /// The links that are new or changed since `before`, or lead elsewhere, and lead to protected names. Nobody can tell whether a
+    /// link with a way that is too long leads where it led.
     pub fn changed_links<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a ByteText> {
-        changed(&self.links, &before.links)
+        let is_same = |path: &ByteText, now: &(Option<Print>, Lead)| {
+            now.0.is_some() && now.1 != Lead::TooLong && before.leading.get(path) == Some(now)
+        };
+        self.leading.iter().filter(move |(path, now)| !is_same(path, now)).map(|(path, _)| path)
     }
 
     /// The other files that are new or changed since `before`.
@@ -110,8 +138,7 @@ fn add(directory: &OwnedFd, name: &CStr, depth: usize, all: &mut Vec<Print>) -> 
         return Err(Error::other("too much to look at"));
     }
     match FileType::from_raw_mode(found.st_mode) {
-        // What it leads to may change while the link stays. One that leads nowhere has no more to it.
-        FileType::Symlink => all.extend(rustix::fs::statat(directory, name, AtFlags::empty()).ok().as_ref().map(print)),
+        FileType::Symlink => all.extend(end_of(directory, name)?.as_ref().map(print)),
         FileType::Directory => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let inside = rustix::fs::openat(directory, name, flags, Mode::empty())?;
@@ -129,6 +156,25 @@ fn add(directory: &OwnedFd, name: &CStr, depth: usize, all: &mut Vec<Print>) -> 
     Ok(())
 }
 
+/// What a link leads to, which may change while the link stays; `None` for one that leads nowhere. A command can make links that
+/// the kernel follows for long, so that one which leads on through another link, or says too much, is an error.
+fn end_of(directory: &OwnedFd, name: &CStr) -> Result<Option<Stat>, Error> {
+    let text = rustix::fs::readlinkat(directory, name, Vec::new())?;
+    if text.as_bytes().len() > MAX_LINK {
+        return Err(Error::other("a link that says too much"));
+    }
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat2(directory, text, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(end) => {
+            let found = rustix::fs::fstat(&end)?;
+            let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+            if is_link { Err(Error::other("a link to a link")) } else { Ok(Some(found)) }
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn print(found: &Stat) -> Print {
     [
         found.st_dev.into(),
@@ -138,4 +184,27 @@ fn print(found: &Stat) -> Print {
         found.st_ctime.into(),
         found.st_ctime_nsec.into(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_that_leads_on_or_says_too_much_is_never_the_same() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir(top.path().join("d")).unwrap();
+        let long = format!("{}d", "d/../".repeat(300));
+        for (to, at) in [("d", "one"), ("one", "two"), ("two/x", "through"), (&long, "long"), ("missing", "nowhere")] {
+            symlink(to, top.path().join(at)).unwrap();
+        }
+        let directory = OwnedFd::from(File::open(top.path()).unwrap());
+        let known = |name: &CStr| prints(&directory, name).map(|prints| prints.len());
+        assert_eq!(known(c"one"), Some(2));
+        assert_eq!(known(c"nowhere"), Some(1));
+        for name in [c"two", c"through", c"long"] {
+            assert_eq!(known(name), None, "{name:?}");
+        }
+    }
 }

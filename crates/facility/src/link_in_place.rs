@@ -1,0 +1,88 @@
+//! Tells where the links of a workspace lead that a run wrote straight into it.
+
+use crate::beneath::{IoFailure, Workspace};
+use crate::link_ends::{Ends, link};
+use crate::link_steps::{Links, Way};
+use crate::protected::{Class, Rules};
+use nexus_model::ByteText;
+
+/// The place that a link leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lead {
+    /// Nothing protected, or no place of the workspace.
+    Plain,
+    /// A protected path of the workspace.
+    Protected(ByteText),
+    /// Nobody knows: the way is too long to be followed, or other links took all steps.
+    TooLong,
+}
+
+/// Follows links of a workspace, all together with a bounded number of steps.
+pub struct LinksInPlace<'a> {
+    rules: &'a Rules,
+    base: &'a Workspace,
+    ends: Ends<'a>,
+    links: Links<'a>,
+}
+
+impl<'a> LinksInPlace<'a> {
+    /// Follows links of `base`, whose protected names `rules` says.
+    #[must_use]
+    pub fn new(base: &'a Workspace, rules: &'a Rules) -> Self {
+        Self { rules, base, ends: Ends::new(rules, base.path()), links: Links::new(|path| link(base, path)) }
+    }
+
+    /// Tells where the link at a path of the workspace leads.
+    pub fn lead(&self, path: &[u8]) -> Result<Lead, IoFailure> {
+        let Some(text) = link(self.base, path)? else { return Ok(Lead::Plain) };
+        let mut lead = Lead::Plain;
+        let way = self.ends.follow(path, &text, &self.links, &mut |inside, _| {
+            if let Some(inside) = inside.filter(|inside| self.rules.class(inside) != Class::Plain) {
+                lead = Lead::Protected(ByteText(inside.to_vec()));
+            }
+        })?;
+        Ok(if way == Way::TooLong { Lead::TooLong } else { lead })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_links_of_a_workspace_are_followed_and_long_ones_are_not() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        std::fs::create_dir_all(top.join("d/e")).unwrap();
+        let long = format!("{}x", "d/../".repeat(800));
+        for (to, at) in [
+            (".git/hooks", "log"),
+            ("../../.envrc", "d/e/later"),
+            ("d", "plain"),
+            ("/etc/hostname", "outside"),
+            ("../../../.git/x", "d/beyond"),
+            (&long, "long"),
+            ("long", "to_long"),
+            ("loop", "loop"),
+        ] {
+            symlink(to, top.join(at)).unwrap();
+        }
+        let (base, rules) = (Workspace::open(&top).unwrap(), Rules::default());
+        let links = LinksInPlace::new(&base, &rules);
+        let protected = |path: &str| Lead::Protected(ByteText(path.as_bytes().to_vec()));
+        for (path, wanted) in [
+            ("log", protected(".git/hooks")),
+            ("d/e/later", protected(".envrc")),
+            ("long", Lead::TooLong),
+            ("to_long", Lead::TooLong),
+            ("plain", Lead::Plain),
+            ("outside", Lead::Plain),
+            ("d/beyond", Lead::Plain),
+            ("loop", Lead::Plain),
+            ("d", Lead::Plain),
+        ] {
+            assert_eq!(links.lead(path.as_bytes()).unwrap(), wanted, "{path}");
+        }
+    }
+}
