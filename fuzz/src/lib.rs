@@ -16,16 +16,3 @@ pub mod journal;
 pub mod profile;
 pub mod socks;
 pub mod terminal_output;
-
-/// The filter is a part of a program, and no library has it: these are its files.
-#[path = "../../crates/cli/src/terminal"]
-pub mod terminal {
-    #[allow(missing_docs, reason = "a private part of another package")]
-    mod allow;
-    #[allow(missing_docs, reason = "a private part of another package")]
-    pub mod filter;
-    #[allow(missing_docs, reason = "a private part of another package")]
-    mod left;
-
-    pub use filter::{Filter, Mode};
-}

@@ -1,6 +1,6 @@
 //! The filter of a sandbox's output: nothing that a terminal obeys comes out, however the stream is cut.
 
-use crate::terminal::{Filter, Mode};
+use nexus_terminal::{Filter, Mode};
 
 /// The first byte says in which pieces the rest arrives.
 pub fn terminal(data: &[u8]) {

@@ -45,7 +45,7 @@ impl fmt::Display for Failure {
 
 /// Paths may hold newlines and escape sequences; a terminal must see neither (vector N04).
 pub fn one_line(text: &str) -> String {
-    crate::visible::escaped(text, &[])
+    nexus_terminal::visible::escaped(text, &[])
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ mod run;
 mod session;
 mod sockets;
 mod terminal;
-mod visible;
 mod workspace;
 
 use clap::Parser;

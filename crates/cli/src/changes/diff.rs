@@ -4,9 +4,9 @@ use super::{Pending, paths};
 use crate::args::DiffArgs;
 use crate::failure::Failure;
 use crate::run;
-use crate::visible::escaped;
 use nexus_facility::diff::{DiffOptions, RenderOptions};
 use nexus_facility::{Layer, Rules, Workspace};
+use nexus_terminal::visible::escaped;
 use std::io::IsTerminal;
 
 /// Renders the diff of a run.

@@ -3,7 +3,8 @@
 use super::full_output::FullOutput;
 use super::output::{HeadTail, Stream};
 use crate::terminal::out::{self, LAST_WAIT, caller};
-use crate::terminal::{Filter, Hold, Mode, raw};
+use crate::terminal::{Hold, raw};
+use nexus_terminal::{Filter, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;

@@ -9,18 +9,10 @@
 //! this parser cannot see two different things in the same bytes. What is not allowed is dropped without a trace.
 //! Text is copied in blocks, without the parser, since most output is text.
 
-use super::allow;
-use super::left::Left;
+use crate::allow;
+use crate::left::Left;
+use crate::mode::Mode;
 use vte::{Params, Parser, Perform};
-
-/// How much passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Text, line ends, tabs and colours: for output that a person looks at.
-    Plain,
-    /// What programs on a whole screen need, too.
-    Interactive,
-}
 
 /// Filters one stream. Pieces may be cut anywhere.
 pub struct Filter {

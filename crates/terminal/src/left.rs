@@ -1,6 +1,6 @@
 //! What a sandbox switched on a terminal and did not switch back.
 
-use super::allow::write_all;
+use crate::append::append;
 use std::collections::{BTreeMap, BTreeSet};
 use vte::Params;
 
@@ -66,7 +66,7 @@ impl Left {
         let mut out = Vec::new();
         let (screens, others): (Vec<_>, Vec<_>) = self.modes.iter().partition(|(mode, _)| SCREENS.contains(mode));
         for (mode, fresh) in others.into_iter().chain(screens) {
-            write_all(&mut out, format_args!("\x1b[?{mode}{}", if *fresh { 'h' } else { 'l' }));
+            append(&mut out, format_args!("\x1b[?{mode}{}", if *fresh { 'h' } else { 'l' }));
         }
         let rest: [(bool, &[u8]); 6] = [
             // Setting the region moves the cursor home.

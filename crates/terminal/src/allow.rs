@@ -6,8 +6,9 @@
 //! * whatever reaches beyond the screen: titles, clipboard, links, printing, window size, fonts and colour tables;
 //! * resets and saved modes, which undo what the caller had set.
 
-use super::filter::Mode;
-use super::left::Left;
+use crate::append::append;
+use crate::left::Left;
+use crate::mode::Mode;
 use vte::Params;
 
 /// Private modes of xterm that programs on a screen use, and whether a fresh terminal has them.
@@ -99,7 +100,7 @@ fn private_modes(params: &Params, last: char, left: &mut Left, out: &mut Vec<u8>
     for number in params.iter().filter_map(|param| param.first().copied()) {
         if let Some((_, fresh)) = MODES.iter().find(|(known, _)| *known == number) {
             left.mode(number, last == 'h', *fresh);
-            write_all(out, format_args!("\x1b[?{number}{last}"));
+            append(out, format_args!("\x1b[?{number}{last}"));
         }
     }
 }
@@ -115,15 +116,10 @@ fn write(params: &Params, intermediates: &[u8], last: char, out: &mut Vec<u8>) {
         }
         for (at, part) in param.iter().enumerate() {
             let colon = if at > 0 { ":" } else { "" };
-            write_all(out, format_args!("{colon}{part}"));
+            append(out, format_args!("{colon}{part}"));
         }
     }
     out.extend_from_slice(&after);
     let mut letter = [0u8; 4];
     out.extend_from_slice(last.encode_utf8(&mut letter).as_bytes());
-}
-
-/// Adds text.
-pub fn write_all(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.extend_from_slice(std::fmt::format(text).as_bytes());
 }
