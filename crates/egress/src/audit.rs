@@ -9,10 +9,10 @@
 //! information, which is where secrets travel.
 
 use crate::repeats::Repeats;
+use nexus_model::Digest;
 use nexus_policy::net::{
     AnyRule, Attempt, Behind, Check, Denial, DenyCode, Moment, Permit, Route, RuleRef, Target, Way,
 };
-use nexus_policy::receipt::Digest;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

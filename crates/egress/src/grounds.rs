@@ -1,8 +1,8 @@
 //! What a decision was made from, for the record.
 
 use crate::audit::{Audit, AuditError, Event, EventKind};
+use nexus_model::Digest;
 use nexus_policy::net::{AnyRule, Behind, Check, Host, MOST_BYTES, Moment, Policy};
-use nexus_policy::receipt::Digest;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,11 +10,14 @@
 //! * [`plan`] – the validated order that a driver gets.
 //! * [`frames`] – what the host and the guest say to each other.
 //! * [`bytes`] – byte strings that are text most of the time (paths, output).
+//! * [`digest`], [`canonical`] – hashes as Nexus writes them, and the JSON spelling that is hashed.
 
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+pub mod canonical;
 pub mod capability;
+pub mod digest;
 pub mod exit;
 pub mod frames;
 pub mod guarantee;
@@ -28,6 +31,7 @@ pub mod spec;
 pub mod units;
 
 pub use bytes::ByteText;
+pub use digest::Digest;
 pub use exit::{ExitReason, ExitStatus};
 pub use guarantee::Guarantee;
 pub use ids::RunId;

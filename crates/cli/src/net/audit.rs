@@ -5,8 +5,9 @@
 
 use crate::failure::Failure;
 use crate::places::Places;
+use nexus_model::Digest;
 use nexus_model::RunId;
-use nexus_policy::receipt::{Digest, StreamDigest};
+use nexus_policy::receipt::StreamDigest;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -1,8 +1,9 @@
 //! What is told about the network of a run that has ended.
 
 use nexus_egress::{Denied, Summary};
+use nexus_model::Digest;
 use nexus_policy::net::DenyCode;
-use nexus_policy::receipt::{Digest, Egress, StreamDigest};
+use nexus_policy::receipt::{Egress, StreamDigest};
 use serde_json::{Value, json};
 
 /// Blocked destinations that are listed.

@@ -1,12 +1,12 @@
 //! A workspace's file under random grants: what is permitted with it is permitted without it.
 
 use super::*;
+use nexus_model::Digest;
 use nexus_policy::net::{
     Attempt, Behind, Hello, Host, Moment, Next, Permit, Request, Target, Way, check_addrs, check_inner_host,
     check_method, check_name, check_not_http, check_sni,
 };
 use nexus_policy::profile::{Grants, Loaded, narrow, parse};
-use nexus_policy::receipt::Digest;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};

@@ -5,8 +5,8 @@
 
 use crate::failure::Failure;
 use crate::places;
+use nexus_model::Digest;
 use nexus_policy::profile::{DocumentError, Library, Link, Loaded, MAX_BYTES, parse};
-use nexus_policy::receipt::Digest;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

@@ -13,12 +13,13 @@ use super::keys::{KeyError, KeyFile, KeyFolder};
 use super::store::{Store, StoreError};
 use crate::failure::Failure;
 use crate::places::Places;
+use nexus_model::Digest;
 use nexus_model::plan::PlanDraft;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, Guarantee, Plan};
 use nexus_policy::receipt::{
-    Bounded, ChainPlace, Changes, Digest, Driver, Egress, EnvEntry, Exit, KeyId, Network as NetworkInForce, Nexus,
-    Output, ProfileRef, Receipt, Request, SCHEMA, Sealed, Seed, Timing, seal,
+    Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, KeyId, Network as NetworkInForce, Nexus, Output,
+    ProfileRef, Receipt, Request, SCHEMA, Sealed, Seed, Timing, seal,
 };
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -15,8 +15,9 @@
 
 use super::breaks::{self, Break, Breaks};
 use super::files::{self, FolderError};
+use nexus_model::Digest;
 use nexus_model::RunId;
-use nexus_policy::receipt::{ChainEnd, ChainPlace, Digest, Sealed};
+use nexus_policy::receipt::{ChainEnd, ChainPlace, Sealed};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;

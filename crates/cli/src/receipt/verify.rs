@@ -11,10 +11,11 @@ use crate::failure::{Failure, one_line};
 use crate::net::Ended;
 use crate::places::Places;
 use crate::run;
+use nexus_model::Digest;
 use nexus_model::RunId;
 use nexus_policy::receipt::{
-    ChainEnd, ChainPlace, ChainProblem, Changes, Digest, Egress, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt,
-    Ring, StreamDigest, check_chain, open,
+    ChainEnd, ChainPlace, ChainProblem, Changes, Egress, Keyring, Link, MAX_BYTES, Opened, PublicKey, Receipt, Ring,
+    StreamDigest, check_chain, open,
 };
 use serde_json::{Value, json};
 use std::fs::File;

@@ -2,7 +2,8 @@
 
 use super::output::Stream;
 use super::perhaps::LastWords;
-use nexus_policy::receipt::{Digest, Output, StreamDigest};
+use nexus_model::Digest;
+use nexus_policy::receipt::{Output, StreamDigest};
 
 /// Of both streams.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 use super::document::Document;
 use super::origin::{Origin, Place};
 use super::suggest::closest;
-use crate::receipt::Digest;
+use nexus_model::Digest;
 
 /// A document and what people know it as.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::document::{At, BindRule, ChangesMode, NetMode, NetPart, Toolchain};
 use super::limits::LimitValues;
 use super::origin::{Origin, Sourced};
 use crate::net::Methods;
-use crate::receipt::Digest;
+use nexus_model::Digest;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use super::super::origin::Origin;
 use super::super::read::parse;
 use super::*;
 use crate::net::Methods;
-use crate::receipt::Digest;
+use nexus_model::Digest;
 use proptest::prelude::*;
 
 fn load(name: &str, document: Document) -> Loaded {

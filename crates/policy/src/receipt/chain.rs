@@ -7,9 +7,8 @@
 //! What this cannot see: the last receipts taken out together with the state directory's own note of the end. Nor does
 //! it bind who has the signing key.
 
-use super::Digest;
 use super::document::ChainPlace;
-use nexus_model::RunId;
+use nexus_model::{Digest, RunId};
 use std::collections::BTreeMap;
 
 /// What one receipt says about its place.

@@ -4,11 +4,10 @@
 //! has, so that equal values can be seen to be equal and none can be guessed from the receipt. The command line stands
 //! in clear, as it does in `ps`.
 
-use super::Digest;
 use super::keys::KeyId;
 use nexus_model::plan::Bind;
 use nexus_model::proof::ProofItem;
-use nexus_model::{ByteText, Limits, RunId};
+use nexus_model::{ByteText, Digest, Limits, RunId};
 use serde::{Deserialize, Serialize};
 
 /// The form that this code writes.

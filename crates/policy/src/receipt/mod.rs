@@ -6,21 +6,18 @@
 //! ```
 //! Everything here is pure: the caller brings keys, bytes and times.
 //!
-//! * [`Receipt`]: the document. [`Digest`]: how hashes are written. [`canonical`]: JSON with one spelling, for hashes.
+//! * [`Receipt`]: the document.
 //! * [`seal`], [`open`]: the envelope (form of DSSE 1.0) around the exact bytes of the document.
 //! * [`PublicKey`], [`Seed`], [`Keyring`], [`Link`]: keys, their text forms, and how a new key follows an old one.
 //! * [`check_chain`]: whether a receipt was taken out.
 
-pub mod canonical;
 mod chain;
-mod digest;
 mod document;
 mod envelope;
 mod keys;
 mod link;
 
 pub use chain::{ChainEnd, ChainProblem, ChainReport, Ring, check_chain};
-pub use digest::Digest;
 pub use document::{
     Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, MAX_LISTED_BYTES, Network, Nexus, Output, ProfileRef,
     Receipt, Request, SCHEMA, SCHEMAS, StreamDigest, Timing,

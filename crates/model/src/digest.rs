@@ -1,6 +1,6 @@
 //! How a hash is written: `blake3:` and 64 hexadecimal digits.
 
-use super::canonical;
+use crate::canonical;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
