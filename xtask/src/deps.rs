@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::circles;
 use crate::failure::Failure;
-use crate::rules;
+use crate::rules::{self, CirclesOf};
+use crate::sources;
 use crate::workspace::{Workspace, cargo};
 
 /// Compares the workspace with the dependency rules; every violation is named.
@@ -22,6 +24,8 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
             }
         }
     }
+    let circles = circles_of(workspace)?;
+    found.extend(rules::unexpected_circles(&circles));
     found.extend(rules::banned_in_tree(&built(workspace)?));
     if found.is_empty() {
         println!("check-deps: {} crates keep the rules", workspace.packages.len());
@@ -31,6 +35,21 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
         format!("the architecture is not kept:\n  {}", found.join("\n  ")),
         "take the dependency out; if the design changed, change ARCHITECTURE.md and xtask/src/rules.rs together",
     ))
+}
+
+/// Finds the circles of modules in each crate; the crates by their short names.
+fn circles_of(workspace: &Workspace) -> Result<Vec<CirclesOf>, Failure> {
+    let mut found = Vec::new();
+    for package in &workspace.packages {
+        let Some(source) = package.manifest.parent().map(|home| home.join("src")) else { continue };
+        let files = sources::below(&source, Path::new(""))?;
+        let files: Vec<_> = files
+            .iter()
+            .filter_map(|file| Some(circles::File { path: file.path.to_str()?, text: &file.text }))
+            .collect();
+        found.push((rules::short_name(&package.name).to_owned(), circles::find(&files)));
+    }
+    Ok(found)
 }
 
 /// Every package that is built for this workspace on this machine, one a line. `Cargo.lock` lists more: what other

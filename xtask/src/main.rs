@@ -24,6 +24,7 @@
 
 mod bench;
 mod bounded;
+mod circles;
 mod counts;
 mod demo;
 mod deps;

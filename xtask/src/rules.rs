@@ -41,6 +41,11 @@ const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "mi
 /// Crates that must not be built: one TLS and crypto provider only, and no C library of the host.
 const BANNED: &[&str] = &["ring", "openssl-sys"];
 
+/// How many modules of a crate stand in circles. A crate that is not listed has none. A number only goes down:
+/// a change that takes a circle out lowers it.
+const IN_CIRCLES: &[(&str, usize)] =
+    &[("cli", 96), ("egress", 32), ("escape", 20), ("facility", 63), ("policy", 30), ("xtask", 25)];
+
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 
 /// `nexus-model` is `model`; `xtask` and `nexusd` are themselves.
@@ -107,6 +112,25 @@ pub fn banned_in_tree(tree: &str) -> Vec<String> {
         .filter(|name| tree.lines().any(|line| line.split(' ').next() == Some(**name)))
         .map(|name| format!("{name} is built; `cargo tree -i {name}` says for whom"))
         .collect()
+}
+
+/// A crate by its short name, and its circles of modules.
+pub type CirclesOf = (String, Vec<Vec<String>>);
+
+/// Every crate with another number of modules in circles than the list says.
+pub fn unexpected_circles(crates: &[CirclesOf]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, circles) in crates {
+        let count: usize = circles.iter().map(Vec::len).sum();
+        let known = IN_CIRCLES.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let named = || circles.iter().map(|circle| circle.join(", ")).collect::<Vec<_>>().join("; ");
+        if count > known {
+            found.push(format!("{name}: {count} modules stand in circles, not {known}: {}", named()));
+        } else if count < known {
+            found.push(format!("{name}: only {count} modules stand in circles: lower IN_CIRCLES from {known}"));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Handle {
     /// A handle of a run of which the host has no process and no control group any more: only its layer.
     #[must_use]
     pub fn of_nothing(run_id: RunId) -> Self {
-        let driver = crate::namespace::NAME.to_owned();
+        let driver = crate::namespace::name::NAME.to_owned();
         Self { version: HANDLE_VERSION, driver, run_id, mark: nexus_jail::mark(run_id), group: None }
     }
 

@@ -8,8 +8,10 @@
 //! ```
 //! Each answer is given once. Its methods return `None` for one that does not belong here.
 
-use crate::session::LEADER;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The number of the plan's own command. Further commands have other ones.
+pub const LEADER: u32 = 1;
 
 /// Most requests of each kind that may be unanswered, so that a host which asks without listening is told so before the
 /// guest stops reading, and both wait for ever.

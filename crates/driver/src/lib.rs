@@ -31,7 +31,7 @@ pub use error::{DestroyError, InventoryError, PrepareError, StartError};
 pub use handle::Handle;
 #[cfg(feature = "inject")]
 pub use leave_out::leave_out;
-pub use ledger::Refused;
+pub use ledger::{LEADER, Refused};
 pub use namespace::Namespace;
 pub use nexus_guest::{Channel, ChannelError};
 pub use nexus_jail::disposition::{is_ignored, while_held};
@@ -44,10 +44,11 @@ pub use nexus_jail::{
 };
 pub use not_started::NotStarted;
 pub use probe::{Finding, ProbeReport};
-pub use session::{AskError, CommandEvent, Ended, Event, LEADER, Listeners, MoreCommand, ProcessView, Session, Stdio};
+pub use received::{Listeners, ProcessView};
+pub use session::{AskError, CommandEvent, Ended, Event, MoreCommand, Session, Stdio};
 
 use nexus_model::Plan;
-use nexus_model::frames::ProofPlan;
+use nexus_model::proof::ProofPlan;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::io;
 

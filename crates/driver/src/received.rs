@@ -3,7 +3,6 @@
 //! A guest in hostile hands could send a pipe, a socket or a file of its own in the place of the one that was asked
 //! for. None of them is the host's, but a read from one that blocks would stop whoever serves this sandbox.
 
-use crate::session::{Listeners, ProcessView};
 use nexus_model::frames::LISTENERS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
@@ -12,6 +11,36 @@ use std::net::SocketAddr;
 
 /// The master of any pseudo-terminal has the device number of `/dev/ptmx` (pts(4)).
 const PTMX: (u32, u32) = (5, 2);
+
+/// Listening sockets inside the sandbox's network. Closing them refuses every connection from then on.
+#[derive(Debug)]
+pub struct Listeners {
+    /// HTTP proxy.
+    pub http: OwnedFd,
+    /// SOCKS proxy.
+    pub socks: OwnedFd,
+    /// Name service over UDP.
+    pub dns_udp: OwnedFd,
+    /// Name service over TCP.
+    pub dns_tcp: OwnedFd,
+    /// Every other connection; SO_ORIGINAL_DST tells where it was meant to go.
+    pub transparent: OwnedFd,
+    /// The same for IPv6, where the sandbox has it.
+    pub transparent_ipv6: Option<OwnedFd>,
+    /// Listeners that stand for ports of the host's loopback, each with its port.
+    pub host_ports: Vec<(u16, OwnedFd)>,
+    /// Where the plan lets the host know its processes.
+    pub processes: Option<ProcessView>,
+}
+
+/// What the processes of a sandbox and their sockets are known by.
+#[derive(Debug)]
+pub struct ProcessView {
+    /// A `/proc` of its own, opened as a path.
+    pub proc: OwnedFd,
+    /// A `NETLINK_SOCK_DIAG` socket of its network.
+    pub sockets: OwnedFd,
+}
 
 /// The descriptor that came with a frame; the outer `None` is for too many.
 #[allow(clippy::option_option, reason = "the outer one is the verdict, the inner one what came")]

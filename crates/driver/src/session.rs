@@ -11,24 +11,22 @@
 //! Any other order, or a number that nobody asked for, ends the session as [`NotStarted::Protocol`]: the guest is
 //! hostile to the host. What order is right is decided in `ledger`, what a descriptor must be in `received`.
 
-use crate::ledger::{Ledger, Refused};
+use crate::ledger::{LEADER, Ledger, Refused};
 use crate::not_started::NotStarted;
 use crate::outbox::Outbox;
-use crate::received;
+use crate::received::{self, Listeners};
 use crate::{Channel, ChannelError, Sandbox};
 use nexus_guest::channel::Partial;
-use nexus_model::frames::{ExecRequest, GuestFrame, HostFrame, ProofPlan, TerminalSize, VERSION};
+use nexus_model::frames::{ExecRequest, GuestFrame, HostFrame, TerminalSize, VERSION};
 use nexus_model::network::Network;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
+use nexus_model::proof::ProofPlan;
 use nexus_model::{ByteText, ExitStatus, Plan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::time::Instant;
-
-/// The number of the plan's own command. Further commands have other ones.
-pub const LEADER: u32 = 1;
 
 /// What a command has as stdin, stdout and stderr.
 #[derive(Debug, Clone, Copy)]
@@ -75,36 +73,6 @@ pub struct Ended {
     pub cpu_us: u64,
     /// Peak memory of its largest process, in bytes.
     pub max_rss_bytes: u64,
-}
-
-/// Listening sockets inside the sandbox's network. Closing them refuses every connection from then on.
-#[derive(Debug)]
-pub struct Listeners {
-    /// HTTP proxy.
-    pub http: OwnedFd,
-    /// SOCKS proxy.
-    pub socks: OwnedFd,
-    /// Name service over UDP.
-    pub dns_udp: OwnedFd,
-    /// Name service over TCP.
-    pub dns_tcp: OwnedFd,
-    /// Every other connection; SO_ORIGINAL_DST tells where it was meant to go.
-    pub transparent: OwnedFd,
-    /// The same for IPv6, where the sandbox has it.
-    pub transparent_ipv6: Option<OwnedFd>,
-    /// Listeners that stand for ports of the host's loopback, each with its port.
-    pub host_ports: Vec<(u16, OwnedFd)>,
-    /// Where the plan lets the host know its processes.
-    pub processes: Option<ProcessView>,
-}
-
-/// What the processes of a sandbox and their sockets are known by.
-#[derive(Debug)]
-pub struct ProcessView {
-    /// A `/proc` of its own, opened as a path.
-    pub proc: OwnedFd,
-    /// A `NETLINK_SOCK_DIAG` socket of its network.
-    pub sockets: OwnedFd,
 }
 
 /// What the guest told.

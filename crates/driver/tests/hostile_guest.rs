@@ -4,10 +4,11 @@
 
 use nexus_driver::fake::{Fake, Script, held};
 use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
-use nexus_model::frames::{GuestFrame, ProofPlan, TerminalSize, VERSION};
+use nexus_model::frames::{GuestFrame, TerminalSize, VERSION};
 use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, Writes};
 use nexus_model::proof::ProofItem;
+use nexus_model::proof::ProofPlan;
 use nexus_model::{ExitStatus, Plan};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};

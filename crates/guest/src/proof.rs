@@ -3,9 +3,9 @@
 //! Every attempt must be refused in the named way. One that is not ends the launch: a wall that was believed to
 //! stand does not. Attempts whose right answer is a kill (foreign system calls) stay in the escape suite.
 
-use nexus_model::frames::ProofPlan;
 use nexus_model::network::Network;
 use nexus_model::proof::ProofItem;
+use nexus_model::proof::ProofPlan;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;

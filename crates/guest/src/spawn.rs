@@ -271,7 +271,7 @@ fn execute(job: &mut Job<'_>) -> io::Error {
 mod tests {
     use super::*;
     use nexus_model::ByteText;
-    use nexus_model::frames::ProofPlan;
+    use nexus_model::proof::ProofPlan;
 
     fn request(argv0: &str, path: &str) -> ExecRequest {
         ExecRequest {

@@ -1,49 +1,45 @@
 //! The namespace launcher of Nexus.
 //!
-//! Start with [`launch()`] (the parent's half) and `child` (the half inside the new namespaces); [`steps`] lists
-//! every step by name. `unsafe` is allowed here for the few system calls that no library offers.
+//! ```text
+//!  launcher/  the parent's half: on the host, before the clone and beside the child
+//!  inside/    the child's half: in the new namespaces, from its first instruction to the guest
+//!  seccomp/   the system-call filter: a profile, its tree, its compiler
+//!  net/       the network of a sandbox, by netlink
+//! ```
+//! Start with [`launch()`]. The files beside the four directories serve both halves; [`steps`] names every step of both.
+//! `unsafe` is allowed here for the few system calls that no library offers.
 
-mod apart;
-mod begun;
 pub mod cgroup;
-mod child;
 pub mod clone;
 mod creds;
 mod descriptors;
 pub mod disposition;
-mod etc;
 mod identity;
-mod idmap;
-mod kept;
-mod keyring;
-pub mod launch;
+mod inside;
+mod launcher;
 pub mod lease;
 pub mod leave_out;
 mod memory;
 mod mounts;
 mod net;
-mod netpool;
 mod order;
 mod overlay;
 mod places;
-mod prepare;
 mod quotas;
-mod rootfs;
+mod request;
 pub mod seccomp;
 pub mod steps;
-mod system;
-mod template;
-mod walls;
 pub mod watch;
 
 pub use descriptors::hand_on_nothing;
 pub use identity::{DEFAULT_UID_BASE, Identity};
-pub use kept::Kept;
-pub use launch::{Launched, Request, Setup, host_namespaces, launch};
+pub use inside::walls::{LEAST_ABI, landlock_abi};
+pub use launcher::kept::Kept;
+pub use launcher::launch::{Launched, host_namespaces, launch};
+pub use launcher::netpool::{Keep, Network};
 pub use leave_out::Wall;
-pub use netpool::{Keep, Network};
+pub use request::{Request, Setup};
 pub use steps::{Faults, Step, StepError};
-pub use walls::{LEAST_ABI, landlock_abi};
 
 /// The name of PID 1 of a run in process lists, at most 15 bytes: from the random part of the id.
 #[must_use]

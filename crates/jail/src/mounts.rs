@@ -1,6 +1,7 @@
 //! Small wrappers around the mount calls, all on descriptors, so that no path is looked up twice.
 
 use crate::leave_out::{Wall, stands};
+use nexus_model::plan::Access;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
@@ -135,6 +136,17 @@ pub fn fd_path(fd: impl AsFd) -> String {
 pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}
+
+/// Returns the mount attributes of a bind: what it may never be, whichever half binds it.
+pub fn attributes(access: Access) -> u64 {
+    match access {
+        Access::ReadOnly if !stands(Wall::ReadOnlyBinds) => NOSUID | NODEV,
+        Access::ReadOnly => RDONLY | NOSUID | NODEV,
+        Access::ReadWrite => NOSUID | NODEV,
+        // Read-only holds the mode and the owner of the file: reads, writes and controls of a device go on.
+        Access::Device => RDONLY | NOSUID | NOEXEC,
+    }
 }
 
 #[cfg(test)]

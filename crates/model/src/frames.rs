@@ -7,8 +7,8 @@
 
 use crate::bytes::ByteText;
 use crate::exit::ExitStatus;
-use crate::network::{MAX_HOST_PORTS, Network};
-use crate::proof::ProofItem;
+use crate::network::MAX_HOST_PORTS;
+use crate::proof::{ProofItem, ProofPlan};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -50,21 +50,6 @@ pub struct TerminalSize {
     pub rows: u16,
     /// Characters in a line.
     pub cols: u16,
-}
-
-/// What the host knows and the proof compares with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct ProofPlan {
-    /// A host path that must not be there.
-    pub marker: ByteText,
-    /// `/proc/self/uid_map` as it must read, single spaces.
-    pub uid_map: String,
-    /// Inode numbers of the host's namespaces, by name; the command's must differ.
-    pub host_namespaces: Vec<(String, u64)>,
-    /// The workspace inside.
-    pub workspace: ByteText,
-    /// What of the network it has.
-    pub network: Network,
 }
 
 /// Host to guest.

@@ -1,6 +1,6 @@
 //! The enforcement proof: what a confined process tried just before the command started, and what it saw.
 
-use crate::frames::ProofPlan;
+use crate::bytes::ByteText;
 use crate::network::Network;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,21 @@ impl ProofItem {
     pub fn holds(&self) -> bool {
         self.expected.split('|').any(|allowed| allowed == self.seen)
     }
+}
+
+/// What the host knows about a sandbox, for the proof to compare with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct ProofPlan {
+    /// A host path that must not be there.
+    pub marker: ByteText,
+    /// `/proc/self/uid_map` as it must read, single spaces.
+    pub uid_map: String,
+    /// Inode numbers of the host's namespaces, by name; the command's must differ.
+    pub host_namespaces: Vec<(String, u64)>,
+    /// The workspace inside.
+    pub workspace: ByteText,
+    /// What of the network it has.
+    pub network: Network,
 }
 
 impl ProofPlan {

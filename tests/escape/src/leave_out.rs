@@ -208,7 +208,7 @@ mod tests {
     /// The row `B08/covers` looks at each of them.
     #[test]
     fn each_covered_file_of_proc_has_a_row() {
-        let source = include_str!("../../../crates/jail/src/rootfs.rs");
+        let source = include_str!("../../../crates/jail/src/inside/rootfs.rs");
         let list = |start: &str| {
             let rest = source.split_once(start).expect("the list").1;
             let names = rest.split_once("];").expect("its end").0.split(',');

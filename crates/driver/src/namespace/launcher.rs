@@ -7,14 +7,15 @@
 //! A fork from a daemon would copy its page tables (5.5 ms for 256 MiB) and its locked locks. When the launcher dies,
 //! its sandboxes die (PDEATHSIG); when its user dies, their channels end, and they die too.
 
+use super::name::NAME;
 use super::undertaker::Undertaker;
-use super::{NAME, Namespace, local_keeper};
+use super::{Namespace, local_keeper};
 use crate::error::StartError;
 use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
 use nexus_jail::clone::Child;
 use nexus_jail::{Network, Step, StepError};
 use nexus_model::Plan;
-use nexus_model::frames::ProofPlan;
+use nexus_model::proof::ProofPlan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

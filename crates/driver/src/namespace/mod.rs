@@ -3,9 +3,11 @@
 mod core_pattern;
 mod inventory;
 pub mod launcher;
+pub mod name;
 mod probe;
 mod undertaker;
 
+use self::name::NAME;
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
 use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
@@ -13,15 +15,13 @@ use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
 use nexus_jail::clone::Child;
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Setup, Step, StepError};
 use nexus_model::Plan;
-use nexus_model::frames::{GuestFrame, ProofPlan};
+use nexus_model::frames::GuestFrame;
+use nexus_model::proof::ProofPlan;
 use nexus_model::spec::SandboxProfile;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::path::PathBuf;
-
-/// The driver's name.
-pub const NAME: &str = "namespace";
 
 /// Draws a random number.
 fn draw() -> Result<u32, StepError> {

@@ -1,6 +1,7 @@
 //! Which guarantees this machine lets the namespace driver give, and what to do about those that it does not.
 
 use super::core_pattern;
+use super::name::NAME;
 use crate::probe::{Finding, Missing, ProbeReport};
 use nexus_jail::LEAST_ABI;
 use nexus_jail::cgroup::{Hierarchies, OwnGroups, Wanted};
@@ -25,7 +26,7 @@ pub fn report(uid: u32, landlock_abi: i32, pattern: &Path) -> ProbeReport {
             Finding { guarantee: *guarantee, given, reason, fix: if given { None } else { fix } }
         })
         .collect();
-    ProbeReport { driver: super::NAME, missing: missing(uid, landlock_abi, pattern), findings }
+    ProbeReport { driver: NAME, missing: missing(uid, landlock_abi, pattern), findings }
 }
 
 type Held = Result<&'static str, String>;

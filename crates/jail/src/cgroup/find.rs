@@ -1,6 +1,6 @@
 //! Where this process may make control groups.
 
-use super::Group;
+use super::group::Group;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

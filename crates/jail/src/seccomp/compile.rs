@@ -15,7 +15,8 @@ use std::ops::Deref;
 use libc::{BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JSET, sock_filter};
 
 use super::assembler::{Assembler, Goal, data};
-use super::plan::{Outcome, Plan, plan};
+use super::outcome::Outcome;
+use super::plan::{Plan, plan};
 use super::profile::{Action, Condition, SeccompProfile, Test};
 
 /// AUDIT_ARCH_X86_64 of linux/audit.h: EM_X86_64, 64 bits, little-endian.

@@ -9,7 +9,7 @@
 //! | `profile.rs` | what a profile is and what it means |
 //! | `oci.rs` | its JSON form, read strictly |
 //! | `table.rs` | names and numbers of the calls |
-//! | `plan.rs`, `simplify.rs` | from rules to ranges of call numbers with one outcome each |
+//! | `plan.rs`, `outcome.rs` | from rules to ranges of call numbers with one outcome each |
 //! | `compile.rs`, `assembler.rs` | from the plan to a program: a search tree with the argument checks at its leaves |
 //! | `builtin.rs` | the profile of Nexus itself, and its program compiled in advance |
 //! | `install.rs` | the system call that hands a program to the kernel |
@@ -26,9 +26,9 @@ mod compile;
 mod generated;
 mod install;
 mod oci;
+mod outcome;
 mod plan;
 mod profile;
-mod simplify;
 #[rustfmt::skip]
 pub mod table;
 

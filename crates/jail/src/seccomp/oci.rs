@@ -167,6 +167,24 @@ enum OperatorForm {
     MaskedEq,
 }
 
+impl SeccompProfile {
+    /// Reads the seccomp object of the OCI runtime specification.
+    ///
+    /// Everything that is not understood is an error: unknown keys, actions,
+    /// operators, architectures and system calls, a list of architectures
+    /// without x86_64, two conditions on one argument in one entry (engines
+    /// disagree on whether that means "and" or "or"), and an errno of 0, which
+    /// would report success for a call that never ran.
+    pub fn from_json(json: &str) -> Result<Self, ProfileError> {
+        read(json, 1)
+    }
+
+    /// Writes the seccomp object of the OCI runtime specification, indented.
+    pub fn to_json(&self) -> Result<String, ProfileError> {
+        write(self)
+    }
+}
+
 /// Reads a profile. `least_errno` is 0 where a rule may answer success for a call that is not made, and otherwise 1.
 pub(super) fn read(json: &str, least_errno: u16) -> Result<SeccompProfile, ProfileError> {
     let form: ProfileForm = serde_json::from_str(json).map_err(|source| ProfileError::Json { source })?;

@@ -3,17 +3,9 @@
 //! Pure bookkeeping: who wins when rules overlap is settled here, so that the
 //! code generator only writes down a list of checks in order.
 
-use super::profile::{Action, Condition, SeccompProfile};
-use super::simplify::simplified;
+use super::outcome::{Outcome, simplified};
+use super::profile::{Action, SeccompProfile};
 use super::table;
-
-/// What happens to a call: the first check whose conditions all hold answers,
-/// otherwise `otherwise` does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outcome {
-    pub checks: Vec<(Vec<Condition>, Action)>,
-    pub otherwise: Action,
-}
 
 /// Ranges of call numbers. Each begins at its number and reaches to the next;
 /// the first begins at 0, the last has no end. Neighbours differ.

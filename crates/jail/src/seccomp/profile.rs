@@ -13,8 +13,6 @@
 //! are therefore written so that rules with different answers never overlap,
 //! and mean the same in every engine.
 
-use super::oci::{self, ProfileError};
-
 /// The answer of a filter to one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -111,22 +109,6 @@ pub struct SeccompProfile {
 }
 
 impl SeccompProfile {
-    /// Reads the seccomp object of the OCI runtime specification.
-    ///
-    /// Everything that is not understood is an error: unknown keys, actions,
-    /// operators, architectures and system calls, a list of architectures
-    /// without x86_64, two conditions on one argument in one entry (engines
-    /// disagree on whether that means "and" or "or"), and an errno of 0, which
-    /// would report success for a call that never ran.
-    pub fn from_json(json: &str) -> Result<Self, ProfileError> {
-        oci::read(json, 1)
-    }
-
-    /// Writes the seccomp object of the OCI runtime specification, indented.
-    pub fn to_json(&self) -> Result<String, ProfileError> {
-        oci::write(self)
-    }
-
     /// The answer to calls that no rule matches.
     pub fn default_action(&self) -> Action {
         self.default_action

@@ -1,10 +1,10 @@
 //! Covers what the command must not reach in what is shown to it.
 
-use super::Request;
+use crate::inside::rootfs::Root;
 use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
-use crate::rootfs::Root;
+use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use rustix::fs::{AtFlags, Mode};
 use std::io;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Faults;
+use crate::identity::Identity;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 fn setup() -> Setup {

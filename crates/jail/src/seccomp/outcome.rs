@@ -1,4 +1,4 @@
-//! Shorter checks with the same meaning.
+//! The outcome of a call, and shorter checks with the same meaning.
 //!
 //! An OCI rule cannot say "any value but these" about the low 32 bits of an
 //! argument. A profile that allows every ioctl but two therefore lists one
@@ -6,8 +6,15 @@
 //! that is two comparisons. It pays because the kernel translates the filter at
 //! every start of a sandbox, at some 0.2 microseconds for each instruction.
 
-use super::plan::Outcome;
-use super::profile::{Condition, Test};
+use super::profile::{Action, Condition, Test};
+
+/// What happens to a call: the first check whose conditions all hold answers,
+/// otherwise `otherwise` does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub checks: Vec<(Vec<Condition>, Action)>,
+    pub otherwise: Action,
+}
 
 /// A set of 32-bit words: those whose bits under `mask` equal `value`.
 #[derive(Debug, Clone, Copy)]

@@ -8,13 +8,13 @@
 //!  home ──enter──▶ template, pooled network ──clone3──▶ ──leave──▶ home      not back home: no launch ever again
 //! ```
 
-use crate::begun::Begun;
-use crate::idmap::Maps;
-use crate::launch::Setup;
-use crate::netpool::{Keep, Network, Pool};
+use crate::launcher::begun::Begun;
+use crate::launcher::idmap::Maps;
+use crate::launcher::netpool::{Keep, Network, Pool};
+use crate::launcher::template::{self, Template};
 use crate::quotas::Quotas;
+use crate::request::targets;
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::template::{self, Template};
 use nexus_model::Plan;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -33,22 +33,22 @@ pub struct Kept {
     strings: Option<[Range<usize>; 2]>,
     /// What sandboxes may take of what the kernel counts for their user.
     quotas: Option<Rc<Quotas>>,
-    workshop: Option<Workshop>,
+    pub(super) workshop: Option<Workshop>,
 }
 
 #[derive(Debug)]
-struct Workshop {
+pub(super) struct Workshop {
     home: OwnedFd,
     template: Option<Template>,
-    networks: Option<Pool>,
+    pub(super) networks: Option<Pool>,
     /// Sandboxes that wait for their order, and how many there may be.
-    begun: Vec<Begun>,
+    pub(super) begun: Vec<Begun>,
     most_begun: usize,
     /// The size of the last one's private folders, which the next one will have, too. `None` when one could not be begun
     /// since.
-    scratch_bytes: Option<u64>,
+    pub(super) scratch_bytes: Option<u64>,
     /// Could not go back: nothing may be launched from wherever this process is.
-    is_lost: bool,
+    pub(super) is_lost: bool,
 }
 
 /// What a clone comes from.
@@ -99,35 +99,6 @@ impl Kept {
     pub fn has_work(&self) -> bool {
         let Some(workshop) = &self.workshop else { return false };
         workshop.networks.as_ref().is_some_and(Pool::wants_more) || workshop.wants_begun()
-    }
-
-    /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
-    pub fn work(&mut self, setup: &Setup) {
-        let Some(workshop) = &mut self.workshop else { return };
-        let done = match &mut workshop.networks {
-            Some(pool) if pool.wants_more() => pool.refill(setup.faults),
-            _ => self.begin(setup),
-        };
-        // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so the
-        // error is told then.
-        if done.is_err() && self.leave().is_err() {
-            debug_assert!(self.workshop.as_ref().is_some_and(|workshop| workshop.is_lost), "remembered");
-        }
-    }
-
-    /// Begins a sandbox, if the template is one that will still do when it is wanted.
-    fn begin(&mut self, setup: &Setup) -> Result<(), StepError> {
-        let Some(workshop) = self.workshop.as_mut().filter(|workshop| workshop.wants_begun()) else { return Ok(()) };
-        let Some(scratch_bytes) = workshop.scratch_bytes.take() else { return Ok(()) };
-        if workshop.is_lost || !workshop.has_current_template()? {
-            return Ok(());
-        }
-        let begun = Begun::make(setup, self, scratch_bytes)?;
-        if let Some(workshop) = &mut self.workshop {
-            workshop.scratch_bytes = Some(scratch_bytes);
-            workshop.begun.push(begun);
-        }
-        Ok(())
     }
 
     /// One that was begun and is what this plan needs.
@@ -232,13 +203,13 @@ impl Kept {
 }
 
 impl Workshop {
-    fn wants_begun(&self) -> bool {
+    pub(super) fn wants_begun(&self) -> bool {
         self.begun.len() < self.most_begun && self.scratch_bytes.is_some()
     }
 
     /// Whether there is a template that shows the host as it is. One that does not goes, and with it what was begun on it:
     /// the kernel tells only once that mounts have changed.
-    fn has_current_template(&mut self) -> Result<bool, StepError> {
+    pub(super) fn has_current_template(&mut self) -> Result<bool, StepError> {
         let Some(template) = &self.template else { return Ok(false) };
         if template.is_current().at(Step::Template, "looking at the host")? {
             return Ok(true);
@@ -258,14 +229,6 @@ impl Workshop {
             none => Ok(none.insert(Template::build(faults)?)),
         }
     }
-}
-
-/// The places inside that a plan asks for.
-pub(crate) fn targets(plan: &Plan) -> Vec<&Path> {
-    std::iter::once(&plan.workspace.target)
-        .chain(plan.binds.iter().map(|bind| &bind.target))
-        .map(nexus_model::ByteText::as_path)
-        .collect()
 }
 
 /// Maps this user to itself, so that files and sandboxes see no difference.

@@ -16,12 +16,12 @@
 //! poll(2), proc(5)), or another entry in a folder of which single entries are shown (its times).
 
 use crate::clone::{Cloned, clone_process, exit_now};
-use crate::etc::FROM_HOST;
+use crate::inside::etc::FROM_HOST;
+use crate::inside::rootfs::{self, Root};
+use crate::inside::system;
 use crate::mounts;
 use crate::places::show;
-use crate::rootfs::{self, Root};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::system;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};

@@ -1,9 +1,9 @@
 //! Opens the workspace of a sandbox and mounts it: directly, or as a layer over it.
 
-use super::Request;
+use crate::inside::rootfs::Root;
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
-use crate::rootfs::Root;
+use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use crate::{memory, overlay, watch};
 use nexus_model::ByteText;

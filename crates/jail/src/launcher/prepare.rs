@@ -3,14 +3,14 @@
 //! Root does it because only root can map file owners and have the full overlay; a workshop, because its children never
 //! see the host. Else the child does it by itself. All of it is detached mounts: descriptors, attached nowhere.
 
-use crate::child;
-use crate::idmap::{Map, Maps, Others};
-use crate::kept::Kept;
-use crate::launch::Request;
+use crate::launcher::apart;
+use crate::launcher::idmap::{Map, Maps, Others};
+use crate::launcher::kept::Kept;
 use crate::memory;
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::overlay;
 use crate::places::{open_source, show};
+use crate::request::{Prepared, Request};
 use crate::steps::{AtStep, Step, StepError};
 use crate::watch;
 use nexus_model::plan::{Access, Writes};
@@ -18,17 +18,6 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::path::Path;
-
-/// Mounts made before the clone.
-#[derive(Default)]
-pub struct Prepared {
-    pub(crate) workspace: Option<OwnedFd>,
-    pub(crate) binds: Option<Vec<OwnedFd>>,
-    /// The upper folder of a layer in memory.
-    pub(crate) upper: Option<OwnedFd>,
-    /// Mounts that have done their part. The kernel waits for all processors when one is closed for good.
-    pub(crate) spent: Vec<OwnedFd>,
-}
 
 /// Opens what this launcher opens.
 pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) -> Result<Prepared, StepError> {
@@ -62,7 +51,7 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) 
     }
     let mut binds = Vec::with_capacity(request.plan.binds.len());
     for bind in &request.plan.binds {
-        let attributes = child::binds::attributes(bind.access);
+        let attributes = mounts::attributes(bind.access);
         let path = bind.source.as_path();
         if bind.access == Access::Device {
             // With its own owner: a device of root is not the command's.
@@ -98,7 +87,7 @@ fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place
     let mounted = match detached {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             let places = [(lower, request.plan.workspace.source.as_path()), (layer, layer_place)];
-            crate::apart::mount_apart(&places, mount)
+            apart::mount_apart(&places, mount)
         }
         other => other,
     };

@@ -1,7 +1,7 @@
 //! The two walls that the kernel keeps around every process inside: Landlock and seccomp.
 
+use crate::inside::rootfs;
 use crate::leave_out::{Wall, stands};
-use crate::rootfs;
 use crate::seccomp;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use landlock::{

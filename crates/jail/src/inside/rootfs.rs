@@ -8,11 +8,11 @@
 //! One tmpfs serves for all private folders (`/tmp`, HOME, …): they are mounts of its subfolders, so that one size limit
 //! bounds them together.
 
+use crate::inside::system::{self, SCRATCH, System};
 use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{self, below_root, top};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::system::{self, System};
 use nexus_model::plan::HOME;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
@@ -20,8 +20,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Host name inside.
-pub const HOSTNAME: &str = "nexus";
 /// Most pseudo-terminals. All instances of devpts share one pool of the kernel (`kernel.pty.max`, 4096 by default), so
 /// without a bound one sandbox leaves none to the host: nobody could log in any more.
 const TERMINALS: &str = "64";
@@ -45,9 +43,6 @@ const MASKED: &[&str] = &[
 const MASKED_DIRECTORIES: &[&str] = &["acpi", "asound", "scsi"];
 /// The empty directory of a private file system; it covers directories of /proc.
 const EMPTY: &str = "empty";
-/// Folders that stay writable, with their modes.
-pub const SCRATCH: &[(&str, u32)] =
-    &[("tmp", 0o1777), ("var/tmp", 0o1777), ("home/nexus", 0o700), ("run", 0o755), ("dev/shm", 0o1777)];
 
 /// The root while it is being made.
 pub struct Root {

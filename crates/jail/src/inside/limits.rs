@@ -1,10 +1,10 @@
 //! Shows a command the control groups that limit it.
 
-use super::Request;
 use crate::cgroup::Group;
+use crate::inside::rootfs::Root;
 use crate::mounts::{self, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{self, show};
-use crate::rootfs::Root;
+use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use rustix::fd::OwnedFd;
 use std::path::{Path, PathBuf};

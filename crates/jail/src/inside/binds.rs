@@ -1,11 +1,10 @@
 //! Opens the binds of a sandbox and mounts them.
 
-use super::Request;
-use super::workspace::mount_on_itself;
-use crate::leave_out::{Wall, stands};
-use crate::mounts::{self, NODEV, NOEXEC, NOSUID, RDONLY};
+use crate::inside::rootfs::Root;
+use crate::inside::workspace::mount_on_itself;
+use crate::mounts::{self, NODEV, NOSUID};
 use crate::places::{self, below_root, show};
-use crate::rootfs::Root;
+use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::plan::Access;
 use rustix::fd::OwnedFd;
@@ -23,21 +22,10 @@ pub(super) fn open(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result
         .binds
         .iter()
         .map(|bind| {
-            places::open_source(bind.source.as_path(), attributes(bind.access))
+            places::open_source(bind.source.as_path(), mounts::attributes(bind.access))
                 .at(Step::OpenBinds, &show(bind.source.as_path()))
         })
         .collect()
-}
-
-/// What a bound path may never be, whoever binds it.
-pub fn attributes(access: Access) -> u64 {
-    match access {
-        Access::ReadOnly if !stands(Wall::ReadOnlyBinds) => NOSUID | NODEV,
-        Access::ReadOnly => RDONLY | NOSUID | NODEV,
-        Access::ReadWrite => NOSUID | NODEV,
-        // Read-only holds the mode and the owner of the file: reads, writes and controls of a device go on.
-        Access::Device => RDONLY | NOSUID | NOEXEC,
-    }
 }
 
 /// Mounts the binds. The directories between a bind and what it lies in are pinned where the command may write there: it would

@@ -4,6 +4,8 @@
 //! the user inside, the workspace is mounted through a map from its owner to that uid; on disk the owner stays.
 
 use crate::clone::{Child, exit_now};
+use crate::identity::Identity;
+use crate::leave_out::{Wall, stands};
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
@@ -121,10 +123,17 @@ fn lines(from: u32, to: u32, others: Others) -> String {
 }
 
 /// Writes one of the map files of a process; the kernel takes it in one write.
-pub fn write_map(pid: i32, file: &str, map: &str) -> io::Result<()> {
+fn write_map(pid: i32, file: &str, map: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(format!("/proc/{pid}/{file}"), flags, Mode::empty())?;
     if rustix::io::write(&file, map.as_bytes())? == map.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Writes the maps of a child that root started.
+pub fn write_maps(pid: i32, identity: &Identity) -> io::Result<()> {
+    let root = if stands(Wall::IdMap) { "" } else { "\n1001 0 1" };
+    write_map(pid, "uid_map", &format!("{}{root}", identity.uid_map()))?;
+    write_map(pid, "gid_map", &format!("{}{root}", identity.gid_map()))
 }
 
 #[cfg(test)]

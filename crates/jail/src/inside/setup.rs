@@ -8,20 +8,15 @@
 //! One that is begun in advance (`begun`) does all that needs no plan, and waits for it before `workspace`.
 //! Any error on the way is told to the host as one frame, and the process ends: there is no "best effort".
 
-pub mod binds;
-mod covers;
-mod descriptors;
-mod limits;
-mod workspace;
-
 use crate::identity::Identity;
-use crate::launch::{Request, Setup, Start};
+use crate::inside::rootfs::{self, Root};
+use crate::inside::workspace::{self, Workspace};
+use crate::inside::{binds, covers, descriptors, limits, system, walls};
 use crate::leave_out::{Wall, stands};
-use crate::prepare::Prepared;
 use crate::quotas::Quotas;
-use crate::rootfs::{self, Root};
+use crate::request::{self, Here, Prepared, Request, Setup, Start};
 use crate::steps::{AtStep, Step, StepError};
-use crate::{creds, idmap, kept, net, order, seccomp, system, walls};
+use crate::{creds, net, order, seccomp};
 use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
@@ -29,10 +24,7 @@ use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use workspace::Workspace;
 
 /// Sets the sandbox up and becomes its guest. Returns the code to end with.
 pub fn run(request: &Request<'_>, start: Start) -> i32 {
@@ -64,20 +56,6 @@ fn become_guest(setup: &Setup, channel: OwnedFd, done: Result<OwnedFd, StepError
             i32::from((setup.report)(&channel, &frame, &[]).is_err()) + 1
         }
     }
-}
-
-/// Where this child began.
-pub struct Here {
-    /// Whether it is on a template.
-    pub on_template: bool,
-    /// Whether its network is its own, and still down.
-    pub own_network: bool,
-    /// Arguments and environment in its memory.
-    pub strings: [Range<usize>; 2],
-    /// Whether it has to wait for something that only its parent may do.
-    pub parent_acts: bool,
-    /// What it may take of what the kernel counts for its user.
-    pub quotas: Rc<Quotas>,
 }
 
 fn set_up(
@@ -222,7 +200,7 @@ fn furnish(
     binds: Vec<OwnedFd>,
     channel: &OwnedFd,
 ) -> Result<Root, StepError> {
-    root.dress_private(request.setup.faults, &kept::targets(request.plan))?;
+    root.dress_private(request.setup.faults, &request::targets(request.plan))?;
     workspace::attach(request, &root, workspace, channel)?;
     let needs_covers = !request.plan.hidden.is_empty() || !request.plan.covered.is_empty();
     if needs_covers {
@@ -291,7 +269,7 @@ fn names_and_devices(setup: &Setup, here: &Here) -> Result<(), StepError> {
     creds::wipe_strings(faults, &here.strings)?;
     faults.check(Step::HostName)?;
     if stands(Wall::UtsNamespace) {
-        rustix::system::sethostname(rootfs::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
+        rustix::system::sethostname(system::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
     }
     if here.own_network && stands(Wall::NetworkNamespace) {
         faults.check(Step::Loopback)?;
@@ -352,13 +330,6 @@ fn writable_places(request: &Request<'_>) -> Vec<PathBuf> {
     std::iter::once(&plan.workspace.target).chain(binds).map(|path| path.as_path().to_owned()).collect()
 }
 
-/// Writes the maps of a child that root started.
-pub fn write_maps(pid: i32, identity: &Identity) -> io::Result<()> {
-    let root = if stands(Wall::IdMap) { "" } else { "\n1001 0 1" };
-    idmap::write_map(pid, "uid_map", &format!("{}{root}", identity.uid_map()))?;
-    idmap::write_map(pid, "gid_map", &format!("{}{root}", identity.gid_map()))
-}
-
 #[cfg(test)]
-#[path = "child_tests.rs"]
+#[path = "setup_tests.rs"]
 mod tests;

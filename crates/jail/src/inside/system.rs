@@ -1,11 +1,10 @@
 //! The part of a root that all sandboxes of a launcher share: a read-only view of the host's system, a synthesised
 //! `/etc` and a few devices. Either the child of a launch builds it, or a launcher builds it once as a template.
 
-use crate::etc;
+use crate::inside::etc;
 use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::places::{ensure_place, show};
-use crate::rootfs::{HOSTNAME, SCRATCH};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -13,6 +12,11 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Host name inside.
+pub const HOSTNAME: &str = "nexus";
+/// Directories that stay writable, with their modes.
+pub const SCRATCH: &[(&str, u32)] =
+    &[("tmp", 0o1777), ("var/tmp", 0o1777), ("home/nexus", 0o700), ("run", 0o755), ("dev/shm", 0o1777)];
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 const SYSTEM: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"];
 

@@ -1,0 +1,120 @@
+//! One launch, seen by the parent: everything before the clone, and what only a parent may do after it.
+//!
+//! ```text
+//!  check one thread ─▶ own keyring ─▶ (root or workshop: workspace, binds) ─▶ cgroup ─▶ (workshop: into the template)
+//!      ─▶ clone3 ─▶ (workshop: back home) ─▶ (id maps; v1: enter) ─▶ go
+//! ```
+//! Mounts made here are never attached to the host: they are descriptors, and vanish with this process.
+
+use crate::clone::Child;
+use crate::inside::setup;
+use crate::launcher::begun::Begun;
+use crate::launcher::kept::{Inside, Kept};
+use crate::launcher::netpool::Network;
+use crate::launcher::{keyring, prepare, start};
+use crate::leave_out::{Wall, stands};
+use crate::request::{Here, Request, Start};
+use crate::steps::{AtStep, Faults, Step, StepError};
+use crate::watch;
+use nexus_model::plan::Writes;
+use rustix::fd::OwnedFd;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A sandbox that is coming up. What comes next on the channel says whether it did.
+#[derive(Debug)]
+pub struct Launched {
+    /// PID 1 as the host sees it.
+    pub child: Child,
+    /// The host's end of the guest channel.
+    pub channel: OwnedFd,
+    /// The upper folder of a layer in memory, when the launcher made it.
+    pub upper: Option<OwnedFd>,
+    /// The pooled network that it has; for [`Kept::give_back`] once its first process was waited for.
+    pub network: Option<Network>,
+    /// Tells when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. None from a workshop, which
+    /// keeps mounts of dead sandboxes for a while.
+    pub watch: Option<OwnedFd>,
+    /// To be closed when nobody waits: mounts of which the kernel waits for all processors then.
+    pub spent: Vec<OwnedFd>,
+}
+
+/// Starts a sandbox. On an error nothing of it is left but the control group, which the caller removes by its name.
+pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepError> {
+    let setup = &request.setup;
+    let faults = setup.faults;
+    start::check_single_thread(faults)?;
+    join_keyring(faults, kept)?;
+    let is_layered = !matches!(request.plan.workspace.writes, Writes::Direct { .. });
+    let watch = (is_layered && !kept.is_workshop()).then(watch::instance).flatten();
+    let mut prepared = prepare::prepare(request, kept, watch.as_ref())?;
+    // The child has the same instance by the clone, and watches what it mounts itself.
+    let mounts_inside = prepared.workspace.is_none();
+    let watch_inside = watch.as_ref().filter(|_| mounts_inside).and_then(|watch| watch.try_clone().ok());
+    let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
+    let mut target = None;
+    if let Some(group) = request.group {
+        group.make(&request.plan.limits, faults)?;
+        target = group.clone_target(faults)?;
+    }
+    faults.check(Step::Clone)?;
+    // One that needs a group has to be in it from its beginning: that becomes what it sees of the hierarchy.
+    if request.group.is_none()
+        && let Some(begun) = kept.take_begun(request.plan)?
+    {
+        match begun.order(request.plan, &prepared) {
+            Ok(()) => {
+                let Begun { child, channel, network, .. } = begun;
+                return Ok(Launched { child, channel, upper, network, watch, spent });
+            }
+            // It has just died. Nothing was lost: the mounts are still here.
+            Err(_) => begun.end().at(Step::Clone, "ending a sandbox that took no order")?,
+        }
+    }
+    let (ours, theirs) = start::channel(faults)?;
+    let (strings, quotas) = (kept.strings()?, kept.quotas()?);
+    let maps = prepared.workspace.is_some();
+    let parent_acts = maps || request.group.is_some();
+    let cloned = kept.enter(request.plan, faults).and_then(|inside| {
+        let Inside { on_template, network } = inside;
+        let own_network = network.is_none();
+        let here = Here { on_template, own_network, strings, parent_acts, quotas: Rc::clone(&quotas) };
+        let begin = Start { here, prepared, watch: watch_inside, channel: theirs };
+        let run = move || setup::run(request, begin);
+        start::clone_inside(&setup.identity, own_network, &ours, target.as_ref(), run).map(|child| (child, network))
+    });
+    let (child, network) = match cloned {
+        Ok(cloned) => cloned,
+        Err(error) => return kept.leave().and(Err(error)),
+    };
+    let back = kept.leave();
+    let maps = maps.then_some(&*quotas);
+    let finished = back.and_then(|()| {
+        if parent_acts { start::finish_as_parent(setup, request.group, &child, &ours, maps) } else { Ok(()) }
+    });
+    if let Err(error) = finished {
+        child.kill().at(Step::Clone, "ending a child that could not be finished")?;
+        child.wait().at(Step::Clone, "ending a child that could not be finished")?;
+        return Err(error);
+    }
+    Ok(Launched { child, channel: ours, upper, network, watch, spent })
+}
+
+/// Leaves the caller's session keyring, once in the life of a launcher.
+fn join_keyring(faults: Faults, kept: &mut Kept) -> Result<(), StepError> {
+    if !kept.has_keyring && stands(Wall::Keyring) {
+        keyring::join(faults)?;
+        kept.has_keyring = true;
+    }
+    faults.check(Step::JoinKeyring)
+}
+
+/// Inode numbers of this process's namespaces, by name.
+pub fn host_namespaces() -> io::Result<Vec<(String, u64)>> {
+    ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"]
+        .iter()
+        .map(|name| Ok(((*name).to_owned(), std::fs::metadata(Path::new("/proc/self/ns").join(name))?.ino())))
+        .collect()
+}
