@@ -44,7 +44,7 @@ const BANNED: &[&str] = &["ring", "openssl-sys"];
 /// How many modules of a crate stand in circles. A crate that is not listed has none. A number only goes down:
 /// a change that takes a circle out lowers it.
 const IN_CIRCLES: &[(&str, usize)] =
-    &[("cli", 96), ("egress", 32), ("escape", 20), ("facility", 63), ("policy", 30), ("xtask", 25)];
+    &[("cli", 93), ("egress", 32), ("escape", 20), ("facility", 63), ("policy", 25), ("xtask", 25)];
 
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 
