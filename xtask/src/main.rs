@@ -8,7 +8,7 @@
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
-//! | `bench` | the figures of the README, beside every peer that is installed |
+//! | `bench` | the figures of docs/performance.md, beside every peer that is installed |
 //! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
 //! | `registries` | where this machine's package clients go, as an operator's settings for the tests |
 //! | `soak` | the long versions of tests that `ci` runs bounded |

@@ -1,4 +1,4 @@
-//! `bench`: the figures of the README, each beside every peer that is installed, measured in one run.
+//! `bench`: the figures of `docs/performance.md`, each beside every peer that is installed, measured in one run.
 //!
 //! ```text
 //!  options ─▶ quiet machine? ─▶ release build ─▶ one measure after the other ─▶ Report ─▶ text | Markdown | JSON
