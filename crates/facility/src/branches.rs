@@ -5,6 +5,7 @@
 use crate::beneath::{Workspace, join, split};
 use crate::facts::{Version, judge_packed};
 use crate::git_names::PACKED;
+use crate::meta::{EntryType, Meta};
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, SharedPath, Verdict};
 use crate::walk::{Walk, lower_path, version};
@@ -64,6 +65,31 @@ impl<'a> Branches<'a> {
         let head = self.read(b"HEAD")?.1?;
         let is_head = head.strip_prefix(b"ref:").is_some_and(|target| target.trim_ascii() == name);
         Some(was && !stays && !is_head)
+    }
+
+    /// Whether the repository has a branch of a remote, before the commit or after it.
+    pub(crate) fn tracks(&self, remote: &[u8], branch: &[u8]) -> bool {
+        self.tracks_for_certain(remote, branch).unwrap_or(false)
+    }
+
+    fn tracks_for_certain(&self, remote: &[u8], branch: &[u8]) -> Option<bool> {
+        let name = join(&join(b"refs/remotes", remote), branch);
+        if name.split(|byte| *byte == b'/').any(|name| matches!(name, b"" | b"." | b"..")) {
+            return None;
+        }
+        let base = lower_path(&self.tree.nodes[self.at])?;
+        let packed = self.packed.get_or_init(|| self.read_packed()).as_ref()?;
+        if packed.before.contains(&name) || packed.after.contains(&name) {
+            return Some(true);
+        }
+        let is_file = |meta: &Meta| meta.kind == EntryType::File;
+        if let Some(at) = self.node(&name) {
+            let node = &self.tree.nodes[at];
+            if node.role == Role::Entry && is_file(&node.meta) {
+                return Some(true);
+            }
+        }
+        Some(self.walk.base.stat(&join(base, &name)).ok()?.as_ref().is_some_and(is_file))
     }
 
     fn node(&self, inside: &[u8]) -> Option<usize> {

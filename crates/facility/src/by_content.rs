@@ -123,6 +123,8 @@ impl Walk<'_> {
         let module_url = |name: &[u8]| modules.url(name);
         let branches = Branches::new(self, tree, by_path, one.parent);
         let branch_goes = |branch: &[u8]| branches.goes(branch);
+        let has_upstream =
+            |remote: &[u8], branch: &[u8]| !self.rules.pushes_to_upstream && branches.tracks(remote, branch);
         let has_old_remotes = match lower_path(&tree.nodes[one.parent]) {
             Some(base) if *class == Class::GitConfig && !is_new => crate::bare::has_old_remotes(self.base, base)?,
             Some(_) | None => false,
@@ -130,7 +132,12 @@ impl Walk<'_> {
         let directory = if is_new {
             GitDirectory::New(Made { names_back: &names_back, module_url: &module_url, module: modules.own() })
         } else {
-            GitDirectory::Stays(Existing { branch_goes: &branch_goes, module_url: &module_url, has_old_remotes })
+            GitDirectory::Stays(Existing {
+                branch_goes: &branch_goes,
+                has_upstream: &has_upstream,
+                module_url: &module_url,
+                has_old_remotes,
+            })
         };
         Ok(match judge(self.rules, class, path, &new, &base, directory) {
             // A part of the file would take the place of a file of the workspace.

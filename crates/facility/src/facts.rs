@@ -3,7 +3,7 @@
 use crate::beneath::open_file;
 use crate::fold::fold;
 use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
-use crate::gitconfig::{BranchGoes, Known, ModuleUrl, NamesBack, Place, changed, kept, strip};
+use crate::gitconfig::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream, changed, kept, strip};
 use crate::meta::stat;
 use crate::protected::{Class, Rules};
 use crate::tree::Verdict;
@@ -90,6 +90,7 @@ impl Made<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Existing<'a> {
     pub(crate) branch_goes: BranchGoes<'a>,
+    pub(crate) has_upstream: Upstream<'a>,
     pub(crate) module_url: ModuleUrl<'a>,
     /// It has remotes that no configuration says.
     pub(crate) has_old_remotes: bool,
@@ -219,7 +220,11 @@ fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirect
     if let (GitDirectory::Stays(_), None, Some(_)) = (directory, &new, &old) {
         return Verdict::Park("takes the configuration of a git directory away".to_owned());
     }
-    let place = Place { git_dir, known, names_back, branch_goes, module_url, module };
+    let has_upstream: Upstream<'_> = match directory {
+        GitDirectory::Stays(existing) => existing.has_upstream,
+        GitDirectory::New(_) | GitDirectory::Goes(_) => &|_, _| false,
+    };
+    let place = Place { git_dir, known, names_back, branch_goes, has_upstream, module_url, module };
     if let (GitDirectory::Goes(_), Some(old)) = (directory, &old) {
         let Ok(names) = kept(old, &place) else { return unreadable() };
         return if names.is_empty() {
@@ -272,7 +277,12 @@ mod tests {
     }
 
     fn directory(is_new: bool) -> GitDirectory<'static> {
-        let existing = Existing { branch_goes: &|_| false, module_url: &|_| None, has_old_remotes: false };
+        let existing = Existing {
+            branch_goes: &|_| false,
+            has_upstream: &|_, _| false,
+            module_url: &|_| None,
+            has_old_remotes: false,
+        };
         if is_new { GitDirectory::New(Made::ALONE) } else { GitDirectory::Stays(existing) }
     }
 

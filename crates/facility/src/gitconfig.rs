@@ -8,7 +8,7 @@ mod urls;
 mod values;
 
 pub use inert::{changed, held, kept, strip};
-pub use place::{BranchGoes, Known, ModuleUrl, NamesBack, Place};
+pub use place::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream};
 
 use std::ops::Range;
 

@@ -30,6 +30,7 @@ fn at(git_dir: &[u8], known: Known) -> Place<'_> {
         known,
         names_back: &|directory| matches!(directory, b"sub" | b"lib"),
         branch_goes: &|branch| branch == b"gone" || branch == b"old",
+        has_upstream: &|_, _| false,
         module_url: &|module| matches!(module, b"s" | b"a/s").then(|| b"https://e.org/x".to_vec()),
         module: None,
     }
@@ -43,32 +44,32 @@ fn fresh(text: &str) -> Vec<String> {
 #[test]
 fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
     for (bad, good) in [
-        ("[core]\nhooksPath=x", "[core]\nfilemode=false"),
+        ("[core]\nhooksPath=x", "[core]\npreloadIndex=yes"),
         ("[CORE]\nFSMONITOR = ./x", "[core]\npreloadIndex = false"),
         ("[core]\nfsmonitor = true", "[core]\nuntrackedCache = true"),
         ("[core]\npager = yes", "[pager]\ndiff = true"),
-        ("[core] sshCommand = x", "[core] fileMode = true"),
-        ("[core]\nsomethingNew = x", "[core]\nautocrlf = input"),
-        ("[core]\nautocrlf = ./x", "[core]\neol = lf"),
-        ("[core]\nprotectHFS = false", "[core]\nsymlinks = false"),
-        ("[core]\nexcludesFile = x", "[core]\nquotePath = false"),
+        ("[core] sshCommand = x", "[core] preloadIndex = true"),
+        ("[core]\nsomethingNew = x", "[core]\nabbrev = 8"),
+        ("[core]\nautocrlf = ./x", "[core]\nuntrackedCache = false"),
+        ("[core]\nprotectHFS = false", "[core]\nabbrev = auto"),
+        ("[core]\nexcludesFile = x", "[core]\npreloadIndex = no"),
         ("[core]\nattributesFile = x", "[core]\nabbrev = 10"),
         ("[filter \"x\"]\nsmudge = y", "[user]\nemail = a@b"),
-        ("[filter.x]\nclean = y", "[color.x]\nmeta = red bold"),
-        ("[diff]\nexternal = x", "[diff]\nrenames = copies"),
+        ("[filter.x]\nclean = y", "[color]\nui = auto"),
+        ("[diff]\nexternal = x", "[diff]\ncolorMoved = zebra"),
         ("[diff \"p\"]\ntextconv = x", "[diff]\nalgorithm = histogram"),
         ("[diff]\nalgorithm = x y", "[diff]\ncontext = 5"),
         ("[merge \"m\"]\ndriver = x", "[merge]\nconflictStyle = diff3"),
-        ("[credential]\nhelper = x", "[column]\nui = auto dense"),
+        ("[credential]\nhelper = x", "[column]\nui = auto"),
         ("[credential \"https://x\"]\nusername = x", "[user]\nname = x"),
         ("[alias]\nx = !sh", "[user]\nname = x"),
         ("[alias]\nx = log", "[log]\nabbrevCommit = true"),
-        ("[alias]\nx = stash", "[status]\nshowStash = true"),
-        ("[alias \"x\"]\ncommand = log", "[grep]\ncolumn = true"),
+        ("[alias]\nx = stash", "[color]\nstatus = never"),
+        ("[alias \"x\"]\ncommand = log", "[color]\ngrep = false"),
         ("[include]\npath = x", "[advice]\ndetachedHead = false"),
         ("[includeIf \"gitdir:x\"]\npath = x", "[branch \"x\"]\nmerge = refs/heads/x"),
         ("[gpg]\nprogram = x", "[commit]\nverbose = true"),
-        ("[commit]\ngpgSign = true", "[commit]\nstatus = false"),
+        ("[commit]\ngpgSign = true", "[commit]\nstatus = true"),
         ("[commit]\ngpgSign", "[log]\nfollow = true"),
         ("[gc]\npruneExpire = now", "[gc]\nauto = 0"),
         ("[gc]\nauto = ./x", "[gc]\nauto = 6700"),
@@ -100,7 +101,7 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[remote \"https://x/y\"]\nurl = h:z", "[remote \"x.y\"]\nurl = h:z"),
         ("[remote]\npushDefault = x", "[pull]\nff = true"),
         ("[branch \"x\"]\npushRemote = y", "[branch \"x\"]\nrebase = true"),
-        ("[branch \"x\"]\nremote = https://e.org/x", "[branch \"x\"]\nremote = ."),
+        ("[branch \"x\"]\nremote = https://e.org/x", "[branch \"x\"]\nrebase = false"),
         ("[branch \"x\"]\nmergeOptions = -s x", "[branch \"x\"]\ndescription = y"),
         ("[uploadpack]\npackObjectsHook = x", "[branch]\nautoSetupMerge = false"),
         ("[url \"x\"]\ninsteadOf = y", "[pull]\nff = only"),
@@ -109,22 +110,22 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[submodule \"s\"]\nupdate = !x", "[submodule \"s\"]\nactive = true"),
         ("[submodule \"s\"]\nupdate = rebase", "[submodule \"s\"]\nurl = https://e.org/x"),
         ("[submodule \"../s\"]\nurl = x", "[submodule \"a/s\"]\nurl = https://e.org/x"),
-        ("[difftool \"t\"]\ncmd = x", "[diff]\nnoprefix = true"),
-        ("[trailer \"t\"]\ncommand = x", "[status]\nshort = true"),
-        ("[tar \"gz\"]\ncommand = x", "[grep]\nlineNumber = true"),
+        ("[difftool \"t\"]\ncmd = x", "[diff]\nalgorithm = minimal"),
+        ("[trailer \"t\"]\ncommand = x", "[color]\nui"),
+        ("[tar \"gz\"]\ncommand = x", "[color]\nbranch = true"),
         ("[http]\nproxy = x", "[fetch]\nparallel = 2"),
         ("[http \"https://x\"]\nsslVerify = false", "[fetch]\nparallel = 4"),
         ("[protocol \"ext\"]\nallow = always", "[core]\nlogAllRefUpdates = always"),
-        ("[safe]\ndirectory = *", "[core]\nignorecase = true"),
-        ("[core]\nworktree = /x", "[core]\nprecomposeUnicode = true"),
+        ("[safe]\ndirectory = *", "[core]\nabbrev = 7"),
+        ("[core]\nworktree = /x", "[core]\nuntrackedCache = no"),
         ("[extensions]\nworktreeConfig = true", "[core]\nrepositoryFormatVersion = 1"),
-        ("[extensions]\npartialClone = o", "[core]\nsafecrlf = warn"),
+        ("[extensions]\npartialClone = o", "[commit]\nverbose = 2"),
         ("[gc]\nrecentObjectsHook = x", "[lfs]\nrepositoryFormatVersion = 0"),
         ("[gc]\nreflogExpire = 1", "[merge]\nlog = 10"),
         ("[help]\nautocorrect = 1", "[advice]\nskippedCherryPicks = false"),
         ("[svn]\nauthorsProg = x", "[author]\nname = x"),
         ("[delta]\npager = x", "[committer]\nemail = x"),
-        ("[transfer]\nfsckObjects = false", "[status]\nbranch = true"),
+        ("[transfer]\nfsckObjects = false", "[column]\nstatus = never"),
         ("[user]\nname = a\\nb", "[user]\nname = a"),
         ("[push]\ndefault = upstream", "[pull]\nrebase = true"),
         ("[push]\ndefault = matching", "[pull]\nrebase = interactive"),
@@ -138,7 +139,7 @@ fn each_setting_that_is_not_inert_is_held_beside_a_neighbour() {
         ("[branch]\nautoSetupMerge = always", "[branch]\nautoSetupMerge = true"),
         ("[core]\ntrustCtime = false", "[core]\nuntrackedCache = keep"),
         ("[core]\ncheckStat = minimal", "[core]\nhideDotFiles = dotGitOnly"),
-        ("[status]\nshowUntrackedFiles = no", "[status]\nshowStash = false"),
+        ("[status]\nshowUntrackedFiles = no", "[log]\ndate = relative"),
         ("[rebase]\nupdateRefs = true", "[rebase]\nupdateRefs = false"),
         ("[core]\nlogAllRefUpdates = false", "[core]\nlogAllRefUpdates = true"),
     ] {
@@ -166,6 +167,8 @@ fn an_existing_remote_and_its_branches_stay_where_they_lead() {
         ("[branch \"new\"]\nremote = other\n[remote \"other\"]\nurl = h:b\n", "branch.new.remote"),
         ("[branch \"new\"]\nremote = origin\nmerge = refs/heads/main\n", "branch.new.merge"),
         ("[branch \"new\"]\nremote = .\nmerge = refs/heads/main\n", "branch.new.merge"),
+        // `git push` of a later branch of this name would publish nothing and say that all is well.
+        ("[branch \"new\"]\nremote = .\nmerge = refs/heads/new\n", "branch.new.remote"),
         ("[branch \"new\"]\nmerge = refs/tags/new\n", "branch.new.merge"),
     ] {
         assert_eq!(diff(base, &format!("{base}{added}"))[0], wanted, "{added}");
@@ -179,6 +182,114 @@ fn an_existing_remote_and_its_branches_stay_where_they_lead() {
     // The default remote is `origin`: a run must not bring one to a repository that has another.
     let other = base.replace("origin", "upstream");
     assert_eq!(diff(&other, &format!("{other}[remote \"origin\"]\nurl = h:b\n")), ["remote.origin.url"]);
+}
+
+/// Settings with which git hides changes, or shows hooks and people something else than they look for.
+#[test]
+fn what_hides_changes_from_people_or_hooks_waits() {
+    for (bad, good) in [
+        ("[color]\nui = always", "[color]\nui = never"),
+        ("[color]\ndiff = always", "[color]\ndiff = auto"),
+        ("[color \"diff\"]\nnew = black black", "[color]\ndiff = true"),
+        ("[color.status]\nuntracked = black", "[color]\nstatus = false"),
+        ("[column]\nstatus = always", "[column]\nstatus = auto"),
+        ("[column]\nui = dense", "[column]\nui = never"),
+        ("[core]\nwhitespace = -trailing-space", "[core]\nabbrev = 12"),
+        ("[core]\nquotePath = true", "[core]\npreloadIndex = true"),
+        ("[diff]\nnoprefix = true", "[diff]\ncontext = 5"),
+        ("[diff]\nmnemonicPrefix = true", "[diff]\nalgorithm = patience"),
+        ("[diff]\nsrcPrefix = x", "[diff]\ncolorMoved = no"),
+        ("[diff]\nrelative = true", "[diff]\ncolorMoved = blocks"),
+        ("[diff]\nignoreSubmodules = all", "[diff]\ncolorMoved = plain"),
+        ("[diff]\norderFile = x", "[diff]\ncolorMoved = default"),
+        ("[diff]\nrenames = copies", "[merge]\nrenames = true"),
+        ("[diff]\nsubmodule = log", "[merge]\nlog = 1"),
+        ("[diff]\ninterHunkContext = 9", "[diff]\ncontext = 9"),
+        ("[status]\nshort = true", "[commit]\nstatus = true"),
+        ("[status]\nrelativePaths = false", "[commit]\nstatus"),
+        ("[status]\nsubmoduleSummary = false", "[commit]\nstatus = yes"),
+        ("[commit]\nstatus = false", "[commit]\nverbose = true"),
+        ("[commit]\nverbose = 0", "[commit]\nverbose = 1"),
+        ("[grep]\nlineNumber = true", "[log]\nfollow = true"),
+        ("[log]\ndate = format-local", "[log]\ndate = iso"),
+    ] {
+        for base in ["", "[core]\nbare = false\n"] {
+            assert_eq!(diff(base, &format!("{base}{bad}")).len(), 1, "{bad}");
+            assert_eq!(diff(&format!("{base}{bad}"), base).len(), 1, "without {bad}");
+            assert_eq!(diff(base, &format!("{base}{good}")), [""; 0], "{good}");
+        }
+        // A hook of the user's own may hold in every repository.
+        assert_eq!((fresh(bad).len(), fresh(good).len()), (1, 0), "new: {bad}");
+    }
+    for text in [
+        "[core]\nfileMode = false",
+        "[core]\nsymlinks = false",
+        "[core]\nignoreCase = true",
+        "[core]\nprecomposeUnicode = true",
+        "[core]\nautocrlf = input",
+        "[core]\neol = lf",
+        "[core]\nsafecrlf = warn",
+    ] {
+        assert_eq!(
+            (diff("[core]\nbare = false\n", &format!("[core]\nbare = false\n{text}")).len(), fresh(text).len()),
+            (1, 0)
+        );
+    }
+}
+
+/// A push goes to each of them.
+#[test]
+fn a_new_remote_has_one_url() {
+    let one = "[remote \"origin\"]\nurl = h:a\n";
+    assert_eq!(fresh(one), [""; 0]);
+    assert_eq!(fresh(&format!("{one}[remote \"up\"]\nurl = h:b\n")), [""; 0]);
+    for two in [format!("{one}url = h:b\n"), format!("{one}[remote.origin]\nurl = h:b\n"), format!("{one}{one}")] {
+        assert_eq!(fresh(&two), ["remote.origin.url"], "{two}");
+        assert!(!String::from_utf8(strip(two.as_bytes(), &Place::of_new(b".git")).unwrap()).unwrap().contains("h:"));
+    }
+}
+
+/// What `git checkout -b X origin/Y`, `git branch -u` and `git branch -m` write; and what looks like it.
+#[test]
+fn an_upstream_of_a_known_remote_is_inert() {
+    let base = "[remote \"origin\"]\nurl = h:a\n[branch \"main\"]\nremote = origin\nmerge = refs/heads/main\n";
+    let place =
+        Place { has_upstream: &|remote, branch| remote == b"origin" && branch == b"topic", ..at(b".git", Known::All) };
+    let judged =
+        |old: &str, new: &str, place: &Place<'_>| changed(Some(new.as_bytes()), Some(old.as_bytes()), place).unwrap();
+    let new = |settings: &str| format!("{base}[branch \"new\"]\n{settings}");
+    let good = new("remote = origin\nmerge = refs/heads/topic\n");
+    assert_eq!(judged(base, &good, &place), [""; 0]);
+    for (bad, wanted) in [
+        // No branch of the remote, or none at all.
+        (new("remote = origin\nmerge = refs/heads/other\n"), "branch.new.merge"),
+        (new("remote = origin\nmerge = refs/tags/topic\n"), "branch.new.merge"),
+        (new("remote = origin\nmerge = topic\n"), "branch.new.merge"),
+        // Two of them.
+        (new("remote = origin\nmerge = refs/heads/topic\nmerge = refs/heads/topic\n"), "branch.new.merge"),
+        (new("remote = origin\nremote = fork\nmerge = refs/heads/topic\n"), "branch.new.merge"),
+        // No remote, one that comes with it, a place.
+        (new("merge = refs/heads/topic\n"), "branch.new.merge"),
+        (new("remote = .\nmerge = refs/heads/topic\n"), "branch.new.merge"),
+        (new("remote = h:a\nmerge = refs/heads/topic\n"), "branch.new.merge"),
+        (new("remote = fork\nmerge = refs/heads/topic\n[remote \"fork\"]\nurl = h:b\n"), "branch.new.merge"),
+    ] {
+        assert_eq!(judged(base, &bad, &place)[0], wanted, "{bad}");
+    }
+    // Where the remotes of the repository are unknown, and where a push may go to upstreams.
+    for other in [Place { known: Known::Nothing, ..place }, Place { has_upstream: &|_, _| false, ..place }] {
+        assert!(judged(base, &good, &other).contains(&"branch.new.merge".to_owned()), "{other:?}");
+    }
+    // `git branch -u origin/topic` of a branch that has one; but nothing takes one away.
+    let of_main = |merge: &str| base.replace("merge = refs/heads/main\n", merge);
+    assert_eq!(judged(base, &of_main("merge = refs/heads/topic\n"), &place), [""; 0]);
+    assert_eq!(judged(base, &of_main("merge = refs/heads/other\n"), &place), ["branch.main.merge"]);
+    assert_eq!(judged(base, &of_main(""), &place), ["branch.main.merge"]);
+    assert_eq!(judged(&good, base, &place), ["branch.new.merge", "branch.new.remote"]);
+    // `git branch -m gone new`.
+    let gone = good.replace("\"new\"", "\"gone\"");
+    assert_eq!(judged(&gone, &good, &place), [""; 0]);
+    assert_eq!(judged(&gone, &new("remote = origin\nmerge = refs/heads/other\n"), &place), ["branch.new.merge"]);
 }
 
 /// A run takes the remote of a branch away, and the next one brings another: neither must look like the first.
@@ -211,7 +322,7 @@ fn a_branch_keeps_its_remote_until_its_ref_goes() {
     }
     for (added, waits) in [
         ("[branch \"new\"]\nremote = origin\nmerge = refs/heads/new\n", false),
-        ("[branch \"new\"]\nremote = .\nmerge = refs/heads/new\n", false),
+        ("[branch \"new\"]\nremote = .\nmerge = refs/heads/new\n", true),
         // An earlier run may have brought the remote.
         ("[branch \"new\"]\nremote = fork\n", true),
     ] {
@@ -372,7 +483,7 @@ fn tricks_with_lines_and_quotes_do_not_hide_a_key() {
         "[core]\r\nfsmonitor = ./x\r\n",
         "[user]\nname = a\\\n b\n[core]\nfsmonitor = x",
         "# [core]\n[core] ; c\n fsMonitor=x # y",
-        "[color \"] \\\" [\"]\nb = 1\n[core]\nfsmonitor=x",
+        "[branch \"] \\\" [\"]\nrebase = 1\n[core]\nfsmonitor=x",
         "\u{feff}[core]\nfsmonitor = x",
     ] {
         assert_eq!(keys(text), ["core.fsmonitor"], "{text:?}");

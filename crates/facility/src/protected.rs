@@ -27,6 +27,8 @@ pub struct Rules {
     pub except: Vec<ByteText>,
     /// Somebody has seen all protected changes and accepts them. (Device nodes stay out all the same.)
     pub accept_protected: bool,
+    /// A configuration of git may have `git push` go to the upstream of a branch, whatever its name.
+    pub pushes_to_upstream: bool,
     /// Paths that somebody named. They accept the protected entry that they name, or in which they lie, and nothing
     /// protected below another directory.
     pub named: Vec<ByteText>,
@@ -40,6 +42,8 @@ impl Default for Rules {
             only: None,
             except: Vec::new(),
             accept_protected: false,
+            // Until the configurations are read.
+            pushes_to_upstream: true,
             named: Vec::new(),
         }
     }

@@ -309,6 +309,33 @@ fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
     assert_eq!(parked(&commit_by(&scene, &layer, &Rules::default())), [".git/config"]);
 }
 
+/// What git writes for a branch that begins at one of a remote, and what looks like it.
+#[test]
+fn an_upstream_of_the_remote_commits_where_no_push_goes_by_it() {
+    let work: [&[&[&str]]; 4] = [
+        &[&["checkout", "-q", "-b", "topic2", "origin/topic"]],
+        &[&["switch", "-q", "-c", "topic2", "--track", "origin/topic"], &["pack-refs", "--all"]],
+        &[&["branch", "-m", "old", "other"]],
+        &[&["branch", "-q", "-u", "origin/old", "main"]],
+    ];
+    let bad: [&[&[&str]]; 4] = [
+        &[&["checkout", "-q", "-b", "topic2"], &["config", "branch.topic2.merge", "refs/heads/topic"]],
+        &[&["branch", "-q", "--track", "topic2", "main"]],
+        &[&["branch", "-m", "old", "other"], &["config", "branch.other.merge", "refs/heads/nothing"]],
+        &[&["branch", "-q", "-u", "origin/old", "main"], &["config", "branch.main.pushRemote", "origin"]],
+    ];
+    let waits = |work: &[&[&str]], pushes_to_upstream| {
+        let scene = cloned_scene();
+        let rules = Rules { pushes_to_upstream, ..Rules::default() };
+        parked(&commit_by(&scene, &run_git(&scene, work), &rules))
+    };
+    for (good, bad) in work.into_iter().zip(bad) {
+        assert_eq!(waits(good, false), [""; 0], "{good:?}");
+        assert_eq!(waits(good, true), [".git/config"], "{good:?}");
+        assert_eq!(waits(bad, false), [".git/config"], "{bad:?}");
+    }
+}
+
 /// In such a directory the user's next commit and push would be those of the new repository.
 #[test]
 fn a_repository_in_a_directory_of_another_one_waits() {

@@ -3,18 +3,19 @@
 //! git has several hundred settings, every version adds some, and programs beside git add their own. So nothing here
 //! says what is dangerous: it says what is known to be inert, by git-config(1), and every other change needs an accept.
 //! Inert is a setting that neither runs nor chooses a program, reads no other file, sends nothing to another place,
-//! switches no check off, and deletes nothing. The list is as small as ordinary work needs: a setting that a run seldom
+//! switches no check off, hides nothing from people and hooks, and deletes nothing. The list is as small as ordinary work needs: a setting that a run seldom
 //! writes is worth an accept.
 //!
 //! | group | why it is inert |
 //! |---|---|
 //! | `user`, `author`, `committer` | text in new commits |
-//! | `core.*` as listed | describe the file system and the format, as `git init` writes them |
+//! | `core.*` as listed, and in a new repository alone what says how files are stored | describe the file system and the format, as `git init` writes them |
 //! | `core.bare` in a new repository that is not named `.git`, and that says no in each new one; there also the `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory | there is no hook or program yet that git could look for at another place |
 //! | `init.defaultBranch`, `pull.*`, `rebase.*`, `merge.*`, `fetch.parallel` as listed | choose between built-in ways to change the checked-out branch; each is a truth value, a number or a known word |
-//! | `color`, `column`, `advice`, `diff.*`, `log.*`, `status.*` as listed | how output looks |
-//! | in a new repository a remote with a plain URL, which is no path into the workspace or a git directory, and refs of its own | no work of the user's is in it; the git directory of a submodule gets only the URL of `.gitmodules` |
-//! | a branch's first `remote`, when git takes it for this branch by default, or `.`; the first `merge`, when it has the name of the branch (in a new repository any); `rebase`, `description` | what `git push -u` and `git checkout --track` write |
+//! | `color`, `column`, `advice`, `diff.*`, `log.*` as listed | how output looks on a terminal |
+//! | in a new repository a remote with one plain URL, which is no path into the workspace or a git directory, and refs of its own | no work of the user's is in it; the git directory of a submodule gets only the URL of `.gitmodules` |
+//! | a branch's first `remote`, when git takes it for this branch by default; the first `merge`, when it has the name of the branch (in a new repository any); `rebase`, `description` | what `git push -u` writes |
+//! | the only `merge` of a branch, when the repository has that branch of the branch's remote, had the remote before, and no known configuration says `push.default = upstream` | what `git checkout -b X origin/Y`, `git branch -u` and `git branch -m` write |
 //! | all settings of a branch that go together with its ref, when it has no `pushRemote`, and no `remote` but the default one or `.` | what `git branch -d` takes away, and may bring again |
 //! | a new submodule's `active`, and its `url` as `.gitmodules` says it | what `git submodule init` writes |
 //! | `gc.auto` as a number, and in a new repository `commit.gpgSign` and `tag.gpgSign` when they say no | no program is started that was not before; what `gc` deletes and which hooks it runs is said elsewhere |
@@ -22,14 +23,14 @@
 //! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name of a
 //! program, also as `yes`), `push.*` (with `push.default = upstream`, `git push origin topic` may go to `main`), `fetch.prune`
 //! and `fetch.pruneTags` (delete tags that were never pushed), a further remote (another configuration may name it), an
-//! alias (the user may have one of this name), `core.trustCtime` and `core.checkStat` (`git status` would miss changes), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
+//! alias (the user may have one of this name), `core.trustCtime`, `core.checkStat` and, in a repository that was there, `core.fileMode` and the like (`git status` would miss changes), `color.ui = always`, colours, `core.whitespace`, `core.quotePath`, `diff.noprefix`, `diff.renames`, `status.short` and `grep.lineNumber` (hooks and people would read another output), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
 //! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
 //! because no ordinary work writes them.
 
 use super::place::{Known, Place, is_own_worktree};
 use super::urls::{is_plain_refspec, is_plain_url, leads_inside};
-use super::values::INERT;
-use super::values::Value::{Bool, No, Style, Text, Words};
+use super::values::Value::{Bool, No, Text, Words};
+use super::values::{INERT, INERT_WHEN_NEW};
 use super::{Setting, Unreadable, parse};
 use std::collections::{HashMap, HashSet};
 
@@ -50,11 +51,13 @@ fn parts(setting: &Setting) -> (&str, Option<Vec<u8>>, &str) {
 struct Seen {
     /// Section and subsection.
     parts: HashSet<(String, Vec<u8>)>,
-    /// Branches that have a remote.
-    tracking: HashSet<Vec<u8>>,
-    /// Branches that have something to merge.
-    merging: HashSet<Vec<u8>>,
+    /// Branches that have a remote, and their remotes.
+    tracking: HashMap<Vec<u8>, Vec<Option<Vec<u8>>>>,
+    /// Branches that have something to merge, and how much.
+    merging: HashMap<Vec<u8>, usize>,
     remotes: HashSet<Vec<u8>>,
+    /// How many URLs a remote has.
+    urls: HashMap<Vec<u8>, usize>,
     is_empty: bool,
 }
 
@@ -71,11 +74,16 @@ impl Seen {
         let (section, subsection, name) = parts(setting);
         let Some(subsection) = subsection else { return };
         match (section, name) {
-            ("branch", "remote") => self.tracking.insert(subsection.clone()),
-            ("branch", "merge") => self.merging.insert(subsection.clone()),
-            ("remote", _) => self.remotes.insert(subsection.clone()),
-            _ => false,
-        };
+            ("branch", "remote") => {
+                self.tracking.entry(subsection.clone()).or_default().push(setting.value.clone());
+            }
+            ("branch", "merge") => *self.merging.entry(subsection.clone()).or_default() += 1,
+            ("remote", name) => {
+                self.remotes.insert(subsection.clone());
+                *self.urls.entry(subsection.clone()).or_default() += usize::from(name == "url");
+            }
+            _ => {}
+        }
         self.parts.insert((section.to_owned(), subsection));
     }
 
@@ -129,10 +137,10 @@ impl Context<'_> {
             // In an existing repository they would switch off what the user's own configuration says.
             ("commit" | "tag", None) if name == "gpgsign" => self.place.known == Known::New && No.fits(value),
             (_, None) => {
-                let mut known = INERT.iter().filter(|(s, n, _)| *s == section && (*n == name || *n == "*"));
-                known.any(|(_, _, wanted)| wanted.fits(value))
+                let when_new = if self.place.known == Known::New { INERT_WHEN_NEW } else { &[] };
+                let mut known = INERT.iter().chain(when_new);
+                known.any(|(s, n, wanted)| *s == section && (*n == name || *n == "*") && wanted.fits(value))
             }
-            ("color" | "column", Some(_)) => Style.fits(value),
             // They may take the place of others, which this file does not say.
             ("remote" | "submodule", Some(_)) if self.is_partial() => false,
             ("branch", Some(_)) if self.is_partial() && matches!(name, "remote" | "merge") => false,
@@ -140,7 +148,10 @@ impl Context<'_> {
             ("remote", Some(remote)) => self.place.known == Known::New && self.is_new_remote(&remote, name, value),
             ("branch", Some(branch)) => match (name, value) {
                 ("remote", Some(value)) => self.is_first_remote(&branch, value),
-                ("merge", Some(value)) => !self.base.merging.contains(&branch) && self.is_upstream(&branch, value),
+                ("merge", Some(value)) => {
+                    let is_first = !self.base.merging.contains_key(&branch);
+                    (is_first && self.is_upstream(&branch, value)) || self.is_of_known_remote(&branch, value)
+                }
                 ("rebase", value) => Words(&["merges", "interactive"]).fits(value),
                 ("description", value) => Text.fits(value),
                 _ => false,
@@ -159,6 +170,17 @@ impl Context<'_> {
         }
     }
 
+    /// Returns the branches that have an upstream of a remote that the repository had before.
+    fn led(&self, settings: &[Setting]) -> HashSet<Vec<u8>> {
+        let of = |one: &Setting| match (parts(one), &one.value) {
+            (("branch", Some(branch), "merge"), Some(value)) => {
+                self.is_of_known_remote(&branch, value).then_some(branch)
+            }
+            _ => None,
+        };
+        settings.iter().filter_map(of).collect()
+    }
+
     fn is_partial(&self) -> bool {
         matches!(self.place.known, Known::Nothing | Known::Part)
     }
@@ -174,7 +196,9 @@ impl Context<'_> {
             "url" => value.is_some_and(|url| {
                 let is_own =
                     self.place.module.is_none_or(|module| (self.place.module_url)(module).as_deref() == Some(url));
-                is_own && is_plain_url(url) && !leads_inside(url, self.place.git_dir)
+                // A push goes to each of several URLs.
+                let is_only = self.new.urls.get(remote) == Some(&1);
+                is_own && is_only && is_plain_url(url) && !leads_inside(url, self.place.git_dir)
             }),
             "fetch" => value.is_some_and(|spec| is_plain_refspec(spec, remote)),
             "tagopt" => matches!(value, Some(b"--tags" | b"--no-tags")),
@@ -191,15 +215,25 @@ impl Context<'_> {
         is_known && Text.fits(Some(value))
     }
 
+    /// Whether the only upstream of a branch is a branch of a remote that the repository had before. Another configuration could
+    /// have the branch pushed there, but none is known.
+    fn is_of_known_remote(&self, branch: &[u8], value: &[u8]) -> bool {
+        let Some([Some(remote)]) = self.new.tracking.get(branch).map(Vec::as_slice) else { return false };
+        let is_known = self.place.known == Known::All && self.base.remotes.contains(remote);
+        let merge = value.strip_prefix(b"refs/heads/").filter(|_| Text.fits(Some(value)));
+        let is_only = self.new.merging.get(branch) == Some(&1);
+        is_known && is_only && merge.is_some_and(|merge| (self.place.has_upstream)(remote, merge))
+    }
+
     fn is_known_url(&self, module: &[u8], url: &[u8]) -> bool {
         self.place.known == Known::New || (self.place.module_url)(module).as_deref() == Some(url)
     }
 
     /// Another remote than git takes by default would take the next push along, also for a branch that comes later: a run
-    /// may bring the remote, and the next one the branch.
+    /// may bring the remote, and the next one the branch. With `.`, `git push` would publish nothing and say that all is well.
     fn is_first_remote(&self, branch: &[u8], remote: &[u8]) -> bool {
         let known = if self.place.known == Known::New { &self.new } else { &self.base };
-        !self.base.tracking.contains(branch) && (remote == b"." || known.default_remote() == Some(remote))
+        !self.base.tracking.contains_key(branch) && known.default_remote() == Some(remote)
     }
 }
 
@@ -228,12 +262,16 @@ fn held_at<'a>(new: &'a [Setting], base: &[Setting], place: &Place<'_>) -> Vec<&
 pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Result<Vec<String>, Unreadable> {
     let read = |text: Option<&[u8]>| text.map_or(Ok(Vec::new()), parse);
     let (settings, old) = (read(new)?, read(base)?);
-    let after = held_at(&settings, &old, place);
-    let mut before = held_at(&old, &old, place);
-    let known = Seen::of(&settings);
+    let context = Context { base: Seen::of(&old), new: Seen::of(&settings), place: *place };
+    let after: Vec<_> = settings.iter().filter(|one| !context.is_inert(one)).collect();
+    // Of an old upstream alone it cannot be told whether it may go.
+    let mut before = held_at(&old, &old, &Place { has_upstream: &|_, _| false, ..*place });
+    let known = &context.new;
+    let led = context.led(&settings);
     let elsewhere = leading_elsewhere(&old);
     let mut goes: HashMap<Vec<u8>, bool> = HashMap::new();
     before.retain(|one| match parts(one) {
+        ("branch", Some(branch), "merge") if led.contains(&branch) => false,
         ("branch", Some(branch), _) if !known.has("branch", &branch) && !elsewhere.contains(&branch) => {
             !*goes.entry(branch).or_insert_with_key(|branch| (place.branch_goes)(branch))
         }

@@ -22,6 +22,9 @@ pub type BranchGoes<'a> = &'a dyn Fn(&[u8]) -> bool;
 /// Returns the URL that the workspace's `.gitmodules` says for a submodule, as `git submodule init` writes it.
 pub type ModuleUrl<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
+/// Tells whether a repository has a branch of a remote, and no configuration has `git push` go to upstreams.
+pub type Upstream<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
+
 /// The git directory of a configuration.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
@@ -33,6 +36,8 @@ pub struct Place<'a> {
     pub names_back: NamesBack<'a>,
     /// For the branches of this repository.
     pub branch_goes: BranchGoes<'a>,
+    /// For the remotes of this repository and their branches.
+    pub has_upstream: Upstream<'a>,
     /// For the submodules of this repository, or of the one around `module`.
     pub module_url: ModuleUrl<'a>,
     /// The submodule that the git directory is of, in a repository that the workspace has already.
@@ -48,6 +53,7 @@ impl<'a> Place<'a> {
             known: Known::New,
             names_back: &|_| false,
             branch_goes: &|_| false,
+            has_upstream: &|_, _| false,
             module_url: &|_| None,
             module: None,
         }

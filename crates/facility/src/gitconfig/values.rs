@@ -14,11 +14,11 @@ pub(super) enum Value {
     Number,
     /// A line of text.
     Text,
-    /// Letters, digits and what colours and columns are written with.
-    Style,
+    /// One of these words.
+    Only(&'static [&'static str]),
 }
 
-use Value::{Bool, No, Number, Style, Text, Words, Yes};
+use Value::{Bool, No, Number, Only, Text, Words, Yes};
 
 /// Settings without a subsection that are inert with such a value. `*` stands for every name.
 pub(super) const INERT: &[(&str, &str, Value)] = &[
@@ -30,23 +30,15 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("committer", "name", Text),
     ("committer", "email", Text),
     ("core", "repositoryformatversion", Words(&["0", "1"])),
-    ("core", "filemode", Bool),
-    ("core", "ignorecase", Bool),
-    ("core", "symlinks", Bool),
-    ("core", "precomposeunicode", Bool),
     ("core", "logallrefupdates", Yes(&["always"])),
-    ("core", "autocrlf", Words(&["input"])),
-    ("core", "safecrlf", Words(&["warn"])),
-    ("core", "eol", Words(&["lf", "crlf", "native"])),
-    ("core", "quotepath", Bool),
     ("core", "abbrev", Words(&["auto", "4", "7", "8", "10", "12", "16", "40"])),
     ("core", "untrackedcache", Words(&["keep"])),
     ("core", "preloadindex", Bool),
     ("core", "hidedotfiles", Words(&["dotgitonly"])),
-    ("core", "whitespace", Style),
     ("init", "defaultbranch", Text),
-    ("color", "*", Style),
-    ("column", "*", Style),
+    // Not `always`: hooks read the output too, which has no colours and columns for them.
+    ("color", "*", Words(&["auto", "never"])),
+    ("column", "*", Only(&["auto", "never"])),
     ("advice", "*", Bool),
     ("pull", "rebase", Words(&["merges", "interactive"])),
     ("pull", "ff", Words(&["only"])),
@@ -56,36 +48,42 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("merge", "log", Number),
     ("merge", "renames", Bool),
     ("diff", "algorithm", Words(&["default", "myers", "minimal", "patience", "histogram"])),
-    ("diff", "colormoved", Style),
+    ("diff", "colormoved", Words(&["default", "plain", "blocks", "zebra"])),
     ("diff", "context", Number),
-    ("diff", "mnemonicprefix", Bool),
-    ("diff", "noprefix", Bool),
-    ("diff", "renames", Words(&["copies", "copy"])),
-    ("diff", "submodule", Words(&["short", "log", "diff"])),
     ("rebase", "abbreviatecommands", Bool),
     ("rebase", "autosquash", Bool),
     ("rebase", "autostash", Bool),
     ("rebase", "stat", Bool),
     ("rebase", "updaterefs", No),
     ("fetch", "parallel", Number),
-    ("commit", "verbose", Number),
-    ("commit", "status", Bool),
+    ("commit", "verbose", Yes(&["2"])),
+    ("commit", "status", Yes(&[])),
     ("gc", "auto", Number),
     ("commit", "cleanup", Words(&["strip", "whitespace", "verbatim", "scissors", "default"])),
     ("branch", "autosetupmerge", Words(&["simple"])),
     ("branch", "autosetuprebase", Words(&["never", "local", "remote", "always"])),
     ("log", "abbrevcommit", Bool),
-    ("log", "date", Style),
+    (
+        "log",
+        "date",
+        Only(&["relative", "local", "default", "iso", "iso-strict", "rfc", "short", "raw", "human", "unix"]),
+    ),
     ("log", "decorate", Words(&["short", "full", "auto"])),
     ("log", "follow", Bool),
-    ("status", "branch", Bool),
-    ("status", "short", Bool),
-    ("status", "showstash", Bool),
-    ("grep", "linenumber", Bool),
-    ("grep", "column", Bool),
     ("lfs", "repositoryformatversion", Number),
     // On or off; anything else would be a program.
     ("pager", "*", Bool),
+];
+
+/// Settings that are inert in a new repository alone. In one that has files they would hide changes from `git status`.
+pub(super) const INERT_WHEN_NEW: &[(&str, &str, Value)] = &[
+    ("core", "filemode", Bool),
+    ("core", "ignorecase", Bool),
+    ("core", "symlinks", Bool),
+    ("core", "precomposeunicode", Bool),
+    ("core", "autocrlf", Words(&["input"])),
+    ("core", "safecrlf", Words(&["warn"])),
+    ("core", "eol", Words(&["lf", "crlf", "native"])),
 ];
 
 impl Value {
@@ -101,7 +99,7 @@ impl Value {
             Words(words) => is_bool || is(words),
             Number => is_bool || (value.len() < 10 && value.iter().all(u8::is_ascii_digit)),
             Text => value.len() < 1024 && !value.iter().any(u8::is_ascii_control),
-            Style => value.iter().all(|byte| byte.is_ascii_alphanumeric() || b" #,-_=".contains(byte)),
+            Only(words) => is(words),
         }
     }
 }

@@ -211,6 +211,7 @@ fn file(
         return Err(error).doing("read", path.as_os_str().as_bytes());
     }
     let Some(text) = content(&real, leads.top.path)? else { return Ok(()) };
+    leads.pushes_to_upstream |= settings::pushes_to_upstream(&text);
     for names in settings::of_text(&text) {
         let why = format!("named by {} in {}", names.setting, shown(leads, &real));
         for named in &names.paths {

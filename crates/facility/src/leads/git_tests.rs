@@ -294,3 +294,20 @@ fn hooks_of_every_repository_name_helpers_in_new_ones() {
     ]);
     place.check("repo/ws", &["tools/l.sh"], &["new/tools/l.sh"]);
 }
+
+/// With `push.default = upstream` an upstream of another name decides where `git push` goes.
+#[test]
+fn a_configuration_that_pushes_to_upstreams_is_found() {
+    let upstream = "[push]\ndefault = upstream\n";
+    let repository = ("repo/ws/.git/config", "[core]\nbare = false\n");
+    let told = |files: &[(&str, &str)]| Place::new(files).rules("repo/ws").unwrap().pushes_to_upstream;
+    assert!(!told(&[repository, ("home/.gitconfig", "[push]\ndefault = simple\n")]));
+    for path in
+        ["repo/ws/.git/config", "repo/ws/.git/config.worktree", "home/.gitconfig", "system", "repo/ws/a/.git/config"]
+    {
+        assert!(told(&[repository, (path, upstream)]), "{path}");
+    }
+    let include = "[includeIf \"onbranch:x\"]\npath = BASE/home/more\n";
+    assert!(told(&[repository, ("home/.gitconfig", include), ("home/more", upstream)]));
+    assert!(Rules::default().pushes_to_upstream, "what was not read may say so");
+}

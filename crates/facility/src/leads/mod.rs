@@ -104,6 +104,7 @@ impl Rules {
             found: Vec::new(),
             everywhere: Vec::new(),
             everything: None,
+            pushes_to_upstream: false,
             hooks: Vec::new(),
             hooks_of_all: Vec::new(),
         };
@@ -120,7 +121,8 @@ impl Rules {
         scripts::read(&mut leads, &repositories, &begins, &searched)?;
         let not_listed = touched.iter().filter(|path| !searched.listed.contains(*path));
         scripts::envrcs(&mut leads, searched.envrcs.iter().chain(not_listed))?;
-        let Leads { found, everywhere, everything, .. } = leads;
+        let Leads { found, everywhere, everything, pushes_to_upstream, .. } = leads;
+        self.pushes_to_upstream = pushes_to_upstream;
         self.protected.extend(found.into_iter().chain(everywhere));
         if let Some(why) = everything {
             self.protected.protect_everything(why);
@@ -171,6 +173,8 @@ struct Leads<'a> {
     everywhere: Vec<Pattern>,
     /// Why all of the workspace is protected.
     everything: Option<String>,
+    /// A configuration has `git push` go to the upstream of a branch, whatever its name.
+    pushes_to_upstream: bool,
     /// Directories that `core.hooksPath` names, each with the directory in which git starts their hooks.
     hooks: Vec<(PathBuf, PathBuf)>,
     /// Directories of hooks that git starts in every repository, also in one that a run makes.

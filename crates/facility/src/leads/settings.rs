@@ -45,12 +45,16 @@ pub(super) struct Names {
 const QUIET: &[(&str, &str)] = &[
     ("blame", "ignorerevsfile"),
     ("branch", "*"),
+    ("color", "*"),
+    ("column", "*"),
     ("commit", "template"),
     ("core", "excludesfile"),
+    ("core", "whitespace"),
     ("core", "worktree"),
     ("extensions", "*"),
     ("ghq", "*"),
     ("gui", "recentrepo"),
+    ("log", "date"),
     ("mailmap", "file"),
     ("maintenance", "repo"),
     ("remote", "fetch"),
@@ -79,6 +83,19 @@ pub(super) fn of_text(text: &[u8]) -> Vec<Names> {
 pub(super) fn worktrees(text: &[u8]) -> Vec<Vec<u8>> {
     let is_one = |one: &Setting| one.section == "core" && one.subsection.is_none() && one.name == "worktree";
     parse(text).unwrap_or_default().into_iter().filter(is_one).filter_map(|one| one.value).collect()
+}
+
+/// Tells whether a configuration has `git push` go to the upstream of a branch, whatever its name.
+pub(super) fn pushes_to_upstream(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 2] = [b"upstream", b"tracking"];
+    match parse(text) {
+        Ok(settings) => settings.iter().any(|one| {
+            let value = one.value.as_deref().unwrap_or_default();
+            one.section == "push" && one.name == "default" && WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
+        }),
+        // git may understand more than this parser.
+        Err(_) => WORDS.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))),
+    }
 }
 
 fn of_setting(setting: &Setting) -> Option<Names> {
@@ -289,6 +306,23 @@ mod tests {
         all.sort();
         all.dedup();
         all
+    }
+
+    #[test]
+    fn a_push_to_the_upstream_of_any_name_is_told() {
+        for (text, wanted) in [
+            ("[push]\ndefault = upstream", true),
+            ("[PUSH]\nDefault = \"tracking\"", true),
+            ("[push]\ndefault = simple\ndefault = upstream\ndefault = simple", true),
+            ("[push]\ndefault = simple", false),
+            ("[push]\nx = upstream\n[remote \"upstream\"]\nurl = h:x", false),
+            ("", false),
+            // More than the parser reads.
+            ("[push]\ndefault = upstream\n[x", true),
+            ("[push]\ndefault = simple\n[x", false),
+        ] {
+            assert_eq!(pushes_to_upstream(text.as_bytes()), wanted, "{text}");
+        }
     }
 
     #[test]
