@@ -66,8 +66,14 @@ impl Known {
             self.due = Some(now + retry_in(self.failures, every));
             return self.is_whole() != whole;
         };
-        (self.answered, self.failures) = (true, 0);
-        self.due = Some(now + again_in(found.ttl_s, every));
+        if matches!(found.partial, Some(ResolveError::Local { .. })) {
+            // The family that was not asked for may be asked for soon.
+            self.failures = self.failures.saturating_add(1);
+            self.due = Some(now + retry_in(self.failures, every));
+        } else {
+            (self.answered, self.failures) = (true, 0);
+            self.due = Some(now + again_in(found.ttl_s, every));
+        }
         let room = (MAX_ADDRESSES + 1).saturating_sub(before);
         let fresh: Vec<IpAddr> = found.addrs.iter().map(IpAddr::to_canonical).collect();
         self.addresses.extend(fresh.into_iter().take(room));

@@ -101,6 +101,8 @@ pub struct Limits {
     pub hello_time: Duration,
     /// A look-up.
     pub resolve_time: Duration,
+    /// Look-ups for connections at one time. Less where descriptors are scarce.
+    pub look_ups: usize,
     /// The least time between two look-ups of one denied name in an open network. Answers that hold for less are kept so long.
     pub follow_every: Duration,
     /// One address that does not answer.
@@ -140,6 +142,7 @@ impl Default for Limits {
             keep_alive: Duration::from_secs(60),
             hello_time: Duration::from_secs(10),
             resolve_time: Duration::from_secs(10),
+            look_ups: 64,
             follow_every: Duration::from_secs(30),
             connect_time: Duration::from_secs(20),
             connect_stagger: Duration::from_millis(250),

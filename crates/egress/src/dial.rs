@@ -146,9 +146,10 @@ impl Dialer {
                 let found = found.map_err(|_| refused("its name is not resolved in time".into()))?;
                 // Not its name: that is the operator's.
                 let found = found.map_err(|error| match error {
-                    ResolveError::Failed { why, .. } | ResolveError::Configuration { why } => {
-                        refused(format!("its name cannot be resolved: {why}"))
-                    }
+                    ResolveError::Failed { why, .. }
+                    | ResolveError::Local { why, .. }
+                    | ResolveError::Silent { why, .. }
+                    | ResolveError::Configuration { why } => refused(format!("its name cannot be resolved: {why}")),
                     ResolveError::TooMany { .. } => refused("its name has too many addresses".into()),
                 })?;
                 found.addrs.into_iter().map(|address| SocketAddr::new(address, proxy.target.port.number())).collect()

@@ -33,6 +33,12 @@ use tokio::sync::{Semaphore, oneshot};
 /// Descriptors that are left to the rest of the process.
 const SPARE_DESCRIPTORS: u64 = 64;
 
+/// Sockets of one look-up: two families, each asked of two name servers at once.
+const SOCKETS_OF_A_LOOK_UP: u64 = 4;
+
+/// Of so many descriptors one look-up at one time is made.
+const LOOK_UPS_PART: u64 = 32;
+
 /// How long the end waits for what blocks a thread.
 const HANGING: Duration = Duration::from_secs(1);
 
@@ -97,7 +103,9 @@ impl Egress {
             None => Arc::new(KernelRoutes::here().map_err(unasked)?),
         };
         let changes = own.changes().map_err(unasked)?;
-        let limits = Limits { clients: config.limits.clients.min(affordable()?), ..config.limits };
+        let (clients, look_ups) = affordable()?;
+        let Limits { clients: most, look_ups: at_once, .. } = config.limits;
+        let limits = Limits { clients: most.min(clients), look_ups: at_once.min(look_ups), ..config.limits };
         let dialer = Dialer {
             connect_time: limits.connect_time,
             stagger: limits.connect_stagger,
@@ -199,12 +207,17 @@ impl Drop for Egress {
     }
 }
 
-/// How many clients the process has descriptors for: one for the client and one for its server, beside those that are tried.
-fn affordable() -> Result<usize, StartError> {
+/// Returns how many clients the process has descriptors for, one for the client and one for its server, and how many look-ups,
+/// beside the sockets that are tried.
+fn affordable() -> Result<(usize, usize), StartError> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    match limit.saturating_sub(SPARE_DESCRIPTORS + SPARE_SOCKETS as u64) / 2 {
+    let look_ups = (limit / LOOK_UPS_PART).clamp(4, 1024);
+    let kept = SPARE_DESCRIPTORS + SPARE_SOCKETS as u64 + look_ups * SOCKETS_OF_A_LOOK_UP;
+    match limit.saturating_sub(kept) / 2 {
         0..16 => Err(StartError::Descriptors { limit }),
-        clients => Ok(usize::try_from(clients).unwrap_or(usize::MAX)),
+        clients => {
+            Ok((usize::try_from(clients).unwrap_or(usize::MAX), usize::try_from(look_ups).unwrap_or(usize::MAX)))
+        }
     }
 }
 

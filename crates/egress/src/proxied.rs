@@ -16,51 +16,14 @@
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::own::own_among;
-use crate::resolve::ResolveError;
 use crate::shared::{Charged, Permitted, Shared, effective};
 use nexus_policy::net::{
-    Attempt, Class, Denial, Host, Name, Next, Permit, Policy, Route, Target, check_name, check_proxied, classify,
+    Attempt, Class, Denial, Host, Next, Permit, Policy, Route, Target, check_name, check_proxied, classify,
     first_asked, forms, the_proxy_itself,
 };
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 use tokio::time::timeout;
-
-/// How long a name is looked up here that the proxy looks up too. Behind such a proxy a name server may be away for good.
-const LOOK_UP: Duration = Duration::from_secs(3);
-/// For how long a resolver that did not answer in time is waited for less.
-const SILENT: Duration = Duration::from_secs(30);
-/// Which part of the time it then gets. Names of the hosts file and of a name server nearby are there at once; whoever runs a
-/// name server elsewhere can be later than any time.
-const SHORT: u32 = 10;
-
-/// Whether this host's resolver answers. Where it does not, not every connection waits for it; every name is asked for all the
-/// same, and decided by what it is here where that comes.
-#[derive(Debug, Default)]
-pub(crate) struct Silence(Mutex<Option<Instant>>);
-
-impl Silence {
-    fn since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns how long to wait for the next answer, of at most so long.
-    fn limit(&self, most: Duration) -> Duration {
-        let silent = self.since().is_some_and(|since| since.elapsed() < SILENT);
-        if silent { most / SHORT } else { most }
-    }
-
-    /// Takes whether an answer came within `limit`, of at most `most`.
-    fn heard(&self, answered: bool, limit: Duration, most: Duration) {
-        let mut since = self.since();
-        if answered {
-            *since = None;
-        } else if limit == most {
-            *since = Some(Instant::now());
-        }
-    }
-}
 
 /// The addresses that `permit` leads to, as far as they are known: also an address that the proxy connects to.
 pub(crate) fn ends(permit: &Permit) -> Vec<SocketAddr> {
@@ -137,7 +100,7 @@ impl Shared {
                 found.clone()
             } else {
                 *charged = Some(self.paid_look_up(permit.attempt(), id, &query, grounds)?);
-                self.known_here(query.name()).await?
+                self.known_here(&query).await?
             };
             ends = found.into_iter().map(|address| SocketAddr::new(address, target.port.number())).collect();
         }
@@ -161,20 +124,6 @@ impl Shared {
             check_proxied(&grounds.policy.also_own(&own), permit, &found, here)?;
         }
         Ok(())
-    }
-
-    /// The addresses of a name that the proxy looks up, as far as this host's resolver knows them in time. Too many are a
-    /// denial, since one of them may be this host.
-    async fn known_here(&self, name: &Name) -> Result<Vec<IpAddr>, Denial> {
-        let most = self.limits.resolve_time.min(LOOK_UP);
-        let limit = self.silence.limit(most);
-        let found = timeout(limit, self.resolver.lookup(name)).await;
-        self.silence.heard(found.is_ok(), limit, most);
-        match found {
-            Ok(Ok(found)) => Ok(found.addrs),
-            Ok(Err(error @ ResolveError::TooMany { .. })) => Err(denials::not_resolved(&error)),
-            Ok(Err(ResolveError::Failed { .. } | ResolveError::Configuration { .. })) | Err(_) => Ok(Vec::new()),
-        }
     }
 
     /// Whether an address is this host's own.

@@ -17,6 +17,9 @@ pub struct Resolved {
     pub addrs: Vec<IpAddr>,
     /// How long they hold, in seconds.
     pub ttl_s: Option<u32>,
+    /// Why the addresses of the other family are not known. A dialler needs none of them; who lets somebody else resolve the
+    /// name does.
+    pub partial: Option<ResolveError>,
 }
 
 /// Why a name has no addresses.
@@ -28,9 +31,25 @@ pub enum ResolveError {
         /// Why.
         why: String,
     },
-    /// No answer.
+    /// A name server refused or failed, or nobody serves names at its address.
     #[error("{name} cannot be resolved: {why}")]
     Failed {
+        /// The name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// This host could not ask: it has no descriptor left, for example. A program inside may be the cause.
+    #[error("{name} cannot be resolved: {why}")]
+    Local {
+        /// The name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// No answer in time.
+    #[error("{name} cannot be resolved: {why}")]
+    Silent {
         /// The name.
         name: String,
         /// Why.
@@ -103,7 +122,7 @@ impl Resolver for Scripted {
             }
             let script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
             let addrs = script.get(name.as_str()).or_else(|| script.get("*")).cloned().unwrap_or_default();
-            Resolved { addrs, ttl_s: None }.bounded(name)
+            Resolved { addrs, ..Resolved::default() }.bounded(name)
         })
     }
 }

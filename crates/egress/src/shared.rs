@@ -21,9 +21,9 @@ use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
 use crate::grounds::{Grounds, InForce};
+use crate::look_ups::{Silence, unknown_here};
 use crate::own::{OwnAddresses, own_among};
 use crate::programs::{Caller, Programs};
-use crate::proxied::Silence;
 use crate::registry::{Entry, Learned, Registry};
 use crate::resolve::{ResolveError, Resolver};
 use crate::summary::{Summary, Tally};
@@ -31,14 +31,15 @@ use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, NameQuery, Next, Permit, Policy, Route, Spent,
-    check_addrs, check_name, check_sni,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Route, Spent, check_addrs,
+    check_name, check_sni,
 };
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 /// What every connection of one sandbox shares.
 pub(crate) struct Shared {
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) followed: Followed,
     pub(crate) silence: Silence,
+    /// Has `Limits::look_ups`.
+    pub(crate) look_ups: Semaphore,
     /// How often addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
     pub(crate) resolver: Arc<dyn Resolver>,
@@ -98,7 +101,7 @@ pub(crate) enum Speech {
 pub(crate) struct Charged(Option<Arc<Shared>>);
 
 impl Charged {
-    fn take(shared: &Arc<Shared>) -> Result<Self, Denial> {
+    pub(crate) fn take(shared: &Arc<Shared>) -> Result<Self, Denial> {
         shared.charge(Charge::Connection)?;
         Ok(Self(Some(Arc::clone(shared))))
     }
@@ -153,6 +156,7 @@ impl Shared {
             audit: parts.audit,
             clock: parts.clock,
             heads: Heads::new(parts.limits.heads_bytes),
+            look_ups: Semaphore::new(parts.limits.look_ups),
             pace: Pace::default(),
             limits: parts.limits,
             buffers: Buffers::default(),
@@ -384,10 +388,8 @@ impl Shared {
             Next::Resolve(query) => query,
         };
         let charged = self.paid_look_up(attempt, id, &query, grounds)?;
-        let found = match tokio::time::timeout(self.limits.resolve_time, self.resolver.lookup(query.name())).await {
-            Ok(found) => found,
-            Err(_) => Err(ResolveError::Failed { name: query.name().to_string(), why: "no answer in time".into() }),
-        };
+        let is_exact = query.is_exact();
+        let found = self.look_up(query.name(), self.limits.resolve_time).await;
         self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
         // The policy may be another one by now.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
@@ -403,9 +405,13 @@ impl Shared {
         let decided = check_addrs(&*effective(grounds)?, query, &addrs, grounds.at);
         grounds.resolved = Some(addrs);
         match (decided, found) {
+            // The upstream proxy looks the name up. A replay does not know what was not answered.
+            (Ok(permit), found) if !permit.addresses_checked() => {
+                let ttl_s = found.as_ref().ok().and_then(|found| found.ttl_s);
+                unknown_here(found, is_exact).inspect_err(|_| grounds.check = None)?;
+                Ok((permit, Some(charged), ttl_s))
+            }
             (Ok(permit), Ok(found)) => Ok((permit, Some(charged), found.ttl_s)),
-            // The upstream proxy looks the name up.
-            (Ok(permit), Err(_)) if !permit.addresses_checked() => Ok((permit, Some(charged), None)),
             // No address is a denial by the policy too; only its sentence is better.
             (Err(denial), Err(error)) if denial.cause == Cause::NotResolved => {
                 Err(Denial { explanation: error.to_string(), ..denial })
@@ -413,24 +419,6 @@ impl Shared {
             (Err(denial), _) => Err(denial),
             (Ok(_), Err(error)) => Err(denials::internal(error.to_string())),
         }
-    }
-
-    /// Counts a look-up as a connection, and its name as bytes that leave; records it where the program inside chose the name.
-    pub(crate) fn paid_look_up(
-        self: &Arc<Self>,
-        attempt: &Attempt,
-        id: u64,
-        query: &NameQuery,
-        grounds: &Grounds,
-    ) -> Result<Charged, Denial> {
-        let charged = Charged::take(self)?;
-        if !query.is_exact() {
-            self.charge(Charge::Up(query.name().as_str().len() as u64))?;
-            let grounds = Grounds { check: None, ..grounds.clone() };
-            let recorded = grounds.must(&Event::of(EventKind::Resolve, id, attempt), &self.audit);
-            recorded.map_err(|error| denials::internal(error.to_string()))?;
-        }
-        Ok(charged)
     }
 }
 

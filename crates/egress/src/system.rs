@@ -7,11 +7,12 @@
 
 use crate::answers::{Answers, Family};
 use crate::resolve::{Lookup, ResolveError, Resolved, Resolver};
+use crate::sockets::{Sockets, is_local};
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name as DnsName, RecordType};
+use hickory_resolver::Hosts;
 use hickory_resolver::config::ResolveHosts;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::{Hosts, TokioResolver};
 use nexus_policy::net::Name;
 use std::fs::File;
 use std::io::{self, Read};
@@ -55,13 +56,16 @@ fn stamp(path: &str) -> Stamp {
 /// What the files say.
 struct Files {
     hosts: Hosts,
-    resolver: TokioResolver,
+    resolver: hickory_resolver::Resolver<Sockets>,
+    sockets: Sockets,
     answers: Answers,
 }
 
 impl Files {
     fn read() -> Result<Self, String> {
-        let mut builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
+        let sockets = Sockets::default();
+        let builder = hickory_resolver::Resolver::builder(sockets.clone());
+        let mut builder = builder.map_err(|error| error.to_string())?;
         builder.options_mut().use_hosts_file = ResolveHosts::Never;
         // Its own cache holds whole answers, with sections that a name server fills as it likes: 2 MiB each, thousands of them.
         builder.options_mut().cache_size = 0;
@@ -69,7 +73,7 @@ impl Files {
         builder.options_mut().preserve_intermediates = false;
         let resolver = builder.build().map_err(|error| error.to_string())?;
         let hosts = hosts().map_err(|error| format!("{HOSTS}: {error}"))?;
-        Ok(Self { hosts, resolver, answers: Answers::default() })
+        Ok(Self { hosts, resolver, sockets, answers: Answers::default() })
     }
 
     /// The addresses of a name that stands in the hosts file, and all that it has, as with the `files dns` of
@@ -129,21 +133,38 @@ async fn family(files: &Files, name: &Name, kind: RecordType) -> Result<Family, 
     if let Some(kept) = files.answers.get(name, kind, Instant::now()) {
         return Ok(kept);
     }
+    let refused = files.sockets.refused();
     // With the trailing dot no search domain is appended: that would be another name than the allowed one.
     let family = match files.resolver.lookup(name.fqdn(), kind).await {
         Ok(found) => {
             let addrs = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
-            let Resolved { addrs, .. } = Resolved { addrs, ttl_s: None }.bounded(name)?;
+            let Resolved { addrs, .. } = Resolved { addrs, ..Resolved::default() }.bounded(name)?;
             Family { addrs, until: Some(found.valid_until()) }
         }
         Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
             let left = none.negative_ttl.map(|seconds| Duration::from_secs(seconds.into()));
             Family { addrs: Vec::new(), until: left.and_then(|left| Instant::now().checked_add(left)) }
         }
-        Err(error) => return Err(ResolveError::Failed { name: name.to_string(), why: error.to_string() }),
+        Err(error) => return Err(unanswered(name, &error, files.sockets.refused() != refused)),
     };
     files.answers.keep(name, kind, &family, Instant::now());
     Ok(family)
+}
+
+/// Tells an error of a name server from one of this host and from silence. `lacked` tells whether this host refused a socket
+/// meanwhile.
+fn unanswered(name: &Name, error: &NetError, lacked: bool) -> ResolveError {
+    let (name, why) = (name.to_string(), error.to_string());
+    match error {
+        // An answer, if not a good one.
+        NetError::Dns(_) | NetError::Proto(_) => ResolveError::Failed { name, why },
+        _ if lacked => ResolveError::Local { name, why: "this machine gives the resolver no socket".to_owned() },
+        NetError::Timeout => ResolveError::Silent { name, why },
+        NetError::Io(io) if io.kind() == io::ErrorKind::TimedOut => ResolveError::Silent { name, why },
+        NetError::Io(io) if is_local(io) => ResolveError::Local { name, why },
+        NetError::Io(_) | NetError::NoConnections => ResolveError::Failed { name, why },
+        _ => ResolveError::Local { name, why },
+    }
 }
 
 /// Both answers, or one with an address where the other does not come in time after it. What was not answered is not dialled.
@@ -171,14 +192,18 @@ impl Resolver for System {
             let files = self.files()?;
             let addrs = files.pinned(name);
             if !addrs.is_empty() {
-                return Resolved { addrs, ttl_s: None }.bounded(name);
+                return Resolved { addrs, ..Resolved::default() }.bounded(name);
             }
             let ask = |kind| family(&files, name, kind);
             let enough = |answer: &Result<Family, ResolveError>| answer.as_ref().is_ok_and(|one| !one.addrs.is_empty());
             let (v4, v6) = either(ask(RecordType::A), ask(RecordType::AAAA), enough).await;
             let mut found = Resolved::default();
             let (mut until, mut failed) = (None::<Instant>, None);
-            for answer in [v4, v6].into_iter().flatten() {
+            for answer in [v4, v6] {
+                let answer = answer.unwrap_or_else(|| {
+                    let why = format!("no answer within {} ms after the other family's", OTHER_FAMILY.as_millis());
+                    Err(ResolveError::Silent { name: name.to_string(), why })
+                });
                 match answer {
                     Ok(family) => {
                         let ends = family.until.filter(|_| !family.addrs.is_empty());
@@ -190,8 +215,9 @@ impl Resolver for System {
                     Err(error) => failed = Some(error),
                 }
             }
-            if let (true, Some(error)) = (found.addrs.is_empty(), failed) {
-                return Err(error);
+            match failed {
+                Some(error) if found.addrs.is_empty() => return Err(error),
+                failed => found.partial = failed,
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
             found.ttl_s = left.and_then(|left| u32::try_from(left).ok());

@@ -243,8 +243,8 @@ impl nexus_egress::Resolver for Counting {
         Box::pin(async move {
             match name.as_str() {
                 "fails.test" => Err(nexus_egress::ResolveError::Failed { name, why: "no answer".into() }),
-                "short.test" => Ok(nexus_egress::Resolved { addrs, ttl_s: Some(0) }),
-                _ => Ok(nexus_egress::Resolved { addrs, ttl_s: Some(3600) }),
+                "short.test" => Ok(nexus_egress::Resolved { addrs, ttl_s: Some(0), partial: None }),
+                _ => Ok(nexus_egress::Resolved { addrs, ttl_s: Some(3600), partial: None }),
             }
         })
     }
@@ -258,6 +258,6 @@ impl nexus_egress::Resolver for Moving {
     fn lookup<'a>(&'a self, _name: &'a nexus_policy::net::Name) -> nexus_egress::Lookup<'a> {
         let moved = self.0.load(std::sync::atomic::Ordering::SeqCst);
         let addrs = vec![IpAddr::V4(if moved { MOVED } else { BAD })];
-        Box::pin(async move { Ok(nexus_egress::Resolved { addrs, ttl_s: Some(1) }) })
+        Box::pin(async move { Ok(nexus_egress::Resolved { addrs, ttl_s: Some(1), partial: None }) })
     }
 }

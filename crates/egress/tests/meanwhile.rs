@@ -43,7 +43,7 @@ impl Resolver for SwapInLookup {
     fn lookup<'a>(&'a self, _name: &'a Name) -> Lookup<'a> {
         Box::pin(async move {
             self.0.now();
-            Ok(Resolved { addrs: vec![self.1], ttl_s: None })
+            Ok(Resolved { addrs: vec![self.1], ..Resolved::default() })
         })
     }
 }

@@ -3,8 +3,8 @@
 
 mod support;
 
-use nexus_egress::{EventKind, OwnAddresses, UpstreamProxy};
-use nexus_policy::net::{PolicyInput, Source, parse_allow};
+use nexus_egress::{EventKind, Lookup, OwnAddresses, ResolveError, Resolved, Resolver, UpstreamProxy};
+use nexus_policy::net::{Name, PolicyInput};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -152,44 +152,114 @@ fn a_request_to_a_proxy_cannot_be_answered_with_itself() {
     assert!(told.contains("TRACE is not passed on to an upstream proxy"), "{told}");
 }
 
-/// Knows two names, and answers no question about others.
-struct Silent;
+/// Answers as the first label of a name says.
+#[derive(Default)]
+struct Labelled {
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
 
-impl nexus_egress::Resolver for Silent {
-    fn lookup<'a>(&'a self, name: &'a nexus_policy::net::Name) -> nexus_egress::Lookup<'a> {
-        let addrs = match name.as_str() {
-            "lo.test" => Some(IpAddr::from([127, 0, 0, 1])),
-            "public.test" => Some(IpAddr::from([93, 184, 216, 34])),
-            _ => None,
-        };
+impl Resolver for Labelled {
+    fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
+        let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_at_once.fetch_max(now, Ordering::SeqCst);
+        let over = Over(&self.at_once);
         Box::pin(async move {
-            let Some(address) = addrs else { return std::future::pending().await };
-            Ok(nexus_egress::Resolved { addrs: vec![address], ttl_s: None })
+            let found = |address: [u8; 4]| Resolved { addrs: vec![address.into()], ..Resolved::default() };
+            let (about, why) = (name.to_string(), "as the test wants it".to_owned());
+            let answer = match name.as_str().split('.').next().unwrap_or_default() {
+                "public" => Ok(found([93, 184, 216, 34])),
+                "slow" => {
+                    tokio::time::sleep(SLOW).await;
+                    Ok(found([10, 77, 0, 5]))
+                }
+                "half" => {
+                    let partial = Some(ResolveError::Local { name: about, why });
+                    Ok(Resolved { partial, ..found([93, 184, 216, 34]) })
+                }
+                "fails" => Err(ResolveError::Failed { name: about, why }),
+                "local" => Err(ResolveError::Local { name: about, why }),
+                "unset" => Err(ResolveError::Configuration { why }),
+                _ => std::future::pending().await,
+            };
+            drop(over);
+            answer
         })
     }
 }
 
-#[test]
-fn a_silent_resolver_is_waited_for_once() {
-    const LIMIT: Duration = Duration::from_secs(2);
-    let asked = Arc::default();
+/// Counts one look-up less when it is over, or is given up.
+struct Over<'a>(&'a AtomicUsize);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// How long a look-up takes, more than a tenth of how long it may take.
+const SLOW: Duration = Duration::from_millis(800);
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// A list of these names by a proxy that connects anybody to a server, with that resolver.
+fn labelled(names: &[&str], look_ups: usize) -> (World, Arc<AtomicUsize>, Arc<Labelled>) {
+    let (asked, resolver) = (Arc::default(), Arc::<Labelled>::default());
     let proxy = counting_proxy(&asked);
-    let mut rules = PolicyInput { upstream_proxy: true, ..input(&[]) };
-    rules.allow.push(parse_allow("*.unknown.test:6000", Source::flag("listed")).unwrap());
-    rules.allow.push(parse_allow("lo.test:6000", Source::flag("listed")).unwrap());
+    let rules = PolicyInput { upstream_proxy: true, ..input(names) };
     let world = World::with(rules, |config| {
-        config.own_addresses = Some(Arc::new(OneAddress));
         config.upstream_proxy = Some(UpstreamProxy::parse(&format!("http://{proxy}")).unwrap());
-        config.resolver = Arc::new(Silent);
+        config.resolver = resolver.clone();
         config.limits.resolve_time = LIMIT;
+        config.limits.look_ups = look_ups;
     });
+    (world, asked, resolver)
+}
+
+#[test]
+fn one_silent_name_shortens_no_wait_for_another() {
+    let (world, asked, _) = labelled(&["silent.test:6000", "*.x.test:6000"], 8);
     let begun = Instant::now();
-    for number in 0..6 {
-        assert!(tunnel(world.http, &format!("x{number}.unknown.test:6000")).is_ok());
+    // A name that the user wrote goes on, since behind such a proxy there may be no name server. It is waited for once.
+    for _ in 0..4 {
+        assert!(tunnel(world.http, "silent.test:6000").is_ok());
     }
     let took = begun.elapsed();
-    assert!(took >= LIMIT && took < LIMIT * 5, "{took:?}: one full wait, and five short ones");
-    // What the resolver does say still counts.
-    assert_eq!(tunnel(world.http, "lo.test:6000").unwrap_err().0, 403);
+    assert!(took >= LIMIT && took < LIMIT * 2, "{took:?}: one full wait, and three short ones");
+    // One that the program inside chose does not, and another name is waited for as before.
+    for name in ["silent.x.test", "slow.x.test"] {
+        let (_, _, body) = tunnel(world.http, &format!("{name}:6000")).unwrap_err();
+        let body = String::from_utf8(body).unwrap();
+        let wanted = if name == "slow.x.test" { "leads to 10.77.0.5" } else { "only by a rule for exactly that name" };
+        assert!(body.contains(wanted), "{body}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn an_error_of_this_host_is_no_unknown_name() {
+    let exact = ["public.test:6000", "fails.test:6000", "local.test:6000", "unset.test:6000", "half.test:6000"];
+    let rules = [&exact[..], &["*.x.test:6000", "+*.p.test:6000"]].concat();
+    let (world, asked, _) = labelled(&rules, 8);
+    for below in ["test", "x.test", "p.test"] {
+        for (label, code) in [("local", 502), ("unset", 502), ("half", 502), ("fails", 200), ("public", 200)] {
+            let opened = tunnel(world.http, &format!("{label}.{below}:6000")).map_err(|refused| refused.0);
+            assert_eq!(opened.err().unwrap_or(200), code, "{label}.{below}");
+        }
+    }
     assert_eq!(asked.load(Ordering::Relaxed), 6);
+}
+
+#[test]
+fn look_ups_at_one_time_are_bounded_and_the_rest_is_refused() {
+    let (world, asked, resolver) = labelled(&["*.x.test:6000"], 4);
+    let http = world.http;
+    let ask = move |number: usize| tunnel(http, &format!("silent{number}.x.test:6000")).unwrap_err().0;
+    let clients: Vec<_> = (0..24).map(|number| std::thread::spawn(move || ask(number))).collect();
+    for client in clients {
+        assert_eq!(client.join().unwrap(), 502);
+    }
+    assert_eq!(resolver.most_at_once.load(Ordering::SeqCst), 4);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    // The places are free again.
+    assert!(tunnel(http, "public.x.test:6000").is_ok());
 }

@@ -177,14 +177,47 @@ fn a_name_without_an_answer_is_refused_within_a_bounded_time() {
     let host = Host::new();
     let begun = Instant::now();
     assert_eq!(host.ask("gone.test"), Ok(Resolved::default()));
-    for name in ["fails.test", "refused.test", "silent.test", "garbage.test"] {
+    for name in ["fails.test", "refused.test", "garbage.test"] {
         let error = host.ask(name).unwrap_err();
         assert!(matches!(&error, ResolveError::Failed { name: about, .. } if about == name), "{error:?}");
     }
+    let error = host.ask("silent.test").unwrap_err();
+    assert!(matches!(&error, ResolveError::Silent { name: about, .. } if about == "silent.test"), "{error:?}");
     assert!(begun.elapsed() < support::PATIENCE, "{:?}", begun.elapsed());
     assert!(names.take().contains(&asked("silent.test", "AAAA", false)));
     // One family answers, the other does not: what is known is all that can be dialled.
     assert_eq!(host.addresses("half.test"), ["93.184.216.10"]);
+    let partial = host.ask("half.test").unwrap().partial;
+    assert!(matches!(partial, Some(ResolveError::Silent { .. })), "{partial:?}");
+}
+
+#[test]
+fn a_host_without_descriptors_is_no_name_server_that_fails() {
+    if outside(BRIEF) {
+        return;
+    }
+    let names = NameServer::start();
+    let host = Host::new();
+    assert_eq!(host.addresses("v4.test"), ["93.184.216.10"]);
+    names.take();
+    let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let none = rustix::process::Rlimit { current: Some(3), ..before };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, none).unwrap();
+    let error = host.ask("both.test").unwrap_err();
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, before).unwrap();
+    assert!(matches!(&error, ResolveError::Local { name, .. } if name == "both.test"), "{error:?}");
+    assert_eq!(names.take(), []);
+    assert_eq!(host.addresses("both.test").len(), 2);
+}
+
+#[test]
+fn an_address_without_a_name_server_is_no_error_of_this_host() {
+    if outside(BRIEF) {
+        return;
+    }
+    let error = Host::new().ask("both.test").unwrap_err();
+    assert!(matches!(&error, ResolveError::Failed { .. } | ResolveError::Silent { .. }), "{error:?}");
+    println!("{error:?}");
 }
 
 #[test]

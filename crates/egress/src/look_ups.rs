@@ -1,0 +1,153 @@
+//! Look-ups for connections: how many at one time, how long each waits, and what an answer that is missing means.
+//!
+//! ```text
+//!  name ─▶ a place among `Limits::look_ups` ─▶ the resolver ─┬─ addresses, or "there are none" ─▶ decided
+//!          none in time: an error of this host               ├─ a name server fails ─▶ unknown here
+//!                                                            ├─ silence ─▶ unknown here, for a name of the user
+//!                                                            └─ an error of this host ─▶ refused
+//! ```
+//!
+//! A name that an upstream proxy looks up too is looked up here first. The program inside can make this host slow, or use its
+//! descriptors up. So silence and errors of this host are no reason to let such a name go unchecked, with one exception: behind
+//! a company's proxy a host may have no name server that answers, and a name that a rule writes out was chosen by the user.
+
+use crate::audit::{Event, EventKind};
+use crate::denials;
+use crate::grounds::Grounds;
+use crate::resolve::{ResolveError, Resolved};
+use crate::shared::{Charged, Shared};
+use nexus_policy::net::{Attempt, Charge, Denial, Name, NameQuery};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// How long a name is looked up here that the proxy looks up too.
+const LOOK_UP: Duration = Duration::from_secs(3);
+/// For how long a name that was not answered in time is waited for less.
+const SILENT: Duration = Duration::from_secs(30);
+/// Which part of the time it then gets.
+const SHORT: u32 = 10;
+/// Silent names that are remembered. A name that is forgotten is waited for in full.
+const MAX_SILENT: usize = 256;
+
+/// Names that were not answered in time, each for itself: the program inside chooses names, and one that is never answered must
+/// not shorten the wait for another.
+#[derive(Debug, Default)]
+pub(crate) struct Silence(Mutex<HashMap<Name, Instant>>);
+
+impl Silence {
+    fn since(&self) -> MutexGuard<'_, HashMap<Name, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how long to wait for `name`, of at most so long.
+    fn limit(&self, name: &Name, most: Duration) -> Duration {
+        let silent = self.since().get(name).is_some_and(|since| since.elapsed() < SILENT);
+        if silent { most / SHORT } else { most }
+    }
+
+    /// Takes whether an answer came within `limit`, of at most `most`.
+    fn heard(&self, name: &Name, answered: bool, limit: Duration, most: Duration) {
+        let mut since = self.since();
+        if answered {
+            since.remove(name);
+        } else if limit == most {
+            since.retain(|_, since| since.elapsed() < SILENT);
+            if since.len() >= MAX_SILENT {
+                let oldest = since.iter().min_by_key(|(_, since)| **since).map(|(name, _)| name.clone());
+                oldest.and_then(|name| since.remove(&name));
+            }
+            since.insert(name.clone(), Instant::now());
+        }
+    }
+}
+
+impl Shared {
+    /// Counts a look-up as a connection, and its name as bytes that leave; records it where the program inside chose the name.
+    pub(crate) fn paid_look_up(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        query: &NameQuery,
+        grounds: &Grounds,
+    ) -> Result<Charged, Denial> {
+        let charged = Charged::take(self)?;
+        if !query.is_exact() {
+            self.charge(Charge::Up(query.name().as_str().len() as u64))?;
+            let grounds = Grounds { check: None, ..grounds.clone() };
+            let recorded = grounds.must(&Event::of(EventKind::Resolve, id, attempt), &self.audit);
+            recorded.map_err(|error| denials::internal(error.to_string()))?;
+        }
+        Ok(charged)
+    }
+
+    /// Looks `name` up, in one of the places for look-ups.
+    pub(crate) async fn look_up(&self, name: &Name, limit: Duration) -> Result<Resolved, ResolveError> {
+        let place = timeout(self.limits.resolve_time, self.look_ups.acquire()).await;
+        let Ok(Ok(place)) = place else {
+            let why = "the sandbox looks up too many names at one time".to_owned();
+            return Err(ResolveError::Local { name: name.to_string(), why });
+        };
+        let found = timeout(limit, self.resolver.lookup(name)).await;
+        drop(place);
+        let late = |_| Err(ResolveError::Silent { name: name.to_string(), why: "no answer in time".into() });
+        found.unwrap_or_else(late)
+    }
+
+    /// The addresses of a name that the proxy looks up too, as far as this host knows them.
+    pub(crate) async fn known_here(&self, query: &NameQuery) -> Result<Vec<IpAddr>, Denial> {
+        let most = self.limits.resolve_time.min(LOOK_UP);
+        let limit = self.silence.limit(query.name(), most);
+        let found = self.look_up(query.name(), limit).await;
+        self.silence.heard(query.name(), !matches!(found, Err(ResolveError::Silent { .. })), limit, most);
+        unknown_here(found, query.is_exact())
+    }
+}
+
+/// Returns the addresses of a look-up before an upstream proxy's, or refuses what could be known here and was not asked.
+/// `is_exact` tells whether a rule writes the name out.
+pub(crate) fn unknown_here(found: Result<Resolved, ResolveError>, is_exact: bool) -> Result<Vec<IpAddr>, Denial> {
+    let (addrs, missing) = match found {
+        Ok(Resolved { addrs, partial, .. }) => (addrs, partial),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    match missing {
+        None | Some(ResolveError::Failed { .. }) => Ok(addrs),
+        Some(ResolveError::Silent { .. }) if is_exact => Ok(addrs),
+        Some(error @ ResolveError::Silent { .. }) => {
+            let why = format!("{error}; the upstream proxy gets such a name only by a rule for exactly that name");
+            Err(Denial { explanation: why, ..denials::not_resolved(&error) })
+        }
+        Some(
+            error @ (ResolveError::Local { .. } | ResolveError::Configuration { .. } | ResolveError::TooMany { .. }),
+        ) => Err(denials::not_resolved(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_policy::net::Target;
+
+    fn name(text: &str) -> Name {
+        Target::parse(&format!("{text}:443")).unwrap().host.name().unwrap().clone()
+    }
+
+    #[test]
+    fn each_silent_name_shortens_its_own_wait_alone() {
+        let (silence, most) = (Silence::default(), Duration::from_secs(3));
+        assert_eq!(silence.limit(&name("gone.test"), most), most);
+        silence.heard(&name("gone.test"), false, most, most);
+        assert_eq!(silence.limit(&name("gone.test"), most), most / SHORT);
+        assert_eq!(silence.limit(&name("slow.test"), most), most);
+        silence.heard(&name("gone.test"), true, most / SHORT, most);
+        assert_eq!(silence.limit(&name("gone.test"), most), most);
+        for number in 0..MAX_SILENT * 2 {
+            silence.heard(&name(&format!("n{number}.test")), false, most, most);
+            assert!(silence.since().len() <= MAX_SILENT);
+        }
+        assert_eq!(silence.limit(&name("n0.test"), most), most, "the oldest one is forgotten");
+    }
+}
