@@ -31,6 +31,7 @@ mod profile;
 mod receipt;
 mod run;
 mod session;
+mod signal;
 mod sockets;
 mod terminal;
 mod workspace;

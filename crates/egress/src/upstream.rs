@@ -1,5 +1,6 @@
 //! The operator's own proxy, where the host has no other way out.
 
+use nexus_model::bytes::base64_encode;
 use nexus_policy::net::{Target, TargetError};
 use std::fmt;
 
@@ -32,7 +33,7 @@ impl UpstreamProxy {
         };
         let authorization = match user {
             None => None,
-            Some(user) => Some(format!("Basic {}", base64(&percent_decoded(user).ok_or(UpstreamError::Form)?))),
+            Some(user) => Some(format!("Basic {}", base64_encode(&percent_decoded(user).ok_or(UpstreamError::Form)?))),
         };
         Ok(Self { target: Target::parse(host).map_err(UpstreamError::Target)?, authorization })
     }
@@ -50,35 +51,11 @@ impl fmt::Debug for UpstreamProxy {
     }
 }
 
+/// Decodes `%XX`; `None` where a `%` stands for itself, which says that the URL was written by hand.
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        if *first == b'%' {
-            let [high, low, tail @ ..] = tail else { return None };
-            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-            bytes.push(digit(*high)? << 4 | digit(*low)?);
-            rest = tail;
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    Some(bytes)
-}
-
-/// RFC 4648. The credentials of one header are all that is ever encoded here.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let value = group.iter().fold(0_u32, |value, byte| value << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let digit = DIGITS[(value >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= group.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    let strict = text.split('%').skip(1).all(is_escape);
+    strict.then(|| percent_encoding::percent_decode_str(text).collect())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::inside::Inside;
 use super::output::Stream;
 use super::ports::{PortToken, Ports};
 use super::sink::{Kept, Sink};
+use crate::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
 use crate::terminal::raw::{self, Raw};
 use crate::terminal::{Hold, out};
 use nexus_driver::Event;
@@ -13,11 +14,6 @@ use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use std::io;
 use std::time::Instant;
-
-const SIGHUP: u8 = 1;
-const SIGCONT: u8 = 18;
-const SIGTSTP: u8 = 20;
-const SIGWINCH: u8 = 28;
 
 /// The caller of a run in the foreground.
 pub struct Foreground {

@@ -20,6 +20,7 @@ use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, ProfileName, Toolchain};
+use rustix::io::Errno;
 use std::time::Duration;
 
 /// Everything about a run that the flags say.
@@ -345,10 +346,13 @@ fn step_failure(step: &StepError) -> Failure {
     Failure::refused("set_up", message, step_hint(step.step.name(), step.errno))
 }
 
-const EPERM: i32 = 1;
-const EACCES: i32 = 13;
-const ENOSPC: i32 = 28;
-const EDQUOT: i32 = 122;
+const EPERM: i32 = Errno::PERM.raw_os_error();
+const EACCES: i32 = Errno::ACCESS.raw_os_error();
+const EDQUOT: i32 = Errno::DQUOT.raw_os_error();
+const ELOOP: i32 = Errno::LOOP.raw_os_error();
+const ENOENT: i32 = Errno::NOENT.raw_os_error();
+const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
+const EROFS: i32 = Errno::ROFS.raw_os_error();
 
 fn step_hint(step: &str, errno: i32) -> &'static str {
     match (step, errno) {
@@ -371,12 +375,12 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
             "the file system of this directory or of the state directory cannot carry a layer: use a workspace on ext4, xfs or btrfs, or --direct"
         }
         ("idmapped_mounts", _) => {
-            "this folder's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs"
+            "this directory's file system cannot map owners: run as an ordinary user, or use a workspace on ext4, xfs or btrfs"
         }
-        ("mount_binds", EACCES | 30 | 2) => {
+        ("mount_binds", EACCES | EROFS | ENOENT) => {
             "a bind inside the workspace or another bind needs an existing place to go to"
         }
-        ("protect_names", 40) => {
+        ("protect_names", ELOOP) => {
             "a directory on the way to a protected name became a symbolic link: leave --direct out"
         }
         ("make_cgroup" | "enter_cgroup", _) => {

@@ -18,6 +18,7 @@ use super::output::Stream;
 use super::signals::Signals;
 use super::tally::Tally;
 use crate::net::Service;
+use crate::signal::{SIGHUP, SIGTERM};
 use crate::terminal::out;
 use nexus_driver::{Event, LEADER, Sandbox, Session};
 use nexus_model::ExitReason;
@@ -37,8 +38,6 @@ use left::Left;
 use looks::LOOK_AT_MEMORY_EVERY;
 pub use pipes::{pipe, write_tail, write_unless_closed};
 
-const SIGHUP: u8 = 1;
-const SIGTERM: u8 = 15;
 const BUFFER: usize = 256 * 1024;
 /// How often a terminal is looked at that no process inside holds open: one may open it again.
 const LOOK_AT_TERMINAL_EVERY: Duration = Duration::from_millis(20);

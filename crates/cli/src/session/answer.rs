@@ -14,6 +14,7 @@ use super::ring::Ring;
 use super::store::Ending;
 use super::wire::{Ask, Tell, VERSION};
 use crate::run::{Inside, Stream, pipe, stdin_pair};
+use crate::signal::{SIGKILL, SIGTERM};
 use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
 use nexus_model::ByteText;
 use nexus_model::exit::REFUSED;
@@ -25,8 +26,6 @@ use std::time::Duration;
 
 /// Bytes of output in one frame.
 const FRAME: usize = 32 * 1024;
-const SIGKILL: u8 = 9;
-const SIGTERM: u8 = 15;
 
 impl Hub {
     /// Does what a client asks for, as far as it goes now.

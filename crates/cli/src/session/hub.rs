@@ -14,6 +14,7 @@ use super::ring::Ring;
 use super::store::{Ending, Own};
 use super::wire::{Launched, Tell, put};
 use crate::run::{Caller, FullOutput, Heard, Inside, Kept, Order, PortToken, Ports, Stream, Watched};
+use crate::signal::{SIGHUP, SIGKILL, SIGTERM};
 use nexus_driver::{CommandEvent, Ended, Event, LEADER};
 use nexus_model::exit::REFUSED;
 use nexus_model::frames::TerminalSize;
@@ -35,9 +36,6 @@ const GREETING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take for the last output of its command, after the end of the sandbox.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-const SIGHUP: u8 = 1;
-const SIGKILL: u8 = 9;
-const SIGTERM: u8 = 15;
 
 /// Everything about one detached sandbox.
 pub struct Hub {

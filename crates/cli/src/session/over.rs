@@ -8,10 +8,8 @@ use super::wire::{Ask, Tell};
 use super::{find, lost, store};
 use crate::failure::Failure;
 use crate::run::{not_written, print_failure, write_unless_closed};
+use crate::signal::{SIGKILL, SIGTERM};
 use std::io;
-
-const SIGKILL: u8 = 9;
-const SIGTERM: u8 = 15;
 
 /// Ends sandboxes and prints which.
 pub fn stop(args: &StopArgs) -> Result<u8, Failure> {

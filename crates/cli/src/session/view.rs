@@ -8,6 +8,7 @@
 use super::link::Link;
 use super::wire::{Ask, Tell};
 use crate::run::{Signals, Sink, Stream, write_unless_closed};
+use crate::signal::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
@@ -19,12 +20,6 @@ use std::io;
 
 /// Bytes that may wait for the supervisor to take them.
 const MOST_TYPED: usize = 1 << 20;
-const SIGINT: u8 = 2;
-const SIGQUIT: u8 = 3;
-const SIGTERM: u8 = 15;
-const SIGCONT: u8 = 18;
-const SIGTSTP: u8 = 20;
-const SIGWINCH: u8 = 28;
 
 /// How a talk ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,25 +8,10 @@ pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     measured.min().filter(|(away, _)| *away <= most).map(|(_, name)| name)
 }
 
-/// Letters to insert, remove, replace or swap with their neighbour.
+/// Counts the letters to insert, remove, replace or swap with their neighbour, of the first 40 of each word.
 fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().take(40).collect(), right.chars().take(40).collect());
-    let mut rows = vec![vec![0; right.len() + 1]; left.len() + 1];
-    for i in 0..=left.len() {
-        for j in 0..=right.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let replaced = rows[i - 1][j - 1] + usize::from(left[i - 1] != right[j - 1]);
-                let mut best = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
-                    best = best.min(rows[i - 2][j - 2] + 1);
-                }
-                best
-            };
-        }
-    }
-    rows[left.len()][right.len()]
+    let start = |word: &str| word.chars().take(40).collect::<String>();
+    strsim::osa_distance(&start(left), &start(right))
 }
 
 #[cfg(test)]
