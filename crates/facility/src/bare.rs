@@ -46,8 +46,9 @@ const NO_LINKS: &[&[u8]] = &[HEAD, b"objects", b"objects/info", b"refs", b"refs/
 /// The same for directories, as soon as there is something in them.
 const STATE_DIRECTORIES: &[&[u8]] = &[b"branches", b"modules", b"refs/replace", b"remotes", b"rr-cache", b"worktrees"];
 
-/// Judges the files of the bare repositories that the layer touches or makes.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+/// Judges the files of the bare repositories that the layer touches or makes. Returns the directories that become such
+/// repositories.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<Vec<usize>, IoFailure> {
     let mut places: HashMap<usize, Place> = HashMap::new();
     for (at, in_layer) in candidates(tree) {
         if let Some(place) = Place::of(walk, tree, at, &in_layer)? {
@@ -55,7 +56,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         }
     }
     if places.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     // The nearest repository around each entry; a directory comes before its entries.
     let by_path = ByPath::default();
@@ -99,7 +100,9 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             node.rare.verdict = Some(Verdict::Park(why.to_owned()));
         }
     }
-    Ok(())
+    let mut new: Vec<usize> = places.iter().filter(|(_, place)| !place.was_one).map(|(at, _)| *at).collect();
+    new.sort_unstable();
+    Ok(new)
 }
 
 /// Entries of a directory in the layer by their folded names, and whether they are there or gone.

@@ -1,6 +1,6 @@
 //! Judges the files of a layer that decide by their content whether they are committed: those of git directories.
 
-use crate::beneath::{Doing as _, IoFailure, join, split};
+use crate::beneath::{IoFailure, split};
 use crate::branches::{Branches, ByPath};
 use crate::facts::{Existing, GitDirectory, Made, Version, judge};
 use crate::git_refs;
@@ -9,10 +9,6 @@ use crate::protected::Class;
 use crate::submodules::Modules;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{Walk, WalkError, lower_path, version};
-use std::os::unix::ffi::OsStrExt as _;
-
-/// Why a git directory waits that would take the commits of a directory which another repository has.
-const TAKES_OVER: &str = "makes a directory of a git repository a repository of its own";
 
 impl Walk<'_> {
     /// Judges the files of git directories that are known by their name.
@@ -25,10 +21,6 @@ impl Walk<'_> {
                 Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitRoot | Class::GitState(_) => true,
                 Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => false,
             };
-            if class == Class::GitRoot && self.takes_over(tree, at)? {
-                tree.nodes[at].rare.verdict = Some(Verdict::Park(TAKES_OVER.to_owned()));
-                continue;
-            }
             if class == Class::NoLink
                 && let Some(inside) = git_refs::inside_git(&one.path.0)
                 && self.is_symbolic_ref(tree, at, inside)?
@@ -65,34 +57,6 @@ impl Walk<'_> {
             Some(found) if found.meta.kind == EntryType::File => is_one(self.base, &found.at.0),
             Some(_) | None => Ok(false),
         }
-    }
-
-    /// Tells whether an entry is a new git directory in a directory that the workspace has and that lies in a repository: git
-    /// would take the user's next commits there for those of the new one.
-    fn takes_over(&self, tree: &LayerTree, at: usize) -> Result<bool, IoFailure> {
-        let one = &tree.nodes[at];
-        let is_new = one.role == Role::Entry && one.covers.is_none() && lower_path(one).is_none();
-        if !is_new || one.meta.kind != EntryType::Directory || lower_path(&tree.nodes[one.parent]).is_none() {
-            return Ok(false);
-        }
-        let mut above = split(&one.path.0).0;
-        while !above.is_empty() {
-            above = split(above).0;
-            let place = join(above, b".git");
-            if self.base.stat(&place).doing("look at", &place)?.is_some() {
-                return Ok(true);
-            }
-        }
-        for directory in self.base.path().ancestors().skip(1) {
-            let place = directory.join(".git");
-            match rustix::fs::lstat(&place) {
-                Ok(_) => return Ok(true),
-                // git finds none either where this user may not look.
-                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::ACCESS) => {}
-                Err(error) => return Err(error).doing("look at", place.as_os_str().as_bytes()),
-            }
-        }
-        Ok(false)
     }
 
     /// Judges a file of a git directory by its content. In a git directory that is new, what the workspace has at the place of

@@ -61,6 +61,7 @@ pub mod meta;
 mod names;
 mod names_list;
 mod names_table;
+mod nested;
 mod opened;
 pub mod origin;
 mod orphans;

@@ -137,7 +137,8 @@ impl Walk<'_> {
         crate::shared::group(self, &mut tree)?;
         self.judge(&mut tree)?;
         crate::link_ends::judge(self, &mut tree)?;
-        crate::bare::judge(self, &mut tree)?;
+        let bare = crate::bare::judge(self, &mut tree)?;
+        crate::nested::judge(self, &mut tree, &bare)?;
         crate::unmade::judge(self, &mut tree)?;
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;

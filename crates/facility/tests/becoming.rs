@@ -31,9 +31,15 @@ fn rename(from: &str, to: &str) -> Op {
 
 /// Commits `run` over a workspace made by `base`, and returns what waits.
 fn parked(base: &[Op], run: &[Op]) -> Vec<String> {
+    parked_beside(base, run, &[])
+}
+
+/// The same, when these paths are accepted.
+fn parked_beside(base: &[Op], run: &[Op], named: &[&str]) -> Vec<String> {
     let scene = Scene::one_of_many(LayerMode::Root, base);
     wait_for_tick(scene.dir.path());
-    let result = scene.layer(run).commit(&scene.workspace(), &Rules::default()).unwrap();
+    let rules = Rules { named: named.iter().map(|path| (*path).into()).collect(), ..Rules::default() };
+    let result = scene.layer(run).commit(&scene.workspace(), &rules).unwrap();
     assert_eq!(result.conflicts, []);
     result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
 }
@@ -179,7 +185,7 @@ fn a_new_submodule_says_only_where_its_own_working_tree_is() {
         let config = "[core]\n\tbare = false\n\tworktree = ../../../sub\n";
         let run = repository(".git/modules/sub", config)[2..].to_vec();
         let wanted: &[&str] = if waits { &[".git/modules/sub/config"] } else { &[] };
-        assert_eq!(parked(&base, &run), wanted, "{file}");
+        assert_eq!(parked_beside(&base, &run, &[".git/modules/sub"]), wanted, "{file}");
         // A new one in its place could have another working tree.
         let all = [base, run].concat();
         assert_eq!(parked(&all, &[Op::RemoveTree(".git/modules/sub".into())]), [".git/modules/sub"], "{file}");
@@ -188,7 +194,7 @@ fn a_new_submodule_says_only_where_its_own_working_tree_is() {
     let base = [repository(".git", CLONE), vec![dir(".git/modules"), dir("evil")]].concat();
     let mut run = repository(".git/modules/sub", "[core]\n\tworktree = ../../../evil\n")[2..].to_vec();
     run.push(write("evil/.git", "gitdir: ../.git/modules/sub\n"));
-    assert_eq!(parked(&base, &run), [".git/modules/sub/config", "evil/.git"]);
+    assert_eq!(parked_beside(&base, &run, &[".git/modules/sub"]), [".git/modules/sub/config", "evil/.git"]);
 }
 
 /// A directory that is no repository any more keeps neither its hooks nor what they start from a run.
@@ -342,7 +348,7 @@ fn a_remote_in_its_old_form_is_not_replaced_unasked() {
 fn the_git_directory_of_a_working_tree_has_no_remotes() {
     let base = [repository(".git", CLONE), vec![dir(".git/worktrees")]].concat();
     let run = &repository(".git/worktrees/w", TURNED)[2..];
-    assert_eq!(parked(&base, run), [".git/worktrees/w/config"]);
+    assert_eq!(parked_beside(&base, run, &[".git/worktrees/w"]), [".git/worktrees/w/config"]);
     let run =
         [dir(".git/worktrees/w"), write(".git/worktrees/w/HEAD", HEAD), write(".git/worktrees/w/commondir", "../..\n")];
     assert_eq!(parked(&base, &run), [""; 0], "`git worktree add`");

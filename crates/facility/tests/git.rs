@@ -256,13 +256,6 @@ fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
             &["branch", "-m", "unpushed", "renamed"],
             &["fetch", "-q", "--prune"],
             &["rebase", "-q", "feature"],
-            &["init", "-q", "nested"],
-            &["init", "-q", "-b", "main", "project"],
-            &["-C", "project", "remote", "add", "origin", "https://git.example.org/a.git"],
-            &["init", "-q", "--bare", "bare.git"],
-            &["init", "-q", "--object-format=sha256", "sha256"],
-            &["clone", "-q", ".", "copy"],
-            &["clone", "-q", "--bare", ".", "copy.git"],
             &["tag", "-a", "-m", "t", "v1"],
             &["stash"],
             &["worktree", "add", "-q", "../tree", "-b", "aside"],
@@ -278,6 +271,27 @@ fn what_git_itself_writes_in_ordinary_work_commits_unasked() {
     assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{:?}", result.parked);
     assert_eq!(git(&scene.ws(), &["config", "--list", "--local"]), before);
     assert_eq!(git(&scene.ws(), &["show-ref"]), refs);
+}
+
+/// In a workspace that is in no repository.
+#[test]
+fn repositories_that_git_makes_alone_commit_unasked() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let layer = run_git(
+        &scene,
+        &[
+            &["init", "-q", "nested"],
+            &["init", "-q", "-b", "main", "project"],
+            &["-C", "project", "remote", "add", "origin", "https://git.example.org/a.git"],
+            &["-C", "project", "commit", "-q", "--allow-empty", "-m", "1"],
+            &["init", "-q", "--bare", "bare.git"],
+            &["init", "-q", "--object-format=sha256", "sha256"],
+            &["clone", "-q", "project", "copy"],
+            &["clone", "-q", "--bare", "project", "copy.git"],
+        ],
+    );
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{:?}", result.parked);
     assert!(git(&scene.ws().join("project"), &["remote", "-v"]).contains("git.example.org"));
     for directory in ["copy", "copy.git", "sha256", "nested"] {
         let status = git(&scene.ws().join(directory), &["rev-parse", "--git-dir"]);
@@ -338,13 +352,23 @@ fn an_upstream_of_the_remote_commits_where_no_push_goes_by_it() {
 
 /// In such a directory the user's next commit and push would be those of the new repository.
 #[test]
-fn a_repository_in_a_directory_of_another_one_waits() {
+fn a_repository_that_git_makes_in_another_one_waits() {
     let origin = ["-C", "src", "remote", "add", "origin", "https://git.example.org/a.git"];
-    let waits = waits_after(&[&["init", "-q", "src"], &origin]);
-    assert_eq!(waits.first().map(String::as_str), Some("src/.git"));
-    assert!(waits.iter().all(|path| path.starts_with("src/.git")), "{waits:?}");
-    // The twins: a new directory, and a workspace that is in no repository.
-    assert_eq!(waits_after(&[&["init", "-q", "lib"]]), [""; 0]);
+    for (work, place) in [
+        (&[&["init", "-q", "src"][..], &origin[..]][..], "src/.git"),
+        (&[&["init", "-q", "lib"]], "lib/.git"),
+        (&[&["clone", "-q", ".", "copy"]], "copy/.git"),
+        (&[&["init", "-q", "--object-format=sha256", "lib/sha256"]], "lib/sha256/.git"),
+        (&[&["init", "-q", "--bare", "bare.git"]], "bare.git"),
+        (&[&["clone", "-q", "--bare", ".", "copy.git"]], "copy.git"),
+        (&[&["init", "-q", "--bare", ".git/worktrees/wt"]], ".git/worktrees/wt"),
+    ] {
+        let waits = waits_after(work);
+        assert_eq!(waits.first().map(String::as_str), Some(place), "{waits:?}");
+        assert!(waits.iter().all(|path| path.starts_with(place)), "{waits:?}");
+    }
+    // The twin: what `git worktree add` writes into the git directory comes, and what makes the working tree waits.
+    assert_eq!(waits_after(&[&["worktree", "add", "-q", "wt", "-b", "aside"]]), ["wt/.git"]);
     for (place, waits) in [(".git", true), ("other", false)] {
         let scene = Scene::new(LayerMode::Root, &[]);
         std::fs::create_dir(scene.ws().join("src")).unwrap();

@@ -297,7 +297,17 @@ fn a_repository_inside_git_s_own_directory_is_judged() {
         let plant = [file(&at("config"), EVIL), dir(&at("hooks")), file(&at("hooks/pre-receive"), "evil")];
         let scene = Scene::new(LayerMode::Root, &repository());
         let remote = append(".git/config", &format!("[remote \"origin\"]\n\turl = {place}\n"));
-        let result = run(&scene, &[frame, plant.to_vec(), vec![remote]].concat());
+        wait_for_tick(scene.dir.path());
+        let layer = scene.layer(&[frame, plant.to_vec(), vec![remote]].concat());
+        let whole = commit_by(&scene, &layer, &Rules::default());
+        assert!(
+            parked(&whole).iter().any(|path| path == place) && !scene.ws().join(place).exists(),
+            "{place}: {whole:?}"
+        );
+        drop(layer);
+        // Accepted, its settings and hooks wait.
+        let named = Rules { named: vec![place.into()], only: Some(vec![place.into()]), ..Rules::default() };
+        let result = commit_by(&scene, &Layer::open(&scene.path("layers"), "run").unwrap(), &named);
         let mut wanted = vec![".git/config".to_owned(), at("config"), at("hooks/pre-receive")];
         if place.starts_with(".git/refs/") {
             // It is a branch that stands for another one, too.

@@ -32,7 +32,7 @@ use serde_json::json;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use words::{Lines, MOST_SHOWN, guarantees, parked_name, profile_ref, word};
+use words::{Lines, MOST_SHOWN, guarantees, parked_names, profile_ref, word};
 
 /// Everything about a run that has ended.
 pub struct Report {
@@ -290,11 +290,9 @@ impl Report {
         if let Some(problem) = &self.settled.problem {
             lines.add(&problem.text());
         } else if !self.settled.parked.is_empty() {
-            let parked = &self.settled.parked;
-            let shown = parked.iter().take(5).map(parked_name).collect::<Vec<_>>().join(", ");
-            let more = if parked.len() > 5 { format!(" and {} more", parked.len() - 5) } else { String::new() };
+            let shown = parked_names(&self.settled.parked, 5);
             let look = format!("nexus changes show --run {}", self.run_id);
-            lines.add(&format!("not committed, waiting for a decision: {shown}{more} ({look})"));
+            lines.add(&format!("not committed, waiting for a decision: {shown} ({look})"));
         }
         for line in [unwatched_line(self.settled.unwatched), readers_line(&self.settled.readers)].iter().flatten() {
             lines.add(line);

@@ -2,12 +2,14 @@
 
 use crate::failure::one_line;
 use crate::run::order::Order;
+use nexus_facility::meta::EntryType;
 use nexus_facility::{Change, ChangeKind};
 use nexus_model::network::Network as NetworkKind;
 use nexus_model::{ByteText, Guarantee};
 use nexus_policy::profile::ProfileName;
 use nexus_policy::receipt::ProfileRef;
 use serde::Serialize;
+use std::path::Path;
 
 /// The profile of the run as a receipt names it.
 pub(super) fn profile_ref(profile: &ProfileName) -> ProfileRef {
@@ -40,7 +42,7 @@ impl Lines {
 }
 
 /// Protected entries as people know them.
-pub(super) fn parked_name(change: &Change) -> String {
+fn parked_name(change: &Change) -> String {
     let kind = match change.kind {
         ChangeKind::Added => "added",
         ChangeKind::Deleted => "deleted",
@@ -49,6 +51,26 @@ pub(super) fn parked_name(change: &Change) -> String {
     };
     let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { kind });
     format!("{} ({why})", change.path.as_path().display())
+}
+
+/// Names the first `most` changes that wait. What is in a new directory that waits as a whole needs no name of its own.
+pub(super) fn parked_names(parked: &[Change], most: usize) -> String {
+    let mut whole: Option<&Path> = None;
+    let mut shown: Vec<&Change> = Vec::new();
+    for change in parked {
+        let path = change.path.as_path();
+        if whole.is_some_and(|whole| path.starts_with(whole)) && change.protected.is_none() && !change.setuid {
+            continue;
+        }
+        let is_whole = change.file_type == EntryType::Directory && change.kind == ChangeKind::Added;
+        if is_whole && change.protected.is_some() {
+            whole = Some(path);
+        }
+        shown.push(change);
+    }
+    let names = shown.iter().take(most).map(|change| parked_name(change)).collect::<Vec<_>>().join(", ");
+    let more = shown.len().saturating_sub(most);
+    if more == 0 { names } else { format!("{names} and {more} more") }
 }
 
 /// The guarantees that the driver held during this run.

@@ -1,0 +1,160 @@
+//! Holds back a git repository that a layer makes inside another one.
+//!
+//! At such a place git takes the user's next commits for those of the new repository, which has remotes and branches of its own.
+//! Files that the outer repository has there may be gone since an earlier run, may be on another branch, or may come with the next
+//! pull, and git directories can hide what is there from `git status`. So that each new repository waits that has another one
+//! around it, whatever the outer one has at the place.
+
+use crate::bare;
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
+use crate::fold::fold;
+use crate::link_ends::is_no_way;
+use crate::meta::EntryType;
+use crate::protected::Class;
+use crate::tree::{LayerTree, Node, Role, Verdict};
+use crate::walk::{Walk, lower_path};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// Says that a repository waits because another one is around it.
+pub(crate) const INSIDE: &str = "makes a repository inside a repository";
+/// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its own.
+const BELOW_GIT: &str = "makes a repository of its own below a git directory";
+
+/// Judges the repositories that come with a layer. `bare` are the directories that become repositories without the name `.git`.
+/// Returns the directories, by their paths, in which repositories wait.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
+    let (mut found, mut tops) = (Vec::new(), Vec::new());
+    let mut around = Around::new(walk);
+    for at in 1..tree.nodes.len() {
+        let one = &tree.nodes[at];
+        let is_directory = one.role == Role::Entry && one.meta.kind == EntryType::Directory;
+        if is_directory
+            && lower_path(one).is_none()
+            && is_git(&one.path.0)
+            && walk.rules.class(&one.path.0) == Class::GitRoot
+            && around.has(tree, one.parent)?
+        {
+            tops.push(tree.nodes[one.parent].path.0.to_vec());
+            found.push((at, by_path(INSIDE, &one.path.0)));
+        }
+    }
+    for at in bare.iter().copied() {
+        let one = &tree.nodes[at];
+        let why = match git_directory_above(tree, at) {
+            Some(git) if lower_path(&tree.nodes[git]).is_some() && stands_alone(walk, tree, at)? => BELOW_GIT,
+            None if around.has(tree, at)? => INSIDE,
+            // What is in a new git directory comes and waits with it.
+            Some(_) | None => continue,
+        };
+        tops.push(one.path.0.to_vec());
+        if lower_path(one).is_none() {
+            found.push((at, by_path(why, &one.path.0)));
+            continue;
+        }
+        let is_maker = |node: &Node| node.parent == at && bare::is_maker(&fold(split(&node.path.0).1));
+        let makers = (1..tree.nodes.len()).filter(|maker| is_maker(&tree.nodes[*maker]));
+        found.extend(
+            makers
+                .filter(|maker| tree.nodes[*maker].role == Role::Entry)
+                .map(|maker| (maker, format!("{why}: accept it with nexus changes accept --protected"))),
+        );
+    }
+    for (at, why) in found {
+        if !matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_))) {
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
+        }
+    }
+    Ok(tops)
+}
+
+fn by_path(why: &str, path: &[u8]) -> String {
+    format!("{why}: accept it with nexus changes accept {}", String::from_utf8_lossy(path))
+}
+
+fn is_git(path: &[u8]) -> bool {
+    fold(split(path).1).as_ref() == b".git"
+}
+
+/// Returns the nearest directory `.git` that an entry lies in.
+fn git_directory_above(tree: &LayerTree, at: usize) -> Option<usize> {
+    let mut above = at;
+    while above != 0 {
+        above = tree.nodes[above].parent;
+        if is_git(&tree.nodes[above].path.0) {
+            return Some(above);
+        }
+    }
+    None
+}
+
+/// Tells whether a repository has objects of its own, which that of a further working tree has not.
+fn stands_alone(walk: &Walk<'_>, tree: &LayerTree, at: usize) -> Result<bool, IoFailure> {
+    let is_objects = |node: &Node| {
+        node.parent == at && node.role == Role::Entry && fold(split(&node.path.0).1).as_ref() == b"objects"
+    };
+    if tree.nodes.iter().skip(1).any(is_objects) {
+        return Ok(true);
+    }
+    match lower_path(&tree.nodes[at]) {
+        Some(base) => has(walk.base, base, b"objects"),
+        None => Ok(false),
+    }
+}
+
+/// Tells which directories of a layer have a repository of the workspace around them.
+struct Around<'a> {
+    walk: &'a Walk<'a>,
+    known: HashMap<usize, bool>,
+}
+
+impl<'a> Around<'a> {
+    fn new(walk: &'a Walk<'a>) -> Self {
+        Self { walk, known: HashMap::new() }
+    }
+
+    /// Tells whether a repository is around the directory at a node: above it, and not in it.
+    fn has(&mut self, tree: &LayerTree, at: usize) -> Result<bool, IoFailure> {
+        if let Some(known) = self.known.get(&at) {
+            return Ok(*known);
+        }
+        let (base, mut above, mut found) = (self.walk.base, at, false);
+        while above != 0 && !found {
+            above = tree.nodes[above].parent;
+            let node = &tree.nodes[above];
+            // A directory that moves is followed to both places.
+            found = has(base, &node.path.0, b".git")?;
+            if let Some(lower) = lower_path(node).filter(|lower| *lower != &*node.path.0) {
+                found |= has(base, lower, b".git")?;
+            }
+        }
+        found = found || is_in_one(base.path())?;
+        self.known.insert(at, found);
+        Ok(found)
+    }
+}
+
+/// Tells whether a directory of the workspace has an entry, as far as this user can see it.
+pub(crate) fn has(base: &Workspace, directory: &[u8], name: &[u8]) -> Result<bool, IoFailure> {
+    let path = join(directory, name);
+    match base.stat(&path) {
+        Ok(found) => Ok(found.is_some()),
+        Err(error) if is_no_way(&error) => Ok(false),
+        Err(error) => Err(error).doing("look at", &path),
+    }
+}
+
+/// Tells whether a directory above the workspace is a repository.
+pub(crate) fn is_in_one(workspace: &Path) -> Result<bool, IoFailure> {
+    for directory in workspace.ancestors().skip(1) {
+        let place = directory.join(".git");
+        match rustix::fs::lstat(&place) {
+            Ok(_) => return Ok(true),
+            // git finds none either where this user may not look.
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::ACCESS) => {}
+            Err(error) => return Err(error).doing("look at", place.as_os_str().as_bytes()),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,139 @@
+//! A git repository that a run makes inside another one: the user's next commits at its place would be its own.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, b, rename, write};
+use nexus_facility::{Committed, LayerMode, Rules};
+
+const HEAD: &str = "ref: refs/heads/main\n";
+const EVIL: &str = "[core]\nrepositoryformatversion = 0\nbare = false\n[remote \"origin\"]\nurl = https://evil.example.org/a\n\
+    fetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\nremote = origin\nmerge = refs/heads/main\n";
+
+fn dir(path: &str) -> Op {
+    Op::Mkdir(b(path))
+}
+
+fn gone(path: &str) -> Op {
+    Op::RemoveTree(b(path))
+}
+
+/// The files of a repository, in a directory that they make.
+fn repository(at: &str, config: &str) -> Vec<Op> {
+    let place = |name: &str| format!("{at}/{name}");
+    let directories = ["objects", "refs", "refs/heads"].map(|name| dir(&place(name)));
+    let files = [write(&place("HEAD"), HEAD), write(&place("config"), config)];
+    [vec![dir(at)], directories.to_vec(), files.to_vec()].concat()
+}
+
+fn evil(at: &str) -> Vec<Op> {
+    repository(at, EVIL)
+}
+
+fn ops(parts: &[&[Op]]) -> Vec<Op> {
+    parts.concat()
+}
+
+/// The files of a workspace, below `at`.
+fn files(at: &str) -> Vec<Op> {
+    vec![
+        dir(&format!("{at}src")),
+        write(&format!("{at}src/b"), "b"),
+        write(&format!("{at}c"), "c"),
+        dir(&format!("{at}sub")),
+        dir(&format!("{at}almost")),
+        dir(&format!("{at}almost/refs")),
+    ]
+}
+
+fn commit(base: &[Op], run: &[Op]) -> (Scene, Committed) {
+    let scene = Scene::one_of_many(LayerMode::Root, base);
+    let result = scene.layer(run).commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(result.conflicts, [], "{run:?}");
+    (scene, result)
+}
+
+fn parked(result: &Committed) -> Vec<String> {
+    result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
+}
+
+/// Each row: what the run does, and the place that must not be there afterwards.
+fn variants() -> Vec<(Vec<Op>, &'static str)> {
+    vec![
+        (evil("src/.git"), "src/.git"),
+        // Files of the outer repository that are gone since an earlier run, on another branch, or come with a pull.
+        (ops(&[&[dir("docs")], &evil("docs/.git")]), "docs/.git"),
+        (ops(&[&[dir("p"), dir("p/q")], &evil("p/q/.git")]), "p/q/.git"),
+        (ops(&[&[gone("src"), dir("src")], &evil("src/.git")]), "src/.git"),
+        (ops(&[&[gone("c"), dir("c")], &evil("c/.git")]), "c/.git"),
+        (ops(&[&[rename("src", "lib")], &evil("lib/.git")]), "lib/.git"),
+        // A submodule that is not initialised.
+        (evil("sub/.git"), "sub/.git"),
+        (ops(&[&[gone("sub"), dir("sub2")], &evil("sub2/.git"), &[rename("sub2", "sub")]]), "sub/.git"),
+        // Without the name `.git`.
+        (evil("bare.git"), "bare.git"),
+        (evil("almost"), "almost/HEAD"),
+    ]
+}
+
+#[test]
+fn a_repository_inside_another_one_waits_as_a_whole() {
+    for (run, place) in variants() {
+        let (scene, result) = commit(&ops(&[&repository(".git", "[core]\nbare = false\n"), &files("")]), &run);
+        let first = result.parked.first().unwrap();
+        assert_eq!(String::from_utf8_lossy(&first.path.0), place, "{run:?} {:?}", parked(&result));
+        assert!(first.protected.as_ref().unwrap().contains("a repository inside a repository"), "{first:?}");
+        assert!(!scene.ws().join(place).exists(), "{place}");
+        // The twin: nothing is around it.
+        let (scene, result) = commit(&files(""), &run);
+        assert!(scene.ws().join(place).exists(), "{place} waits: {:?}", parked(&result));
+    }
+}
+
+/// The outer repository may be around the workspace, a working tree with a `.git` file, or a directory of the workspace.
+#[test]
+fn each_kind_of_outer_repository_counts() {
+    let run = |at: &str| ops(&[&[dir(&format!("{at}docs"))], &evil(&format!("{at}docs/.git"))]);
+    let file = write(".git", "gitdir: /elsewhere/.git/worktrees/w\n");
+    let inner = ops(&[&[dir("a")], &repository("a/.git", ""), &files("a/")]);
+    for (base, run, waits) in [
+        (vec![file], run(""), true),
+        (inner.clone(), run("a/"), true),
+        (inner.clone(), run(""), false),
+        // The outer repository moves in the same run.
+        (inner.clone(), ops(&[&[rename("a", "z")], &run("z/")]), true),
+        (inner, ops(&[&[dir("new")], &evil("new/.git"), &run("new/")]), false),
+    ] {
+        let (scene, result) = commit(&base, &run);
+        let has = |at: &str| scene.ws().join(at).join("docs/.git").exists();
+        assert_eq!(!["", "a", "z", "new"].iter().any(|at| has(at)), waits, "{run:?} {:?}", parked(&result));
+    }
+}
+
+/// The git directory of a further working tree names the shared one. With objects of its own it would be another repository.
+#[test]
+fn below_a_git_directory_no_repository_of_its_own_comes() {
+    let base = repository(".git", "[core]\nbare = false\n");
+    let tree = |more: &[Op]| {
+        let files = [
+            write(".git/worktrees/w/HEAD", HEAD),
+            write(".git/worktrees/w/gitdir", "/ws/w/.git\n"),
+            dir(".git/worktrees/w/refs"),
+        ];
+        ops(&[&[dir(".git/worktrees"), dir(".git/worktrees/w")], &files, more])
+    };
+    let usual = write(".git/worktrees/w/commondir", "../..\n");
+    for (run, place, waits) in [
+        (tree(&[dir(".git/worktrees/w/objects")]), ".git/worktrees/w", true),
+        (tree(&[usual.clone(), dir(".git/worktrees/w/objects")]), ".git/worktrees/w", true),
+        (ops(&[&[dir(".git/modules")], &evil(".git/modules/m")]), ".git/modules/m", true),
+        (evil(".git/other"), ".git/other", true),
+        (tree(&[usual]), ".git/worktrees/w", false),
+    ] {
+        let (scene, result) = commit(&base, &run);
+        assert_eq!(!scene.ws().join(place).exists(), waits, "{run:?} {:?}", parked(&result));
+        let whole = result.parked.first().is_some_and(|first| String::from_utf8_lossy(&first.path.0) == place);
+        assert_eq!(whole, waits, "{:?}", parked(&result));
+    }
+}
