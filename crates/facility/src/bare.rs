@@ -14,7 +14,7 @@ use crate::link_ends::{TO_BARE, is_no_way};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
-use crate::walk::{Walk, lower_path, version};
+use crate::walk::{Walk, lower_path};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
@@ -252,7 +252,7 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
         return Ok(false);
     }
     let class = class(&path, repository);
-    let content = version(walk.base, &path, &class)?;
+    let content = walk.version(walk.base, &path, &class)?;
     let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(Made::ALONE));
     Ok(verdict != Verdict::Commit)
 }

@@ -8,7 +8,7 @@ use crate::git_names::PACKED;
 use crate::meta::{EntryType, Meta};
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, SharedPath, Verdict};
-use crate::walk::{Walk, lower_path, version};
+use crate::walk::{Walk, lower_path};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
@@ -125,7 +125,7 @@ impl<'a> Branches<'a> {
     /// A file of the git directory; `None` when it cannot be read.
     fn read(&self, name: &[u8]) -> Option<Both> {
         let class = Class::GitState(PACKED);
-        let bytes = |tree: &Workspace, path: &[u8]| match version(tree, path, &class).ok()? {
+        let bytes = |tree: &Workspace, path: &[u8]| match self.walk.version(tree, path, &class).ok()? {
             Version::Bytes(bytes) => Some(bytes),
             Version::Absent | Version::Unreadable => None,
         };

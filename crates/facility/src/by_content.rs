@@ -1,6 +1,6 @@
 //! Judges the files of a layer that decide by their content whether they are committed: those of git directories.
 
-use crate::beneath::{IoFailure, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::branches::{Branches, ByPath};
 use crate::facts::{Existing, GitDirectory, Made, Version, judge};
 use crate::git_refs;
@@ -8,7 +8,8 @@ use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::submodules::Modules;
 use crate::tree::{LayerTree, Role, Verdict};
-use crate::walk::{Walk, WalkError, lower_path, version};
+use crate::walk::{Walk, WalkError, lower_path};
+use std::os::fd::AsFd as _;
 
 impl Walk<'_> {
     /// Judges the files of git directories that are known by their name.
@@ -43,7 +44,7 @@ impl Walk<'_> {
         let one = &tree.nodes[at];
         let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
         let is_one = |tree, path: &[u8]| {
-            Ok(match version(tree, path, &Class::NoLink)? {
+            Ok(match self.version(tree, path, &Class::NoLink)? {
                 Version::Bytes(text) => git_refs::is_symbolic(&names, &text),
                 // git passes over blanks behind the name, however many: what is too large to be looked into may be one.
                 Version::Unreadable => true,
@@ -57,6 +58,13 @@ impl Walk<'_> {
             Some(found) if found.meta.kind == EntryType::File => is_one(self.base, &found.at.0),
             Some(_) | None => Ok(false),
         }
+    }
+
+    /// Reads a version of a file, up to what may still be read of the layer.
+    pub(crate) fn version(&self, tree: &Workspace, path: &[u8], class: &Class) -> Result<Version, IoFailure> {
+        let (parent, name) = split(path);
+        let dir = tree.dir(parent).doing("open", parent)?;
+        Version::read(dir.as_fd(), name, class, &self.reads).doing("read", path)
     }
 
     /// Judges a file of a git directory by its content. In a git directory that is new, what the workspace has at the place of
@@ -73,11 +81,11 @@ impl Walk<'_> {
         let new = match one.role {
             Role::Whiteout | Role::Implied => Version::Absent,
             Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,
-            Role::Entry => version(self.upper, &one.path.0, class)?,
+            Role::Entry => self.version(self.upper, &one.path.0, class)?,
         };
         let base = match &one.covers {
             Some(found) if !is_new && found.meta.kind != EntryType::Directory => {
-                version(self.base, &found.at.0, class)?
+                self.version(self.base, &found.at.0, class)?
             }
             _ => Version::Absent,
         };

@@ -4,8 +4,8 @@ use crate::beneath::open_file;
 use crate::fold::fold;
 use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
 use crate::gitconfig::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream, changed, kept, strip};
-use crate::meta::stat;
 use crate::protected::{Class, Rules};
+use crate::reads::Reads;
 use crate::tree::Verdict;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashSet;
@@ -22,10 +22,10 @@ const MAX_PACKED: u64 = 64 << 20;
 
 /// The content of a small regular file; `None` when it is no such thing.
 pub(crate) fn read_small(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    read_up_to(dir, name, MAX)
+    read_up_to(dir, name, MAX, &Reads::default())
 }
 
-fn read_up_to(dir: BorrowedFd<'_>, name: &[u8], max: u64) -> io::Result<Option<Vec<u8>>> {
+fn read_up_to(dir: BorrowedFd<'_>, name: &[u8], max: u64, reads: &Reads) -> io::Result<Option<Vec<u8>>> {
     let file = match open_file(dir, name, OFlags::RDONLY) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
@@ -35,17 +35,19 @@ fn read_up_to(dir: BorrowedFd<'_>, name: &[u8], max: u64) -> io::Result<Option<V
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(error),
     };
-    slurp(file, max)
+    slurp(file, max, reads)
 }
 
-fn slurp(file: OwnedFd, max: u64) -> io::Result<Option<Vec<u8>>> {
+fn slurp(file: OwnedFd, max: u64, reads: &Reads) -> io::Result<Option<Vec<u8>>> {
     use std::io::Read as _;
-    if stat(file.as_fd(), b"")?.size > max {
+    let file = std::fs::File::from(file);
+    let meta = file.metadata()?;
+    if meta.len() > max || !reads.take(&meta) {
         return Ok(None);
     }
     let mut content = Vec::new();
-    std::fs::File::from(file).take(max + 1).read_to_end(&mut content)?;
-    Ok((content.len() as u64 <= max).then_some(content))
+    file.take(meta.len() + 1).read_to_end(&mut content)?;
+    Ok((content.len() as u64 <= meta.len()).then_some(content))
 }
 
 /// A version of a file: absent, unreadable, or its bytes.
@@ -56,10 +58,10 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Reads a version of a file of this class.
-    pub(crate) fn read(dir: BorrowedFd<'_>, name: &[u8], class: &Class) -> io::Result<Self> {
+    /// Reads a version of a file of this class, up to what may still be read.
+    pub(crate) fn read(dir: BorrowedFd<'_>, name: &[u8], class: &Class, reads: &Reads) -> io::Result<Self> {
         let max = if *class == Class::GitState(PACKED) { MAX_PACKED } else { MAX };
-        Ok(read_up_to(dir, name, max)?.map_or(Self::Unreadable, Self::Bytes))
+        Ok(read_up_to(dir, name, max, reads)?.map_or(Self::Unreadable, Self::Bytes))
     }
 }
 
@@ -146,40 +148,48 @@ pub(crate) fn judge(
 /// Replaced objects wait and the other refs are committed: git has removed their own files when it packed them.
 pub(crate) fn judge_packed(new: &Version, base: &Version) -> Verdict {
     let park = || Verdict::Park(PACKED.to_owned());
-    let (Some(new), Some(base)) = (lines(new), lines(base)) else { return park() };
+    let (Some(new), Some(base)) = (text(new), text(base)) else { return park() };
     // What is no ref by its name would be a stash that git applies (`MERGE_AUTOSTASH`), or the like.
     let is_ref = |line: &[u8]| {
         let name = line.iter().position(|byte| *byte == b' ').map(|at| &line[at + 1..]);
         matches!(line.first(), None | Some(b'#' | b'^')) || name.is_some_and(|name| name.starts_with(b"refs/"))
     };
     let is_replaced = |line: &[u8]| !is_ref(line) || line.windows(13).any(|part| part == b"refs/replace/");
-    let known: HashSet<&[u8]> = base.into_iter().filter(|line| is_replaced(line)).collect();
-    let (mut kept, mut seen, mut is_out) = (Vec::new(), 0, false);
-    for line in &new {
+    let known: HashSet<&[u8]> = lines(base).filter(|line| is_replaced(line)).collect();
+    let (mut seen, mut is_out, mut is_whole) = (0, false, true);
+    let mut kept = Vec::new();
+    for line in lines(new) {
         // A line with `^` says more about the one before.
         if !line.starts_with(b"^") {
             is_out = is_replaced(line) && !known.contains(line);
             seen += usize::from(known.contains(line));
         }
+        is_whole &= !is_out;
         if !is_out {
-            kept.push(*line);
+            kept.extend_from_slice(line);
+            kept.push(b'\n');
         }
     }
+    kept.pop();
     match () {
         // Replaced objects that are gone or changed cannot be put back into the order of the lines.
         () if seen != known.len() => park(),
-        () if kept.len() == new.len() => Verdict::Commit,
-        () => Verdict::Strip(kept.join(&b'\n')),
+        () if is_whole => Verdict::Commit,
+        () => Verdict::Strip(kept),
     }
 }
 
-/// The lines of a file; `None` when it cannot be read.
-fn lines(version: &Version) -> Option<Vec<&[u8]>> {
+/// The text of a file; `None` when it cannot be read.
+fn text(version: &Version) -> Option<&[u8]> {
     match version {
-        Version::Absent => Some(Vec::new()),
+        Version::Absent => Some(b""),
         Version::Unreadable => None,
-        Version::Bytes(bytes) => Some(bytes.split(|byte| *byte == b'\n').collect()),
+        Version::Bytes(bytes) => Some(bytes),
     }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
 }
 
 /// Whether a path is `…/.git/worktrees/NAME/FILE`.
@@ -409,5 +419,20 @@ mod tests {
         assert_eq!(at(".git/worktrees/w/commondir", "../..\n"), Verdict::Commit);
         assert!(matches!(at(".git/worktrees/w/commondir", "../../../evil"), Verdict::Park(_)));
         assert!(matches!(at(".git/commondir", "../..\n"), Verdict::Park(_)));
+    }
+
+    #[test]
+    fn a_large_file_of_holes_is_not_read_and_a_whole_one_is() {
+        let top = tempfile::tempdir().unwrap();
+        let class = Class::GitState(PACKED);
+        std::fs::File::create(top.path().join("holes")).unwrap().set_len(4 << 20).unwrap();
+        std::fs::write(top.path().join("whole"), vec![b'x'; 4 << 20]).unwrap();
+        std::fs::File::create(top.path().join("small")).unwrap().set_len(1 << 20).unwrap();
+        let directory = std::fs::File::open(top.path()).unwrap();
+        let read = |name: &[u8]| Version::read(directory.as_fd(), name, &class, &Reads::default()).unwrap();
+        assert!(matches!(read(b"holes"), Version::Unreadable));
+        for name in [&b"whole"[..], b"small"] {
+            assert!(matches!(read(name), Version::Bytes(_)));
+        }
     }
 }

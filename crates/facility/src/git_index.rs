@@ -11,15 +11,15 @@ use crate::fold::fold;
 use crate::gitconfig::{Setting, parse};
 use crate::meta::EntryType;
 use crate::protected::Class;
+use crate::reads::Reads;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{LastDir, Walk, lower_path};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Larger ones are held back: this is an index of more than a million files.
-const MAX: u64 = 256 << 20;
 /// Larger configurations say nothing about the format.
 const MAX_CONFIG: u64 = 1 << 20;
 const MAGIC: &[u8] = b"DIRC";
@@ -35,6 +35,8 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     };
     let (configs, moved) = (named(b"config"), named(b"commondir"));
     let mut dirs = LastDir::new(walk.upper);
+    let reads = Reads::default();
+    let mut allowed = Lengths { walk, configs: &configs, reads: &reads, known: HashMap::new() };
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
         let (parent, name) = split(&one.path.0);
@@ -44,12 +46,12 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             continue;
         }
         let dir = dirs.get(parent).doing("open", parent)?;
-        let why = match read(dir, name).doing("read", &one.path.0)? {
+        let why = match read(dir, name, &reads).doing("read", &one.path.0)? {
             Content::Other => None,
             Content::Closed => Some("a git index that cannot be read"),
             Content::TooLarge => Some("a git index that is too large to be read"),
             Content::Index(bytes) => {
-                let said = said_lengths(walk, tree, (&configs, &moved), one.parent)?;
+                let said = said_lengths(&mut allowed, tree, &moved, one.parent)?;
                 // It makes no sense in another length than its own, so that only its names count in one that no configuration says.
                 let counts = |length: usize, why: &str| said.contains(&length) || why == NAMES;
                 [SHORT, LONG].into_iter().find_map(|length| problem(&bytes, length).filter(|why| counts(length, why)))
@@ -71,7 +73,8 @@ enum Content {
     Index(Vec<u8>),
 }
 
-fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Content> {
+/// Reads an index, up to what may still be read.
+fn read(dir: BorrowedFd<'_>, name: &[u8], reads: &Reads) -> io::Result<Content> {
     let file = match open_file(dir, name, OFlags::RDONLY) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Content::Other),
@@ -84,30 +87,32 @@ fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Content> {
     if bytes != MAGIC {
         return Ok(Content::Other);
     }
-    let size = file.metadata()?.len();
-    if size > MAX {
+    let meta = file.metadata()?;
+    if !reads.take(&meta) {
         return Ok(Content::TooLarge);
     }
+    let size = meta.len();
     bytes.reserve(usize::try_from(size).unwrap_or(0));
-    file.take(MAX).read_to_end(&mut bytes)?;
+    file.take(size).read_to_end(&mut bytes)?;
     Ok(Content::Index(bytes))
 }
 
 /// Returns the bytes that the configurations of a git directory allow for an object id. Where they disagree, the index must be
 /// understood in each way, and so where none says it for certain: the configuration may come, or change, in a later run.
 fn said_lengths(
-    walk: &Walk<'_>,
+    allowed: &mut Lengths<'_>,
     tree: &LayerTree,
-    (configs, moved): (&HashMap<usize, usize>, &HashMap<usize, usize>),
+    moved: &HashMap<usize, usize>,
     directory: usize,
 ) -> Result<Vec<usize>, IoFailure> {
+    let walk = allowed.walk;
     // The configuration of a further working tree is in the directory that the working trees share.
     let parent = tree.nodes[directory].parent;
     let is_further = fold(split(&tree.nodes[parent].path.0).1).as_ref() == b"worktrees";
-    let mut found = object_id_lengths(walk, tree, configs.get(&directory), directory)?;
+    let mut found = allowed.at(tree, directory)?.to_vec();
     if is_further {
         let shared = tree.nodes[parent].parent;
-        found.extend(object_id_lengths(walk, tree, configs.get(&shared), shared)?);
+        found.extend(allowed.at(tree, shared)?);
     } else {
         // It names a place whose configuration is not looked for.
         let base = lower_path(&tree.nodes[directory]);
@@ -122,16 +127,39 @@ fn said_lengths(
     Ok(found)
 }
 
+/// The lengths of object ids that configurations allow, by their directories: many further working trees share one.
+struct Lengths<'a> {
+    walk: &'a Walk<'a>,
+    configs: &'a HashMap<usize, usize>,
+    reads: &'a Reads,
+    known: HashMap<usize, Vec<usize>>,
+}
+
+impl Lengths<'_> {
+    fn at(&mut self, tree: &LayerTree, directory: usize) -> Result<&[usize], IoFailure> {
+        Ok(match self.known.entry(directory) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let config = self.configs.get(&directory);
+                let found = object_id_lengths(self.walk, tree, config, directory, self.reads)?;
+                // Where no bytes are left, not all of it was read.
+                new.insert(if self.reads.has(1) { found } else { vec![SHORT, LONG] })
+            }
+        })
+    }
+}
+
 /// Returns the bytes that the configuration in a directory allows for an object id: none where there is no configuration.
 fn object_id_lengths(
     walk: &Walk<'_>,
     tree: &LayerTree,
     config: Option<&usize>,
     directory: usize,
+    reads: &Reads,
 ) -> Result<Vec<usize>, IoFailure> {
     let place = &tree.nodes[directory];
     let base = match lower_path(place) {
-        Some(base) if is_judged(walk, &place.path.0, base)? => small(walk.base, &join(base, b"config"))?,
+        Some(base) if is_judged(walk, &place.path.0, base)? => small(walk.base, &join(base, b"config"), reads)?,
         Some(_) | None => None,
     };
     let mut found = base.as_deref().map(lengths_by).unwrap_or_default();
@@ -139,10 +167,12 @@ fn object_id_lengths(
         let path = &config.path.0;
         match &config.rare.verdict {
             Some(Verdict::Strip(text)) => found.extend(lengths_by(text)),
-            Some(Verdict::Commit) => found.extend(small(walk.upper, path)?.iter().flat_map(|text| lengths_by(text))),
+            Some(Verdict::Commit) => {
+                found.extend(small(walk.upper, path, reads)?.iter().flat_map(|text| lengths_by(text)));
+            }
             // It may come later, if the one of the workspace says nothing.
             Some(Verdict::Park(_)) if base.is_some() => {
-                found.extend(small(walk.upper, path)?.iter().flat_map(|text| lengths_by(text)));
+                found.extend(small(walk.upper, path, reads)?.iter().flat_map(|text| lengths_by(text)));
             }
             Some(Verdict::Park(_)) | None => found = vec![SHORT, LONG],
         }
@@ -183,8 +213,11 @@ fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     Ok(base.stat(path).doing("look at", path)?.is_some())
 }
 
-fn small(tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+fn small(tree: &Workspace, path: &[u8], reads: &Reads) -> Result<Option<Vec<u8>>, IoFailure> {
     let (parent, name) = split(path);
+    if !reads.has(1) {
+        return Ok(None);
+    }
     let opened = tree.dir(parent).and_then(|dir| open_file(dir.as_fd(), name, OFlags::RDONLY));
     let file = match opened {
         Ok(file) => file,
@@ -197,6 +230,7 @@ fn small(tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
     };
     let mut text = Vec::new();
     std::fs::File::from(file).take(MAX_CONFIG).read_to_end(&mut text).doing("read", path)?;
+    reads.spend(text.len() as u64);
     Ok(Some(text))
 }
 

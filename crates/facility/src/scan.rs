@@ -13,17 +13,15 @@ use crate::link_ends::Ends;
 use crate::link_steps::Links;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
+use crate::reads::Reads;
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::rc::Rc;
 
 /// More conflicts than this are not worth listing for one directory.
 const LISTED: usize = 16;
-
-/// Files of git directories that go or move are read up to this many bytes in a commit.
-const MOST: u64 = 256 << 20;
 
 /// Git directories without the name `.git` that an entry lies in.
 type Around = Rc<Vec<Vec<u8>>>;
@@ -46,17 +44,12 @@ pub(crate) struct Scanner<'a> {
 }
 
 /// What scans of one commit have done so far.
+#[derive(Default)]
 pub(crate) struct Budget {
-    /// Bytes of git's files that may still be read.
-    left: Cell<u64>,
+    /// The bytes of git's files that may still be read.
+    reads: Reads,
     /// The directory above the last scan, and the git directories that it lies in.
     last: RefCell<Option<(Vec<u8>, Around)>>,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self { left: Cell::new(MOST), last: RefCell::default() }
-    }
 }
 
 /// An entry of a directory that goes away or moves.
@@ -147,20 +140,22 @@ impl Scanner<'_> {
         }
         let Some(moved) = moved else { return Ok(None) };
         match self.reason(entry, &self.rules.class(target), target, Some(moved))? {
-            None if Self::is_symbolic_ref(entry, path, target)? => Ok(Some(git_refs::SYMBOLIC.to_owned())),
+            None if Self::is_symbolic_ref(entry, path, target, &self.budget.reads)? => {
+                Ok(Some(git_refs::SYMBOLIC.to_owned()))
+            }
             None => self.link(entry.dir, entry.name, target, entry.kind),
             why => Ok(why),
         }
     }
 
     /// Tells whether an entry that moves becomes a symbolic ref: it was none of the same name before.
-    fn is_symbolic_ref(entry: &Entry<'_>, path: &[u8], target: &[u8]) -> Result<bool, IoFailure> {
+    fn is_symbolic_ref(entry: &Entry<'_>, path: &[u8], target: &[u8], reads: &Reads) -> Result<bool, IoFailure> {
         let (Some(inside), EntryType::File) = (git_refs::inside_git(target), entry.kind) else { return Ok(false) };
         let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
         if git_refs::inside_git(path) == Some(inside) {
             return Ok(false);
         }
-        let version = Version::read(entry.dir, entry.name, &Class::NoLink).doing("read", path)?;
+        let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
         Ok(match version {
             Version::Bytes(text) => git_refs::is_symbolic(&names, &text),
             // It may be one with many blanks behind the name.
@@ -235,11 +230,10 @@ impl Scanner<'_> {
             Class::GitState(why) if *why != PACKED => (moved.is_some() || !may_go(why)).then(|| (*why).to_owned()),
             Class::GitRoot | Class::GitHook if is_dir => None,
             Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
-                let Some(left) = self.budget.left.get().checked_sub(entry.size) else {
+                if !self.budget.reads.has(entry.size) {
                     return Ok(Some("more files of git than a commit reads".to_owned()));
-                };
-                self.budget.left.set(left);
-                let version = Version::read(entry.dir, entry.name, class).doing("read", path)?;
+                }
+                let version = Version::read(entry.dir, entry.name, class, &self.budget.reads).doing("read", path)?;
                 // Where the workspace has what will be at a path.
                 let before = |path: &[u8]| match moved {
                     Some((from, to)) if is_beneath(path, to) => [from, &path[to.len()..]].concat(),

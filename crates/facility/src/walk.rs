@@ -14,11 +14,11 @@ use crate::beneath::{
     Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,
 };
 use crate::compare::{base_attrs, compare};
-use crate::facts::Version;
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::opened::Notes;
-use crate::protected::{Class, Rules};
+use crate::protected::Rules;
+use crate::reads::Reads;
 use crate::scan::Scanner;
 use crate::top::{Top, TopAttrs};
 use crate::tree::{Found, Inodes, LayerTree, Lower, Node, Own, Rare, Role, SharedPath};
@@ -57,6 +57,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) top: Option<(&'a Top, TopAttrs)>,
     pub(crate) ours: &'a [Own],
     pub(crate) rules: &'a Rules,
+    /// The bytes of git's files that may still be read.
+    pub(crate) reads: Reads,
 }
 
 /// The directory used last; entries of one directory come in a row.
@@ -491,10 +493,4 @@ fn meta_differs(new: &Meta, old: &Meta) -> bool {
 
 fn fail(doing: &'static str, path: &[u8], source: io::Error) -> IoFailure {
     IoFailure { doing, path: ByteText(path.to_vec()), source }
-}
-
-pub(crate) fn version(tree: &Workspace, path: &[u8], class: &Class) -> Result<Version, IoFailure> {
-    let (parent, name) = split(path);
-    let dir = tree.dir(parent).doing("open", parent)?;
-    Version::read(dir.as_fd(), name, class).doing("read", path)
 }

@@ -10,7 +10,7 @@ use super::protect;
 use super::watch::Watched;
 use crate::failure::Failure;
 use nexus_facility::protected::Class;
-use nexus_facility::{HeldIndex, LinksInPlace, Reach, Rules, Workspace, hold_bad_index};
+use nexus_facility::{HeldIndex, LinksInPlace, Reach, Reads, Rules, Workspace, hold_bad_index};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
 use std::io::Error;
@@ -94,8 +94,9 @@ impl Direct {
         // The command may have removed the workspace.
         if !indexes.is_empty() || found.watched.has_links() {
             let opened = Workspace::open(workspace).map_err(|error| failed(&Error::other(error)))?;
+            let reads = Reads::default();
             for path in indexes {
-                held.extend(hold_bad_index(&opened, &path.0).map_err(|error| failed(&Error::other(error)))?);
+                held.extend(hold_bad_index(&opened, &path.0, &reads).map_err(|error| failed(&Error::other(error)))?);
             }
             let links = LinksInPlace::new(&opened, &self.rules);
             found.watched.follow_links(&links).map_err(|error| failed(&Error::other(error)))?;

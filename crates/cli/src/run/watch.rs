@@ -1,12 +1,12 @@
 //! Files of git that a direct run may write and that git on the host acts on later: how they were, and whether they changed.
 
-use nexus_facility::{IoFailure, Lead, LinksInPlace};
+use nexus_facility::{IoFailure, Lead, LinksInPlace, Reads};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Error, Read as _};
 use std::os::fd::OwnedFd;
 
@@ -35,6 +35,8 @@ pub(super) struct Watched {
     links: BTreeMap<ByteText, Option<Print>>,
     /// Those of the links that do.
     leading: BTreeMap<ByteText, (Option<Print>, Lead)>,
+    /// The bytes of packed references that may still be read.
+    reads: Reads,
 }
 
 /// Whether git reads a file of this name as an index.
@@ -53,7 +55,7 @@ impl Watched {
     /// Adds a file or directory of git with the path `path`.
     pub fn add_state(&mut self, directory: &OwnedFd, name: &CStr, path: Vec<u8>) {
         let is_packed = name.to_bytes().eq_ignore_ascii_case(b"packed-refs");
-        if !is_packed || may_replace(directory, name) {
+        if !is_packed || may_replace(directory, name, &self.reads) {
             self.states.insert(ByteText(path), prints(directory, name));
         }
     }
@@ -101,13 +103,14 @@ impl Watched {
     }
 }
 
-/// Whether packed references may say that an object is read in place of another.
-fn may_replace(directory: &OwnedFd, name: &CStr) -> bool {
+/// Whether packed references may say that an object is read in place of another. Those that are not read may.
+fn may_replace(directory: &OwnedFd, name: &CStr, reads: &Reads) -> bool {
     const WORD: &[u8] = b"refs/replace/";
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()) else { return true };
     let file = File::from(file);
-    let is_small = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_PACKED);
+    let is_read = |found: &Metadata| found.is_file() && found.len() <= MAX_PACKED && reads.take(found);
+    let is_small = file.metadata().is_ok_and(|found| is_read(&found));
     let mut text = Vec::new();
     !is_small
         || file.take(MAX_PACKED).read_to_end(&mut text).is_err()
@@ -190,6 +193,20 @@ fn print(found: &Stat) -> Print {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn packed_refs_of_a_direct_run_are_read_up_to_a_bound() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(top.path().join("packed-refs"), [b'x'].repeat(2 << 20)).unwrap();
+        File::create(top.path().join("holes")).unwrap().set_len(60 << 20).unwrap();
+        let directory = OwnedFd::from(File::open(top.path()).unwrap());
+        let reads = Reads::default();
+        assert!(may_replace(&directory, c"holes", &reads));
+        assert!(!may_replace(&directory, c"packed-refs", &reads));
+        let whole = std::fs::metadata(top.path().join("packed-refs")).unwrap();
+        while reads.take(&whole) {}
+        assert!(may_replace(&directory, c"packed-refs", &reads));
+    }
 
     #[test]
     fn a_link_that_leads_on_or_says_too_much_is_never_the_same() {

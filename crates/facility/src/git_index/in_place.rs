@@ -7,6 +7,7 @@ use super::{Content, LONG, MAX_CONFIG, NAMES, SHORT, lengths_by, problem, read};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
+use crate::reads::Reads;
 use nexus_model::ByteText;
 use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -29,8 +30,9 @@ pub struct HeldIndex {
     pub aside: Result<ByteText, IoFailure>,
 }
 
-/// Judges an index of a workspace, and moves a bad one to a free name beside it. No run may be writing to the workspace.
-pub fn hold_bad_index(workspace: &Workspace, path: &[u8]) -> Result<Option<HeldIndex>, IoFailure> {
+/// Judges an index of a workspace, and moves a bad one to a free name beside it. No run may be writing to the workspace. One for
+/// which nothing may be read any more is a bad one.
+pub fn hold_bad_index(workspace: &Workspace, path: &[u8], reads: &Reads) -> Result<Option<HeldIndex>, IoFailure> {
     let (parent, name) = split(path);
     let dir = match workspace.dir(parent) {
         Ok(dir) => dir,
@@ -40,11 +42,11 @@ pub fn hold_bad_index(workspace: &Workspace, path: &[u8]) -> Result<Option<HeldI
     let Some(found) = stat_if_there(dir.as_fd(), name).doing("look at", path)? else { return Ok(None) };
     let why = match found.kind {
         EntryType::Symlink => Some("a link in place of a git index"),
-        EntryType::File => match read(dir.as_fd(), name) {
+        EntryType::File => match read(dir.as_fd(), name, reads) {
             Ok(Content::Other) => None,
             Ok(Content::Closed) => Some("a git index that cannot be read"),
             Ok(Content::TooLarge) => Some("a git index that is too large to be read"),
-            Ok(Content::Index(bytes)) => reason(workspace, parent, &bytes)?,
+            Ok(Content::Index(bytes)) => reason(workspace, parent, &bytes, reads)?,
             Err(error) if is_gone(&error) => None,
             Err(error) => return Err(error).doing("read", path),
         },
@@ -72,19 +74,24 @@ pub fn hold_bad_index(workspace: &Workspace, path: &[u8]) -> Result<Option<HeldI
 
 /// Returns why git must not read an index. Each length of an object id that a configuration allows must make sense of it, and
 /// names that no working tree may have count in every length, as for an index of a layer.
-fn reason(workspace: &Workspace, directory: &[u8], bytes: &[u8]) -> Result<Option<&'static str>, IoFailure> {
-    let allowed = object_id_lengths(workspace, directory)?;
+fn reason(
+    workspace: &Workspace,
+    directory: &[u8],
+    bytes: &[u8],
+    reads: &Reads,
+) -> Result<Option<&'static str>, IoFailure> {
+    let allowed = object_id_lengths(workspace, directory, reads)?;
     let counts = |length: usize, why: &str| allowed.contains(&length) || why == NAMES;
     Ok([SHORT, LONG].into_iter().find_map(|length| problem(bytes, length).filter(|why| counts(length, why))))
 }
 
 /// Returns the bytes that the configurations of a git directory allow for an object id: its own, and that of the directory
 /// which further working trees share. Both lengths are allowed where no configuration says it for certain.
-fn object_id_lengths(workspace: &Workspace, directory: &[u8]) -> Result<Vec<usize>, IoFailure> {
+fn object_id_lengths(workspace: &Workspace, directory: &[u8], reads: &Reads) -> Result<Vec<usize>, IoFailure> {
     let (above, _) = split(directory);
     let (shared, name) = split(above);
     let is_further = fold(name).as_ref() == b"worktrees";
-    let moved = file(workspace, directory, b"commondir")?;
+    let moved = file(workspace, directory, b"commondir", reads)?;
     let is_usual = match &moved {
         Text::Missing => true,
         Text::Whole(text) => is_further && text.trim_ascii_end() == b"../..",
@@ -95,7 +102,7 @@ fn object_id_lengths(workspace: &Workspace, directory: &[u8]) -> Result<Vec<usiz
     }
     let mut found = Vec::new();
     for place in [Some(directory), is_further.then_some(shared)].into_iter().flatten() {
-        match file(workspace, place, b"config")? {
+        match file(workspace, place, b"config", reads)? {
             Text::Missing => {}
             Text::Whole(text) => found.extend(lengths_by(&text)),
             Text::Unknown => return Ok(vec![SHORT, LONG]),
@@ -112,7 +119,10 @@ enum Text {
     Unknown,
 }
 
-fn file(workspace: &Workspace, directory: &[u8], name: &[u8]) -> Result<Text, IoFailure> {
+fn file(workspace: &Workspace, directory: &[u8], name: &[u8], reads: &Reads) -> Result<Text, IoFailure> {
+    if !reads.has(1) {
+        return Ok(Text::Unknown);
+    }
     let path = join(directory, name);
     let opened = workspace.dir(directory).and_then(|dir| open_file(dir.as_fd(), name, OFlags::RDONLY));
     let file = match opened {
@@ -126,6 +136,7 @@ fn file(workspace: &Workspace, directory: &[u8], name: &[u8]) -> Result<Text, Io
     };
     let mut text = Vec::new();
     std::fs::File::from(file).take(MAX_CONFIG).read_to_end(&mut text).doing("read", &path)?;
+    reads.spend(text.len() as u64);
     Ok(if text.len() as u64 == MAX_CONFIG { Text::Unknown } else { Text::Whole(text) })
 }
 
@@ -142,7 +153,7 @@ mod tests {
         let git = at.join(".git");
         std::fs::create_dir(&git).unwrap();
         std::fs::write(git.join("config"), "[core]\nbare = false\n").unwrap();
-        let hold = || hold_bad_index(&workspace, b".git/index").unwrap();
+        let hold = || hold_bad_index(&workspace, b".git/index", &Reads::default()).unwrap();
         assert!(hold().is_none());
         for good in [closed(index(&[b"src/x"], 20), 20), b"no index".to_vec()] {
             std::fs::write(git.join("index"), good).unwrap();
@@ -173,7 +184,7 @@ mod tests {
             let path = at.join(place);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, closed(index(&[b"src/x"], length), length)).unwrap();
-            hold_bad_index(&Workspace::open(&at).unwrap(), place.as_bytes()).unwrap().is_some()
+            hold_bad_index(&Workspace::open(&at).unwrap(), place.as_bytes(), &Reads::default()).unwrap().is_some()
         })
     }
 

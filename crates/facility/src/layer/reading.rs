@@ -7,6 +7,7 @@ use crate::faults::Step;
 use crate::marks::LowerFs;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
+use crate::reads::Reads;
 use crate::spare::PROBE;
 use crate::top::TopAttrs;
 use crate::tree::LayerTree;
@@ -81,7 +82,8 @@ impl Layer {
         let lower = LowerFs::of(filesystem.f_type as u64);
         let started = self.threshold().map_err(io)?;
         let root = self.upper_fd.is_none().then_some(&*self.root);
-        let walk = Walk { upper, root, index, base, mode: self.mode, lower, started, top, ours: &self.ours, rules };
+        let (mode, ours, reads) = (self.mode, &*self.ours, Reads::default());
+        let walk = Walk { upper, root, index, base, mode, lower, started, top, ours, rules, reads };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },
