@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use rustix::fd::AsFd;
 use rustix::net::sockopt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What each connection may hold uncounted: one read.
@@ -26,7 +26,7 @@ const EACH_MS: u64 = 10;
 /// The longest that one refusal waits.
 const LONGEST_MS: u64 = 1000;
 
-/// Bytes of heads and ClientHellos that are not whole yet.
+/// Bytes of heads and ClientHellos that were not passed on yet, of both sides.
 #[derive(Debug)]
 pub(crate) struct Heads {
     held: AtomicUsize,
@@ -39,19 +39,19 @@ impl Heads {
     }
 
     /// A share that holds nothing yet.
-    pub(crate) fn share(&self) -> Share<'_> {
-        Share { heads: self, counted: 0 }
+    pub(crate) fn share(self: &Arc<Self>) -> Share {
+        Share { heads: Arc::clone(self), counted: 0 }
     }
 }
 
 /// One connection's part; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share<'a> {
-    heads: &'a Heads,
+pub(crate) struct Share {
+    heads: Arc<Heads>,
     counted: usize,
 }
 
-impl Share<'_> {
+impl Share {
     /// Counts the memory of `held`; whether it still fits.
     pub(crate) fn covers(&mut self, held: &InBuf) -> bool {
         let wanted = held.capacity().saturating_sub(FREE);
@@ -67,7 +67,7 @@ impl Share<'_> {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for Share {
     fn drop(&mut self) {
         self.heads.held.fetch_sub(self.counted, Ordering::AcqRel);
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn heads_share_one_budget_and_give_it_back() {
-        let heads = Heads::new(1000);
+        let heads = Arc::new(Heads::new(1000));
         let held = |bytes: usize| InBuf::with_capacity(FREE + bytes);
         let (mut one, mut other) = (heads.share(), heads.share());
         assert!(one.covers(&held(600)) && one.covers(&held(100)));

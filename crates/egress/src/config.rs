@@ -93,7 +93,7 @@ pub struct Limits {
     pub target_bytes: usize,
     /// Fields of an HTTP head.
     pub fields: usize,
-    /// From the first byte of a request, greeting or question to its last.
+    /// From the first byte of a request, greeting, question or head of an answer to its last.
     pub head_time: Duration,
     /// A kept HTTP connection between two requests.
     pub keep_alive: Duration,

@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the place that may connect")]
 
+use crate::bounds::Heads;
 use crate::inbuf::InBuf;
 use crate::resolve::{ResolveError, Resolver};
 use crate::upstream::UpstreamProxy;
@@ -44,6 +45,7 @@ pub(crate) struct Dialer {
     pub(crate) stagger: Duration,
     pub(crate) upstream: Option<UpstreamProxy>,
     pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) heads: Arc<Heads>,
 }
 
 /// A connection.
@@ -61,14 +63,17 @@ pub(crate) struct Forwarding {
     target: Target,
     authorization: Option<String>,
     connect_time: Duration,
+    heads: Arc<Heads>,
 }
 
 impl Dialed {
     /// Asks the upstream proxy for a tunnel, if one is needed and was not asked for yet.
     pub(crate) async fn ask_for_tunnel(&mut self) -> Result<(), DialError> {
-        let Some(Forwarding { target, authorization, connect_time }) = self.forwarding.take() else { return Ok(()) };
+        let Some(Forwarding { target, authorization, connect_time, heads }) = self.forwarding.take() else {
+            return Ok(());
+        };
         let refused = |why: String| DialError::Upstream { target: target.clone(), why };
-        let asked = timeout(connect_time, ask(&mut self.stream, &target, authorization.as_deref())).await;
+        let asked = timeout(connect_time, ask(&mut self.stream, &target, authorization.as_deref(), &heads)).await;
         self.early = asked.map_err(|_| refused("it does not answer".into()))?.map_err(refused)?;
         Ok(())
     }
@@ -166,7 +171,8 @@ impl Dialer {
         })?;
         let (target, authorization) = (target.clone(), proxy.authorization.clone());
         let has_login = authorization.is_some();
-        let forwarding = Some(Forwarding { target, authorization, connect_time: self.connect_time });
+        let heads = Arc::clone(&self.heads);
+        let forwarding = Some(Forwarding { target, authorization, connect_time: self.connect_time, heads });
         let mut dialed = Dialed { stream, early: InBuf::default(), forwarding };
         if !http || has_login {
             dialed.ask_for_tunnel().await?;
@@ -240,7 +246,12 @@ async fn connect(address: SocketAddr, place: Option<OwnedSemaphorePermit>) -> io
 }
 
 /// Sends CONNECT and reads the answer; gives back what came behind it.
-async fn ask(stream: &mut TcpStream, target: &Target, authorization: Option<&str>) -> Result<InBuf, String> {
+async fn ask(
+    stream: &mut TcpStream,
+    target: &Target,
+    authorization: Option<&str>,
+    heads: &Arc<Heads>,
+) -> Result<InBuf, String> {
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     if let Some(authorization) = authorization {
         head.push_str("Proxy-Authorization: ");
@@ -250,6 +261,7 @@ async fn ask(stream: &mut TcpStream, target: &Target, authorization: Option<&str
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await.map_err(|error| error.to_string())?;
     let mut answer = InBuf::default();
+    let mut share = heads.share();
     let (mut from, _) = stream.split();
     loop {
         if answer.fill(&mut from).await.map_err(|error| error.to_string())? == 0 {
@@ -262,10 +274,14 @@ async fn ask(stream: &mut TcpStream, target: &Target, authorization: Option<&str
                 return Err(format!("it answers {}", String::from_utf8_lossy(status)));
             }
             answer.consume(end + 4);
+            answer.shrink();
             return Ok(answer);
         }
         if answer.bytes().len() > UPSTREAM_HEAD {
             return Err("its answer is too long".into());
+        }
+        if !share.covers(&answer) {
+            return Err("the sandbox has too many unfinished answers".into());
         }
     }
 }

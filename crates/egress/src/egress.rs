@@ -12,6 +12,7 @@
 use crate::accept::{Door, accept};
 use crate::audit::Audit;
 use crate::behind::follow;
+use crate::bounds::Heads;
 use crate::config::{Config, Limits, Listeners};
 use crate::dial::{Dialer, SPARE_SOCKETS};
 use crate::dns;
@@ -106,7 +107,9 @@ impl Egress {
         let (clients, look_ups) = affordable()?;
         let Limits { clients: most, look_ups: at_once, .. } = config.limits;
         let limits = Limits { clients: most.min(clients), look_ups: at_once.min(look_ups), ..config.limits };
+        let heads = Arc::new(Heads::new(limits.heads_bytes));
         let dialer = Dialer {
+            heads: Arc::clone(&heads),
             connect_time: limits.connect_time,
             stagger: limits.connect_stagger,
             spare: Arc::new(Semaphore::new(SPARE_SOCKETS)),
@@ -124,6 +127,7 @@ impl Egress {
             resolver: config.resolver,
             own,
             dialer,
+            heads,
         }));
         let runtime = if config.workers > 1 {
             Builder::new_multi_thread().worker_threads(config.workers).enable_all().build()

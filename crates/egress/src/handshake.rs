@@ -10,6 +10,7 @@
 //! A server that got no usable key share asks for a second ClientHello. TLS forbids another name in it, but OpenSSL serves the
 //! second one. A client may send that hello before the server has asked, so it waits here for the server's answer.
 
+use crate::bounds::Share;
 use crate::denials;
 use crate::hello::{self, Seen, ServerAnswer};
 use crate::inbuf::InBuf;
@@ -90,12 +91,15 @@ pub(crate) async fn checked(
     ticket: &Ticket,
     answer: &Answer,
 ) -> Result<(), Stop> {
-    let (first, length) = next_hello(from, held, ticket).await?;
+    let mut share = ticket.shared.heads.share();
+    let (first, length) = next_hello(from, held, ticket, &mut share).await?;
     check_sni(&ticket.policy(), ticket.permit(), named(&first), ticket.shared.clock.now())?;
     if matches!(first, Seen::NotTls | Seen::More) {
         return Ok(());
     }
     pass(from, held, to, ticket, length).await?;
+    held.shrink();
+    drop(share);
     loop {
         let Some((kind, length)) = next_record(from, held).await? else { return Ok(()) };
         if answer.retry() == Some(false) {
@@ -107,7 +111,8 @@ pub(crate) async fn checked(
                 if !answer.until_known().await {
                     return Ok(());
                 }
-                let (second, length) = next_hello(from, held, ticket).await?;
+                let mut share = ticket.shared.heads.share();
+                let (second, length) = next_hello(from, held, ticket, &mut share).await?;
                 check_second_sni(ticket.permit(), named(&first), named(&second))?;
                 pass(from, held, to, ticket, length).await?;
                 // A server asks for it once.
@@ -130,9 +135,13 @@ fn named(seen: &Seen) -> Hello<'_> {
 }
 
 /// Reads until `held` begins with a whole ClientHello, or with something else, or for too long.
-async fn next_hello(from: &mut ReadHalf<'_>, held: &mut InBuf, ticket: &Ticket) -> Result<(Seen, usize), Stop> {
+async fn next_hello(
+    from: &mut ReadHalf<'_>,
+    held: &mut InBuf,
+    ticket: &Ticket,
+    share: &mut Share,
+) -> Result<(Seen, usize), Stop> {
     let whole = async {
-        let mut share = ticket.shared.heads.share();
         loop {
             match hello::read_measured(held.bytes()) {
                 (Seen::More, _) => {}

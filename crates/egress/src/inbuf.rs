@@ -53,6 +53,13 @@ impl InBuf {
         }
     }
 
+    /// Gives back the memory of what was consumed.
+    pub(crate) fn shrink(&mut self) {
+        self.data.drain(..self.start.min(self.data.len()));
+        self.start = 0;
+        self.data.shrink_to_fit();
+    }
+
     /// Everything that is left.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let mut data = std::mem::take(&mut self.data);

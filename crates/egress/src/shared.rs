@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
-    pub(crate) heads: Heads,
+    pub(crate) heads: Arc<Heads>,
     pub(crate) pace: Pace,
     pub(crate) programs: Arc<dyn Programs>,
     /// Held by the connection whose program is being looked up.
@@ -147,6 +147,7 @@ pub(crate) struct Parts {
     pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) dialer: Dialer,
+    pub(crate) heads: Arc<Heads>,
 }
 
 impl Shared {
@@ -155,7 +156,7 @@ impl Shared {
             registry: Registry::new(parts.policy),
             audit: parts.audit,
             clock: parts.clock,
-            heads: Heads::new(parts.limits.heads_bytes),
+            heads: parts.heads,
             look_ups: Semaphore::new(parts.limits.look_ups),
             pace: Pace::default(),
             limits: parts.limits,

@@ -8,6 +8,8 @@ use nexus_model::capability::NetMode;
 use nexus_policy::net::PolicyInput;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use support::{World, connect, eventually, field, input, read_head, server, status, tunnel};
@@ -55,6 +57,112 @@ fn unfinished_heads_share_one_budget() {
         let answered = std::io::Read::read(&mut client, &mut [0]).is_ok();
         !answered && refused() >= before
     });
+}
+
+#[test]
+fn unfinished_heads_of_answers_share_the_same_budget() {
+    const CLIENTS: usize = 32;
+    let (sent, closed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (sending, closing) = (Arc::clone(&sent), Arc::clone(&closed));
+    let upstream = server("127.0.0.1:0", move |mut stream| {
+        if read_head(&mut stream).starts_with("GET /small ") {
+            return stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        }
+        let head = [&b"HTTP/1.1 200 OK\r\n"[..], &[&b"x: "[..], &[b'x'; 995], b"\r\n"].concat().repeat(60)].concat();
+        // A refusal ends the connection meanwhile, and the reading too.
+        if stream.write_all(&head).is_ok() {
+            sending.fetch_add(1, Ordering::Relaxed);
+        }
+        support::read_all(&mut stream);
+        closing.fetch_add(1, Ordering::Relaxed);
+    });
+    let limits = Limits { heads_bytes: 512 * 1024, ..Limits::default() };
+    let rules = PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&["+127.0.0.1:1-65535"]) };
+    let world = World::with(rules, |config| config.limits = limits);
+    let ask = |path: &str| {
+        let mut client = connect(world.http);
+        write!(client, "GET http://{upstream}/{path} HTTP/1.1\r\nHost: {upstream}\r\n\r\n").unwrap();
+        client
+    };
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| ask("large")).collect();
+    eventually("most of them refused", || closed.load(Ordering::Relaxed) >= CLIENTS / 2);
+    assert!(closed.load(Ordering::Relaxed) < CLIENTS && sent.load(Ordering::Relaxed) > 0, "some fit");
+    // A head of usual size needs no share.
+    assert_eq!(status(&read_head(&mut ask("small"))), 204);
+    // What was held is given back.
+    clients.clear();
+    eventually("all of them over", || closed.load(Ordering::Relaxed) == CLIENTS);
+}
+
+/// An open network in which `serve` answers every request, and its address.
+fn answered_by(serve: fn(TcpStream), limits: Limits) -> (World, std::net::SocketAddr) {
+    let upstream = server("127.0.0.1:0", serve);
+    let rules = PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&["+127.0.0.1:1-65535"]) };
+    (World::with(rules, |config| config.limits = limits), upstream)
+}
+
+#[test]
+fn the_head_of_a_request_counts_until_its_answer() {
+    const CLIENTS: usize = 32;
+    let silent = |mut stream: TcpStream| {
+        support::read_all(&mut stream);
+    };
+    let limits = Limits { heads_bytes: 512 * 1024, ..Limits::default() };
+    let (world, upstream) = answered_by(silent, limits);
+    let field = [&b"x: "[..], &[b'x'; 995], b"\r\n"].concat().repeat(60);
+    let ask = || {
+        let mut client = connect(world.http);
+        write!(client, "GET http://{upstream}/ HTTP/1.1\r\nHost: {upstream}\r\n").unwrap();
+        // A refusal ends the connection meanwhile.
+        if client.write_all(&field).is_ok() {
+            client.write_all(b"\r\n").ok();
+        }
+        client
+    };
+    let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| ask()).collect();
+    let counted = |text: &str| {
+        let summary = world.egress().summary();
+        let denied = summary.denied.iter().filter(|one| one.explanation.contains(text));
+        denied.map(|one| one.count).sum::<u64>()
+    };
+    eventually("most of them refused", || counted("too many unfinished requests") >= 16);
+    assert!(counted("too many unfinished requests") < CLIENTS as u64, "some fit");
+    drop(clients);
+}
+
+#[test]
+fn an_endless_row_of_interim_answers_ends() {
+    for minor in [0, 1] {
+        let (world, upstream) = answered_by(
+            |mut stream| {
+                read_head(&mut stream);
+                while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").is_ok() {}
+            },
+            Limits::default(),
+        );
+        let mut client = connect(world.http);
+        write!(client, "GET http://{upstream}/ HTTP/1.{minor}\r\nHost: {upstream}\r\n\r\n").unwrap();
+        let said = support::read_all(&mut client).unwrap_or_default();
+        assert!(said.len() < 100_000, "{}", said.len());
+    }
+}
+
+#[test]
+fn the_head_of_an_answer_is_whole_in_time_once_it_begins() {
+    let limits = Limits { head_time: Duration::from_millis(50), ..Limits::default() };
+    let (world, upstream) = answered_by(
+        |mut stream| {
+            read_head(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").unwrap();
+            support::read_all(&mut stream);
+        },
+        limits,
+    );
+    let mut client = connect(world.http);
+    write!(client, "GET http://{upstream}/ HTTP/1.1\r\nHost: {upstream}\r\n\r\n").unwrap();
+    let (code, _, body) = support::response(&mut client);
+    assert_eq!(code, 502);
+    assert!(String::from_utf8(body).unwrap().contains("is not whole after"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::fields::response_fields;
 use super::framing::{Body, response_body};
 use super::head::{HeadError, Response, parse_response};
 use super::order::{Forward, put};
+use crate::denials;
 use crate::inbuf::InBuf;
 use crate::shared::Opened;
 use crate::ticket::Flow;
@@ -16,6 +17,10 @@ use crate::tunnel;
 use nexus_policy::net::Denial;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+/// Interim answers (1xx) before the answer itself. A server that is at work for long sends one in a while.
+const MAX_INTERIM: u32 = 1024;
 
 /// What is left after an exchange.
 #[derive(Debug)]
@@ -129,6 +134,8 @@ async fn response(
     by_proxy: bool,
 ) -> Result<Outcome, CopyError> {
     let mut before = 0;
+    let mut share = down.ticket.shared.heads.share();
+    let (mut begun, mut interim) = (None, 0);
     loop {
         let limits = &down.ticket.shared.limits;
         let parsed =
@@ -137,7 +144,20 @@ async fn response(
             Ok(Some(response)) => response,
             Ok(None) => {
                 before = down.held.bytes().len();
-                if down.more().await.is_err() {
+                let time = limits.head_time;
+                // The server may take its time before the first byte.
+                begun = begun.or_else(|| (before > 0).then(Instant::now));
+                let more = match begun {
+                    Some(begun) => timeout_at(begun + time, down.more()).await,
+                    None => Ok(down.more().await),
+                };
+                let Ok(more) = more else {
+                    return unusable(answered, format!("its head is not whole after {} s", time.as_secs()));
+                };
+                if more.is_ok() && !share.covers(down.held) {
+                    return Err(denials::too_many("the sandbox has too many unfinished answers").into());
+                }
+                if more.is_err() {
                     let nothing = down.held.is_empty() && !answered.load(Ordering::Relaxed);
                     return if nothing {
                         Ok(Outcome::Nothing)
@@ -159,15 +179,18 @@ async fn response(
         };
         let length = response.length;
         down.held.consume(length);
-        before = 0;
+        down.held.shrink();
+        (before, begun) = (0, None);
         if let Some(head) = &plan.head {
             answered.store(true, Ordering::Relaxed);
             down.write(head).await?;
         }
         match plan.then {
-            Then::NextHead => {}
+            Then::NextHead if interim < MAX_INTERIM => interim += 1,
+            Then::NextHead => return Err(CopyError::From),
             Then::Tunnel => return Ok(Outcome::Switched),
             Then::Body { body, plain, client, server } => {
+                drop((plan.head, share));
                 // What it breaks off in the middle of, the client must not take for whole.
                 down.copy(body, plain).await?;
                 return Ok(Outcome::Done { client, server });

@@ -20,6 +20,7 @@ use super::framing::Body;
 use super::head::{Request, parse_request};
 use super::order::{Forward, Inside, Order, Refused, order};
 use super::reply;
+use crate::bounds::Share;
 use crate::denials;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
@@ -35,7 +36,16 @@ use tokio::time::timeout;
 /// Serves `stream`, a connection to the proxy, to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection) {
     let caller = Caller::of(Some(connection));
-    let client = Client { shared, stream, held: InBuf::default(), caller, fixed: None, must_name: false, kept: None };
+    let client = Client {
+        shared,
+        stream,
+        held: InBuf::default(),
+        caller,
+        fixed: None,
+        must_name: false,
+        kept: None,
+        share: None,
+    };
     client.requests().await;
 }
 
@@ -46,7 +56,7 @@ pub(crate) async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
     let kept = Some(Kept { target: attempt.target.clone(), opened });
     // Who it is was asked before the connection was made, if it mattered.
     let caller = Caller::of(None);
-    let client = Client { shared, stream, held, caller, fixed: Some(attempt), must_name: false, kept };
+    let client = Client { shared, stream, held, caller, fixed: Some(attempt), must_name: false, kept, share: None };
     client.requests().await;
 }
 
@@ -66,6 +76,8 @@ struct Client {
     /// Whether a server connection was one that must name its host.
     must_name: bool,
     kept: Option<Kept>,
+    /// Covers the head of the request that is served, until its answer is through.
+    share: Option<Share>,
 }
 
 impl Client {
@@ -98,13 +110,14 @@ impl Client {
     async fn next(&mut self) -> Option<Order> {
         self.must_name |= self.kept.as_ref().is_some_and(|kept| kept.opened.ticket.must_name());
         self.held.rest();
+        self.share = None;
         if self.held.is_empty() && !self.waited_for_a_byte().await {
             return None;
         }
         let (shared, limits) = (Arc::clone(&self.shared), self.shared.limits.clone());
         let read = async {
             let mut before = 0;
-            let mut share = shared.heads.share();
+            let share = self.share.insert(shared.heads.share());
             loop {
                 if self.held.worth_reading(before, &limits) {
                     match parse_request(self.held.bytes(), &limits) {
@@ -125,6 +138,7 @@ impl Client {
         match timeout(limits.head_time, read).await {
             Ok(Some((Ok(order), length))) => {
                 self.held.consume(length);
+                self.held.shrink();
                 Some(order)
             }
             Ok(Some((Err(refused), _))) => {
@@ -202,6 +216,8 @@ impl Client {
                 return self.last(&reply::refused(&refusal, true, false)).await;
             }
         };
+        self.held.shrink();
+        self.share = None;
         if self.stream.write_all(reply::CONNECTED).await.is_ok() {
             carry(self.stream, self.held, opened).await;
         }
