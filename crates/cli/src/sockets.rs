@@ -18,8 +18,11 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Entries that are looked at in all binds of a run, those near the top of a bind first.
-const MAX_ENTRIES: usize = 20_000;
+/// What the search of all binds of a run may cost: an entry costs one. A bind that is not searched to its end is refused, because an
+/// earlier run may have filled it so that a socket was not found.
+const MOST: usize = 4_000_000;
+/// What a directory costs beside its entries, with one for each so many bytes of its path.
+const PER_DIRECTORY: usize = 16;
 
 /// The sockets of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub fn find(binds: &[Shown], allow: &[PathBuf], guarded: &Guarded) -> Result<Soc
         allowed.push(allowed_socket(path, binds, guarded)?);
     }
     let mut found = Sockets::default();
-    let mut budget = MAX_ENTRIES;
+    let mut budget = MOST;
     for shown in
         binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none() && shown.bind.access != Access::Device)
     {
@@ -63,7 +66,9 @@ pub fn find(binds: &[Shown], allow: &[PathBuf], guarded: &Guarded) -> Result<Soc
             let hint = "Show it with --rw if the command may do that.";
             return Err(Failure::refused("socket", message, hint));
         }
-        let within = below(source, shown.bind.access, &mut budget);
+        let Some(within) = below(source, shown.bind.access, &mut budget) else {
+            return Err(too_much(shown));
+        };
         if let Some(closed) = within.closed.iter().find(|closed| closed.as_os_str().is_empty()) {
             return Err(closed_bind(shown, &source.join(closed)));
         }
@@ -114,6 +119,15 @@ fn is_pipe(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
+fn too_much(shown: &Shown) -> Failure {
+    let message = format!(
+        "{} {} holds too much to be searched for sockets, which a command could connect to",
+        shown.from,
+        shown.bind.source.as_path().display()
+    );
+    Failure::refused("socket", message, "Show the directories in it that the command needs, by their names.")
+}
+
 fn closed_bind(shown: &Shown, path: &Path) -> Failure {
     let message =
         format!("{} {} cannot be listed, so that sockets in it cannot be covered", shown.from, path.display());
@@ -138,8 +152,9 @@ struct Within {
     closed: Vec<PathBuf>,
 }
 
-/// Looks through a directory. One that can be neither listed nor entered holds nothing that the command could reach.
-fn below(top: &Path, access: Access, budget: &mut usize) -> Within {
+/// Looks through a directory. One that can be neither listed nor entered holds nothing that the command could reach. `None`: the
+/// budget was not enough.
+fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
     let mut found = Within::default();
     let mut waiting = VecDeque::from([PathBuf::new()]);
     while let Some(directory) = waiting.pop_front() {
@@ -153,8 +168,7 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Within {
             }
         };
         for entry in entries {
-            let Some(left) = budget.checked_sub(1) else { return found };
-            *budget = left;
+            *budget = budget.checked_sub(1)?;
             let Ok(entry) = entry else {
                 // What comes after it in the directory is unknown.
                 found.closed.push(directory.clone());
@@ -166,13 +180,17 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Within {
                 Ok(kind) if kind.is_fifo() && access == Access::ReadOnly => {
                     found.pipes.push(directory.join(entry.file_name()));
                 }
-                Ok(kind) if kind.is_dir() => waiting.push_back(directory.join(entry.file_name())),
+                Ok(kind) if kind.is_dir() => {
+                    let path = directory.join(entry.file_name());
+                    *budget = budget.checked_sub(PER_DIRECTORY + path.as_os_str().len() / PER_DIRECTORY)?;
+                    waiting.push_back(path);
+                }
                 // Gone meanwhile, or something that nobody connects to.
                 Ok(_) | Err(_) => {}
             }
         }
     }
-    found
+    Some(found)
 }
 
 /// Reports that names in a directory that could not be listed may still be used.
@@ -199,10 +217,10 @@ mod tests {
             [UnixListener::bind(top.path().join("s")).unwrap(), UnixListener::bind(top.path().join("a/b/t")).unwrap()];
         for access in [Access::ReadOnly, Access::ReadWrite] {
             let mut budget = 100;
-            let found = below(top.path(), access, &mut budget);
+            let found = below(top.path(), access, &mut budget).unwrap();
             let sockets = vec![PathBuf::from("s"), "a/b/t".into()];
             assert_eq!(found, Within { sockets, ..Within::default() });
-            assert_eq!(budget, 100 - 6);
+            assert_eq!(budget, 100 - 6 - 2 * PER_DIRECTORY);
         }
     }
 
@@ -213,7 +231,7 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, top.path().join("a/p"), kind, mode, 0).unwrap();
-        let pipes = |access| below(top.path(), access, &mut 100).pipes;
+        let pipes = |access| below(top.path(), access, &mut 100).unwrap().pipes;
         assert_eq!(pipes(Access::ReadOnly), [PathBuf::from("a/p")]);
         assert_eq!(pipes(Access::ReadWrite), Vec::<PathBuf>::new());
     }
@@ -229,18 +247,21 @@ mod tests {
         // A file that is bound by itself.
         let file = top.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert_eq!(below(&file, Access::ReadOnly, &mut 100), Within::default());
+        assert_eq!(below(&file, Access::ReadOnly, &mut 100), Some(Within::default()));
     }
 
     #[test]
-    fn the_search_is_bounded_and_begins_at_the_top() {
+    fn a_bind_that_is_not_searched_to_its_end_is_refused() {
         let top = tempfile::tempdir().unwrap();
         for number in 0..20 {
-            std::fs::create_dir_all(top.path().join(format!("{number}/x"))).unwrap();
+            std::fs::write(top.path().join(number.to_string()), "").unwrap();
         }
-        let _listener = UnixListener::bind(top.path().join("s")).unwrap();
-        let sockets = |mut budget| below(top.path(), Access::ReadOnly, &mut budget).sockets;
-        assert_eq!(sockets(21), [PathBuf::from("s")]);
-        assert_eq!(sockets(0), Vec::<PathBuf>::new());
+        std::fs::create_dir(top.path().join("x")).unwrap();
+        let _listener = UnixListener::bind(top.path().join("x/s")).unwrap();
+        let sockets = |mut budget| below(top.path(), Access::ReadWrite, &mut budget).map(|found| found.sockets);
+        let whole = 20 + 1 + PER_DIRECTORY + 1;
+        assert_eq!(sockets(whole), Some(vec![PathBuf::from("x/s")]));
+        assert_eq!(sockets(whole - 1), None);
+        assert_eq!(sockets(0), None);
     }
 }
