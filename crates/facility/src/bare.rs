@@ -115,8 +115,8 @@ fn candidates(tree: &LayerTree) -> HashMap<usize, Telling> {
     let mut found: HashMap<usize, Telling> = HashMap::new();
     for node in tree.nodes.iter().skip(1) {
         let name = fold(split(&node.path.0).1);
-        let is_telling =
-            matches!(name.as_ref(), b"head" | b"refs") || git_class(std::slice::from_ref(&name)) != Class::NoLink;
+        let is_telling = matches!(name.as_ref(), b"head" | b"refs" | b"reftable")
+            || git_class(std::slice::from_ref(&name)) != Class::NoLink;
         if is_telling {
             // Several names may be folded to this one.
             *found.entry(node.parent).or_default().entry(name.into_owned()).or_default() |= node.role == Role::Entry;
@@ -288,7 +288,7 @@ fn verdict(
         }
         Class::NoLink => {
             let inside = node.path.0.strip_prefix(&*tree.nodes[repository].path.0).unwrap_or(&node.path.0);
-            if walk.is_symbolic_ref(tree, at, inside)? { park(crate::git_refs::SYMBOLIC) } else { Ok(None) }
+            walk.holds_ref(tree, at, inside)?.map_or(Ok(None), park)
         }
         Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
         Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {

@@ -24,9 +24,9 @@ impl Walk<'_> {
             };
             if class == Class::NoLink
                 && let Some(inside) = git_refs::inside_git(&one.path.0)
-                && self.is_symbolic_ref(tree, at, inside)?
+                && let Some(why) = self.holds_ref(tree, at, inside)?
             {
-                tree.nodes[at].rare.verdict = Some(Verdict::Park(git_refs::SYMBOLIC.to_owned()));
+                tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
                 continue;
             }
             if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
@@ -37,27 +37,6 @@ impl Walk<'_> {
             tree.nodes[at].rare.verdict = Some(verdict);
         }
         Ok(())
-    }
-
-    /// Tells whether an entry is or replaces a symbolic ref. `inside` is its path in the git directory.
-    pub(crate) fn is_symbolic_ref(&self, tree: &LayerTree, at: usize, inside: &[u8]) -> Result<bool, IoFailure> {
-        let one = &tree.nodes[at];
-        let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
-        let is_one = |tree, path: &[u8]| {
-            Ok(match self.version(tree, path, &Class::NoLink)? {
-                Version::Bytes(text) => git_refs::is_symbolic(&names, &text),
-                // git passes over blanks behind the name, however many: what is too large to be looked into may be one.
-                Version::Unreadable => true,
-                Version::Absent => false,
-            })
-        };
-        if one.role == Role::Entry && one.meta.kind == EntryType::File && is_one(self.upper, &one.path.0)? {
-            return Ok(true);
-        }
-        match &one.covers {
-            Some(found) if found.meta.kind == EntryType::File => is_one(self.base, &found.at.0),
-            Some(_) | None => Ok(false),
-        }
     }
 
     /// Reads a version of a file, up to what may still be read of the layer.

@@ -52,6 +52,9 @@ pub(crate) struct Budget {
     last: RefCell<Option<(Vec<u8>, Around)>>,
 }
 
+/// The place of a directory that moves, and where its content will be.
+type Moved<'a> = Option<(&'a [u8], &'a [u8])>;
+
 /// An entry of a directory that goes away or moves.
 struct Entry<'a> {
     dir: BorrowedFd<'a>,
@@ -105,7 +108,7 @@ impl Scanner<'_> {
                 if result.protected.is_none() {
                     let entry = Entry { dir: dir.as_fd(), name: &name, kind: meta.kind, size: meta.size };
                     let moved = (*target != *path.0).then_some((&*top.at.0, place_of_top));
-                    let why = self.why(&entry, &path.0, &target, moved, &around)?;
+                    let why = self.why(&entry, &path.0, &target, (&top.at.0, moved), &around)?;
                     result.protected = why.map(|why| (path.text(), why));
                 }
                 inodes.name(&meta);
@@ -127,11 +130,14 @@ impl Scanner<'_> {
         entry: &Entry<'_>,
         path: &[u8],
         target: &[u8],
-        moved: Option<(&[u8], &[u8])>,
+        (top, moved): (&[u8], Moved<'_>),
         around: &[Vec<u8>],
     ) -> Result<Option<String>, IoFailure> {
         if let Some(why) = self.reason(entry, &self.rules.class(path), path, None)? {
             return Ok(Some(why));
+        }
+        if let Some(why) = Self::gone_ref(entry, path, top, &self.budget.reads)? {
+            return Ok(Some(why.to_owned()));
         }
         for repository in around {
             if let Some(why) = self.reason(entry, &bare::class(path, repository), path, None)? {
@@ -140,28 +146,38 @@ impl Scanner<'_> {
         }
         let Some(moved) = moved else { return Ok(None) };
         match self.reason(entry, &self.rules.class(target), target, Some(moved))? {
-            None if Self::is_symbolic_ref(entry, path, target, &self.budget.reads)? => {
-                Ok(Some(git_refs::SYMBOLIC.to_owned()))
-            }
-            None => self.link(entry.dir, entry.name, target, entry.kind),
+            None => match Self::moved_ref(entry, path, target, &self.budget.reads)? {
+                None => self.link(entry.dir, entry.name, target, entry.kind),
+                why => Ok(why.map(str::to_owned)),
+            },
             why => Ok(why),
         }
     }
 
-    /// Tells whether an entry that moves becomes a symbolic ref: it was none of the same name before.
-    fn is_symbolic_ref(entry: &Entry<'_>, path: &[u8], target: &[u8], reads: &Reads) -> Result<bool, IoFailure> {
-        let (Some(inside), EntryType::File) = (git_refs::inside_git(target), entry.kind) else { return Ok(false) };
-        let Some(names) = git_refs::ref_names(inside) else { return Ok(false) };
-        if git_refs::inside_git(path) == Some(inside) {
-            return Ok(false);
+    /// Why an entry that comes with a moved directory becomes no ref unasked: it was none of the same name before.
+    fn moved_ref(
+        entry: &Entry<'_>,
+        path: &[u8],
+        target: &[u8],
+        reads: &Reads,
+    ) -> Result<Option<&'static str>, IoFailure> {
+        let (Some(inside), EntryType::File) = (git_refs::inside_git(target), entry.kind) else { return Ok(None) };
+        if git_refs::inside_git(path) == Some(inside) || git_refs::ref_file(inside).is_none() {
+            return Ok(None);
         }
         let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
-        Ok(match version {
-            Version::Bytes(text) => git_refs::is_symbolic(&names, &text),
-            // It may be one with many blanks behind the name.
-            Version::Unreadable => true,
-            Version::Absent => false,
-        })
+        Ok(crate::refs_by_content::of_moved(inside, &version))
+    }
+
+    /// Why an entry does not go with a directory that lies in its git directory.
+    fn gone_ref(entry: &Entry<'_>, path: &[u8], top: &[u8], reads: &Reads) -> Result<Option<&'static str>, IoFailure> {
+        let (Some(inside), EntryType::File) = (git_refs::inside_git(path), entry.kind) else { return Ok(None) };
+        // With the whole repository they may go.
+        if git_refs::inside_git(top).is_none() || git_refs::ref_file(inside).is_none() {
+            return Ok(None);
+        }
+        let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
+        Ok(crate::refs_by_content::of_gone(inside, &version))
     }
 
     /// The git directories without the name `.git` that the directory above an entry of the workspace is, or lies in.
@@ -218,7 +234,7 @@ impl Scanner<'_> {
         entry: &Entry<'_>,
         class: &Class,
         path: &[u8],
-        moved: Option<(&[u8], &[u8])>,
+        moved: Moved<'_>,
     ) -> Result<Option<String>, IoFailure> {
         let is_dir = entry.kind == EntryType::Directory;
         Ok(match class {

@@ -17,6 +17,11 @@ pub(crate) fn stripped(class: &Class) -> &'static str {
     }
 }
 
+/// Why a directory waits that comes in the place of a `.git` file.
+const OWN_REPOSITORY: &str = "a directory in the place of the file that names the git directory: reject it unless this is to be a repository of its own";
+/// Why a directory waits that comes in the place of another file of git's.
+const NO_FILE: &str = "a directory in the place of a file of git: reject it, git cannot use it";
+
 /// Why an entry stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hold {
@@ -148,7 +153,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
             match &node.rare.verdict {
                 Some(Verdict::Commit | Verdict::Strip(_)) => None,
                 Some(Verdict::Park(why)) => protected(why),
-                None => protected("not judged"),
+                None => protected(if class == Class::GitRoot { OWN_REPOSITORY } else { NO_FILE }),
             }
         }
     };

@@ -211,7 +211,7 @@ fn what_makes_a_repository_does_not_go_alone() {
                 [Op::RemoveTree(path.as_str().into()), if name == "HEAD" { dir(&path) } else { write(&path, "x") }];
             assert_eq!(parked(&base, &other), [path.as_str()], "another kind of entry");
         }
-        let run = [write(&format!("{at}/new"), "x"), rename(&format!("{at}/new"), &format!("{at}/HEAD"))];
+        let run = [write(&format!("{at}/new"), HEAD), rename(&format!("{at}/new"), &format!("{at}/HEAD"))];
         assert_eq!(parked(&base, &run), [""; 0], "as git changes HEAD");
     }
     let further = [dir("w"), write("w/HEAD", HEAD), write("w/commondir", "../d\n")];

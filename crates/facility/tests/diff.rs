@@ -416,15 +416,19 @@ fn a_cut_diff_says_so_and_does_not_apply() {
 
 #[test]
 fn what_git_refuses_is_shown_but_does_not_stop_the_rest() {
-    let base = [dir(".git"), dir(".git/hooks"), file(".git/HEAD", "ref: a\n"), file("f", "1\n")];
-    let ops = [file(".git/hooks/post-checkout", "#!/bin/sh\nevil\n"), file(".git/HEAD", "ref: b\n"), file("f", "2\n")];
+    let base = [dir(".git"), dir(".git/hooks"), file(".git/HEAD", "ref: refs/heads/a\n"), file("f", "1\n")];
+    let ops = [
+        file(".git/hooks/post-checkout", "#!/bin/sh\nevil\n"),
+        file(".git/HEAD", "ref: refs/heads/b\n"),
+        file("f", "2\n"),
+    ];
     let scene = Scene::new(LayerMode::Root, &base);
     let layer = scene.layer(&ops);
     let diff = diff(&scene, &layer);
     let text = text_of(&diff);
     assert!(text.contains("# .git/hooks/post-checkout needs an explicit accept: git hook\n"), "{text}");
     assert!(text.contains("# +++ b/.git/hooks/post-checkout\n# @@ -0,0 +1,2 @@\n# +#!/bin/sh\n# +evil\n"), "{text}");
-    assert!(text.contains("# -ref: a\n# +ref: b\n"), "{text}");
+    assert!(text.contains("# -ref: refs/heads/a\n# +ref: refs/heads/b\n"), "{text}");
     // A repository in the folder would make git look for its index.
     let folder = copy(&scene, "ws", "copy");
     std::fs::remove_dir_all(folder.join(".git")).unwrap();

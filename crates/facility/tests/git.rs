@@ -318,6 +318,11 @@ fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
     let symbolic = waits_after(&[&["symbolic-ref", "refs/heads/mine", "refs/heads/main"]]);
     assert_eq!(symbolic, [".git/refs/heads/mine"]);
     assert_eq!(waits_after(&[&["remote", "set-head", "origin", "topic"]]), [""; 0]);
+    // One that the repository has, which a new branch would get as its upstream.
+    let scene = cloned_scene();
+    git(&scene.ws(), &["remote", "set-head", "origin", "main"]);
+    let result = commit_by(&scene, &run_git(&scene, &[&["remote", "set-head", "origin", "topic"]]), &Rules::default());
+    assert_eq!(parked(&result), [".git/refs/remotes/origin/HEAD"]);
     // The first remote of a repository that was there.
     let (scene, layer) = git_scene(&[&["remote.origin.url", "https://git.example.org/a.git"]]);
     assert_eq!(parked(&commit_by(&scene, &layer, &Rules::default())), [".git/config"]);
@@ -391,6 +396,42 @@ fn a_repository_that_git_makes_in_another_one_waits() {
             }
         }
     }
+}
+
+/// The refs lead to commits whose parents are not there, and only `shallow` says so.
+#[test]
+fn what_needs_a_shallow_history_waits_with_it() {
+    let scene = cloned_scene();
+    let (ws, other) = (scene.ws(), scene.path("other"));
+    let origin = format!("file://{}", scene.path("origin.git").display());
+    git(scene.dir.path(), &["clone", "-q", &origin, "other"]);
+    for text in ["2", "3"] {
+        std::fs::write(other.join("f"), text).unwrap();
+        git(&other, &["commit", "-q", "-a", "-m", text]);
+    }
+    git(&other, &["push", "-q", "origin", "HEAD:main"]);
+    git(&ws, &["remote", "set-url", "origin", &origin]);
+    let fsck = || git(&ws, &["log", "--oneline", "--all"]) + &git(&ws, &["fsck", "--connectivity-only"]);
+    let fetch = |depth: &[&str]| run_git(&scene, &[&[&["fetch", "-q", "origin"], depth].concat()]);
+    let result = commit_by(&scene, &fetch(&["--depth", "1"]), &Rules::default());
+    let waits = parked(&result);
+    assert!(waits.contains(&".git/shallow".to_owned()), "{waits:?}");
+    assert!(waits.contains(&".git/refs/remotes/origin/main".to_owned()), "{waits:?}");
+    assert!(!ws.join(".git/shallow").exists());
+    assert!(!fsck().contains("error") && !fsck().contains("fatal") && !fsck().contains("missing"), "{}", fsck());
+    // Accepted by its name, `shallow` comes, and then nothing keeps the others.
+    accept(&scene, &named(&[".git/shallow"]));
+    let left = accept(&scene, &Rules::default());
+    assert_eq!(parked(&left), [""; 0]);
+    assert!(git(&ws, &["rev-list", "--count", "origin/main"]).trim() == "1", "{}", fsck());
+    assert!(!fsck().contains("error") && !fsck().contains("missing"), "{}", fsck());
+    // A fetch that cuts nothing off, in a repository that is shallow already.
+    std::fs::write(other.join("f"), "4").unwrap();
+    git(&other, &["commit", "-q", "-a", "-m", "4"]);
+    git(&other, &["push", "-q", "origin", "HEAD:main"]);
+    let result = commit_by(&scene, &fetch(&[]), &Rules::default());
+    assert_eq!(parked(&result), [""; 0]);
+    assert!(!fsck().contains("error") && !fsck().contains("missing"), "{}", fsck());
 }
 
 /// git removes the files of the refs that it packs, so the branch must come although the replaced object waits.

@@ -167,7 +167,7 @@ fn a_new_repository_commits_without_its_hooks_and_dangerous_settings() {
         dir("repo"),
         dir("repo/.git"),
         dir("repo/.git/hooks"),
-        file("repo/.git/HEAD", "ref: x"),
+        file("repo/.git/HEAD", "ref: refs/heads/x"),
         file("repo/.git/config", evil),
         file("repo/.git/hooks/pre-commit", "evil"),
         file("repo/file", "x"),
@@ -175,7 +175,7 @@ fn a_new_repository_commits_without_its_hooks_and_dangerous_settings() {
     let (scene, result) = run(&[], &ops);
     assert_eq!(parked(&result), ["repo/.git/config", "repo/.git/hooks/pre-commit"]);
     assert_eq!(read(&scene, "repo/.git/config").unwrap(), "[core]\n\tbare = false\n\t\n");
-    assert_eq!(read(&scene, "repo/.git/HEAD").unwrap(), "ref: x");
+    assert_eq!(read(&scene, "repo/.git/HEAD").unwrap(), "ref: refs/heads/x");
     assert!(scene.ws().join("repo/.git/hooks").is_dir());
     assert!(!scene.ws().join("repo/.git/hooks/pre-commit").exists());
     let parked_now =

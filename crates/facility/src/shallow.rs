@@ -1,0 +1,122 @@
+//! Holds back the refs that need the file `shallow`, together with it.
+//!
+//! `git fetch --depth` in a repository that has its whole history brings refs to commits without their parents, and says in
+//! `shallow` that they end there. That file hides history, so it waits. Without it, git takes the repository for damaged as soon
+//! as a ref leads to such a commit.
+
+use crate::beneath::IoFailure;
+use crate::facts::Version;
+use crate::fold::fold;
+use crate::git_names::SHALLOW;
+use crate::meta::EntryType;
+use crate::protected::Class;
+use crate::tree::{LayerTree, Node, Role, Verdict};
+use crate::walk::Walk;
+use std::collections::HashSet;
+
+const WHY: &str = "needs the file shallow of its git directory, which waits";
+
+/// Judges the refs of the repositories whose history a layer cuts off.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut cut: HashSet<usize> = HashSet::new();
+    for node in tree.nodes.iter().skip(1) {
+        let waits = matches!(&node.rare.verdict, Some(Verdict::Park(why)) if why == SHALLOW);
+        let rules = walk.rules;
+        let comes = rules.is_chosen(&node.path.0) && rules.accepts_protected(&node.path.0);
+        if waits && !comes && cuts(walk, node)? {
+            cut.insert(node.parent);
+        }
+    }
+    if cut.is_empty() {
+        return Ok(());
+    }
+    for at in 1..tree.nodes.len() {
+        let node = &tree.nodes[at];
+        let is_dir = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
+        if is_dir || matches!(node.rare.verdict, Some(Verdict::Park(_))) {
+            continue;
+        }
+        let mut around = at;
+        while around != 0 && !cut.contains(&around) {
+            around = tree.nodes[around].parent;
+        }
+        if cut.contains(&around) && leads_to_history(&node.path.0[tree.nodes[around].path.0.len()..]) {
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(WHY.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file `shallow` of the layer has commits that the one of the workspace does not have.
+fn cuts(walk: &Walk<'_>, node: &Node) -> Result<bool, IoFailure> {
+    if node.role != Role::Entry {
+        return Ok(false);
+    }
+    let read = |tree, path: &[u8]| walk.version(tree, path, &Class::GitState(SHALLOW));
+    let old = match &node.covers {
+        Some(found) if found.meta.kind == EntryType::File => read(walk.base, &found.at.0)?,
+        Some(_) | None => Version::Absent,
+    };
+    let new = if node.meta.kind == EntryType::File { read(walk.upper, &node.path.0)? } else { Version::Unreadable };
+    Ok(adds(&new, &old))
+}
+
+fn adds(new: &Version, old: &Version) -> bool {
+    let Version::Bytes(new) = new else { return true };
+    let old: &[u8] = match old {
+        Version::Bytes(old) => old,
+        Version::Absent | Version::Unreadable => &[],
+    };
+    let lines = |text| <[u8]>::split(text, |byte: &u8| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let known: HashSet<&[u8]> = lines(old).collect();
+    lines(new).any(|line| !line.is_empty() && !known.contains(line))
+}
+
+/// Whether a file of a git directory names commits from which git walks through the history. Submodules have a history of their
+/// own.
+fn leads_to_history(inside: &[u8]) -> bool {
+    let names: Vec<Vec<u8>> = inside
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .map(|name| fold(name).into_owned())
+        .collect();
+    let (Some(first), Some(last)) = (names.first(), names.last()) else { return false };
+    if matches!(first.as_slice(), b"modules" | b"objects" | b"hooks" | b"info") {
+        return false;
+    }
+    let is_in = |wanted: &[u8]| names.iter().any(|name| name == wanted);
+    is_in(b"refs") || is_in(b"logs") || last == b"packed-refs" || last == b"head" || last.ends_with(b"_head")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_lead_to_history_are_known() {
+        for path in
+            ["refs/heads/x", "/packed-refs", "HEAD", "FETCH_HEAD", "logs/HEAD", "worktrees/w/HEAD", "logs/refs/stash"]
+        {
+            assert!(leads_to_history(path.as_bytes()), "{path}");
+        }
+        for path in ["modules/s/refs/heads/x", "objects/aa/bb", "config", "index", "shallow", "", "hooks/refs/x"] {
+            assert!(!leads_to_history(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_more_commits_cut_history_off() {
+        let some = |text: &str| Version::Bytes(text.as_bytes().to_vec());
+        for (new, old, wanted) in [
+            ("a\n", Version::Absent, true),
+            ("a\nb\n", some("a\n"), true),
+            ("b\na\n", some("a\nb\n"), false),
+            ("a\n", some("a\nb\n"), false),
+            ("", some("a\n"), false),
+            ("a", Version::Unreadable, true),
+        ] {
+            assert_eq!(adds(&some(new), &old), wanted, "{new}");
+        }
+        assert!(adds(&Version::Unreadable, &some("a")));
+    }
+}
