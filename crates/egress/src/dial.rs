@@ -245,6 +245,14 @@ async fn connect(address: SocketAddr, place: Option<OwnedSemaphorePermit>) -> io
     connected
 }
 
+/// Describes the status of an answer that opens no tunnel. Only digits are repeated: the text goes inside and into the record.
+fn refusal(status: &[u8]) -> String {
+    match str::from_utf8(status) {
+        Ok(text) if text.len() == 3 && status.iter().all(u8::is_ascii_digit) => format!("it answers {text}"),
+        Ok(_) | Err(_) => "its answer has no status".to_owned(),
+    }
+}
+
 /// Sends CONNECT and reads the answer; gives back what came behind it.
 async fn ask(
     stream: &mut TcpStream,
@@ -270,8 +278,9 @@ async fn ask(
         if let Some(end) = answer.bytes().windows(4).position(|four| four == b"\r\n\r\n") {
             let line = answer.bytes().split(|byte| *byte == b'\r').next().unwrap_or_default();
             let status = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-            if !line.starts_with(b"HTTP/1.") || status.len() != 3 || !status.starts_with(b"2") {
-                return Err(format!("it answers {}", String::from_utf8_lossy(status)));
+            let is_status = status.len() == 3 && status.iter().all(u8::is_ascii_digit);
+            if !line.starts_with(b"HTTP/1.") || !is_status || !status.starts_with(b"2") {
+                return Err(refusal(status));
             }
             answer.consume(end + 4);
             answer.shrink();
@@ -308,6 +317,14 @@ mod tests {
             }
         }
         (held, port)
+    }
+
+    #[test]
+    fn only_digits_of_a_status_are_repeated() {
+        assert_eq!(refusal(b"503"), "it answers 503");
+        for odd in ["", "50", "5033", "\u{1b}]0", "a\u{202e}", "no!"] {
+            assert_eq!(refusal(odd.as_bytes()), "its answer has no status", "{odd:?}");
+        }
     }
 
     fn syn_sent(port: u16) -> usize {

@@ -95,6 +95,10 @@ pub(crate) async fn checked(
     let (first, length) = next_hello(from, held, ticket, &mut share).await?;
     check_sni(&ticket.policy(), ticket.permit(), named(&first), ticket.shared.clock.now())?;
     if matches!(first, Seen::NotTls | Seen::More) {
+        // What a server may take for a hello names a host that is not seen here.
+        if hello::begins_as_hello(held.bytes()) {
+            return Err(Stop::Denied(denials::malformed("the ClientHello is too long, too late or malformed")));
+        }
         return Ok(());
     }
     pass(from, held, to, ticket, length).await?;

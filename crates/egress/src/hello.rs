@@ -27,6 +27,13 @@ pub fn read(bytes: &[u8]) -> Seen {
     read_measured(bytes).0
 }
 
+/// Reports whether the bytes are the first ones of a ClientHello, as far as they go, whether it can be read or not. A server may
+/// read one that is not read here, because it is too long or comes too late.
+pub fn begins_as_hello(bytes: &[u8]) -> bool {
+    let kinds = [(0, 22), (1, 3), (5, 1)];
+    !bytes.is_empty() && kinds.iter().all(|(at, kind)| bytes.get(*at).is_none_or(|byte| byte == kind))
+}
+
 /// The same with the number of bytes that a whole ClientHello has with its records; 0 for anything else.
 pub fn read_measured(bytes: &[u8]) -> (Seen, usize) {
     match handshake(bytes) {

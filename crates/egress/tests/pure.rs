@@ -11,8 +11,8 @@ mod hello;
 use by_rustls::by_rustls;
 use hello::hello;
 use nexus_egress::pure::{
-    Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, greeting, parse_request,
-    parse_response, question, read_hello, request, request_body, request_fields, response_body,
+    Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, begins_as_hello, greeting,
+    parse_request, parse_response, question, read_hello, request, request_body, request_fields, response_body,
 };
 use nexus_egress::{Limits, SYNTHETIC_V4, SYNTHETIC_V6};
 use nexus_policy::net::{Host, Name, Target};
@@ -249,4 +249,15 @@ fn a_body_of_a_response_depends_on_the_request() {
     assert_eq!(head("HTTP/1.1 304 Not Modified|Content-Length: 5||"), (Ok(Body::None), Ok(Body::None)));
     assert_eq!(head("HTTP/1.1 200 OK|Transfer-Encoding: chunked||").0, Ok(Body::Chunked));
     assert!(head("HTTP/1.0 200 OK|Transfer-Encoding: chunked||").0.is_err());
+}
+
+#[test]
+fn a_hello_that_cannot_be_read_is_told_by_its_beginning() {
+    let long = [&[22, 3, 1, 0x40, 0, 1, 0, 0x44, 0][..], &[0; 100]].concat();
+    for end in 1..long.len() {
+        assert!(begins_as_hello(&long[..end]), "{end}");
+    }
+    for other in [&b""[..], b"GET / HTTP/1.1", b"SSH-2.0", &[22, 2], &[21, 3, 3, 0, 2, 1], &[22, 3, 3, 0, 4, 2]] {
+        assert!(!begins_as_hello(other), "{other:?}");
+    }
 }

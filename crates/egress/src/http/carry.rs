@@ -14,6 +14,7 @@
 
 use super::head::is_token;
 use super::serve;
+use crate::denials;
 use crate::inbuf::InBuf;
 use crate::shared::Opened;
 use crate::tunnel::{self, Ends};
@@ -21,8 +22,8 @@ use nexus_policy::net::{Denial, check_not_http};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// No method is longer (the longest that is registered has 17 letters).
-const LONGEST_METHOD: usize = 32;
+/// Bytes of a method, with what stands before it, that some servers take. The longest that is registered has 17 letters.
+const LONGEST_METHOD: usize = 8 * 1024;
 
 /// What the first bytes of a client are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,11 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
             (First::Over(why), _) => why,
             (First::End, Err(_)) => return,
             (First::Begin(Begin::More | Begin::Other), Err(denial)) => Some(denial),
-            (First::Begin(Begin::More | Begin::Other) | First::End, Ok(())) => {
+            // The rest would not be seen.
+            (First::Begin(Begin::More), Ok(())) => {
+                Some(denials::malformed("the method of a request did not arrive in time"))
+            }
+            (First::Begin(Begin::Other) | First::End, Ok(())) => {
                 return through(stream, held, &mut opened).await;
             }
         };
@@ -85,6 +90,17 @@ async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
 
 /// Waits for the first bytes of either side. The server's are left where they are.
 async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
+    let first = first_of(stream, held, opened).await;
+    // The server came first, the client ended, or the time is over.
+    match first {
+        First::Begin(Begin::Other) if !held.is_empty() && begin(held.bytes()) == Begin::More => {
+            First::Begin(Begin::More)
+        }
+        first => first,
+    }
+}
+
+async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
     let (mut from, _) = stream.split();
     let client = async {
         loop {
@@ -125,11 +141,15 @@ async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> Fir
     }
 }
 
-/// Looks for `METHOD SP`. `PRI` begins HTTP/2 (RFC 9113, 3.4), which is not read here.
+/// Looks for `METHOD SP`, behind empty lines and white space, which some servers pass over. `PRI` begins HTTP/2 (RFC 9113, 3.4),
+/// which is not read here.
 fn begin(bytes: &[u8]) -> Begin {
+    let passed = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n' | b' ' | b'\t')).count();
+    let whole = bytes.len();
+    let bytes = bytes.get(passed..).unwrap_or_default();
     let method = bytes.iter().take_while(|byte| is_token(**byte)).count();
     match bytes.get(method) {
-        _ if method > LONGEST_METHOD => Begin::Other,
+        None if whole > LONGEST_METHOD => Begin::Other,
         None => Begin::More,
         Some(b' ') if method > 0 && !bytes.starts_with(b"PRI ") => Begin::Http,
         Some(_) => Begin::Other,
@@ -148,10 +168,11 @@ mod tests {
             (b"PRIX * HTTP/2.0\r\n", Begin::Http),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Begin::Other),
             (b"PING\r\n", Begin::Other),
-            (b" GET / HTTP/1.1\r\n", Begin::Other),
-            (b"\r\nGET / HTTP/1.1\r\n", Begin::Other),
+            (b" GET / HTTP/1.1\r\n", Begin::Http),
+            (b"\nGET / HTTP/1.1\r\n", Begin::Http),
+            (b"\r\n\r\nGET / HTTP/1.1\r\n", Begin::Http),
             (b"\x16\x03\x01", Begin::Other),
-            (b"A-METHOD-THAT-IS-LONGER-THAN-ANY-OTHER / HTTP/1.1", Begin::Other),
+            (b"A-METHOD-THAT-IS-LONGER-THAN-ANY-OTHER / HTTP/1.1", Begin::Http),
         ] {
             assert_eq!(begin(bytes), wanted, "{bytes:?}");
             for end in 0..bytes.len() {
@@ -160,5 +181,7 @@ mod tests {
             }
         }
         assert_eq!(begin(b""), Begin::More);
+        assert_eq!(begin(&[b'A'; LONGEST_METHOD]), Begin::More);
+        assert_eq!(begin(&[b'A'; LONGEST_METHOD + 1]), Begin::Other);
     }
 }
