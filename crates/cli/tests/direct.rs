@@ -161,6 +161,54 @@ fn work_that_git_resumes_and_new_links_are_reported() {
     }
 }
 
+/// `git push origin feat` would push the branch that it stands for.
+#[test]
+fn refs_that_stand_for_others_are_reported() {
+    for bench in benches() {
+        let hash = "0123456789abcdef0123456789abcdef01234567\n";
+        for (path, text) in [
+            (".git/HEAD", "ref: refs/heads/main\n"),
+            (".git/config", "[core]\nbare = false\n"),
+            (".git/hooks/x", ""),
+            (".git/refs/heads/main", hash),
+            (".git/refs/heads/was", "ref: refs/heads/main\n"),
+            (".git/modules/m/HEAD", "ref: refs/heads/main\n"),
+            ("srv/HEAD", "ref: refs/heads/main\n"),
+            ("srv/objects/x", ""),
+            ("srv/refs/heads/main", hash),
+        ] {
+            bench.write(path, text);
+        }
+        let plain = format!(
+            "printf 'ref: refs/heads/topic\\n' > .git/HEAD; mkdir -p .git/refs/remotes/origin; printf '{}' > \
+             .git/refs/heads/topic; printf 'ref: refs/remotes/origin/main' > .git/refs/remotes/origin/HEAD",
+            hash.trim_end()
+        );
+        let (report, code) = bench.json(["--direct", "--direct-git", "--shell", &plain]);
+        assert_eq!((code, &report["changes"]["appeared"]), (0, &serde_json::json!([])), "{}: {report}", bench.who());
+        let script = "cd .git; R='ref: refs/heads/main'; mkdir -p refs/tags/a modules/m/refs/heads; echo $R > refs/heads/feat; \
+             (printf \"$R\"; head -c 2000000 /dev/zero | tr '\\0' ' ') > refs/heads/padded; echo $R > refs/tags/a/b; \
+             ln -s main refs/heads/link; echo $R > modules/m/refs/heads/x; echo $R > ../srv/refs/heads/x; \
+             echo 'ref: refs/heads/../../config' > HEAD; echo ref: refs/heads/main > refs/remotes/origin/HEAD";
+        let (report, code) = bench.json(["--direct", "--direct-git", "--shell", script]);
+        let appeared: Vec<_> =
+            report["changes"]["appeared"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
+        let wanted = [
+            ".git/HEAD",
+            ".git/modules/m/refs/heads/x",
+            ".git/refs/heads/feat",
+            ".git/refs/heads/link",
+            ".git/refs/heads/padded",
+            ".git/refs/remotes/origin/HEAD",
+            ".git/refs/tags/a/b",
+            "srv/refs/heads/x",
+        ];
+        assert_eq!((code, &appeared[..]), (0, &wanted[..]), "{}: {report}", bench.who());
+        let (report, _) = bench.json(["--direct", "--direct-git", "--shell", "rm .git/refs/heads/was"]);
+        assert_eq!(report["changes"]["appeared"], serde_json::json!([]), "{}: {report}", bench.who());
+    }
+}
+
 /// Makes an index of one entry with a name that no working tree may have, or a plain one.
 const INDEX: &str = "import struct, sys, hashlib\nname = sys.argv[2].encode()\n\
     e = bytes(24) + struct.pack('>I', 0o100644) + bytes(32) + struct.pack('>H', len(name)) + name\n\

@@ -35,7 +35,7 @@ pub struct Direct {
 #[derive(Debug, Default)]
 pub struct Left {
     /// Protected paths that the workspace did not have at the beginning, what git resumes and finds its history by and that is
-    /// new or changed, and new links to protected names.
+    /// new or changed, new links to protected names, and new or changed refs that stand for others.
     pub appeared: Vec<ByteText>,
     /// Index files that git must not read.
     pub held: Vec<HeldIndex>,
@@ -103,7 +103,11 @@ impl Direct {
         }
         appeared.extend(found.watched.changed_states(&self.watched).cloned());
         appeared.extend(found.watched.changed_links(&self.watched).cloned());
+        // Those of a new repository too.
+        appeared.extend(found.watched.changed_refs(&self.watched).cloned());
+        appeared.extend(inside.watched.changed_refs(&self.watched).cloned());
         appeared.sort();
+        appeared.dedup();
         Ok(Left { appeared, held })
     }
 }
@@ -113,8 +117,8 @@ const MAX_SHOWN: usize = 20;
 
 /// The line about protected names that came during a run.
 pub fn appeared_line(appeared: &[ByteText]) -> String {
-    let what = "protected names, links to them, work that git resumes, or directories that cannot be looked through, came into the \
-         workspace or changed during this direct run, and programs on this machine may act on them";
+    let what = "protected names, links to them, work that git resumes, refs of git that stand for others, or directories that cannot \
+         be looked through, came into the workspace or changed during this direct run, and programs on this machine may act on them";
     format!("{what}: {}. look at them, and remove what you did not want", some_of(appeared))
 }
 

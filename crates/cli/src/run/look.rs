@@ -121,6 +121,10 @@ impl<'a> Found<'a> {
                 self.entry(directory, at, (entry.file_name(), entry.file_type()), class, below)?;
             }
         }
+        if names.is_bare() && rules.class(b"any name") == Class::Plain {
+            self.watched.add_refs(directory, c"refs", join(at, b"refs"));
+            self.watched.add_head(directory, c"HEAD", &join(at, b"HEAD"));
+        }
         for (name, listed) in of_git {
             if names.is_bare() {
                 self.protected.insert(ByteText(join(at, name.to_bytes())));
@@ -179,7 +183,12 @@ impl<'a> Found<'a> {
                 {
                     self.protected.insert(ByteText(path));
                 } else if kind == FileType::Directory {
+                    if class == Class::NoLink && last(&path) == b"refs" {
+                        self.watched.add_refs(directory, name, path.clone());
+                    }
                     below.extend(inside_of_git(&path, &inside));
+                } else if class == Class::NoLink && name.to_bytes().eq_ignore_ascii_case(b"HEAD") {
+                    self.watched.add_head(directory, name, &path);
                 }
             }
         }

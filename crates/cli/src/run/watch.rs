@@ -1,6 +1,6 @@
 //! Files of git that a direct run may write and that git on the host acts on later: how they were, and whether they changed.
 
-use nexus_facility::{IoFailure, Lead, LinksInPlace, Reads};
+use nexus_facility::{IoFailure, Lead, LinksInPlace, Reads, stands_for_another};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -18,6 +18,12 @@ const DEPTH: usize = 8;
 const MAX_PACKED: u64 = 64 << 20;
 /// Bytes of a link that the kernel is asked about.
 const MAX_LINK: usize = 1024;
+/// Refs that are looked at in one git directory.
+const MAX_REFS: usize = 100_000;
+/// Longer names of refs are not followed.
+const MAX_REF: usize = 512;
+/// Bytes of a ref that are read: more than the longest one that git writes.
+const MAX_TEXT: u64 = 8 << 10;
 /// Holds the entries that one call of getdents64(2) lists.
 const BUFFER: usize = 8 * 1024;
 
@@ -31,6 +37,8 @@ pub(super) struct Watched {
     indexes: BTreeMap<ByteText, Option<Vec<Print>>>,
     /// What git resumes, or finds its history and remotes by.
     states: BTreeMap<ByteText, Option<Vec<Print>>>,
+    /// Refs that stand for other ones, and each `HEAD` that names no branch and no commit.
+    refs: BTreeMap<ByteText, Option<Vec<Print>>>,
     /// Links, which may lead to protected names.
     links: BTreeMap<ByteText, Option<Print>>,
     /// Those of the links that do.
@@ -58,6 +66,70 @@ impl Watched {
         if !is_packed || may_replace(directory, name, &self.reads) {
             self.states.insert(ByteText(path), prints(directory, name));
         }
+    }
+
+    /// Adds what stands for another ref below the directory `name`, which is `refs` of a git directory.
+    pub fn add_refs(&mut self, directory: &OwnedFd, name: &CStr, path: Vec<u8>) {
+        let mut left = MAX_REFS;
+        if self.look_at_ref(directory, name, (&path, b"refs"), &mut left).is_err() {
+            // It may hold any.
+            self.refs.insert(ByteText(path), None);
+        }
+    }
+
+    /// Adds a `HEAD` with the path `path` when it names no branch and no commit.
+    pub fn add_head(&mut self, directory: &OwnedFd, name: &CStr, path: &[u8]) {
+        if self.look_at_ref(directory, name, (path, b"HEAD"), &mut 1).is_err() {
+            self.refs.insert(ByteText(path.to_owned()), None);
+        }
+    }
+
+    /// Looks at a ref, or at those below a directory. `inside` is its path in the git directory.
+    fn look_at_ref(
+        &mut self,
+        directory: &OwnedFd,
+        name: &CStr,
+        (path, inside): (&[u8], &[u8]),
+        left: &mut usize,
+    ) -> Result<(), Error> {
+        *left = left.checked_sub(1).ok_or_else(|| Error::other("too many refs to look at"))?;
+        let found = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        let is_odd = match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let below = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+                let mut buffer = Vec::with_capacity(BUFFER);
+                let mut entries = RawDir::new(&below, buffer.spare_capacity_mut());
+                while let Some(entry) = entries.next() {
+                    let entry = entry?;
+                    let name = entry.file_name().to_bytes();
+                    if !matches!(name, b"." | b"..") {
+                        let (path, inside) = ([path, name].join(&b'/'), [inside, name].join(&b'/'));
+                        // The command may have made directories deeper than this process can open, or follow.
+                        if inside.len() > MAX_REF {
+                            return Err(Error::other("too deep to look at"));
+                        }
+                        self.look_at_ref(&below, entry.file_name(), (&path, &inside), left)?;
+                    }
+                }
+                false
+            }
+            FileType::RegularFile => beginning(directory, name).is_none_or(|text| stands_for_another(inside, &text)),
+            // git reads a link as a ref that stands for another one.
+            _ => true,
+        };
+        if is_odd {
+            self.refs.insert(ByteText(path.to_owned()), prints(directory, name));
+        }
+        Ok(())
+    }
+
+    /// The refs that stand for other ones and are new or changed since `before`.
+    pub fn changed_refs<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a ByteText> {
+        changed(&self.refs, &before.refs)
     }
 
     /// Adds a link with the path `path`.
@@ -101,6 +173,15 @@ impl Watched {
     pub fn changed_states<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a ByteText> {
         changed(&self.states, &before.states)
     }
+}
+
+/// The beginning of a ref; `None` where it cannot be read.
+fn beginning(directory: &OwnedFd, name: &CStr) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?);
+    let mut text = Vec::new();
+    file.take(MAX_TEXT).read_to_end(&mut text).ok()?;
+    Some(text)
 }
 
 /// Whether packed references may say that an object is read in place of another. Those that are not read may.
