@@ -25,7 +25,15 @@ impl Walk<'_> {
             Some(_) | None => Ok(Version::Absent),
         };
         Ok(match file {
-            RefFile::One(names) => of_one(&names, &new()?, &old()?),
+            RefFile::One(names) => {
+                let (new, old) = (new()?, old()?);
+                let git_dir = (0..=names.len()).fold(at, |at, _| tree.nodes[at].parent);
+                let is_old = lower_path(&tree.nodes[git_dir]).is_some();
+                of_one(&names, &new, &old).or_else(|| {
+                    let waits = is_old && self.rules.pushes_to_upstream && matches!(old, Version::Absent);
+                    begins_branches(&names, &new).filter(|_| waits)
+                })
+            }
             RefFile::Head if is_file => {
                 let is_new = lower_path(&tree.nodes[one.parent]).is_none();
                 match (new()?, old()?) {
@@ -65,10 +73,18 @@ fn of_one(names: &[Vec<u8>], new: &Version, old: &Version) -> Option<&'static st
     changes.then_some(git_refs::OF_REMOTE)
 }
 
+/// Why a new `HEAD` of a remote waits where a push goes to the upstream of a branch, which one that begins there gets from it.
+fn begins_branches(names: &[Vec<u8>], new: &Version) -> Option<&'static str> {
+    let is_symbolic = matches!(new, Version::Bytes(text) if target(text).is_some());
+    (is_of_remote(names) && is_symbolic).then_some(git_refs::OF_REMOTE)
+}
+
 /// Why a ref that a moved directory brings to `inside` of another git directory waits.
 pub(crate) fn of_moved(inside: &[u8], version: &Version) -> Option<&'static str> {
     match (ref_file(inside)?, version) {
-        (RefFile::One(names), version) => of_one(&names, version, &Version::Absent),
+        (RefFile::One(names), version) => {
+            of_one(&names, version, &Version::Absent).or_else(|| begins_branches(&names, version))
+        }
         (RefFile::Head, Version::Bytes(text)) if is_head(text, false) => None,
         (RefFile::Head, Version::Absent) => None,
         (RefFile::Head, Version::Bytes(_) | Version::Unreadable) => Some(git_refs::HEAD),
@@ -78,12 +94,10 @@ pub(crate) fn of_moved(inside: &[u8], version: &Version) -> Option<&'static str>
 
 /// Why the file of a ref does not go away with a directory in its git directory.
 pub(crate) fn of_gone(inside: &[u8], version: &Version) -> Option<&'static str> {
-    match (ref_file(inside)?, version) {
-        (RefFile::One(names), Version::Bytes(text)) if is_of_remote(&names) && target(text).is_some() => {
-            Some(git_refs::OF_REMOTE)
-        }
-        (RefFile::Table { .. }, _) => Some(git_refs::TABLES),
-        (RefFile::One(_) | RefFile::Head, _) => None,
+    match ref_file(inside)? {
+        RefFile::One(names) => begins_branches(&names, version),
+        RefFile::Table { .. } => Some(git_refs::TABLES),
+        RefFile::Head => None,
     }
 }
 

@@ -317,11 +317,15 @@ fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
     }
     let symbolic = waits_after(&[&["symbolic-ref", "refs/heads/mine", "refs/heads/main"]]);
     assert_eq!(symbolic, [".git/refs/heads/mine"]);
-    assert_eq!(waits_after(&[&["remote", "set-head", "origin", "topic"]]), [""; 0]);
+    let set_head: &[&[&str]] = &[&["remote", "set-head", "origin", "topic"]];
+    assert_eq!(waits_after(set_head), [".git/refs/remotes/origin/HEAD"], "a push may go to upstreams");
+    let scene = cloned_scene();
+    let rules = Rules { pushes_to_upstream: false, ..Rules::default() };
+    assert_eq!(parked(&commit_by(&scene, &run_git(&scene, set_head), &rules)), [""; 0]);
     // One that the repository has, which a new branch would get as its upstream.
     let scene = cloned_scene();
     git(&scene.ws(), &["remote", "set-head", "origin", "main"]);
-    let result = commit_by(&scene, &run_git(&scene, &[&["remote", "set-head", "origin", "topic"]]), &Rules::default());
+    let result = commit_by(&scene, &run_git(&scene, set_head), &rules);
     assert_eq!(parked(&result), [".git/refs/remotes/origin/HEAD"]);
     // The first remote of a repository that was there.
     let (scene, layer) = git_scene(&[&["remote.origin.url", "https://git.example.org/a.git"]]);

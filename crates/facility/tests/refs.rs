@@ -21,9 +21,13 @@ fn rename(from: &str, to: &str) -> Op {
 
 /// Commits `run` over a workspace made by `base`, and returns what waits.
 fn parked(base: &[Op], run: &[Op]) -> Vec<String> {
+    parked_by(base, run, &Rules { pushes_to_upstream: false, ..Rules::default() })
+}
+
+fn parked_by(base: &[Op], run: &[Op], rules: &Rules) -> Vec<String> {
     let scene = Scene::one_of_many(LayerMode::Root, base);
     wait_for_tick(scene.dir.path());
-    let result = scene.layer(run).commit(&scene.workspace(), &Rules::default()).unwrap();
+    let result = scene.layer(run).commit(&scene.workspace(), rules).unwrap();
     assert_eq!(result.conflicts, []);
     result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
 }
@@ -137,6 +141,11 @@ fn the_default_branch_of_a_remote_stays() {
         assert!(!parked(&base, &run).is_empty(), "{run:?}");
     }
     assert_eq!(parked(&base, &[Op::RemoveTree(".git".into())]), [""; 0], "with its repository");
+    // Where a push goes to upstreams, a new one waits too, but not that of a new repository.
+    assert_eq!(parked_by(&without, &[write(head, main)], &Rules::default()), [head]);
+    assert_eq!(parked_by(&[], &base, &Rules::default()), [""; 0]);
+    let moved = [vec![dir("d"), write("d/HEAD", main)], without].concat();
+    assert!(!parked(&moved, &[rename("d", ".git/refs/remotes/up")]).is_empty());
 }
 
 #[test]
