@@ -15,15 +15,14 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `alike`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`].
-//!   [`commit`] is a room of its own.
+//!   `copies`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`],
+//!   [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
 
 #![forbid(unsafe_code)]
 
-mod alike;
 mod altered;
 mod bare;
 mod bare_links;
@@ -34,13 +33,13 @@ pub mod changes;
 mod closed;
 pub mod commit;
 mod compare;
+mod copies;
 mod copy;
 pub mod diff;
 mod empty;
 mod errors;
 mod facts;
 pub mod faults;
-mod file_traits;
 mod fold;
 mod git_index;
 mod git_lock;
@@ -80,7 +79,6 @@ mod scan;
 mod shallow;
 mod shared;
 pub(crate) mod shared_path;
-mod sketch;
 pub(crate) mod sources;
 pub mod spare;
 pub mod started;

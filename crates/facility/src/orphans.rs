@@ -3,12 +3,13 @@
 //!
 //! Overlay's mark names the file that a copy was made from for root alone, and only where the file system of the workspace
 //! has file handles. Elsewhere the mark is empty, or there is none: on a copy of a file with several names, and in an ordinary
-//! user's layer on a symbolic link, a FIFO or a device. What a program copied before it removed the original is simply new.
+//! user's layer on a symbolic link, a FIFO or a device. What a program copied has none, and an edit hides a rename: what the
+//! marks do not tell, [`crate::copies`] finds in the contents.
 
 use crate::commit::ops::Op;
 use crate::meta::{EntryType, FsTime};
 use crate::plan::State;
-use crate::sources::{Copied, Taken, goes, is_edit_of_its_file, is_edited, is_unnamed, key, takes_away};
+use crate::sources::{Taken, goes, is_edit_of_its_file, is_unnamed, key, takes_away};
 use crate::tree::{LayerTree, Node, Verdict};
 use crate::unmarked::Unmarked;
 use nexus_model::ByteText;
@@ -43,11 +44,6 @@ impl Gone {
         }
     }
 
-    /// Whether a file goes that may have been renamed over another one.
-    fn has_any(&self) -> bool {
-        self.has_directory || self.has_file
-    }
-
     /// Whether a copy whose mark names no file may be one of a file that goes.
     fn may_have(&self, node: &Node) -> bool {
         let own = key(&node.meta);
@@ -61,45 +57,6 @@ pub(crate) fn note(node: &Node) -> Op {
     Op::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new(), is_edit: false }
 }
 
-/// What only the contents tell: an entry that stays may be an edit of its file, or a copy of one that gets another version.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Doubt {
-    /// The entries that stay and were not noted.
-    pub(crate) copies: Vec<usize>,
-    /// The entries that replace a file by what passes for an edit of it.
-    pub(crate) edits: Vec<usize>,
-    /// The entries that stay and cover a file, which stays as well.
-    pub(crate) staying: Vec<usize>,
-}
-
-/// The entries of which [`orphans`] cannot tell whether they are copies of a file that goes.
-pub(crate) fn doubt(tree: &LayerTree, states: &[State]) -> Doubt {
-    let covers_bytes = |node: &Node| {
-        node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::File && found.meta.size > 0)
-    };
-    let nodes = || tree.nodes.iter().enumerate().zip(states).skip(1);
-    let list = |wanted: &dyn Fn(&Node, State) -> bool| {
-        nodes().filter(|((_, node), state)| wanted(node, **state)).map(|((at, _), _)| at).collect::<Vec<_>>()
-    };
-    let replaces = |node: &Node| goes(node) && is_edited(tree, node) && covers_bytes(node) && !node.same_content;
-    let edits = list(&|node, state| state == State::Commit && replaces(node));
-    if edits.is_empty() {
-        return Doubt::default();
-    }
-    let (gone, unmarked) = (Gone::new(tree, states), Unmarked::new(tree, states));
-    let is_open = |node: &Node| {
-        let is_known = || {
-            let is_of_staying = || gone.staying.contains(&key(&node.meta));
-            if is_unnamed(tree, node) { gone.may_have(node) || is_of_staying() } else { gone.has_any() }
-        };
-        let may_be_copy = is_unnamed(tree, node) || is_edited(tree, node);
-        may_be_copy && node.meta.size > 0 && !node.same_content && !unmarked.may_have(node) && !is_known()
-    };
-    let copies = list(&|node, state| state == State::Park && is_open(node));
-    let staying = list(&|node, state| state != State::Commit && covers_bytes(node));
-    Doubt { copies, edits, staying }
-}
-
 /// Entries that stay although the commit takes away the file that they were copied from: without their marks they are
 /// simply new. `None` when that file has several names, which then part or not with the layer as a whole.
 pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
@@ -108,13 +65,12 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
     if !(1..tree.nodes.len()).any(waits) {
         return Some(ops);
     }
-    let (gone, unmarked, copied) = (Gone::new(tree, states), Unmarked::new(tree, states), Copied::new(tree, states));
+    let (gone, unmarked) = (Gone::new(tree, states), Unmarked::new(tree, states));
     for (node, _) in tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Park) {
         if is_unnamed(tree, node) && gone.may_have(node) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
             ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit: false });
-        } else if unmarked.may_have(node) || copied.may_have(node) || (is_edited(tree, node) && gone.has_any()) {
-            // A mark stays, since the entry most likely is an edit.
+        } else if unmarked.may_have(node) {
             ops.push(note(node));
         }
     }

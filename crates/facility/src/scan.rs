@@ -112,7 +112,6 @@ impl Scanner<'_> {
                     result.protected = why.map(|why| (path.text(), why));
                 }
                 inodes.name(&meta);
-                result.files.add(&name, &meta);
                 result.holds.extend(Thing::of(&meta).filter(|thing| !result.holds.contains(thing)));
                 if meta.kind == EntryType::Directory {
                     stack.push((path.0.to_vec(), target, Rc::clone(&around)));

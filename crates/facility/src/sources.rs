@@ -5,8 +5,7 @@
 
 use crate::beneath::split;
 use crate::commit::ops::EVERYTHING;
-use crate::file_traits::FileTraits;
-use crate::marks::{LayerMode, Origin};
+use crate::marks::Origin;
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::plan::State;
 use crate::tree::{Found, LayerTree, Lower, Node, Role};
@@ -31,8 +30,6 @@ pub(crate) struct Sources<'a> {
     going: Vec<usize>,
     /// What may be the source of an entry without a mark.
     unmarked: Unmarked,
-    /// What may be the source of a copy that a program made.
-    copied: Copied<'a>,
 }
 
 /// What an entry was made from, or the entries of a directory.
@@ -81,18 +78,9 @@ pub(crate) fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
         && (node.covers.is_none() || node.meta.mtime <= tree.started)
 }
 
-/// Whether an entry is an edit of the file that it covers, or was renamed over that file and edited then: its mark names no file.
-pub(crate) fn is_edited(tree: &LayerTree, node: &Node) -> bool {
-    let is_copy = node.role == Role::Entry && node.meta.kind == EntryType::File;
-    is_copy && node.marks.origin == Some(Origin::Unknown) && !is_unnamed(tree, node)
-}
-
-/// Whether an entry is certainly an edit of the file that it covers. An ordinary user's marks name no file.
+/// Reports that no mark makes an entry a copy of another file than the one that it covers.
 pub(crate) fn is_edit_of_its_file(tree: &LayerTree, node: &Node) -> bool {
-    match tree.origin_of(node) {
-        Some(from) => from.at.0 == node.path.0,
-        None => tree.mode == LayerMode::Root && !is_unnamed(tree, node),
-    }
+    tree.origin_of(node).is_none_or(|from| from.at.0 == node.path.0)
 }
 
 /// Whether committing an entry takes away a file that another entry may have been made from: it is no edit of what it covers.
@@ -107,35 +95,6 @@ pub(crate) fn takes_away(tree: &LayerTree, node: &Node) -> bool {
 /// What a file keeps when it is renamed.
 pub(crate) fn key(meta: &Meta) -> (u64, FsTime) {
     (meta.size, meta.mtime)
-}
-
-/// The files that a commit takes away, from which a program may have made a copy that overlay does not mark.
-pub(crate) struct Copied<'a> {
-    files: FileTraits,
-    directories: Vec<&'a FileTraits>,
-}
-
-impl<'a> Copied<'a> {
-    pub(crate) fn new(tree: &'a LayerTree, states: &[State]) -> Self {
-        let mut found = Self { files: FileTraits::default(), directories: Vec::new() };
-        let going = tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Commit);
-        for (node, _) in going.filter(|(node, _)| takes_away(tree, node)) {
-            if let Some(old) = &node.covers {
-                found.files.add(split(&old.at.0).1, &old.meta);
-            }
-            found.directories.extend(node.rare.scan.as_ref().map(|scan| &scan.files));
-        }
-        found
-    }
-
-    /// Reports that an entry is new, and may be a copy of a file that goes.
-    pub(crate) fn may_have(&self, node: &Node) -> bool {
-        let is_new = node.role == Role::Entry && node.covers.is_none() && node.marks.origin.is_none();
-        let name = split(&node.path.0).1;
-        is_new
-            && (self.files.may_have(name, &node.meta)
-                || self.directories.iter().any(|one| one.may_have(name, &node.meta)))
-    }
 }
 
 impl<'a> Sources<'a> {
@@ -162,20 +121,12 @@ impl<'a> Sources<'a> {
                 }
             }
         }
-        Self {
-            tree,
-            taken,
-            alike,
-            directories,
-            going,
-            unmarked: Unmarked::new(tree, states),
-            copied: Copied::new(tree, states),
-        }
+        Self { tree, taken, alike, directories, going, unmarked: Unmarked::new(tree, states) }
     }
 
     /// Adds what an entry was made from.
     pub(crate) fn add(&self, at: usize, made_from: &mut MadeFrom) {
-        made_from.any_source |= self.may_be_any(at) || self.copied.may_have(&self.tree.nodes[at]);
+        made_from.any_source |= self.may_be_any(at);
         let (node, paths) = (&self.tree.nodes[at], &mut made_from.paths);
         if let Some(found) = origin_inode(node).and_then(|_| self.tree.origin_of(node)) {
             if self.tree.covered_id(at) != Some(found.meta.id) {
@@ -195,11 +146,15 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Whether an entry may have been made from any file that goes, also from one that gets what passes for an edit of it.
+    /// Reports whether an entry has bytes of its own, which a program may have copied from any file that goes.
     fn may_be_any(&self, at: usize) -> bool {
         let node = &self.tree.nodes[at];
-        let is_unknown = || is_unnamed(self.tree, node) && !self.alike.contains_key(&key(&node.meta));
-        node.meta.size > 0 && !node.same_content && (is_edited(self.tree, node) || is_unknown())
+        let has_bytes = match node.meta.kind {
+            EntryType::File => node.meta.size > 0,
+            EntryType::Symlink => true,
+            EntryType::Directory | EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
+        };
+        node.role == Role::Entry && has_bytes && !node.same_content
     }
 
     fn add_all(&self, at: usize, sources: impl IntoIterator<Item = usize>, paths: &mut Vec<ByteText>) {

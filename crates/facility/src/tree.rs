@@ -3,7 +3,6 @@
 //! A layer may have hundreds of thousands of entries, so that an entry is small: what only few have lies behind a pointer,
 //! and a path is in memory once.
 
-use crate::file_traits::FileTraits;
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
 use crate::meta::{EntryType, FileId, FsTime, Meta};
@@ -72,8 +71,6 @@ pub struct Scan {
     pub protected: Option<(ByteText, String)>,
     /// Kinds of entries that overlay may copy without a mark.
     pub holds: Vec<Thing>,
-    /// The files, as far as a copy that a program made of one is known by.
-    pub files: FileTraits,
 }
 
 /// A kind of entry of the workspace of which overlay may leave a copy without a mark.

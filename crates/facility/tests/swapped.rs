@@ -159,6 +159,17 @@ fn an_accept_of_one_edit_of_several_keeps_no_layer() {
             ("files with a licence", names.map(licensed).to_vec(), appends()),
             ("short files", names.map(short).to_vec(), appends()),
             ("the same files", names.map(|name| Op::Write(b(name), text("x"))).to_vec(), appends()),
+            (
+                "whole new texts",
+                names.map(file).to_vec(),
+                names.map(|name| Op::Write(b(name), text(&name.repeat(9)).replace("file", "text"))).to_vec(),
+            ),
+            ("empty files", names.map(|name| Op::Write(b(name), String::new())).to_vec(), appends()),
+            (
+                "one number each",
+                names.map(|name| Op::Write(b(name), format!("{name}1\n"))).to_vec(),
+                names.map(|name| Op::Write(b(name), format!("{name}2\n"))).to_vec(),
+            ),
             ("emptied files", names.map(file).to_vec(), names.map(|name| Op::Write(b(name), String::new())).to_vec()),
             ("new times", names.map(file).to_vec(), names.map(|name| Op::Date(b(name), FUTURE)).to_vec()),
             (
@@ -176,6 +187,25 @@ fn an_accept_of_one_edit_of_several_keeps_no_layer() {
             assert_eq!(left, Abandoned::Removed(None), "{what} {mode:?}");
             assert!(!scene.path("layers/run").exists() && !scene.path("layers/.kept").exists(), "{what} {mode:?}");
         }
+    }
+}
+
+/// The parts of `a` that are not accepted are no copy of the version that the accepted one replaced.
+#[test]
+fn a_part_of_an_edit_alone_keeps_no_layer() {
+    let line = |at: u32| format!("line {at} of the file\n");
+    let base: String = (0..60).map(line).collect();
+    let new = base.replace("line 5 ", "a new line 5 ").replace("line 50 ", "another line 50 ");
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let scene = Scene::new(mode, &[Op::Write(b("a"), base.clone()), file("b")]);
+        let layer = scene.layer(&[Op::Write(b("a"), new.clone()), append("b")]);
+        let path = b("a").into();
+        let choice = Choice { path: &path, hunks: &[0], seen: None, options: &DiffOptions::default() };
+        let done = layer.accept_hunks(&leased(&scene), &Rules::default(), &choice).unwrap();
+        assert!(done.conflicts.is_empty() && !done.changes.changes.is_empty(), "{done:?}");
+        drop(layer);
+        assert_eq!(reject(&scene), Abandoned::Removed(None), "{mode:?}");
+        assert_eq!(fs::read_to_string(scene.ws().join("a")).unwrap(), base.replace("line 5 ", "a new line 5 "));
     }
 }
 
@@ -260,16 +290,71 @@ fn an_edit_that_is_kept_back_alone_keeps_no_layer() {
     }
 }
 
-/// What nothing is known of counts as a copy.
+/// What nothing is known of counts as a copy, and what was appended to a large file is soon compared.
 #[test]
 fn a_file_that_is_too_large_to_compare_keeps_the_layer() {
-    let base = [file("a"), Op::Sparse(b("b")), file("b")];
-    let scene = Scene::new(LayerMode::User, &base);
-    fs::File::options().write(true).open(at(&scene.ws(), b"b")).unwrap().set_len(100 << 20).unwrap();
-    common::wait_for_tick(scene.dir.path());
-    let layer = scene.layer(&[append("a"), append("b")]);
-    accept(&scene, &layer, &["a"]);
-    drop(layer);
-    let Abandoned::Removed(Some(left)) = reject(&scene) else { panic!("nothing is named") };
-    assert!(left.why.contains("only copy"), "{left:?}");
+    for (what, run, is_kept) in [
+        ("edits at the end", vec![append("a"), append("b")], false),
+        ("a deletion", vec![append("a"), Op::Remove(b("b")), Op::Write(b("n"), "new".into())], true),
+    ] {
+        let scene = Scene::new(LayerMode::User, &[file("a"), Op::Sparse(b("b")), file("b")]);
+        fs::File::options().write(true).open(at(&scene.ws(), b"b")).unwrap().set_len(300 << 20).unwrap();
+        common::wait_for_tick(scene.dir.path());
+        let layer = scene.layer(&run);
+        accept(&scene, &layer, &["b"]);
+        drop(layer);
+        match reject(&scene) {
+            Abandoned::Removed(Some(left)) if is_kept => assert!(left.why.contains("only copy"), "{what}: {left:?}"),
+            left => assert!(!is_kept && left == Abandoned::Removed(None), "{what}: {left:?}"),
+        }
+    }
+}
+
+/// The files `a` and `b` of each story are swapped and then written to, and the change of `a` is accepted.
+#[test]
+fn a_swap_of_contents_that_say_little_loses_nothing() {
+    let all = |lines: Vec<String>| lines.concat();
+    let lines = |numbers: &[u8]| all(numbers.iter().map(|number| format!("GET /page{number} 200\n")).collect());
+    let labels = |seed: u32| all((0..500_u32).map(|at| format!("{}\n", (at * at * seed / 7) % 2)).collect());
+    let header = all((0..40).map(|line| format!("// line {line} of a licence\n")).collect());
+    let add = |name: &str, text: &str| Op::Append(b(name), text.into());
+    for (what, a, other, edits) in [
+        (
+            "lines in another order",
+            lines(&[3, 1, 2, 2, 1, 3, 1, 1, 2]),
+            lines(&[1, 2, 3, 1, 2, 3]) + "rotated\n",
+            vec![add("a", "rotated\n"), add("b", "rotated\n")],
+        ),
+        ("labels", labels(3), labels(5) + "total\n", vec![add("a", "total\n"), add("b", "total\n")]),
+        ("one letter", "a".repeat(37) + "b\n", "a".repeat(17) + "b\nq\n", vec![add("a", "q\n"), add("b", "q\n")]),
+        ("zeros", "\0".repeat(5000) + "x", "\0".repeat(9000) + "y", vec![add("a", "y"), add("b", "y")]),
+        (
+            "settings",
+            "KEY=abc\n".into(),
+            "KEY=xyz\nDEBUG=1\nMODE=2\n".into(),
+            vec![add("a", "x"), add("b", "DEBUG=1\nMODE=2\n")],
+        ),
+        (
+            "a header",
+            "a secret\n".into(),
+            format!("{header}b"),
+            vec![add("a", "q\n"), Op::Write(b("b"), format!("{header}a secret\n"))],
+        ),
+        // The other file has the size and, in the end, the time of a third one.
+        (
+            "the time of a third file",
+            text("a"),
+            text("b"),
+            vec![Op::Date(b("b"), 1_000_000_000), add("a", "q\n"), add("c", "q\n")],
+        ),
+    ] {
+        for mode in [LayerMode::Root, LayerMode::User] {
+            let base =
+                [("a", &a), ("b", &other), ("c", &text("c"))].map(|(name, text)| Op::Write(b(name), text.clone()));
+            let old = Op::Date(b("c"), 1_000_000_000);
+            let (scene, left) =
+                edited(mode, &[&base[..], &[old]].concat(), &[ring(&["a", "b"]), edits.clone()].concat());
+            assert!(has(&scene.ws(), &a) || has(&scene.path("layers"), &a), "{what} {mode:?}: a is lost, {left:?}");
+        }
+    }
 }

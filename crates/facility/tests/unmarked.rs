@@ -125,6 +125,36 @@ fn stories() -> Vec<Story> {
             &[write("g", "text of f"), Op::Remove(b("f"))],
             &["f"],
         ),
+        story(
+            "a file that a program copied and renamed in the copy of its directory, edited",
+            &[Op::Mkdir(b("d")), write("d/f", "text of f")],
+            &[Op::Mkdir(b("g")), write("g/h", "text of f and more"), Op::RemoveTree(b("d"))],
+            &["d"],
+        ),
+        story(
+            "a file that a program copied over another",
+            &[write("f", "text of f"), write("g", "other")],
+            &[write("g", "text of f"), Op::Remove(b("f"))],
+            &["f"],
+        ),
+        story(
+            "a file that a program copied over another before it was replaced",
+            &[write("f", "text of f"), write("g", "other")],
+            &[Op::Append(b("g"), "text of f".into()), write("f", "new")],
+            &["f"],
+        ),
+        story(
+            "a file that a program copied before it was replaced",
+            &[write("f", "text of f")],
+            &[write("g", "text of f"), write("f", "new")],
+            &["f"],
+        ),
+        story(
+            "a link that a program copied",
+            &link,
+            &[Op::Symlink(b("text of f"), b("g")), Op::Remove(b("f"))],
+            &["f"],
+        ),
         story("a file over another", &[write("f", "text of f"), write("g", "other")], &[rename("f", "g")], &["f"]),
         story(
             "a file over another, edited",

@@ -70,8 +70,8 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> 
         let op = op.doing("read", JOURNAL.as_bytes())?;
         let has_bytes = |old: &Seen| match old.kind {
             EntryType::File => old.size > 0,
-            EntryType::Directory => true,
-            EntryType::Symlink | EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
+            EntryType::Directory | EntryType::Symlink => true,
+            EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
         };
         if op.displaces().is_some_and(has_bytes) && op.path().is_some_and(|path| !stays.contains(path)) {
             return Ok(true);

@@ -104,7 +104,7 @@ pub struct Put {
     /// The layer has no entry at `path` (another name of a file with several): the staged version is the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_staged: bool,
-    /// No mark, size or time tells what the entry was made from: it may be a copy of any file that the commit takes away.
+    /// It has bytes, which may be a copy of any file that the commit takes away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_source: bool,
     /// The paths of the steps that take away what the entry was made from: a file that the run renamed. They are not

@@ -52,7 +52,7 @@ impl Layer {
             return Ok(());
         }
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
-        crate::alike::note_copies(tree, plan, &upper, workspace);
+        crate::copies::note_copies(tree, plan, &upper, workspace);
         Ok(())
     }
 

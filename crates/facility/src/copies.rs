@@ -1,0 +1,110 @@
+//! Finds by their contents the entries that stay in a layer and may hold bytes that a commit takes away.
+//!
+//! Overlay's marks name no file in an ordinary user's layer, an edit takes the time by which a renamed file is known, and what
+//! a program copied before it removed the original is simply new. Whatever stays with bytes therefore counts as a copy of
+//! what goes, unless it is compared and has none of it:
+//!
+//! ```text
+//!  goes     old version − what the new one at its place has   (an append takes nothing away)
+//!  stays    what the run put in − what the old version at its place has
+//!  a copy   both have a piece in common; or the pieces say nothing, and enough was put in
+//! ```
+//!
+//! Only a commit of a part of a layer reads anything. What cannot be read, or is beyond the bounds, counts as a copy.
+
+mod gone;
+mod pieces;
+mod reading;
+
+use self::gone::Gone;
+use self::pieces::{Finder, Pieces};
+use self::reading::{Content, Reading};
+use crate::beneath::Workspace;
+use crate::commit::ops::Op;
+use crate::meta::EntryType;
+use crate::orphans::note;
+use crate::plan::{CommitPlan, State};
+use crate::tree::{LayerTree, Node, Role, Verdict};
+use std::collections::HashSet;
+use std::io;
+
+/// Of content that its pieces do not tell from other content, a part of this size may be a copy of the whole.
+const PART: u64 = 8;
+
+/// Adds a note of each entry that may be a copy to the steps of a plan.
+pub(crate) fn note_copies(tree: &LayerTree, plan: &mut CommitPlan, upper: &Workspace, base: &Workspace) {
+    let Some(states) = &plan.states else { return };
+    let noted: HashSet<&[u8]> = plan.tail.iter().filter_map(noted).collect();
+    let waiting: Vec<usize> = (1..tree.nodes.len())
+        .filter(|at| waits(&tree.nodes[*at], states[*at]) && !noted.contains(&*tree.nodes[*at].path.0))
+        .collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let mut reading = Reading::new(tree, upper, base);
+    // What goes and cannot be read may be anything.
+    let gone = Gone::read(states, &mut reading).ok();
+    let is_copy = |at: &usize| gone.as_ref().is_none_or(|gone| may_be_copy(&mut reading, gone, *at).unwrap_or(true));
+    let copies: Vec<usize> = waiting.into_iter().filter(is_copy).collect();
+    plan.tail.extend(copies.into_iter().map(|at| note(&tree.nodes[at])));
+}
+
+/// The path that a step notes.
+fn noted(op: &Op) -> Option<&[u8]> {
+    match op {
+        Op::Strip { path, is_edit: false, .. } => Some(&path.0),
+        _ => None,
+    }
+}
+
+/// Reports that an entry stays in the layer with bytes that the workspace does not have at its place.
+fn waits(node: &Node, state: State) -> bool {
+    let stays = state == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
+    let has_bytes = match node.meta.kind {
+        EntryType::File => node.meta.size > 0,
+        EntryType::Symlink => true,
+        EntryType::Directory | EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
+    };
+    stays && has_bytes && node.role == Role::Entry && !node.same_content
+}
+
+/// Reports that an entry that stays may hold bytes of what goes.
+fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<bool> {
+    if gone.is_nothing() {
+        return Ok(false);
+    }
+    let node = &reading.tree.nodes[at];
+    if node.meta.kind == EntryType::Symlink {
+        return Ok(gone.has_link(&reading.link_of_layer(at)?));
+    }
+    let new = reading.new_version(at)?;
+    let old = reading.after(at)?;
+    let changed = match &old {
+        Some(old) => reading.changed(&new, old)?,
+        None => new.all(),
+    };
+    if changed.is_empty() {
+        return Ok(false);
+    }
+    if gone.least_vague.is_some_and(|least| (changed.end - changed.start).saturating_mul(PART) >= least) {
+        return Ok(true);
+    }
+    let mut found = Finder::new(&gone.pieces);
+    reading.each(&new, new.around(&changed), |block| found.add(block))?;
+    let found = found.end();
+    let Some(old) = old.filter(|_| !found.is_empty()) else { return Ok(!found.is_empty()) };
+    Ok(missing(reading, &found, &old)? > 0)
+}
+
+/// The number of pieces that a content does not have.
+fn missing(reading: &mut Reading<'_>, pieces: &[pieces::Piece], content: &Content) -> io::Result<usize> {
+    Ok(pieces.len() - common(reading, pieces, content)?.len())
+}
+
+/// The pieces that a content has, in order.
+fn common(reading: &mut Reading<'_>, pieces: &[pieces::Piece], content: &Content) -> io::Result<Vec<pieces::Piece>> {
+    let pieces = Pieces::new(pieces);
+    let mut found = Finder::new(&pieces);
+    reading.each(content, content.all(), |block| found.add(block))?;
+    Ok(found.end())
+}
