@@ -21,7 +21,8 @@ const OF_GIT: &str = "closes a directory of git, or one on the way to a protecte
 const HOLDS: &str = "closes a directory with something protected in it to its owner";
 
 /// Why an entry waits that lies in a directory which this user cannot enter.
-pub(crate) const UNSEEN: &str = "in a directory that is closed to its owner: accept the directory first";
+pub(crate) const UNSEEN: &str =
+    "in a directory that is closed to its owner: accept the directory first, or open it with chmod u+rwx";
 
 /// Reports whether a directory or file is closed to this user.
 pub(crate) fn is_closed(error: &io::Error) -> bool {

@@ -4,11 +4,12 @@
 //! layers know the inode that each directory continues (overlay's origin mark). An ordinary user's layers do not, since
 //! the kernel does not let that user decode file handles; there the directory's own time stamps tell: a directory that was
 //! moved has a ctime later than the run's start and an earlier mtime, one that was only filled has a later mtime. A
+//! directory in a directory whose own ctime is older was not moved, whatever its times are: somebody set its mode. A
 //! directory that was moved and then filled is not told apart from one that was only filled; a directory into which
 //! another run committed what it had written before this run started is taken for a moved one.
 
 use crate::changes::Outside;
-use crate::marks::Origin;
+use crate::marks::{LayerMode, Origin};
 use crate::meta::{EntryType, Meta};
 use crate::plan::State;
 use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath};
@@ -29,12 +30,22 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
         }
         let outside = match tree.mount {
             Some(mount) if mount != found.meta.mount => Outside::Blocked,
-            _ if is_replaced(tree, node, &found.meta, &found.at) => Outside::Replaced,
+            _ if is_replaced(tree, node, &found.meta, &found.at) && may_have_been_moved(tree, node) => {
+                Outside::Replaced
+            }
             _ => return None,
         };
         Some((found.at.text(), outside))
     };
     tree.nodes.iter().enumerate().filter_map(replaced).collect()
+}
+
+/// Reports that another process may have put an entry to its place: names came to, or left, the directory that it is in. A chmod
+/// of the entry alone changes its own ctime only.
+fn may_have_been_moved(tree: &LayerTree, node: &Node) -> bool {
+    let is_unchanged = |parent: &Found| !tree.is_fresh(parent);
+    let is_known = tree.mode == LayerMode::User && node.marks.origin == Some(Origin::Unknown);
+    !(is_known && matches!(&tree.nodes[node.parent].rare.lower, Lower::Merged(parent) if is_unchanged(parent)))
 }
 
 fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &SharedPath) -> bool {

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Op, Scene, b, give};
-use nexus_facility::{Faults, Host, Layer, LayerMode, Reach, Rules, Workspace, roll_back};
+use nexus_facility::{Abandoned, Faults, Host, Layer, LayerMode, Reach, Rules, Workspace, abandon, roll_back};
 use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ fn commit(scene: &Path, accepting: bool) {
     let layer = Layer::open(&scene.join("layers"), "run").unwrap();
     let touched = layer.touched(&workspace).unwrap();
     let rules = Rules::default().for_workspace(&workspace, &at, &Host::default(), Reach::COMMIT, &touched).unwrap();
-    let result = layer.commit(&workspace, &Rules { accept_protected: accepting, ..rules }).unwrap();
+    let only = std::env::var("ONLY").ok().map(|path| vec![b(&path).into()]);
+    let result = layer.commit(&workspace, &Rules { accept_protected: accepting, only, ..rules }).unwrap();
     assert_eq!(result.conflicts, []);
     let parked: Vec<_> = result.parked.iter().map(|one| String::from_utf8_lossy(&one.path.0).into_owned()).collect();
     std::fs::write(scene.join("parked"), parked.join(" ")).unwrap();
@@ -121,6 +122,30 @@ fn a_closed_directory_that_did_not_leave_is_closed_after_a_way_back() {
                 break;
             }
         }
+    }
+}
+
+/// The run opens a directory, works in it and closes it again, so that its mode is no change that could be accepted first.
+#[test]
+fn what_a_run_did_in_a_closed_directory_is_accepted_once_it_is_open() {
+    let (old, open) = (Op::Write(b("closed/x"), "old".into()), Op::Chmod(b("closed"), 0o700));
+    let close = Op::Chmod(b("closed"), 0);
+    for (work, path, text) in [
+        (Op::Append(b("closed/x"), " and new".into()), "closed/x", "old and new"),
+        (Op::Write(b("closed/y"), "new".into()), "closed/y", "new"),
+    ] {
+        let ops = [open.clone(), work, close.clone()];
+        let (scene, parked) = run(LayerMode::User, std::slice::from_ref(&old), &ops, 1);
+        assert_eq!(parked, [path, path]);
+        std::fs::set_permissions(scene.ws().join("closed"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let env = [("ACCEPTING", "1"), ("ONLY", path)];
+        let done = scene.child("child_commits", scene.dir.path().to_str().unwrap(), &env, false);
+        done.map_err(|error| format!("{ops:?}: {error}")).unwrap();
+        // Whether to close it again is up to the person, who changed its mode meanwhile.
+        assert_eq!(std::fs::read_to_string(scene.path("parked")).unwrap(), "closed");
+        assert_eq!(std::fs::read_to_string(scene.ws().join(path)).unwrap(), text);
+        let left = abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
+        assert_eq!(left, Abandoned::Removed(None));
     }
 }
 

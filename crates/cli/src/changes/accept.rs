@@ -111,6 +111,9 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
                 ),
                 hint,
             )
+        } else if let Some((path, why)) = held_for_ever(&committed) {
+            let hint = "what waits can be accepted once nothing holds it back: nexus changes show names what does";
+            (format!("nothing was accepted: {path} is held back ({why})"), hint)
         } else {
             let hint = "accept or reject everything: nexus changes accept --protected";
             ("nothing was accepted: the changes hang together and cannot be taken apart".to_owned(), hint)
@@ -118,6 +121,12 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
         return Err(Failure::refused("protected", message, hint));
     }
     Ok(text + &held_back(&committed, rules))
+}
+
+/// A path that waits, and what holds it back although everything protected was accepted.
+fn held_for_ever(committed: &Committed) -> Option<(String, &str)> {
+    let held = committed.parked.iter().find_map(|change| Some((change.path.as_path(), change.protected.as_deref()?)));
+    held.map(|(path, why)| (one_line(&path.display().to_string()), why))
 }
 
 /// The protected names below a path that somebody named. Nothing when everything was meant.
