@@ -17,10 +17,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["jail", "guest", "model"]),
     ("facility", &["model"]),
     ("egress", &["policy", "model"]),
+    ("receipt", &["model"]),
     ("terminal", &[]),
-    ("mothership", &["api", "policy", "model", "terminal"]),
+    ("mothership", &["api", "policy", "model", "receipt", "terminal"]),
     ("nexusd", &["api", "driver", "facility", "egress", "policy", "model"]),
-    ("cli", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model", "terminal", "escape"]),
+    (
+        "cli",
+        &[
+            "nexusd",
+            "mothership",
+            "facility",
+            "egress",
+            "driver",
+            "api",
+            "policy",
+            "model",
+            "receipt",
+            "terminal",
+            "escape",
+        ],
+    ),
     ("testkit", &["nexusd", "mothership", "facility", "egress", "driver", "api", "policy", "model"]),
     ("escape", &["driver", "model"]),
     ("xtask", &[]),
@@ -44,7 +60,7 @@ const BANNED: &[&str] = &["ring", "openssl-sys"];
 /// How many modules of a crate stand in circles. A crate that is not listed has none. A number only goes down:
 /// a change that takes a circle out lowers it.
 const IN_CIRCLES: &[(&str, usize)] =
-    &[("cli", 93), ("egress", 32), ("escape", 20), ("facility", 63), ("policy", 25), ("xtask", 25)];
+    &[("cli", 91), ("egress", 32), ("escape", 20), ("facility", 63), ("policy", 25), ("xtask", 25)];
 
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 

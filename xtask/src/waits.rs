@@ -18,8 +18,14 @@ use crate::workspace::Workspace;
 
 /// The crates that run on the host beside a sandbox. The launcher's own part (`jail`) talks to its child before anything
 /// hostile runs.
-const HOST_SIDE: &[&str] =
-    &["crates/driver/src", "crates/egress/src", "crates/facility/src", "crates/terminal/src", "crates/cli/src"];
+const HOST_SIDE: &[&str] = &[
+    "crates/driver/src",
+    "crates/egress/src",
+    "crates/facility/src",
+    "crates/receipt/src",
+    "crates/terminal/src",
+    "crates/cli/src",
+];
 
 /// Calls that wait until another process writes, reads, ends or lets go, and calls that open a path: a FIFO there waits for
 /// its other side.

@@ -6,7 +6,7 @@ use crate::failure::{Failure, one_line};
 use crate::receipt;
 use crate::run;
 use nexus_model::RunId;
-use nexus_policy::receipt::{Keyring, Opened, Receipt, VerifyError, open};
+use nexus_receipt::{Keyring, Opened, Receipt, VerifyError, open};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 

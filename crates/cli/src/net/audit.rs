@@ -5,13 +5,11 @@
 
 use crate::failure::Failure;
 use crate::places::Places;
-use nexus_model::Digest;
 use nexus_model::RunId;
-use nexus_policy::receipt::StreamDigest;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -31,25 +29,6 @@ pub fn folder(places: &Places) -> PathBuf {
 /// Where the record of a run is, or would be.
 pub fn place(places: &Places, run: RunId) -> PathBuf {
     folder(places).join(format!("{run}.jsonl"))
-}
-
-/// Length and hash of a file.
-pub fn digest(path: &Path) -> io::Result<StreamDigest> {
-    let mut file = File::open(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 256 * 1024];
-    let mut bytes = 0;
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(StreamDigest { bytes, hash: Digest::finished(&hasher) }),
-            Ok(count) => {
-                hasher.update(&buffer[..count]);
-                bytes += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Makes the record of a run.

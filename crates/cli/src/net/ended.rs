@@ -3,7 +3,7 @@
 use nexus_egress::{Denied, Summary};
 use nexus_model::Digest;
 use nexus_policy::net::DenyCode;
-use nexus_policy::receipt::{Egress, StreamDigest};
+use nexus_receipt::{Egress, StreamDigest};
 use serde_json::{Value, json};
 
 /// Blocked destinations that are listed.

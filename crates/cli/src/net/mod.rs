@@ -31,7 +31,7 @@ mod service;
 
 pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
 pub use ask::is_possible as can_ask;
-pub use audit::{digest, forget_if_empty as forget_empty_record};
+pub use audit::forget_if_empty as forget_empty_record;
 pub use command::command;
 pub use ended::Ended;
 pub use host_port::{refuse_loopback_rules, refuse_ports_of_nexus};

@@ -105,7 +105,7 @@ impl Service {
     /// Ends it and sums up. Empty and old records go.
     pub fn finish(self, places: &Places, run: RunId) -> Ended {
         let mut ended = self.ended();
-        match audit::digest(&audit::place(places, run)) {
+        match nexus_receipt::store::files::digest(&audit::place(places, run)) {
             Ok(record) => ended.record = Some(record),
             Err(error) => {
                 ended.problem.get_or_insert(format!("the record of the network could not be read: {error}"));

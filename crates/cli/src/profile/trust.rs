@@ -12,8 +12,8 @@
 use super::workspace_file::WorkspaceFile;
 use crate::failure::Failure;
 use crate::places::Places;
-use crate::receipt::files;
 use nexus_model::ByteText;
+use nexus_receipt::store::files;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -46,7 +46,7 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::refused("trust", message, "make room there, or remove it and say nexus trust again")
 }
 
-fn unsafe_folder(path: &Path, error: &files::FolderError) -> Failure {
+fn unsafe_folder(path: &Path, error: &files::DirectoryError) -> Failure {
     let hint = format!(
         "nothing in it counts as trusted: look at who wrote there, remove {} and say nexus trust again",
         path.display()
@@ -56,7 +56,7 @@ fn unsafe_folder(path: &Path, error: &files::FolderError) -> Failure {
 
 /// The folder of the pins, when there is one and nobody else can enter it.
 fn opened(path: &Path) -> Result<Option<OwnedFd>, Failure> {
-    files::existing_folder(path).map_err(|error| unsafe_folder(path, &error))
+    files::existing_directory(path).map_err(|error| unsafe_folder(path, &error))
 }
 
 /// Whether exactly this content is trusted in this workspace.
@@ -95,7 +95,7 @@ fn read(folder: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, F
 /// Trusts exactly this content from now on.
 pub fn pin(places: &Places, workspace: &Path, file: &WorkspaceFile) -> Result<(), Failure> {
     let (at, name) = (folder(places), name(workspace));
-    let folder = files::folder(&at).map_err(|error| unsafe_folder(&at, &error))?;
+    let folder = files::directory(&at).map_err(|error| unsafe_folder(&at, &error))?;
     let path = at.join(&name);
     let pin = Pin { workspace: workspace.into(), hash: file.hash.clone() };
     let text = serde_json::to_vec(&pin).map_err(|error| failed(&path, &error))?;

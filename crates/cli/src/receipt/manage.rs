@@ -1,29 +1,27 @@
 //! `nexus receipt keys` and `nexus receipt prune`.
 
-use super::issue::{self, now_unix_ms};
-use super::keys::{KeyError, KeyFolder};
-use super::store::Store;
+use super::advice::{self, now_unix_ms};
 use super::utc::utc;
 use crate::args::{KeysAction, KeysArgs, PruneArgs};
 use crate::failure::Failure;
 use crate::places::Places;
-use nexus_policy::receipt::{Keyring, Link};
+use nexus_receipt::{KeyDirectory, KeyError, Keyring, Link, Store};
 
 /// `nexus receipt keys`.
 pub fn keys(args: &KeysArgs) -> Result<String, Failure> {
     let places = Places::find()?.ensure()?;
-    let folder = KeyFolder::open(&places.state).map_err(|error| issue::key(&error))?;
+    let directory = KeyDirectory::open(&places.state).map_err(|error| advice::key(&error))?;
     let answer = match &args.action {
-        KeysAction::List => list(&folder),
-        KeysAction::Rotate => rotate(&folder),
-        KeysAction::Export { all, links } => export(&folder, *all, *links),
+        KeysAction::List => list(&directory),
+        KeysAction::Rotate => rotate(&directory),
+        KeysAction::Export { all, links } => export(&directory, *all, *links),
     };
-    answer.map_err(|error| issue::key(&error))
+    answer.map_err(|error| advice::key(&error))
 }
 
-fn list(folder: &KeyFolder) -> Result<String, KeyError> {
-    let known = folder.known()?;
-    let links = folder.links()?;
+fn list(keys: &KeyDirectory) -> Result<String, KeyError> {
+    let known = keys.known()?;
+    let links = keys.links()?;
     let ring = known.ring();
     let mut lines = Vec::new();
     for key in &known.all {
@@ -45,28 +43,29 @@ fn list(folder: &KeyFolder) -> Result<String, KeyError> {
     Ok(lines.concat())
 }
 
-fn rotate(folder: &KeyFolder) -> Result<String, KeyError> {
-    let (old, new) = folder.rotate(now_unix_ms())?;
+fn rotate(keys: &KeyDirectory) -> Result<String, KeyError> {
+    let (old, new) = keys.rotate(now_unix_ms())?;
     Ok(format!("{} is retired, {} signs from now on\n", old.id(), new.id()))
 }
 
-fn export(folder: &KeyFolder, all: bool, links: bool) -> Result<String, KeyError> {
+fn export(keys: &KeyDirectory, all: bool, links: bool) -> Result<String, KeyError> {
     if links {
-        let links = folder.links()?;
+        let links = keys.links()?;
         return Ok(links.iter().map(|(_, link)| String::from_utf8_lossy(link).into_owned()).collect());
     }
     // Who exports a key before the first run wants the one that it will use.
-    folder.current()?;
-    let known = folder.known()?;
-    let keys = known.all.iter().filter(|key| all || known.current.as_ref() == Some(key));
-    let texts: Vec<String> = keys.map(|key| format!("# nexus receipts, key {}\n{}", key.id(), key.to_pem())).collect();
+    keys.current()?;
+    let known = keys.known()?;
+    let wanted = known.all.iter().filter(|key| all || known.current.as_ref() == Some(key));
+    let texts: Vec<String> =
+        wanted.map(|key| format!("# nexus receipts, key {}\n{}", key.id(), key.to_pem())).collect();
     Ok(texts.concat())
 }
 
 /// `nexus receipt prune`.
 pub fn prune(args: &PruneArgs) -> Result<String, Failure> {
     let places = Places::find()?.ensure()?;
-    let store = Store::open(&places.state).map_err(|error| issue::folder(&error))?;
+    let store = Store::open(&places.state).map_err(|error| advice::directory(&error))?;
     let gone = store.prune(args.keep).map_err(|error| {
         let message = format!("the receipts cannot be pruned: {error}");
         Failure::refused("receipts", message, "look at the state directory's disk and permissions")

@@ -1,21 +1,17 @@
-//! Receipts: signed statements of what runs were and did.
+//! `nexus receipt`: what people ask of receipts. Making, storing and checking them is `nexus-receipt`.
 //!
 //! ```text
-//!  run ── Issuer::open … issue ─▶ keys/receipt.key signs ─▶ receipts/RUN.json, linked to the one before
-//!  receipt verify | show | keys | prune      log ─▶ a line for each
+//!  run ── open_issuer … issue ─▶ nexus-receipt      receipt verify | show | keys | close | prune      log ─▶ a line for each
 //! ```
 
+mod advice;
 mod breaks;
-pub mod files;
-mod issue;
-mod keys;
 mod manage;
 mod show;
-mod store;
 mod utc;
 mod verify;
 
-pub use issue::{Finished, Issued, Issuer, issue};
+pub use advice::{issue, open_issuer};
 pub use show::{changes_in_short, command_line};
 pub use utc::utc;
 pub use verify::local;

@@ -1,19 +1,19 @@
 //! `nexus receipt show`: what a receipt says, for people. Only of one that is valid.
 
 use super::utc::utc;
-use super::verify::{Source, keyring};
+use super::verify::{failure, keyring, read};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, one_line};
 use nexus_model::ByteText;
 use nexus_model::plan::Access;
 use nexus_model::units::format_size;
-use nexus_policy::receipt::{Changes, Egress, Exit, Receipt, StreamDigest};
+use nexus_receipt::{Changes, Egress, Exit, Receipt, Source, StreamDigest};
 
 /// Shows it.
 pub fn command(args: &ShowArgs) -> Result<String, Failure> {
     let ring = keyring(&args.key, &[])?;
     let source = Source::of(&args.receipt);
-    let opened = source.open(&source.read()?, &ring).map_err(|invalid| invalid.failure())?;
+    let opened = source.open(&read(&source)?, &ring).map_err(|invalid| failure(&invalid))?;
     if args.json {
         // The signed bytes themselves.
         return Ok(String::from_utf8_lossy(&opened.payload).into_owned() + "\n");

@@ -65,13 +65,13 @@ pub use streams::stdin_pair;
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::net::{self, Service};
-use crate::receipt::Issuer;
 use crate::terminal::raw::Raw;
 use covers::Covers;
 use foreground::Foreground;
 use nexus_driver::{Driver, Handle, Namespace, Sandbox};
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
+use nexus_receipt::Issuer;
 use nexus_terminal::Mode;
 use pump::{Broken, Outcome};
 use std::io;
@@ -217,7 +217,7 @@ fn recorded<C: Caller>(
     let order = Order::read(args)?;
     let driver = driver_with(order.uid_base);
     recover::before_run(&order.places, &driver, order.plan.workspace.source.as_path(), order.id)?;
-    let issuer = Issuer::open(&order.places)?;
+    let issuer = crate::receipt::open_issuer(&order.places)?;
     let handle = driver.prepare(&order.plan).map_err(|error| order::prepare_failure(&error))?;
     let content = Content {
         handle: handle.clone(),

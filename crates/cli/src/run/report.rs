@@ -16,7 +16,7 @@ use super::sink::write_to_caller;
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::net::{Ended, Network};
-use crate::receipt::{self, Finished, Issued, Issuer};
+use crate::receipt;
 use document::{ToCaller, elements};
 pub use failures::{failure_document, not_written, print_failure};
 use nexus_driver::Handle;
@@ -27,7 +27,7 @@ use nexus_model::exit::REFUSED;
 use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
-use nexus_policy::receipt::{Exit, Network as NetworkInForce, Output};
+use nexus_receipt::{Exit, Finished, Issued, Issuer, Network as NetworkInForce, Output};
 use serde_json::json;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -203,11 +203,11 @@ impl Report {
         Ok(issued)
     }
 
-    fn changes_for_receipt(&self) -> Result<nexus_policy::receipt::Changes, Failure> {
+    fn changes_for_receipt(&self) -> Result<nexus_receipt::Changes, Failure> {
         let Settled { state, changes, parked, conflicts, .. } = &self.settled;
         let (added, modified, deleted) = changes.counts();
         let no_hash = || Failure::refused("receipt", "the run has no receipt: its changes have no hash", "");
-        Ok(nexus_policy::receipt::Changes {
+        Ok(nexus_receipt::Changes {
             state: word(state),
             added: added as u64,
             modified: modified as u64,

@@ -3,7 +3,7 @@
 use super::output::Stream;
 use super::perhaps::LastWords;
 use nexus_model::Digest;
-use nexus_policy::receipt::{Output, StreamDigest};
+use nexus_receipt::{Output, StreamDigest};
 
 /// Of both streams.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use nexus_facility::{Change, ChangeKind};
 use nexus_model::network::Network as NetworkKind;
 use nexus_model::{ByteText, Guarantee};
 use nexus_policy::profile::ProfileName;
-use nexus_policy::receipt::ProfileRef;
+use nexus_receipt::ProfileRef;
 use serde::Serialize;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 use super::super::document::*;
-use super::super::keys::Seed;
 use super::*;
+use crate::keys::Seed;
 use nexus_model::limits::Limits;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, RunId};

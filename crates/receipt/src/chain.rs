@@ -7,7 +7,7 @@
 //! What this cannot see: the last receipts taken out together with the state directory's own note of the end. Nor does
 //! it bind who has the signing key.
 
-use super::document::ChainPlace;
+use crate::form::ChainPlace;
 use nexus_model::{Digest, RunId};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Files that appear whole or not at all, in folders that only their owner can enter.
 
-use nexus_model::RunId;
+use crate::form::StreamDigest;
+use nexus_model::{Digest, RunId};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -8,9 +9,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a folder cannot be used.
+/// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum FolderError {
+pub enum DirectoryError {
     /// Others can enter it.
     #[error("{} is not a folder that only you can enter (owner {uid}, mode {mode:03o})", path.display())]
     Open {
@@ -31,14 +32,23 @@ pub enum FolderError {
     },
 }
 
+impl DirectoryError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Open { .. } | Self::Io { .. } => "receipt_key",
+        }
+    }
+}
+
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 /// Names of files on their way to their real name.
 const HIDDEN: &str = ".new-";
 
 /// Opens a folder that is the caller's alone, and makes it if it is missing.
-pub fn folder(path: &Path) -> Result<OwnedFd, FolderError> {
-    let io = |error: Errno| FolderError::Io { path: path.to_owned(), source: error.into() };
-    if let Some(folder) = existing_folder(path)? {
+pub fn directory(path: &Path) -> Result<OwnedFd, DirectoryError> {
+    let io = |error: Errno| DirectoryError::Io { path: path.to_owned(), source: error.into() };
+    if let Some(folder) = existing_directory(path)? {
         return Ok(folder);
     }
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
@@ -46,12 +56,12 @@ pub fn folder(path: &Path) -> Result<OwnedFd, FolderError> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(io(error)),
     }
-    existing_folder(path)?.ok_or_else(|| io(Errno::NOENT))
+    existing_directory(path)?.ok_or_else(|| io(Errno::NOENT))
 }
 
 /// Opens a folder that is the caller's alone, through no link; `None` when there is none.
-pub fn existing_folder(path: &Path) -> Result<Option<OwnedFd>, FolderError> {
-    let io = |error: Errno| FolderError::Io { path: path.to_owned(), source: error.into() };
+pub fn existing_directory(path: &Path) -> Result<Option<OwnedFd>, DirectoryError> {
+    let io = |error: Errno| DirectoryError::Io { path: path.to_owned(), source: error.into() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
@@ -60,7 +70,7 @@ pub fn existing_folder(path: &Path) -> Result<Option<OwnedFd>, FolderError> {
     let stat = rustix::fs::fstat(&folder).map_err(io)?;
     let (uid, mode) = (stat.st_uid, stat.st_mode & 0o7777);
     if uid != rustix::process::geteuid().as_raw() || mode & 0o077 != 0 {
-        return Err(FolderError::Open { path: path.to_owned(), uid, mode });
+        return Err(DirectoryError::Open { path: path.to_owned(), uid, mode });
     }
     Ok(Some(folder))
 }
@@ -142,6 +152,25 @@ pub fn read(folder: impl AsFd, name: &str, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(most).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// Returns the length and the hash of any file that the caller can read.
+pub fn digest(path: &Path) -> io::Result<StreamDigest> {
+    let mut file = File::open(path)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 256 * 1024];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(StreamDigest { bytes, hash: Digest::finished(&hasher) }),
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                bytes += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Names in a folder that are text, without those on their way.

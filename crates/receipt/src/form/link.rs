@@ -2,7 +2,7 @@
 //! one without meeting its owner.
 
 use super::envelope::{self, Sealed, VerifyError};
-use super::keys::{KeyTextError, Keyring, Pair, PublicKey};
+use crate::keys::{KeyTextError, Keyring, Pair, PublicKey};
 use serde::{Deserialize, Serialize};
 
 const PAYLOAD_TYPE: &str = "application/vnd.nexus.key-link+json";
@@ -56,8 +56,8 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::Seed;
     use super::*;
+    use crate::keys::Seed;
     use zeroize::Zeroizing;
 
     fn pair(byte: u8) -> Pair {

@@ -1,35 +1,87 @@
 //! Makes and stores the receipt of a run that has ended.
 //!
 //! ```text
-//!  Issuer::open ─▶ key and folder are there, or the run does not start
+//!  Issuer::open ─▶ key and directory are there, or the run does not start
 //!       │              the sandbox begins as a copy of this process: the key is looked at and not kept
 //!  the run …
 //!       ▼
-//!  issue(&Issuer, Finished) ─▶ reads the key, signs, stores ─▶ Issued | Failure
+//!  issue(&Issuer, Finished) ─▶ reads the key, signs, stores ─▶ Issued | IssueError
 //! ```
 
-use super::files::FolderError;
-use super::keys::{KeyError, KeyFile, KeyFolder};
-use super::store::{Store, StoreError};
-use crate::failure::Failure;
-use crate::places::Places;
-use nexus_model::Digest;
+use crate::form::{
+    Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Network as NetworkInForce, Nexus, Output, ProfileRef,
+    Receipt, Request, SCHEMA, Sealed, Timing, seal,
+};
+use crate::keys::{KeyId, Seed};
+use crate::store::{DirectoryError, KeyDirectory, KeyError, KeyFile, Store, StoreError};
 use nexus_model::plan::PlanDraft;
 use nexus_model::proof::ProofItem;
-use nexus_model::{ByteText, Guarantee, Plan};
-use nexus_policy::receipt::{
-    Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, KeyId, Network as NetworkInForce, Nexus, Output,
-    ProfileRef, Receipt, Request, SCHEMA, Sealed, Seed, Timing, seal,
-};
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use nexus_model::{ByteText, Digest, Guarantee, Plan};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What is needed to issue a receipt, made sure of before the run.
 #[derive(Debug)]
 pub struct Issuer {
     key: KeyFile,
     store: Store,
+    maker: Maker,
     started_unix_ms: u64,
+}
+
+/// The program and the machine that a receipt names as its maker.
+#[derive(Debug, Clone)]
+pub struct Maker {
+    /// The version of the program. Drivers are part of the program and have the same.
+    pub version: String,
+    /// The release of the kernel, as uname(2) gives it.
+    pub kernel: String,
+    /// `root` or `user`: the identity that called the program.
+    pub identity: String,
+}
+
+/// A run does not start, because it could not have a receipt.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The directory for receipts cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+}
+
+impl OpenError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Key(inner) => inner.code(),
+            Self::Directory(inner) => inner.code(),
+        }
+    }
+}
+
+/// A run has ended and has no receipt.
+#[derive(Debug, thiserror::Error)]
+pub enum IssueError {
+    /// The key cannot be read any more.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The plan or the request makes no JSON.
+    #[error("its hashes could not be made")]
+    Hash,
+    /// The receipt was not stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl IssueError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Key(_) | Self::Hash | Self::Store(_) => "receipt",
+        }
+    }
 }
 
 /// Everything that a receipt says about a run.
@@ -89,33 +141,32 @@ pub struct Issued {
 }
 
 impl Issuer {
-    /// Makes sure of the key and of the place for receipts. Call it before the sandbox is made.
-    pub fn open(places: &Places) -> Result<Self, Failure> {
-        let key = KeyFolder::open(&places.state).and_then(|folder| folder.current()).map_err(|error| key(&error))?;
-        let store = Store::open(&places.state).map_err(|error| folder(&error))?;
-        Ok(Self { key, store, started_unix_ms: now_unix_ms() })
+    /// Makes sure of the key and of the place for receipts below `state`. Call it before the sandbox is made.
+    pub fn open(state: &Path, maker: Maker, now_unix_ms: u64) -> Result<Self, OpenError> {
+        let key = KeyDirectory::open(state).and_then(|keys| keys.current())?;
+        let store = Store::open(state)?;
+        Ok(Self { key, store, maker, started_unix_ms: now_unix_ms })
     }
 }
 
 /// Signs and stores the receipt of a run.
-pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, Failure> {
-    let seed = issuer.key.seed().map_err(|error| not_issued(&error.to_string()))?;
+pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, IssueError> {
+    let seed = issuer.key.seed()?;
     let pair = seed.signer();
     let key_id = pair.public().id();
     let run = finished.plan.run_id;
     let durable = finished.durable;
-    let mut receipt =
-        document(finished, &seed, key_id.clone(), issuer.started_unix_ms).map_err(|why| not_issued(&why))?;
+    let mut receipt = document(issuer, finished, &seed, key_id.clone()).ok_or(IssueError::Hash)?;
     let make = |place: Option<ChainPlace>| -> Result<Sealed, StoreError> {
         receipt.chain = place;
-        seal(&receipt, &pair).map_err(|error| StoreError::Sign(error.to_string()))
+        seal(&receipt, &pair).map_err(StoreError::Sign)
     };
-    let stored = issuer.store.append(run, durable, make).map_err(|error| not_issued(&error.to_string()))?;
+    let stored = issuer.store.append(run, durable, make)?;
     Ok(Issued { path: stored.path, sealed: stored.sealed, key_id, unchained: stored.unchained })
 }
 
-/// The document, still without its place.
-fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms: u64) -> Result<Receipt, String> {
+/// Makes the document, still without its place. `None` when a hash could not be made.
+fn document(issuer: &Issuer, finished: Finished<'_>, seed: &Seed, key_id: KeyId) -> Option<Receipt> {
     let plan = finished.plan;
     let env: Vec<EnvEntry> = plan
         .env
@@ -141,18 +192,17 @@ fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms:
         allowed_sockets: finished.allowed_sockets.to_vec(),
         network: Some(finished.network),
     };
-    let no_hash = || "its hashes could not be made".to_owned();
+    let Maker { version, kernel, identity } = issuer.maker.clone();
     let micros = |duration: Duration| duration.as_micros() as u64;
-    Ok(Receipt {
+    Some(Receipt {
         schema: SCHEMA.to_owned(),
         run_id: plan.run_id,
-        nexus: Nexus { version: env!("CARGO_PKG_VERSION").to_owned() },
-        // Drivers are part of this program and have its version.
-        driver: Driver { name: finished.driver.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        identity: if rustix::process::geteuid().is_root() { "root" } else { "user" }.to_owned(),
-        spec_hash: Digest::of_json(&request).ok_or_else(no_hash)?,
-        plan_hash: plan_hash.ok_or_else(no_hash)?,
+        nexus: Nexus { version: version.clone() },
+        driver: Driver { name: finished.driver.to_owned(), version },
+        kernel,
+        identity,
+        spec_hash: Digest::of_json(&request)?,
+        plan_hash: plan_hash?,
         request: request.cut(),
         profiles: finished.profiles,
         guarantees: finished.guarantees.iter().map(|guarantee| guarantee.name().to_owned()).collect(),
@@ -162,7 +212,7 @@ fn document(finished: Finished<'_>, seed: &Seed, key_id: KeyId, started_unix_ms:
         output: finished.output,
         exit: finished.exit,
         timing: Timing {
-            started_unix_ms,
+            started_unix_ms: issuer.started_unix_ms,
             prepared_us: micros(finished.prepared),
             spawned_us: finished.spawned.map(micros),
             duration_us: micros(finished.duration),
@@ -179,38 +229,4 @@ fn plan_hash(plan: &Plan, env: &[EnvEntry]) -> Option<Digest> {
         *value = ByteText::from(entry.tag.as_str());
     }
     Digest::of_json(&draft)
-}
-
-/// By the machine's clock; a clock before 1970 says 1970.
-pub fn now_unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// Advice for a key that cannot be used.
-pub fn key(error: &KeyError) -> Failure {
-    let hint = match error {
-        KeyError::Folder(inner) => return folder(inner),
-        KeyError::Open { .. } => {
-            "somebody else may have read or written it: move it away, and the next run makes a new one (its .pub file stays, so that older receipts can be verified)"
-        }
-        KeyError::Damaged { .. } => "move it away, and the next run makes a new one",
-        KeyError::Io { .. } => "look at the state directory's disk and permissions, or set NEXUS_STATE_DIR",
-        KeyError::Busy => "try again",
-    };
-    Failure::refused("receipt_key", error.to_string(), hint)
-}
-
-/// Advice for a folder that cannot be used.
-pub fn folder(error: &FolderError) -> Failure {
-    let hint = match error {
-        FolderError::Open { .. } => "if nobody else can have written there: chmod 700 it; else move it away",
-        FolderError::Io { .. } => "look at the state directory's disk and permissions, or set NEXUS_STATE_DIR",
-    };
-    Failure::refused("receipt_key", error.to_string(), hint)
-}
-
-fn not_issued(why: &str) -> Failure {
-    let message = format!("the run has no receipt: {why}");
-    let hint = "the command ran and its changes are as told; look at the state directory's disk and permissions";
-    Failure::refused("receipt", message, hint)
 }

@@ -8,8 +8,9 @@
 //! Whoever can read `receipt.key` can sign in our name, and whoever can write here can put in a key of their own: a
 //! folder or key that is open to others is refused and not mended, because it may have been used already.
 
-use super::files::{self, FolderError};
-use nexus_policy::receipt::{KeyId, KeyTextError, Keyring, Link, PRIVATE_KEY_BYTES, PublicKey, Seed};
+use super::files::{self, DirectoryError};
+use crate::form::Link;
+use crate::keys::{KeyId, KeyTextError, Keyring, PRIVATE_KEY_BYTES, PublicKey, Seed};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -23,14 +24,14 @@ const CURRENT: &str = "receipt.key";
 const PUBLIC: &str = ".pub";
 const NEXT: &str = ".next.json";
 /// A public key has 113 bytes and a link under a thousand.
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The folder.
     #[error(transparent)]
-    Folder(#[from] FolderError),
+    Directory(#[from] DirectoryError),
     /// The file is not ours alone.
     #[error("the key {} is not a file that only you can read (owner {uid}, mode {mode:03o})", path.display())]
     Open {
@@ -64,9 +65,19 @@ pub enum KeyError {
     Busy,
 }
 
-/// The folder with the keys.
+impl KeyError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Directory(inner) => inner.code(),
+            Self::Open { .. } | Self::Damaged { .. } | Self::Io { .. } | Self::Busy => "receipt_key",
+        }
+    }
+}
+
+/// The directory with the keys.
 #[derive(Debug)]
-pub struct KeyFolder {
+pub struct KeyDirectory {
     folder: OwnedFd,
     path: PathBuf,
 }
@@ -93,11 +104,11 @@ impl Known {
     }
 }
 
-impl KeyFolder {
+impl KeyDirectory {
     /// Opens the folder, makes it if it is missing.
     pub fn open(state: &Path) -> Result<Self, KeyError> {
         let path = state.join("keys");
-        Ok(Self { folder: files::folder(&path)?, path })
+        Ok(Self { folder: files::directory(&path)?, path })
     }
 
     /// The key that signs; made if there is none.
@@ -208,7 +219,7 @@ impl KeyFolder {
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, KeyError> {
-        files::read(&self.folder, name, MOST_BYTES).map_err(|error| self.io("read", name, error))
+        files::read(&self.folder, name, MAX_BYTES).map_err(|error| self.io("read", name, error))
     }
 
     /// A new key in place of the current one, which signs its successor before it goes. The rename of the new key is
@@ -255,5 +266,5 @@ impl KeyFile {
 }
 
 #[cfg(test)]
-#[path = "keys_tests.rs"]
+#[path = "key_directory_tests.rs"]
 mod tests;

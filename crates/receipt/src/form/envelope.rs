@@ -8,7 +8,7 @@
 //! Nothing of the document is looked at before its signature has been found good.
 
 use super::document::{Receipt, SCHEMAS};
-use super::keys::{KeyId, Keyring, Pair};
+use crate::keys::{KeyId, Keyring, Pair};
 use nexus_model::Digest;
 use nexus_model::bytes::{base64_decode, base64_encode};
 use serde::{Deserialize, Serialize};

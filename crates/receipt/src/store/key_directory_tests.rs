@@ -15,7 +15,7 @@ fn many_first_runs_at_once_end_with_one_key() {
                 .map(|_| {
                     scope.spawn(|| {
                         barrier.wait();
-                        let key = KeyFolder::open(state.path()).unwrap().current().unwrap();
+                        let key = KeyDirectory::open(state.path()).unwrap().current().unwrap();
                         key.seed().unwrap().signer().public().id()
                     })
                 })
@@ -23,7 +23,7 @@ fn many_first_runs_at_once_end_with_one_key() {
             all.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-        let folder = KeyFolder::open(state.path()).unwrap();
+        let folder = KeyDirectory::open(state.path()).unwrap();
         assert_eq!(folder.known().unwrap().all.len(), 1);
         assert_eq!(files::hidden(&folder.folder).unwrap(), [""; 0]);
     }
@@ -33,7 +33,7 @@ fn many_first_runs_at_once_end_with_one_key() {
 fn a_key_that_others_can_reach_or_that_is_no_key_is_refused() {
     let state = state();
     let keys = state.path().join("keys");
-    let current = || KeyFolder::open(state.path()).and_then(|folder| folder.current());
+    let current = || KeyDirectory::open(state.path()).and_then(|folder| folder.current());
     let first = current().unwrap().seed().unwrap().signer().public().id();
     let file = keys.join(CURRENT);
     let mode = |path: &Path, mode: u32| {
@@ -46,7 +46,7 @@ fn a_key_that_others_can_reach_or_that_is_no_key_is_refused() {
     mode(&file, 0o600);
     for wrong in [0o750, 0o701, 0o770] {
         mode(&keys, wrong);
-        assert!(matches!(current().unwrap_err(), KeyError::Folder(FolderError::Open { .. })), "{wrong:o}");
+        assert!(matches!(current().unwrap_err(), KeyError::Directory(DirectoryError::Open { .. })), "{wrong:o}");
     }
     mode(&keys, 0o700);
     assert_eq!(current().unwrap().seed().unwrap().signer().public().id(), first, "the harmless twin");
@@ -66,13 +66,13 @@ fn a_key_that_others_can_reach_or_that_is_no_key_is_refused() {
     // A folder that is a link.
     std::fs::rename(&keys, state.path().join("moved")).unwrap();
     symlink(state.path().join("moved"), &keys).unwrap();
-    assert!(matches!(current().unwrap_err(), KeyError::Folder(FolderError::Io { .. })));
+    assert!(matches!(current().unwrap_err(), KeyError::Directory(DirectoryError::Io { .. })));
 }
 
 #[test]
 fn a_rotation_keeps_the_old_public_key_and_a_statement_of_it() {
     let state = state();
-    let folder = KeyFolder::open(state.path()).unwrap();
+    let folder = KeyDirectory::open(state.path()).unwrap();
     let first = folder.current().unwrap().seed().unwrap().signer().public().clone();
     // What a rotation that was killed leaves.
     let left = state.path().join("keys/.new-01890a5d-ac96-774b-bcce-b302099a8057");
@@ -93,11 +93,11 @@ fn a_rotation_keeps_the_old_public_key_and_a_statement_of_it() {
 #[test]
 fn rotations_and_runs_at_once_always_find_a_key_that_is_known_afterwards() {
     let state = state();
-    KeyFolder::open(state.path()).unwrap().current().unwrap();
+    KeyDirectory::open(state.path()).unwrap().current().unwrap();
     let used: Vec<_> = std::thread::scope(|scope| {
         let rotating = scope.spawn(|| {
             for _ in 0..10 {
-                match KeyFolder::open(state.path()).unwrap().rotate(1) {
+                match KeyDirectory::open(state.path()).unwrap().rotate(1) {
                     Ok(_) | Err(KeyError::Busy) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -107,7 +107,7 @@ fn rotations_and_runs_at_once_always_find_a_key_that_is_known_afterwards() {
             .map(|_| {
                 scope.spawn(|| {
                     let id = || {
-                        let key = KeyFolder::open(state.path()).unwrap().current().unwrap();
+                        let key = KeyDirectory::open(state.path()).unwrap().current().unwrap();
                         key.seed().unwrap().signer().public().id()
                     };
                     (0..30).map(|_| id()).collect::<Vec<_>>()
@@ -117,7 +117,7 @@ fn rotations_and_runs_at_once_always_find_a_key_that_is_known_afterwards() {
         rotating.join().unwrap();
         using.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let known = KeyFolder::open(state.path()).unwrap().known().unwrap().ring();
+    let known = KeyDirectory::open(state.path()).unwrap().known().unwrap().ring();
     assert_eq!(used.len(), 90);
     assert!(used.iter().all(|id| known.get(id).is_some()));
 }

@@ -14,10 +14,11 @@
 //! Lines have one length, so that the last one and the one to prune are found without reading the others.
 
 use super::breaks::{self, Break, Breaks};
-use super::files::{self, FolderError};
+use super::files::{self, DirectoryError};
+use crate::chain::ChainEnd;
+use crate::form::{ChainPlace, MAX_BYTES, Sealed};
 use nexus_model::Digest;
 use nexus_model::RunId;
-use nexus_policy::receipt::{ChainEnd, ChainPlace, Sealed};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -32,7 +33,7 @@ pub const KEEP: u64 = 10_000;
 /// How many are pruned at once.
 const BATCH: u64 = 64;
 /// How long a receipt waits for the others. The work under the lock takes far less than a millisecond.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const CHAIN: &str = "chain";
 const SUFFIX: &str = ".json";
 /// `RUN HASH\n`: 36, 64 and two more.
@@ -62,7 +63,7 @@ pub struct Stored {
 pub enum StoreError {
     /// It could not be made.
     #[error("it could not be signed: {0}")]
-    Sign(String),
+    Sign(serde_json::Error),
     /// It could not be written.
     #[error("{} cannot be written: {source}", path.display())]
     Write {
@@ -73,11 +74,20 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Sign(_) | Self::Write { .. } => "receipt",
+        }
+    }
+}
+
 impl Store {
     /// Opens the folder, makes it if it is missing.
-    pub fn open(state: &Path) -> Result<Self, FolderError> {
+    pub fn open(state: &Path) -> Result<Self, DirectoryError> {
         let path = state.join("receipts");
-        Ok(Self { folder: files::folder(&path)?, path })
+        Ok(Self { folder: files::directory(&path)?, path })
     }
 
     /// Where a run's receipt lies, or would.
@@ -132,7 +142,7 @@ impl Store {
 
     /// A receipt's file.
     pub fn read(&self, run: RunId) -> io::Result<Vec<u8>> {
-        files::read(&self.folder, &name(run), nexus_policy::receipt::MAX_BYTES as u64 + 1)
+        files::read(&self.folder, &name(run), MAX_BYTES as u64 + 1)
     }
 
     /// All runs with a receipt, the latest first.
@@ -230,7 +240,7 @@ struct Chain {
 
 impl Chain {
     fn lock(folder: &OwnedFd, run: RunId) -> io::Result<Self> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             let file = Self::wait(folder, deadline)?;
             // Whoever held it may have put it aside.
@@ -343,5 +353,5 @@ fn parse_line(line: &[u8]) -> Option<(RunId, Digest)> {
 }
 
 #[cfg(test)]
-#[path = "store_tests.rs"]
+#[path = "receipts_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@
 //! has, so that equal values can be seen to be equal and none can be guessed from the receipt. The command line stands
 //! in clear, as it does in `ps`.
 
-use super::keys::KeyId;
+use crate::keys::KeyId;
 use nexus_model::plan::Bind;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, Digest, Limits, RunId};
@@ -198,7 +198,7 @@ impl Request {
 pub struct EnvEntry {
     /// Its name.
     pub name: ByteText,
-    /// A keyed hash of its value ([`super::Seed::tag`]).
+    /// A keyed hash of its value ([`crate::keys::Seed::tag`]).
     pub tag: String,
 }
 

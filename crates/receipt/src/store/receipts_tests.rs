@@ -1,5 +1,5 @@
 use super::*;
-use nexus_policy::receipt::{ChainProblem, ChainReport, Ring, check_chain};
+use crate::chain::{ChainProblem, ChainReport, Ring, check_chain};
 use std::sync::Mutex;
 
 /// Stores something whose hash is that of the run and its place.

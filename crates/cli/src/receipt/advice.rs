@@ -1,0 +1,56 @@
+//! Errors of `nexus-receipt` as a person sees them: with advice.
+
+use crate::failure::Failure;
+use crate::places::Places;
+use nexus_receipt::{DirectoryError, Finished, Issued, Issuer, KeyError, Maker, OpenError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Makes sure that a run can have a receipt. Call it before the sandbox is made.
+pub fn open_issuer(places: &Places) -> Result<Issuer, Failure> {
+    let maker = Maker {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        identity: if rustix::process::geteuid().is_root() { "root" } else { "user" }.to_owned(),
+    };
+    Issuer::open(&places.state, maker, now_unix_ms()).map_err(|error| match error {
+        OpenError::Key(error) => key(&error),
+        OpenError::Directory(error) => directory(&error),
+    })
+}
+
+/// Signs and stores the receipt of a run.
+pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, Failure> {
+    nexus_receipt::issue(issuer, finished).map_err(|error| {
+        let message = format!("the run has no receipt: {error}");
+        let hint = "the command ran and its changes are as told; look at the state directory's disk and permissions";
+        Failure::refused(error.code(), message, hint)
+    })
+}
+
+/// Reads the machine's clock; a clock before 1970 says 1970.
+pub fn now_unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Advises what to do about a key that cannot be used.
+pub fn key(error: &KeyError) -> Failure {
+    let hint = match error {
+        KeyError::Directory(inner) => return directory(inner),
+        KeyError::Open { .. } => {
+            "somebody else may have read or written it: move it away, and the next run makes a new one (its .pub file stays, so that older receipts can be verified)"
+        }
+        KeyError::Damaged { .. } => "move it away, and the next run makes a new one",
+        KeyError::Io { .. } => "look at the state directory's disk and permissions, or set NEXUS_STATE_DIR",
+        KeyError::Busy => "try again",
+    };
+    Failure::refused(error.code(), error.to_string(), hint)
+}
+
+/// Advises what to do about a directory that cannot be used.
+pub fn directory(error: &DirectoryError) -> Failure {
+    let hint = match error {
+        DirectoryError::Open { .. } => "if nobody else can have written there: chmod 700 it; else move it away",
+        DirectoryError::Io { .. } => "look at the state directory's disk and permissions, or set NEXUS_STATE_DIR",
+    };
+    Failure::refused(error.code(), error.to_string(), hint)
+}
