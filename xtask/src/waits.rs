@@ -22,6 +22,7 @@ const HOST_SIDE: &[&str] = &[
     "crates/driver/src",
     "crates/egress/src",
     "crates/facility/src",
+    "crates/profiles/src",
     "crates/receipt/src",
     "crates/terminal/src",
     "crates/cli/src",

@@ -8,16 +8,6 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/doctor/mod.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
     ("crates/cli/src/net/audit.rs", &[("File::open(", 2)], "Records in the state directory."),
-    (
-        "crates/cli/src/net/clients/ask.rs",
-        &[(".wait()", 1)],
-        "A client of the user that has closed its output or was killed.",
-    ),
-    (
-        "crates/cli/src/net/clients/mod.rs",
-        &[("fs::read_to_string(", 1)],
-        "Settings of package clients, before the sandbox starts.",
-    ),
     ("crates/cli/src/net/host.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/cli/src/net/listening.rs",
@@ -26,44 +16,8 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/cli/src/net/log.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
-    ("crates/cli/src/profile/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
-    (
-        "crates/cli/src/profile/library.rs",
-        &[(".read_to_string(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/cli/src/profile/toolchains/git.rs",
-        &[(".read_to_end(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/cli/src/profile/toolchains/logins.rs",
-        &[("fs::read(", 1)],
-        "Settings of the user, before the sandbox starts.",
-    ),
-    (
-        "crates/cli/src/profile/toolchains/node.rs",
-        &[("fs::read(", 1)],
-        "Settings of the user, before the sandbox starts.",
-    ),
-    (
-        "crates/cli/src/profile/toolchains/python.rs",
-        &[(".read_to_string(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/cli/src/profile/toolchains/rust.rs",
-        &[("fs::read_to_string(", 1)],
-        "Settings of the user, before the sandbox starts.",
-    ),
     (
         "crates/cli/src/profile/trust.rs",
-        &[(".read_to_end(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/cli/src/profile/workspace_file.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
@@ -170,6 +124,48 @@ pub const ALLOWED: &[Entry] = &[
         "crates/facility/src/state_file.rs",
         &[(".read_to_end(", 1)],
         "A regular file of the state directory, up to a bound.",
+    ),
+    (
+        "crates/profiles/src/clients/ask.rs",
+        &[(".wait()", 1)],
+        "A client of the user that has closed its output or was killed.",
+    ),
+    (
+        "crates/profiles/src/clients/reader.rs",
+        &[("fs::read_to_string(", 1)],
+        "Settings of package clients, before the sandbox starts.",
+    ),
+    ("crates/profiles/src/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
+    (
+        "crates/profiles/src/owned.rs",
+        &[(".read_to_string(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/profiles/src/toolchains/git.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/profiles/src/toolchains/logins.rs",
+        &[("fs::read(", 1)],
+        "Settings of the user, before the sandbox starts.",
+    ),
+    ("crates/profiles/src/toolchains/node.rs", &[("fs::read(", 1)], "Settings of the user, before the sandbox starts."),
+    (
+        "crates/profiles/src/toolchains/python.rs",
+        &[(".read_to_string(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/profiles/src/toolchains/rust.rs",
+        &[("fs::read_to_string(", 1)],
+        "Settings of the user, before the sandbox starts.",
+    ),
+    (
+        "crates/profiles/src/workspace_file.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
     ),
     (
         "crates/receipt/src/store/files.rs",

@@ -392,7 +392,7 @@ fn a_receipt_names_every_profile_that_applied_with_the_hash_of_its_text() {
         let named = |name: &str, source: String, content: &str| {
             (name.to_owned(), source, format!("blake3:{}", blake3::hash(content.as_bytes())))
         };
-        let built_in = include_str!("../profiles/default.yaml");
+        let built_in = include_str!("../../profiles/profiles/default.yaml");
         let standard = named("default", "built-in profile default".to_owned(), built_in);
         assert_eq!(profiles(&["--", "true"]), std::slice::from_ref(&standard), "{}", bench.who());
         let owned = named("own", folder.join("own.yaml").display().to_string(), own);

@@ -15,7 +15,6 @@ mod args;
 mod ask;
 mod audit;
 mod check;
-mod clients;
 mod command;
 mod ended;
 mod environment;

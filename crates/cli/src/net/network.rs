@@ -1,14 +1,15 @@
 //! What a run may reach, decided before anything of it exists.
 
 use super::args::NetFlags;
-use super::{clients, environment, host, host_port, rules};
+use super::{environment, host, host_port, rules};
 use crate::failure::Failure;
-use crate::profile::Found;
+use crate::profile::{Found, caller};
 use crate::terminal::Hold;
 use nexus_egress::UpstreamProxy;
 use nexus_policy::net::{Groups, Pattern, Policy, Rule, RuleError, builtin_groups, mode_name};
 use nexus_policy::profile::{Grants, NetGrants, NetMode, Origin};
 use nexus_policy::settings::EgressSettings;
+use nexus_profiles::clients;
 use nexus_receipt::{Bounded, Network as InForce};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -74,7 +75,7 @@ impl Network {
         }
         let mut notes = host_port::notes(&grants.net);
         let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
-        clients::read(&grants.net.groups, workspace, &mut groups, found, &mut notes)?;
+        clients::read(&grants.net.groups, &caller(), workspace, &mut groups, found, &mut notes)?;
         let policy = rules::policy(rules::Sources {
             grants: &grants.net,
             flags,

@@ -164,7 +164,7 @@ pub fn mode(mode: NetMode) -> Mode {
 /// The rules of a group, told as what asked for it.
 fn members<'g>(groups: &'g Groups, wanted: &Sourced<String>) -> Result<impl Iterator<Item = Rule> + 'g, Failure> {
     let Some(rules) = groups.get(&wanted.value) else {
-        let known: Vec<&str> = groups.keys().map(String::as_str).chain(super::clients::GROUPS).collect();
+        let known: Vec<&str> = groups.keys().map(String::as_str).chain(nexus_profiles::clients::GROUPS).collect();
         let message = format!("{}: there is no group {:?}", wanted.from, wanted.value);
         let hint = format!("known are {}", known.join(", "));
         return Err(wrong(wanted, "net", message, hint));

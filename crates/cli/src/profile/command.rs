@@ -1,12 +1,12 @@
 //! `nexus profile list|show|check|schema`.
 
 use super::explain::{grants_json, grants_text};
-use super::library::{self, Shelf};
-use super::{chain, granted, workspace_file};
+use super::{caller, chain, granted};
 use crate::args::{ProfileAction, ProfileArgs};
 use crate::failure::Failure;
 use crate::run;
 use nexus_policy::profile::{Library, Link, Origin, SCHEMA};
+use nexus_profiles::{ProfileStore, document, workspace_file};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -41,14 +41,14 @@ fn links(names: &[(String, String)]) -> Vec<(Link, &str)> {
 }
 
 fn list(as_json: bool) -> Result<String, Failure> {
-    let mut shelf = Shelf::new(None);
+    let mut shelf = ProfileStore::new(&caller(), None);
     let names = shelf.list()?;
     let mut rows = Vec::new();
     for (link, source) in links(&names) {
         // A broken one is listed too; `check` says what is wrong with it.
         let description = match shelf.load(&link) {
             Ok(loaded) => loaded.and_then(|loaded| loaded.document.description).map(|(text, _)| text),
-            Err(failure) => Some(failure.message),
+            Err(error) => Some(error.to_string()),
         };
         rows.push((link, source, description.unwrap_or_default()));
     }
@@ -74,17 +74,18 @@ fn list(as_json: bool) -> Result<String, Failure> {
 fn show(names: &[String], as_json: bool) -> Result<String, Failure> {
     let wanted: Vec<_> =
         names.iter().map(|name| (name.clone(), Origin::Flag("nexus profile show".to_owned()))).collect();
-    let grants = granted(&chain(&mut Shelf::new(None), &wanted)?);
+    let grants = granted(&chain(&mut ProfileStore::new(&caller(), None), &wanted)?);
     Ok(if as_json { format!("{:#}\n", grants_json(&grants)) } else { grants_text(&grants) })
 }
 
 fn check(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
     let mut found: Vec<(String, Option<String>)> = Vec::new();
     if files.is_empty() {
-        let mut shelf = Shelf::new(None);
+        let mut shelf = ProfileStore::new(&caller(), None);
         let names = shelf.list()?;
         for (link, source) in links(&names) {
-            let read = shelf.load(&link).and_then(|_| chain(&mut shelf, &[(link.name.clone(), Origin::Standard)]));
+            let read = shelf.load(&link).map_err(Failure::from);
+            let read = read.and_then(|_| chain(&mut shelf, &[(link.name.clone(), Origin::Standard)]));
             found.push((source.to_owned(), read.err().map(|failure| failure.message)));
         }
     }
@@ -92,7 +93,7 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
         let name = path.display().to_string();
         let read = workspace_file::text_of(path).map_err(|why| format!("{name} cannot be used: {why}"));
         let read =
-            read.and_then(|text| library::read("profile", name.clone(), &text).map_err(|failure| failure.message));
+            read.and_then(|text| document::read("profile", name.clone(), &text).map_err(|error| error.to_string()));
         found.push((name, read.err()));
     }
     let code = if found.iter().any(|(_, mistake)| mistake.is_some()) { MISTAKES } else { 0 };

@@ -7,27 +7,22 @@
 //!  Resolution ─▶ toolchains found on this host ─▶ binds, PATH, variables      (run: order, explain: the same)
 //! ```
 //!
-//! The decisions are made in `nexus-policy`; here files are read and the host is looked at.
+//! `nexus-policy` decides, `nexus-profiles` reads the files and looks at the host; here both meet the arguments.
 
+mod caller;
 mod command;
 mod explain;
 mod flags;
-mod generated;
-mod library;
-pub mod settings;
-mod toolchains;
+#[cfg(test)]
+pub mod scene;
 mod trust;
 mod trust_command;
-mod workspace_file;
 
+pub use caller::{caller, configuration_folder, read_owned, tool_host};
 pub use command::command;
 pub use explain::command as explain;
-pub use library::built_in_names;
-pub use library::{own_folder as configuration_folder, read_owned};
-#[cfg(test)]
-pub use toolchains::host::tests as scene;
-pub use toolchains::host::{Host, Tool, is_system, prefix};
-pub use toolchains::{Found, FoundBind, Source, showing as toolchain_showing};
+pub use nexus_profiles::toolchains::{is_system, prefix, showing as toolchain_showing};
+pub use nexus_profiles::{Found, FoundBind, FoundSource as Source, Tool, ToolHost as Host, built_in_names};
 pub use trust_command::{trust, untrust};
 
 use crate::args::RunArgs;
@@ -37,7 +32,6 @@ use crate::guarded::Guarded;
 use crate::net::{ASKED, Network};
 use crate::places::Places;
 use crate::sockets::{self, Sockets};
-use library::Shelf;
 use nexus_model::ByteText;
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_model::plan::Bind;
@@ -45,6 +39,7 @@ use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
+use nexus_profiles::{ProfileStore, generated, library, settings, toolchains, workspace_file};
 use std::path::Path;
 
 /// What happened to the workspace's `nexus.yaml`.
@@ -77,9 +72,10 @@ pub struct Resolution {
 impl Resolution {
     /// Reads all documents and looks for the toolchains. Writes nothing.
     pub fn of(args: &RunArgs, workspace: &Path, places: &Places) -> Result<Self, Failure> {
-        refuse_folders_inside(workspace)?;
-        let settings = settings::load(Some(workspace))?;
-        let mut shelf = Shelf::new(Some(workspace));
+        let caller = caller();
+        library::check_directories(&caller, workspace)?;
+        let settings = settings::load(&caller, Some(workspace))?;
+        let mut shelf = ProfileStore::new(&caller, Some(workspace));
         let asked = args.net.ask && shelf.has(ASKED);
         let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
             .chain(asked.then(|| (ASKED.to_owned(), Origin::Flag("--ask".to_owned()))))
@@ -115,7 +111,7 @@ impl Resolution {
         ceilings(&mut grants, &settings)?;
         grants.add_protected(settings.protect.iter().cloned());
         refuse_what_cannot_be_held(&grants, args)?;
-        let mut found = toolchains::find(&grants, workspace);
+        let mut found = toolchains::find(&grants, &caller, workspace);
         // One that only took away granted nothing, and yet the run was another without it.
         let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
         let documents = grants.profiles.iter().cloned().chain(narrowing).collect();
@@ -164,7 +160,7 @@ pub fn shown_binds(
     let finished = shown.into_iter().map(|shown| {
         let mut bind = shown.bind;
         if let Some(content) = shown.made {
-            bind.source = generated::write(places, &content)?.into();
+            bind.source = generated::write(&places.state, &content)?.into();
         }
         Ok(bind)
     });
@@ -184,9 +180,9 @@ fn granted(documents: &[Loaded]) -> Grants {
 /// The code of a profile that is named and is not there.
 pub const NO_SUCH_PROFILE: &str = "no_profile";
 
-fn chain(shelf: &mut Shelf, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, Failure> {
+fn chain(shelf: &mut ProfileStore, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, Failure> {
     resolve(shelf, wanted).map_err(|error| match error {
-        ChainError::Load(failure) => failure,
+        ChainError::Load(error) => error.into(),
         ChainError::Unknown { .. } => {
             Failure::refused(NO_SUCH_PROFILE, error.to_string(), "nexus profile list shows which there are")
         }
@@ -194,26 +190,6 @@ fn chain(shelf: &mut Shelf, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, 
             Failure::refused("profile", error.to_string(), "take one extends out of the circle")
         }
     })
-}
-
-fn refuse_folders_inside(workspace: &Path) -> Result<(), Failure> {
-    if let Some(relative) = library::folders().into_iter().find(|folder| !folder.is_absolute()) {
-        // It would be another folder in every place, and the workspace's in some.
-        let message = format!("the configuration folder {} is not an absolute path", relative.display());
-        return Err(Failure::refused("config_dir", message, "write the whole path in NEXUS_CONFIG_DIR"));
-    }
-    let inside = |folder: &Path| std::fs::canonicalize(folder).is_ok_and(|real| real.starts_with(workspace));
-    match library::folders().into_iter().find(|folder| inside(folder)) {
-        None => Ok(()),
-        Some(folder) => {
-            let message = format!(
-                "the configuration folder {} lies inside the workspace, where the command could write it",
-                folder.display()
-            );
-            let hint = "set NEXUS_CONFIG_DIR to a folder outside, or name a smaller workspace";
-            Err(Failure::refused("config_dir", message, hint))
-        }
-    }
 }
 
 /// The refusal of a file that wants more than the user's own profiles and flags allow.

@@ -9,10 +9,10 @@
 //! folder was never agreed to. A folder that others can enter, or a pin that somebody else wrote, is refused: whoever
 //! could put a pin there would agree in the user's name.
 
-use super::workspace_file::WorkspaceFile;
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_model::ByteText;
+use nexus_profiles::WorkspaceFile;
 use nexus_receipt::store::files;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};

@@ -1,13 +1,12 @@
 //! `nexus trust` and `nexus untrust`.
 
-use super::library::Shelf;
-use super::workspace_file::{self, WorkspaceFile};
-use super::{chain, granted, trust as store};
+use super::{caller, chain, granted, trust as store};
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::{run, workspace};
 use nexus_policy::profile::{Origin, narrow};
+use nexus_profiles::{ProfileStore, WorkspaceFile, workspace_file};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -65,7 +64,7 @@ fn agree(args: &TrustArgs) -> Result<String, Failure> {
 
 /// What the file asks for beyond the default profile, for people. Its text is hostile: it reaches the terminal escaped.
 fn asked_for(file: &WorkspaceFile, workspace: &Path) -> Result<String, Failure> {
-    let mut shelf = Shelf::new(Some(workspace));
+    let mut shelf = ProfileStore::new(&caller(), Some(workspace));
     let base = granted(&chain(&mut shelf, &[("default".to_owned(), Origin::Standard)])?);
     // What it extends must exist, so that the question is about something.
     let extends = &file.loaded.document.extends;

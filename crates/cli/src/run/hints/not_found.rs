@@ -6,7 +6,7 @@
 use super::super::order::Order;
 use super::super::perhaps::LastWords;
 use crate::guarded::Guarded;
-use crate::profile::{Host, Tool, prefix, toolchain_showing};
+use crate::profile::{Host, Tool, prefix, tool_host, toolchain_showing};
 use nexus_driver::NotStarted;
 use nexus_model::frames::ExecStage;
 use nexus_model::plan::Access;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Returns what to do about a command that ended with 127.
 pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords) -> Option<String> {
-    let host = Host::of_the_caller(order.plan.workspace.source.as_path(), order.network.is_some());
+    let host = tool_host(order.plan.workspace.source.as_path(), order.network.is_some());
     match not_started {
         Some(NotStarted::Exec { stage: ExecStage::Exec, .. }) => {
             let name = order.plan.argv.first()?.as_path();

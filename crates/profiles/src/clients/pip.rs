@@ -1,13 +1,13 @@
 //! pip.
 
-use super::{Read, Reader, variables};
+use super::reader::{Read, Reader};
 use nexus_policy::net::packages::{Needs, read_pip};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Reads the files in pip's own order, from the weakest; inside, variables say the same.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
-    let mut variables = variables("PIP_");
+    let mut variables = reader.variables("PIP_");
     let own = variables.remove("PIP_CONFIG_FILE");
     let mut files = Vec::new();
     // `/dev/null` means that no file counts.

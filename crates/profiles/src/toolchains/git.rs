@@ -9,9 +9,10 @@
 //! status`, `diff` and `log` work, and `git commit` fails, because it would write a folder for which there is no layer
 //! to review. To commit, use the main worktree, or a clone.
 
-use super::Adder;
+use super::adder::Adder;
 use super::git_config;
 use super::host;
+use crate::host::ReadGitConfig;
 use std::path::{Path, PathBuf};
 
 /// Folders of submodules and worktrees that are looked into.
@@ -41,7 +42,7 @@ fn identity(to: &mut Adder<'_>) {
     };
     let files: Vec<Vec<u8>> =
         places.iter().filter_map(|path| to.host.file(path)).filter_map(|path| small(&path)).collect();
-    match git_config::identity(&files) {
+    match git_config::identity(to.host.caller.git, &files) {
         Ok(text) if text.is_empty() => to.note("git has no user.name and user.email: commits need them"),
         Ok(text) => {
             to.show_made(text, "/etc/gitconfig", "your name and habits in git");
@@ -54,7 +55,7 @@ fn identity(to: &mut Adder<'_>) {
 
 fn worktree(to: &mut Adder<'_>) {
     let Some(linked) = linked(&to.host.workspace) else { return };
-    let configs = match stripped_configs(&linked.common) {
+    let configs = match stripped_configs(to.host.caller.git, &linked.common) {
         Ok(configs) => configs,
         Err(why) => return to.note(format!("{why}: the history of this worktree is not shown")),
     };
@@ -72,7 +73,7 @@ fn worktree(to: &mut Adder<'_>) {
 
 /// Every file below `.git` from which some git reads settings, without what is secret: of the repository, of its other
 /// worktrees, and of its submodules, whose repositories lie in `modules`. An error says what cannot be read.
-fn stripped_configs(common: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
+fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
     let mut found = Vec::new();
     let mut folders = vec![(common.to_owned(), 0)];
     let mut looked_at = 0;
@@ -87,7 +88,7 @@ fn stripped_configs(common: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Ok(meta) if meta.is_dir() => {}
                 _ => {
-                    let text = small(&path).and_then(|text| git_config::repository(&text).ok());
+                    let text = small(&path).and_then(|text| git_config::repository(read, &text).ok());
                     found.push((path.clone(), text.ok_or_else(|| format!("{} cannot be read", path.display()))?));
                 }
             }
@@ -158,15 +159,15 @@ fn small(path: &Path) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adder::tests::found_by;
+    use super::super::found::{Found, FoundSource};
     use super::super::host::tests::Scene;
-    use super::super::tests::found_by;
-    use super::super::{Found, Source};
     use super::*;
 
     fn made(found: &Found, target: &str) -> Option<String> {
         found.binds.iter().find(|bind| bind.target == Path::new(target)).map(|bind| match &bind.source {
-            Source::Made(bytes) => String::from_utf8(bytes.clone()).unwrap(),
-            Source::Path(path) => panic!("{}", path.display()),
+            FoundSource::Made(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+            FoundSource::Path(path) => panic!("{}", path.display()),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Java, Maven and Gradle: the system's with their tables in `/etc`, or those of sdkman. Downloaded artifacts are
 //! read-only when there is no network; `settings.xml` and `gradle.properties` may hold passwords and are not shown.
 
-use super::Adder;
+use super::adder::Adder;
 use super::host;
 use nexus_model::plan::HOME;
 use std::path::{Path, PathBuf};
@@ -55,8 +55,8 @@ fn tables(etc: &Path) -> Vec<(PathBuf, &'static str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
-    use super::super::tests::found_by;
     use super::*;
 
     #[test]

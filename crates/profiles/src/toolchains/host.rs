@@ -1,12 +1,12 @@
 //! What the host is to a search for tools: the caller's PATH, home and variables, and which folders belong to a tool.
 
-use crate::places;
+use crate::host::Host;
 use rustix::fs::{Access, AtFlags, CWD};
-use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// The host as the caller sees it.
-pub struct Host {
+/// The host as a search for tools sees it.
+#[derive(Clone)]
+pub struct ToolHost {
     /// The caller's PATH, without relative entries.
     pub path: Vec<PathBuf>,
     /// The caller's home, resolved.
@@ -16,7 +16,8 @@ pub struct Host {
     /// Whether the command has a network. With one, a tool fills a cache of its own; without one, what the caller has
     /// downloaded is shown read-only.
     pub network: bool,
-    variables: fn(&str) -> Option<OsString>,
+    /// What the calling process brought along.
+    pub caller: Host,
 }
 
 /// A program that was found.
@@ -32,22 +33,22 @@ pub struct Tool {
     pub in_workspace: Vec<PathBuf>,
 }
 
-impl Host {
-    /// The host of whoever called `nexus`.
-    pub fn of_the_caller(workspace: &Path, network: bool) -> Self {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+impl ToolHost {
+    /// Takes PATH and the home from the caller.
+    pub fn of(caller: &Host, workspace: &Path, network: bool) -> Self {
+        let path = caller.variable("PATH").unwrap_or_default();
         Self {
-            path: std::env::split_paths(&path).filter(|entry| entry.is_absolute()).collect(),
-            home: places::home().and_then(|home| std::fs::canonicalize(home).ok()),
+            path: std::env::split_paths(path).filter(|entry| entry.is_absolute()).collect(),
+            home: caller.home.as_ref().and_then(|home| std::fs::canonicalize(home).ok()),
             workspace: workspace.to_owned(),
             network,
-            variables: |name| std::env::var_os(name),
+            caller: caller.clone(),
         }
     }
 
     /// A variable that holds an absolute path outside the workspace.
     pub fn folder_of(&self, variable: &str) -> Option<PathBuf> {
-        let value = (self.variables)(variable).filter(|value| !value.is_empty()).map(PathBuf::from)?;
+        let value = self.caller.variable(variable).map(PathBuf::from)?;
         self.folder(&value)
     }
 
@@ -58,7 +59,7 @@ impl Host {
 
     /// A variable as text.
     pub fn text_of(&self, variable: &str) -> Option<String> {
-        (self.variables)(variable)?.into_string().ok().filter(|value| !value.is_empty())
+        self.caller.variable(variable)?.to_str().map(str::to_owned)
     }
 
     /// An existing folder that can be read and that neither lies in the workspace nor is reached through it.
@@ -151,7 +152,7 @@ const SHARED: &[&str] =
 
 /// The folder that a program `FOLDER/bin/NAME` belongs to, when it is plainly the tool's own: no home, nothing above
 /// one, no folder where many things live, and none that holds the workspace.
-pub fn prefix(real: &Path, host: &Host) -> Option<PathBuf> {
+pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     let bin = real.parent()?;
     let folder = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
     let depth = folder.components().filter(|part| matches!(part, Component::Normal(_))).count();
@@ -179,7 +180,7 @@ fn is_marked(folder: &Path) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -188,7 +189,7 @@ pub mod tests {
         /// Keeps it.
         _dir: tempfile::TempDir,
         /// The host.
-        pub host: Host,
+        pub host: ToolHost,
     }
 
     impl Scene {
@@ -198,7 +199,8 @@ pub mod tests {
             let root = std::fs::canonicalize(dir.path()).unwrap();
             let (home, workspace) = (root.join("home"), root.join("home/code/ws"));
             std::fs::create_dir_all(&workspace).unwrap();
-            let host = Host { path: Vec::new(), home: Some(home), workspace, network: false, variables: |_| None };
+            let caller = Host { home: Some(home), ..crate::host::tests::host() };
+            let host = ToolHost::of(&caller, &workspace, false);
             Self { _dir: dir, host }
         }
 

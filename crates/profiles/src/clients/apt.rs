@@ -1,7 +1,7 @@
 //! apt. Inside it has the machine's sources and keys, and a state and cache of its own: `apt-get update` and
 //! `apt-get download` work, and nothing of the host's lists is touched.
 
-use super::{Read, Reader, told};
+use super::reader::{Read, Reader, told};
 use nexus_model::network::HTTP_PORT;
 use nexus_policy::net::packages::{Needs, read_apt_auth, read_apt_conf, read_apt_sources, read_deb822};
 use std::path::{Path, PathBuf};

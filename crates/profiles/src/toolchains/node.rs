@@ -1,7 +1,7 @@
 //! Node with npm and npx. nvm and fnm put the version's own `bin` on PATH; volta puts a shim there that writes its own
 //! state before it starts anything, so the version that it would choose is looked up instead.
 
-use super::Adder;
+use super::adder::Adder;
 use super::host::Tool;
 use std::path::{Path, PathBuf};
 
@@ -37,8 +37,8 @@ fn volta(tool: &Tool) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
-    use super::super::tests::found_by;
     use super::*;
 
     #[test]

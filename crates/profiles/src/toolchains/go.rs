@@ -1,6 +1,6 @@
 //! Go: its folder, and the module cache read-only when there is no network. GOPATH and the build cache are private.
 
-use super::Adder;
+use super::adder::Adder;
 use nexus_model::plan::HOME;
 use std::path::Path;
 
@@ -30,8 +30,8 @@ pub fn find(to: &mut Adder<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
-    use super::super::tests::found_by;
     use super::*;
 
     #[test]

@@ -1,19 +1,19 @@
 //! npm, and yarn and pnpm, which read its files.
 
-use super::{Read, Reader, variables};
+use super::reader::{Read, Reader};
 use nexus_policy::net::packages::{Needs, read_npm};
 use std::path::{Path, PathBuf};
 
 /// Reads the files from the weakest; inside, a file of the user says the same. The project's own file lies in the
 /// workspace: npm reads it inside, and it opens nothing.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
-    let variables = variables("");
+    let variables = reader.variables("");
     let of = |name: &str| {
         let mut all = variables.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         all.next().map(|(_, value)| PathBuf::from(value))
     };
     let mut files: Vec<PathBuf> = vec!["/etc/npmrc".into()];
-    let prefix = |tool: crate::profile::Tool| tool.real.ancestors().nth(2).map(Path::to_owned);
+    let prefix = |tool: crate::toolchains::Tool| tool.real.ancestors().nth(2).map(Path::to_owned);
     let beside_node = || reader.host.find(&["node"]).and_then(prefix).map(|prefix| prefix.join("etc/npmrc"));
     files.extend(of("npm_config_globalconfig").or_else(beside_node));
     let own = of("npm_config_userconfig").or_else(|| Some(reader.host.home.as_ref()?.join(".npmrc")));

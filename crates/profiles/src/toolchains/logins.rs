@@ -3,7 +3,7 @@
 //!
 //! Such a file gets a file of Nexus's own over it: an empty one, or the least that its client accepts. Names decide, not
 //! content: a token in the path of an address looks like any other word. What a package manager downloaded is not
-//! searched ([`super::Adder::show_unsearched`]); neither are the directories of installed libraries.
+//! searched (`Adder::show_unsearched`); neither are the directories of installed libraries.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -132,7 +132,7 @@ pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
         let entry = match entry {
             Ok(entry) => entry,
             // Gone meanwhile, or a directory that the command cannot enter either.
-            Err(error) if error.io_error().is_some_and(crate::hide::is_harmless) => continue,
+            Err(error) if error.io_error().is_some_and(is_harmless) => continue,
             Err(error) => return Err(SearchError::Unreadable { path: shown.to_owned(), source: error.into() }),
         };
         entries += 1;
@@ -153,6 +153,11 @@ pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
         }
     }
     Ok(found)
+}
+
+/// Reports whether an entry that cannot be looked at hides nothing from the search.
+fn is_harmless(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 /// Adds a file, or the file that a link leads to where that is shown as well.

@@ -3,7 +3,7 @@
 //! read-only when there is no network, and the settings without anything that could be a secret or a command of the
 //! host. With a network cargo downloads into its private folder, since it cannot add to a read-only one.
 
-use super::Adder;
+use super::adder::Adder;
 use super::host::{self, Tool};
 use nexus_model::plan::HOME;
 use std::path::Path;
@@ -122,9 +122,9 @@ fn has_password(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adder::tests::found_by;
+    use super::super::found::{Found, FoundSource};
     use super::super::host::tests::Scene;
-    use super::super::tests::found_by;
-    use super::super::{Found, Source};
     use super::*;
 
     fn scene() -> Scene {
@@ -212,6 +212,6 @@ proxy = "http://me:secret8@proxy"
         scene.file(".cargo/config.toml", text);
         let found = found_by(&scene, find);
         let made = found.binds.iter().find(|bind| bind.target.ends_with("config.toml")).unwrap();
-        assert!(matches!(&made.source, Source::Made(bytes) if bytes == kept.as_bytes()));
+        assert!(matches!(&made.source, FoundSource::Made(bytes) if bytes == kept.as_bytes()));
     }
 }

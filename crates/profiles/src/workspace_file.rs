@@ -4,7 +4,7 @@
 //! bound; what is hashed for the trust is what is parsed. A command that changes the file during a run changes nothing
 //! for that run.
 
-use crate::failure::Failure;
+use crate::document::{self, BrokenDocument};
 use nexus_policy::profile::{Loaded, MAX_BYTES};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -26,45 +26,87 @@ pub struct WorkspaceFile {
     pub loaded: Loaded,
 }
 
+/// A workspace's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceFileError {
+    /// It cannot be read.
+    #[error("{} cannot be used: {reason}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: TextError,
+    },
+    /// It cannot be understood.
+    #[error(transparent)]
+    Document(#[from] BrokenDocument),
+}
+
+impl WorkspaceFileError {
+    /// The stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unusable { .. } => "workspace_file",
+            Self::Document(inner) => inner.code(),
+        }
+    }
+}
+
+/// A file is not a text that is read from a workspace.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// Its name leads elsewhere.
+    #[error("it is a symbolic link")]
+    Link,
+    /// It is a directory, a FIFO, a device.
+    #[error("it is no plain file")]
+    NotPlain,
+    /// It is longer than any such file.
+    #[error("it has more than {MAX_BYTES} bytes")]
+    TooLong,
+    /// It holds other bytes than text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// The system does not give it.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
 /// Reads it; `None` when there is none.
-pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, Failure> {
+pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, WorkspaceFileError> {
     let path = workspace.join(NAME);
-    let refuse = |reason: &str| {
-        let message = format!("{} cannot be used: {reason}", path.display());
-        Failure::refused("workspace_file", message, "make it a plain file that you can read, or move it away")
-    };
-    let file = match open(workspace) {
-        Ok(file) => file,
+    let found = match open(workspace) {
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP | Errno::XDEV) => return Err(refuse("it is a symbolic link")),
-        Err(error) => return Err(refuse(&error.to_string())),
+        Err(Errno::LOOP | Errno::XDEV) => Err(TextError::Link),
+        Err(error) => Err(TextError::Io(error.into())),
+        Ok(file) => plain_text(file),
     };
-    let text = plain_text(file).map_err(|why| refuse(&why))?;
+    let text = found.map_err(|reason| WorkspaceFileError::Unusable { path: path.clone(), reason })?;
     let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-    let loaded = super::library::read(NAME, path.display().to_string(), &text)?;
+    let loaded = document::read(NAME, path.display().to_string(), &text)?;
     Ok(Some(WorkspaceFile { path, hash, loaded }))
 }
 
 /// Reads a file that may be a workspace's: the last name is no link, nothing waits, and the length is bounded.
-pub fn text_of(path: &Path) -> Result<String, String> {
+pub fn text_of(path: &Path) -> Result<String, TextError> {
     match rustix::fs::open(path, FLAGS, Mode::empty()) {
         Ok(file) => plain_text(File::from(file)),
-        Err(Errno::LOOP) => Err("it is a symbolic link".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Err(Errno::LOOP) => Err(TextError::Link),
+        Err(error) => Err(TextError::Io(error.into())),
     }
 }
 
-fn plain_text(file: File) -> Result<String, String> {
-    let stat = rustix::fs::fstat(&file).map_err(|error| error.to_string())?;
+fn plain_text(file: File) -> Result<String, TextError> {
+    let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err("it is no plain file".to_owned());
+        return Err(TextError::NotPlain);
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_BYTES {
-        return Err(format!("it has more than {MAX_BYTES} bytes"));
+        return Err(TextError::TooLong);
     }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| TextError::NotUtf8)
 }
 
 /// Without NONBLOCK a fifo of that name would stop us for ever.
@@ -106,7 +148,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, path.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         std::fs::write(path.join("large"), "#".repeat(MAX_BYTES + 1)).unwrap();
         assert_eq!(text_of(&path.join("plain")).unwrap(), "changes: review\n");
-        let refused = |name: &str| text_of(&path.join(name)).unwrap_err();
+        let refused = |name: &str| text_of(&path.join(name)).unwrap_err().to_string();
         assert!(refused("link").contains("symbolic link"));
         assert!(refused("fifo").contains("no plain file") && text_of(Path::new("/dev/zero")).is_err());
         assert!(refused("large").contains("more than") && !refused("missing").is_empty());
@@ -117,7 +159,7 @@ mod tests {
         let refused = |make: &dyn Fn(&Path)| {
             let (_dir, path) = folder();
             make(&path.join(NAME));
-            read(&path).unwrap_err().message
+            read(&path).unwrap_err().to_string()
         };
         let (_other, outside) = folder();
         std::fs::write(outside.join("x"), "changes: review\n").unwrap();

@@ -1,7 +1,7 @@
 //! Python. The versions of pyenv and uv are shown all together, since virtual environments of the workspace lead to any
 //! of them; pyenv's shims need pyenv's own state, so the version that they would choose goes on PATH instead.
 
-use super::Adder;
+use super::adder::Adder;
 use super::host;
 use std::path::{Path, PathBuf};
 
@@ -105,8 +105,8 @@ fn small_text(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
-    use super::super::tests::found_by;
     use super::*;
 
     fn pyenv_scene() -> Scene {

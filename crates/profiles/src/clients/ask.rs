@@ -4,8 +4,7 @@
 //! in `/`, where no file of the workspace is in its way (`python -c` looks for modules in the current folder), with few
 //! variables (`PYTHONPATH` and `NODE_OPTIONS` name code).
 
-use super::Read;
-use crate::profile::Host;
+use crate::toolchains::ToolHost;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::Read as _;
@@ -13,13 +12,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a client may take; npm on a busy machine needs a second or two.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// More than any answer has.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// What the program prints.
-pub fn answer(host: &Host, name: &str, arguments: &[&str]) -> Read<String> {
+pub fn answer(host: &ToolHost, name: &str, arguments: &[&str]) -> Result<String, String> {
     let tool = host.find(&[name]).ok_or_else(|| format!("{name} was not found on PATH"))?;
     let outside = host.path.iter().filter(|entry| host.folder(entry).is_some());
     let path = std::env::join_paths(outside).map_err(|error| format!("PATH: {error}"))?;
@@ -40,14 +39,14 @@ pub fn answer(host: &Host, name: &str, arguments: &[&str]) -> Read<String> {
 
 fn until_its_end(child: &mut Child) -> std::io::Result<String> {
     let Some(mut out) = child.stdout.take() else { return Ok(String::new()) };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut bytes = Vec::new();
     let mut piece = [0u8; 4096];
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         match poll(&mut [PollFd::new(&out, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Err(std::io::Error::other(format!("no answer within {} s", PATIENCE.as_secs()))),
+            Ok(0) => return Err(std::io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()))),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
@@ -57,14 +56,14 @@ fn until_its_end(child: &mut Child) -> std::io::Result<String> {
             break;
         }
         bytes.extend_from_slice(&piece[..count]);
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MAX_BYTES {
             return Err(std::io::Error::other("it answers too much"));
         }
     }
     // Whoever closes its output and stays has the same time for it.
     while child.try_wait()?.is_none() {
         if Instant::now() >= end {
-            return Err(std::io::Error::other(format!("it did not end within {} s", PATIENCE.as_secs())));
+            return Err(std::io::Error::other(format!("it did not end within {} s", TIMEOUT.as_secs())));
         }
         std::thread::sleep(LOOK_EVERY);
     }

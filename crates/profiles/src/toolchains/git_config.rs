@@ -3,7 +3,7 @@
 //! A list of what may pass, since a list of what may not is never complete: git runs programs from dozens of keys,
 //! reads other files by `include`, and keeps passwords in addresses and headers.
 
-use nexus_facility::gitconfig::{Setting, Unreadable, parse};
+use crate::host::{GitSetting, ReadGitConfig, UnreadableGitConfig};
 
 /// Of the user's own configuration.
 const IDENTITY: &[(&str, &str)] = &[
@@ -61,19 +61,19 @@ const REPOSITORY: &[(&str, &str)] = &[
 ];
 
 /// The user's name, address and harmless habits out of these files, the later ones winning as git has it.
-pub fn identity(files: &[Vec<u8>]) -> Result<Vec<u8>, Unreadable> {
-    render(files, IDENTITY)
+pub fn identity(read: ReadGitConfig, files: &[Vec<u8>]) -> Result<Vec<u8>, UnreadableGitConfig> {
+    render(read, files, IDENTITY)
 }
 
 /// What git needs of a repository to look at it.
-pub fn repository(file: &[u8]) -> Result<Vec<u8>, Unreadable> {
-    render(&[file.to_vec()], REPOSITORY)
+pub fn repository(read: ReadGitConfig, file: &[u8]) -> Result<Vec<u8>, UnreadableGitConfig> {
+    render(read, &[file.to_vec()], REPOSITORY)
 }
 
-fn render(files: &[Vec<u8>], keys: &[(&str, &str)]) -> Result<Vec<u8>, Unreadable> {
+fn render(read: ReadGitConfig, files: &[Vec<u8>], keys: &[(&str, &str)]) -> Result<Vec<u8>, UnreadableGitConfig> {
     let mut out = Vec::new();
     for file in files {
-        for setting in parse(file)? {
+        for setting in read(file)? {
             let known = keys.iter().any(|(section, name)| setting.section == *section && setting.name == *name);
             if known && !setting.value.as_deref().is_some_and(has_password) {
                 line(&mut out, &setting);
@@ -96,7 +96,7 @@ fn has_password(value: &[u8]) -> bool {
 }
 
 /// Always quoted, so that no value ends its line or begins another section.
-fn line(out: &mut Vec<u8>, setting: &Setting) {
+fn line(out: &mut Vec<u8>, setting: &GitSetting) {
     out.extend(format!("[{}", setting.section).bytes());
     if let Some(part) = &setting.subsection {
         out.extend(b" \"");
@@ -125,6 +125,7 @@ fn line(out: &mut Vec<u8>, setting: &Setting) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tests::host;
 
     #[test]
     fn the_identity_passes_and_helpers_keys_includes_and_hooks_do_not() {
@@ -132,13 +133,13 @@ mod tests {
             [include]\n path = ~/secret\n[credential]\n helper = secret\n[core]\n hooksPath = secret\n autocrlf = input\n\
             [url \"https://secret@x/\"]\n insteadOf = x\n[alias]\n x = !secret\n[http]\n extraheader = secret\n\
             [commit]\n gpgsign = true\n";
-        let shown = String::from_utf8(identity(&[file.to_vec()]).unwrap()).unwrap();
+        let shown = String::from_utf8(identity(host().git, &[file.to_vec()]).unwrap()).unwrap();
         assert_eq!(
             shown,
             "[user]\n\tname = \"A \\\"B\\\"; C\"\n[user]\n\temail = \"a@b.example\"\n[core]\n\tautocrlf = \"input\"\n"
         );
         // What is written reads back as what was read.
-        let again = parse(shown.as_bytes()).unwrap();
+        let again = (host().git)(shown.as_bytes()).unwrap();
         assert_eq!(again[0].value.as_deref(), Some(&b"A \"B\"; C"[..]));
     }
 
@@ -148,13 +149,13 @@ mod tests {
             [remote \"o\"]\n url = https://me:secret@x.example/r\n fetch = +refs/heads/*:refs/remotes/o/*\n\
             [remote \"p\"]\n url = git@x.example:r\n[remote \"q\"]\n url = ssh://git@x.example/r\n\
             [filter \"lfs\"]\n smudge = secret\n[branch \"main\"]\n remote = o\n";
-        let shown = String::from_utf8(repository(file).unwrap()).unwrap();
+        let shown = String::from_utf8(repository(host().git, file).unwrap()).unwrap();
         assert!(!shown.contains("secret"), "{shown}");
         for needed in
             ["repositoryformatversion", "[remote \"o\"]\n\tfetch", "git@x.example:r", "ssh://git@", "[branch \"main\"]"]
         {
             assert!(shown.contains(needed), "{needed}: {shown}");
         }
-        assert!(repository(b"[core\n").is_err());
+        assert!(repository(host().git, b"[core\n").is_err());
     }
 }

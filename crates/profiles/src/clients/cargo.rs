@@ -1,6 +1,6 @@
 //! cargo.
 
-use super::{Read, Reader, told, variables};
+use super::reader::{Read, Reader, told};
 use nexus_policy::net::packages::{DefaultIndex, Needs, read_cargo_config, read_cargo_index};
 use nexus_policy::net::{Host, Target};
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
         None => reader.texts(&[home.join("config")])?,
     };
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut needs = read_cargo_config(&texts, &variables("CARGO_")).map_err(|error| error.to_string())?;
+    let mut needs = read_cargo_config(&texts, &reader.variables("CARGO_")).map_err(|error| error.to_string())?;
     indexes(reader, &home.join("registry/index"), &mut needs)?;
     if needs.default_index == DefaultIndex::Ask {
         return Err("cargo has used no registry over HTTPS yet, so nobody knows its hosts: run cargo fetch (1.70 or later) outside once".into());

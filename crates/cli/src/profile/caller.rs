@@ -1,0 +1,121 @@
+//! The process as `nexus-profiles` sees it, and its errors as a person sees them.
+
+use super::Host;
+use crate::failure::Failure;
+use crate::places;
+use nexus_profiles::clients::ClientError;
+use nexus_profiles::generated::WriteError;
+use nexus_profiles::{
+    BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, UnreadableGitConfig,
+    WorkspaceFileError, workspace_file,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Takes variables, home and identity from this process.
+pub fn caller() -> Caller {
+    let mut variables = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        // Of two with one name the first counts, as for getenv(3).
+        variables.entry(name).or_insert(value);
+    }
+    Caller { variables, home: places::home(), uid: rustix::process::geteuid().as_raw(), git: git_settings }
+}
+
+/// Takes the host for a search for tools from this process.
+pub fn tool_host(workspace: &Path, network: bool) -> Host {
+    Host::of(&caller(), workspace, network)
+}
+
+/// Returns the directory in which this caller's own configuration is.
+pub fn configuration_folder() -> Option<PathBuf> {
+    nexus_profiles::library::own_directory(&caller())
+}
+
+/// Reads a configuration file that only its owner can have written; `None` when there is none.
+pub fn read_owned(path: &Path, workspace: Option<&Path>) -> Result<Option<String>, Failure> {
+    Ok(nexus_profiles::read_owned(&caller(), path, workspace)?)
+}
+
+fn git_settings(text: &[u8]) -> Result<Vec<GitSetting>, UnreadableGitConfig> {
+    let found = nexus_facility::gitconfig::parse(text);
+    let found = found.map_err(|error| UnreadableGitConfig { why: error.to_string() })?;
+    let setting = |one: nexus_facility::gitconfig::Setting| GitSetting {
+        section: one.section,
+        subsection: one.subsection,
+        name: one.name,
+        value: one.value,
+    };
+    Ok(found.into_iter().map(setting).collect())
+}
+
+impl From<ReadOwnedError> for Failure {
+    fn from(error: ReadOwnedError) -> Self {
+        let hint = match &error {
+            ReadOwnedError::Unreadable { .. } => "make it readable, or move it away",
+            ReadOwnedError::InWorkspace { .. } => {
+                "move the configuration out of the workspace, or set NEXUS_CONFIG_DIR to another folder"
+            }
+            ReadOwnedError::OpenToOthers { .. } => {
+                "chown it to yourself and take the right to write from others: chmod go-w"
+            }
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<BrokenDocument> for Failure {
+    fn from(error: BrokenDocument) -> Self {
+        // Without a name the check looks at profiles only, and the workspace's file is none.
+        let hint = match error.name.as_str() {
+            workspace_file::NAME => "mend the line; in the workspace nexus profile check nexus.yaml looks at it",
+            _ => "mend the line; nexus profile check looks at all profiles",
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<LibraryError> for Failure {
+    fn from(error: LibraryError) -> Self {
+        let hint = match error {
+            LibraryError::File(inner) => return inner.into(),
+            LibraryError::Document(inner) => return inner.into(),
+            LibraryError::Relative { .. } => "write the whole path in NEXUS_CONFIG_DIR",
+            LibraryError::InWorkspace { .. } => "set NEXUS_CONFIG_DIR to a folder outside, or name a smaller workspace",
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        match error {
+            SettingsError::File(inner) => inner.into(),
+            SettingsError::Broken { .. } => Self::refused(error.code(), error.to_string(), "mend the line"),
+        }
+    }
+}
+
+impl From<WorkspaceFileError> for Failure {
+    fn from(error: WorkspaceFileError) -> Self {
+        let hint = match error {
+            WorkspaceFileError::Document(inner) => return inner.into(),
+            WorkspaceFileError::Unusable { .. } => "make it a plain file that you can read, or move it away",
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        let hint = "make room there, or set NEXUS_STATE_DIR to another folder";
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let hint = "mend the client's settings, or leave the group out and name its hosts with --allow";
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}

@@ -1,0 +1,75 @@
+//! Toolchains of the caller: found from PATH, shown read-only at their own place, and put on the PATH inside.
+//!
+//! Three rules hold for all of them:
+//!
+//! * What lies in the workspace leads nowhere. A `.venv/bin/python` in it may be a link that an earlier run made, and to
+//!   show what it points to would show any folder of the home (the link attack of the CVE-2024-0132 family).
+//! * A tool's whole folder is shown only when it is plainly the tool's own; else just the file ([`prefix`]).
+//! * Credentials and settings are never among what is shown: no `~/.cargo/credentials.toml`, `.npmrc`, `.pypirc`,
+//!   `.netrc`, `.m2/settings.xml`, git helpers. Where such a file lies in a directory that is shown, a file of Nexus's own
+//!   is shown in its place (`logins`). HOME inside is empty and private, so tools make caches of their own.
+
+mod adder;
+mod found;
+mod git;
+mod git_config;
+mod go;
+mod host;
+mod java;
+mod logins;
+mod node;
+mod python;
+mod rust;
+
+pub use found::{Found, FoundBind, FoundSource};
+pub use host::{Tool, ToolHost, is_system, prefix};
+
+use crate::host::Host;
+use adder::Adder;
+use nexus_policy::profile::{Grants, NetMode, Origin, Sourced, Toolchain};
+use std::path::{Path, PathBuf};
+
+/// Looks for the toolchains that were asked for.
+pub fn find(grants: &Grants, caller: &Host, workspace: &Path) -> Found {
+    let mut found = Found::default();
+    if grants.toolchains.is_empty() {
+        return found;
+    }
+    let network = grants.net.effective_mode() != NetMode::None;
+    let host = ToolHost::of(caller, workspace, network);
+    for asked in &grants.toolchains {
+        let from = Origin::Toolchain { name: asked.value.word(), asked: Box::new(asked.from.clone()) };
+        look_for(asked.value, &mut Adder { found: &mut found, host: &host, from });
+    }
+    // PATH inside follows the order of the caller's, so that the same program of two is found first.
+    let rank = |entry: &Sourced<PathBuf>| host.path.iter().position(|known| *known == entry.value);
+    found.path.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
+    found
+}
+
+/// All toolchains.
+const ALL: [Toolchain; 6] =
+    [Toolchain::Python, Toolchain::Node, Toolchain::Rust, Toolchain::Go, Toolchain::Java, Toolchain::Git];
+
+/// Returns the first toolchain that would show the command, a name or an absolute path, and is not one of `known`.
+pub fn showing(host: &ToolHost, known: &[Toolchain], command: &Path) -> Option<Toolchain> {
+    ALL.into_iter().filter(|toolchain| !known.contains(toolchain)).find(|toolchain| {
+        let mut found = Found::default();
+        look_for(*toolchain, &mut Adder { found: &mut found, host, from: Origin::Standard });
+        // `join` of an absolute path is that path.
+        let places = found.path.iter().map(|entry| entry.value.join(command));
+        let own = command.is_absolute().then(|| command.to_owned());
+        places.chain(own).any(|place| found.shows(&place, host))
+    })
+}
+
+fn look_for(toolchain: Toolchain, to: &mut Adder<'_>) {
+    match toolchain {
+        Toolchain::Python => python::find(to),
+        Toolchain::Node => node::find(to),
+        Toolchain::Rust => rust::find(to),
+        Toolchain::Go => go::find(to),
+        Toolchain::Java => java::find(to),
+        Toolchain::Git => git::find(to),
+    }
+}
