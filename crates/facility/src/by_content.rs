@@ -3,6 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::branches::{Branches, ByPath};
 use crate::facts::{Existing, GitDirectory, Made, Version, judge};
+use crate::git_names::EXCLUDE;
 use crate::git_refs;
 use crate::meta::EntryType;
 use crate::protected::Class;
@@ -57,6 +58,9 @@ impl Walk<'_> {
     ) -> Result<Verdict, IoFailure> {
         let one = &tree.nodes[at];
         let path = &one.path.0;
+        // Its directory may be new in a git directory that is not.
+        let is_new = is_new
+            && (*class != Class::GitState(EXCLUDE) || lower_path(&tree.nodes[tree.nodes[one.parent].parent]).is_none());
         let new = match one.role {
             Role::Whiteout | Role::Implied => Version::Absent,
             Role::Entry if one.meta.kind != EntryType::File => Version::Unreadable,

@@ -2,7 +2,7 @@
 
 use crate::beneath::open_file;
 use crate::fold::fold;
-use crate::git_names::{AUTOSTASH, BISECT, PACKED, SHALLOW};
+use crate::git_names::{AUTOSTASH, BISECT, EXCLUDE, PACKED, SHALLOW};
 use crate::gitconfig::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream, changed, kept, strip};
 use crate::protected::{Class, Rules};
 use crate::reads::Reads;
@@ -132,6 +132,15 @@ pub(crate) fn judge(
         }
         Class::GitRoot => Verdict::Park("points git to another folder".to_owned()),
         Class::GitState(why) if *why == PACKED => judge_packed(new, base),
+        // A new repository hides what is its own, and git writes a file there that has comments alone.
+        Class::GitState(why) if *why == EXCLUDE => {
+            let is_own = matches!((new, base, directory), (Version::Bytes(_), Version::Absent, GitDirectory::New(_)));
+            if is_own || !(excludes(new) || excludes(base)) {
+                Verdict::Commit
+            } else {
+                Verdict::Park(EXCLUDE.to_owned())
+            }
+        }
         Class::GitState(why) => match (new, base) {
             (Version::Absent, Version::Absent) => Verdict::Commit,
             (Version::Absent, _) if *why == BISECT || *why == AUTOSTASH => Verdict::Commit,
@@ -142,6 +151,16 @@ pub(crate) fn judge(
             _ => Verdict::Park((*why).to_owned()),
         },
         Class::Plain | Class::Listed(_) | Class::MustBeDirectory | Class::NoLink => Verdict::Commit,
+    }
+}
+
+/// Tells whether a file with names to leave out has any.
+fn excludes(version: &Version) -> bool {
+    let says = |line: &[u8]| !line.is_empty() && !line.starts_with(b"#");
+    match version {
+        Version::Absent => false,
+        Version::Unreadable => true,
+        Version::Bytes(bytes) => bytes.split(|byte| *byte == b'\n').any(says),
     }
 }
 
@@ -380,6 +399,27 @@ mod tests {
         assert_eq!(at(".git/MERGE_AUTOSTASH", &Version::Absent, &some, false), Verdict::Commit);
         assert!(matches!(at(".git/MERGE_AUTOSTASH", &some, &Version::Absent, true), Verdict::Park(_)));
         assert!(matches!(at(".git/BISECT_LOG", &some, &Version::Absent, false), Verdict::Park(_)));
+    }
+
+    #[test]
+    fn names_that_git_status_leaves_out_wait() {
+        let judged = |new: &Version, base: &Version, fresh: bool| {
+            judge(&Rules::default(), &Class::GitState(EXCLUDE), b".git/info/exclude", new, base, directory(fresh))
+        };
+        let (some, other, none) = (bytes("# x\n/docs\n"), bytes(" \n"), bytes("# git ls-files\n\n#x\n"));
+        for (new, base, fresh, waits) in [
+            (&some, &Version::Absent, false, true),
+            (&some, &Version::Absent, true, false),
+            (&some, &none, false, true),
+            (&none, &some, false, true),
+            (&other, &some, false, true),
+            (&Version::Absent, &some, false, true),
+            (&Version::Unreadable, &none, true, true),
+            (&none, &Version::Absent, false, false),
+            (&Version::Absent, &none, false, false),
+        ] {
+            assert_eq!(matches!(judged(new, base, fresh), Verdict::Park(_)), waits);
+        }
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says, without git's leniency: what
 //! it does not understand is held back.
 
+mod flags;
 pub mod in_place;
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, open_file, split};
 use crate::fold::fold;
 use crate::gitconfig::{Setting, parse};
+use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::reads::Reads;
@@ -16,12 +18,14 @@ use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{LastDir, Walk, lower_path};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 /// Larger configurations say nothing about the format.
 const MAX_CONFIG: u64 = 1 << 20;
+/// Indexes of a directory of the workspace that are looked at for what they hid before.
+const MAX_BEFORE: usize = 4;
 const MAGIC: &[u8] = b"DIRC";
 /// Bytes of an object id by SHA-1 and by SHA-256.
 const SHORT: usize = 20;
@@ -40,9 +44,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
         let (parent, name) = split(&one.path.0);
-        let folded = fold(name);
-        let is_index = folded.as_ref() == b"index" || folded.starts_with(b"sharedindex.");
-        if !is_index || one.role != Role::Entry || one.meta.kind != EntryType::File {
+        if !is_index(name) || one.role != Role::Entry || one.meta.kind != EntryType::File {
             continue;
         }
         let dir = dirs.get(parent).doing("open", parent)?;
@@ -54,7 +56,9 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
                 let said = said_lengths(&mut allowed, tree, &moved, one.parent)?;
                 // It makes no sense in another length than its own, so that only its names count in one that no configuration says.
                 let counts = |length: usize, why: &str| said.contains(&length) || why == NAMES;
-                [SHORT, LONG].into_iter().find_map(|length| problem(&bytes, length).filter(|why| counts(length, why)))
+                let problem = |length| problem(&bytes, length).filter(|why| counts(length, why));
+                let hides = || Ok(flags::hide_more(&bytes, &before(walk, tree, one.parent)?).then_some(flags::HIDES));
+                [SHORT, LONG].into_iter().find_map(problem).map_or_else(hides, |why| Ok(Some(why)))?
             }
         };
         if let Some(why) = why.filter(|_| !matches!(one.rare.verdict, Some(Verdict::Park(_)))) {
@@ -62,6 +66,36 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         }
     }
     Ok(())
+}
+
+/// Returns the indexes that the workspace has in a directory of the layer. What cannot be read says nothing.
+fn before(walk: &Walk<'_>, tree: &LayerTree, directory: usize) -> Result<Vec<Vec<u8>>, IoFailure> {
+    let Some(base) = lower_path(&tree.nodes[directory]) else { return Ok(Vec::new()) };
+    let dir = match walk.base.readable_dir(base) {
+        Ok(dir) => dir,
+        Err(error) if is_no_way(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error).doing("open", base),
+    };
+    let mut found = Vec::new();
+    let mut all = names(dir.as_fd()).doing("list", base)?;
+    all.retain(|name| is_index(name));
+    // The index itself comes before those that it shares.
+    all.sort_unstable();
+    for name in all.into_iter().take(MAX_BEFORE) {
+        match read(dir.as_fd(), &name, &walk.reads) {
+            Ok(Content::Index(bytes)) => found.push(bytes),
+            Ok(Content::Other | Content::Closed | Content::TooLarge) => {}
+            Err(error) if is_no_way(&error) => {}
+            Err(error) => return Err(error).doing("read", &join(base, &name)),
+        }
+    }
+    Ok(found)
+}
+
+/// Tells whether a name is that of an index, or of one that others share.
+fn is_index(name: &[u8]) -> bool {
+    let folded = fold(name);
+    folded.as_ref() == b"index" || folded.starts_with(b"sharedindex.")
 }
 
 enum Content {
@@ -138,8 +172,8 @@ struct Lengths<'a> {
 impl Lengths<'_> {
     fn at(&mut self, tree: &LayerTree, directory: usize) -> Result<&[usize], IoFailure> {
         Ok(match self.known.entry(directory) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
+            hash_map::Entry::Occupied(known) => known.into_mut(),
+            hash_map::Entry::Vacant(new) => {
                 let config = self.configs.get(&directory);
                 let found = object_id_lengths(self.walk, tree, config, directory, self.reads)?;
                 // Where no bytes are left, not all of it was read.
@@ -239,7 +273,7 @@ const NAMES: &str = "a git index with names that no working tree may have";
 
 /// Returns why an index may not come unasked. Pure.
 fn problem(bytes: &[u8], id: usize) -> Option<&'static str> {
-    match check(bytes, id) {
+    match look(bytes, id, &mut |_| {}) {
         Some(true) => None,
         Some(false) => Some(NAMES),
         None => Some(UNKNOWN),
@@ -300,8 +334,19 @@ const LENGTH: u16 = 0x0fff;
 /// A directory that a sparse index does not spell out.
 const SPARSE: u32 = 0o04_0000;
 
-/// Whether all names of an index are such as a tree can have; `None` for an index that git or this reader does not know.
-fn check(bytes: &[u8], id: usize) -> Option<bool> {
+/// Further flags that git knows: skip-worktree, and a file that is to be added.
+const KNOWN_MORE: u16 = 0x6000;
+
+/// An entry of an index, as far as somebody looks at it.
+struct Entry<'a> {
+    name: &'a [u8],
+    flags: u16,
+    more: u16,
+}
+
+/// Whether all names of an index are such as a tree can have; `None` for an index that git or this reader does not know. Gives
+/// each entry to `seen`.
+fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<bool> {
     let end = bytes.len().checked_sub(id)?;
     let mut reader = Reader { bytes: &bytes[..end], at: 0 };
     if reader.take(4)? != MAGIC {
@@ -320,8 +365,9 @@ fn check(bytes: &[u8], id: usize) -> Option<bool> {
         let mode = u32::try_from(reader.number()?).ok()?;
         reader.take(12 + id)?;
         let flags = reader.short()?;
-        if flags & EXTENDED != 0 {
-            reader.take(2)?;
+        let more = if flags & EXTENDED != 0 { reader.short()? } else { 0 };
+        if more & !KNOWN_MORE != 0 {
+            return None;
         }
         // Bytes that stay of the name before, whose whole components were looked at with it.
         let stays = if version == 4 {
@@ -354,6 +400,7 @@ fn check(bytes: &[u8], id: usize) -> Option<bool> {
         if !name.is_empty() && !is_good(&name[known..], mode) {
             return Some(false);
         }
+        seen(&Entry { name: &name, flags, more });
         begins.push((begin, stays == 0));
     }
     let has_link = extensions(&bytes[..end], reader.at, &begins)?;

@@ -21,6 +21,24 @@ pub(crate) fn index(names: &[&[u8]], id: usize) -> Vec<u8> {
     bytes
 }
 
+/// An index of version 3, of names with the flags of each.
+pub(crate) fn flagged(entries: &[(&str, u16, u16)], id: usize) -> Vec<u8> {
+    let count = u32::try_from(entries.len()).unwrap();
+    let mut bytes = [MAGIC, &3_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+    for (name, flags, more) in entries {
+        let begin = bytes.len();
+        bytes.resize(begin + 40 + id, 0);
+        let extended = if *more == 0 { 0 } else { EXTENDED };
+        bytes.extend((u16::try_from(name.len()).unwrap() | flags | extended).to_be_bytes());
+        if *more != 0 {
+            bytes.extend(more.to_be_bytes());
+        }
+        bytes.extend(name.as_bytes());
+        bytes.resize(begin + ((bytes.len() - begin + 8) & !7), 0);
+    }
+    bytes
+}
+
 fn extension(name: &[u8], content: &[u8]) -> Vec<u8> {
     [name, &u32::try_from(content.len()).unwrap().to_be_bytes(), content].concat()
 }

@@ -17,6 +17,9 @@ pub(crate) const PACKED: &str = "replaces a part of git's history in packed-refs
 /// Why the files of a bisection are held back. That they go away is fine.
 pub(crate) const BISECT: &str = "an unfinished git bisect";
 
+/// Why the file is held back that says what `git status` leaves out. That it goes away with its git directory is fine.
+pub(crate) const EXCLUDE: &str = "hides files from git status";
+
 /// Why a stash that the next `git commit` applies is held back. That it goes away is fine.
 pub(crate) const AUTOSTASH: &str = "a stash that git applies at the next commit";
 
@@ -27,7 +30,7 @@ const RERERE: &str = "resolutions that git repeats by itself";
 
 /// Whether what is held back for this reason may go away with its directory: git only has less to resume.
 pub(crate) fn may_go(why: &str) -> bool {
-    [REBASE, PICK, RERERE, BISECT, AUTOSTASH, PACKED].contains(&why)
+    [REBASE, PICK, RERERE, BISECT, AUTOSTASH, PACKED, EXCLUDE].contains(&why)
 }
 
 fn is_config(name: &[u8]) -> bool {
@@ -85,6 +88,7 @@ fn state(names: &[&[u8]]) -> Option<&'static str> {
         [b"merge_autostash"] => AUTOSTASH,
         [b"objects", b"info", b"alternates" | b"http-alternates"] => "takes git's objects from elsewhere",
         [b"info", b"attributes"] => "attributes choose git's filters",
+        [b"info", b"exclude"] => EXCLUDE,
         [b"info", b"grafts"] | [b"refs", b"replace", _, ..] => "replaces a part of git's history",
         [b"rr-cache", _, ..] => RERERE,
         [b"packed-refs"] => PACKED,
@@ -137,7 +141,6 @@ mod tests {
             ("objects", Class::MustBeDirectory),
             ("objects/info", Class::MustBeDirectory),
             ("objects/info/packs", Class::NoLink),
-            ("info/exclude", Class::NoLink),
             ("rebase-merge.bak", Class::NoLink),
         ] {
             assert_eq!(class(path), wanted, "{path}");
@@ -159,6 +162,8 @@ mod tests {
             "objects/info/http-alternates",
             "info/attributes",
             "info/grafts",
+            "info/exclude",
+            "modules/a/info/exclude",
             "shallow",
             "packed-refs",
             "remotes/origin",

@@ -53,8 +53,7 @@ mod tests {
     fn what_would_stop_git_waits_beside_a_neighbour() {
         let rules = Rules::default();
         let why = |path: &str, kind| reason(&rules, path.as_bytes(), kind);
-        for path in [".gitignore", "a/.gitignore", ".git/info/exclude", ".git/index", ".git/refs/heads/x", "a/.ignore"]
-        {
+        for path in [".gitignore", "a/.gitignore", ".git/index", ".git/refs/heads/x", "a/.ignore"] {
             assert!(why(path, EntryType::Fifo).is_some(), "{path}");
             assert_eq!(why(path, EntryType::File), None, "{path}");
         }

@@ -7,7 +7,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_moun
 use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
-use crate::git_names::{PACKED, may_go};
+use crate::git_names::{EXCLUDE, PACKED, may_go};
 use crate::git_refs;
 use crate::link_ends::Ends;
 use crate::link_steps::Links;
@@ -144,6 +144,11 @@ impl Scanner<'_> {
             }
         }
         let Some(moved) = moved else { return Ok(None) };
+        let is_exclude = |path: &[u8]| self.rules.class(path) == Class::GitState(EXCLUDE);
+        // It moves with its git directory.
+        if is_exclude(path) && git_refs::inside_git(path) == git_refs::inside_git(target) {
+            return Ok(None);
+        }
         match self.reason(entry, &self.rules.class(target), target, Some(moved))? {
             None => match Self::moved_ref(entry, path, target, &self.budget.reads)? {
                 None => self.link(entry.dir, entry.name, target, entry.kind),

@@ -438,6 +438,34 @@ fn what_needs_a_shallow_history_waits_with_it() {
     assert!(!fsck().contains("error") && !fsck().contains("missing"), "{}", fsck());
 }
 
+/// With such a flag, neither `git status` nor `git diff` shows that the file changed.
+#[test]
+fn an_index_that_hides_a_file_waits() {
+    for flag in ["--skip-worktree", "--assume-unchanged"] {
+        let hide = ["update-index", flag, "src/f"];
+        assert_eq!(waits_after(&[&hide]), [".git/index"], "{flag}");
+        assert_eq!(waits_after(&[&["update-index", "--split-index"], &hide])[0], ".git/index", "{flag}");
+        // The twin: what the user hid stays hidden, also in an index that git writes in another form.
+        let scene = cloned_scene();
+        git(&scene.ws(), &hide);
+        for work in [
+            &[
+                &["commit", "-q", "--allow-empty", "-m", "2"][..],
+                &["add", "-A"],
+                &["update-index", "--force-write-index"],
+            ][..],
+            &[&["update-index", "--split-index"]],
+        ] {
+            let layer = run_git(&scene, work);
+            let result = commit_by(&scene, &layer, &Rules::default());
+            assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{flag} {work:?}");
+            drop(layer);
+            std::fs::remove_dir_all(scene.path("layers/run")).ok();
+        }
+    }
+    assert_eq!(waits_after(&[&["rm", "-q", "--cached", "f"], &["add", "--intent-to-add", "f"]]), [""; 0]);
+}
+
 /// git removes the files of the refs that it packs, so the branch must come although the replaced object waits.
 #[test]
 fn packed_refs_come_without_replaced_objects() {

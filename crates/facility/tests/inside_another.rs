@@ -137,3 +137,32 @@ fn below_a_git_directory_no_repository_of_its_own_comes() {
         assert_eq!(whole, waits, "{:?}", parked(&result));
     }
 }
+
+/// Names in this file are not shown by `git status`.
+#[test]
+fn what_git_status_leaves_out_does_not_change_unasked() {
+    let exclude = |at: &str, text: &str| write(&format!("{at}/info/exclude"), text);
+    let comments = "# git ls-files --others --exclude-from=.git/info/exclude\n";
+    let bare = repository(".git", "[core]\nbare = false\n");
+    let base = ops(&[&bare, &[dir(".git/info"), exclude(".git", comments)]]);
+    let own = ops(&[&bare, &[dir(".git/info"), exclude(".git", "/docs\n")]]);
+    let fresh = ops(&[&repository("n/.git", ""), &[dir("n/.git/info"), exclude("n/.git", "/docs\n")]]);
+    let fresh = ops(&[&[dir("n")], &fresh]);
+    let at = ".git/info/exclude";
+    for (base, run, waits) in [
+        (&base, vec![exclude(".git", "/docs\n")], vec![at]),
+        (&base, vec![gone(".git/info"), dir(".git/info"), exclude(".git", "/docs\n")], vec![at]),
+        (&bare, vec![dir(".git/info"), exclude(".git", "/docs\n")], vec![at]),
+        (&bare, vec![dir("x"), write("x/exclude", "*"), rename("x", ".git/info")], vec![at]),
+        (&own, vec![gone(at)], vec![at]),
+        // What says nothing, what goes with its repository, and a repository that brings its own.
+        (&bare, vec![dir(".git/info"), exclude(".git", comments)], vec![]),
+        (&base, vec![gone(at)], vec![]),
+        (&own, vec![gone(".git")], vec![]),
+        (&vec![], fresh.clone(), vec![]),
+        (&fresh, vec![rename("n", "m")], vec![]),
+    ] {
+        let (_, result) = commit(base, &run);
+        assert_eq!(parked(&result), waits, "{run:?}");
+    }
+}
