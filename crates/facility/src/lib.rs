@@ -27,6 +27,7 @@ mod altered;
 mod bare;
 mod bare_links;
 mod beneath;
+mod between;
 mod branches;
 mod by_content;
 pub mod changes;

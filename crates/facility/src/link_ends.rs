@@ -88,22 +88,28 @@ impl LayerLinks {
 
     /// The text of the link that will be at a path of the workspace when the layer is committed.
     pub(crate) fn after(&self, walk: &Walk<'_>, tree: &LayerTree, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
-        let known = |path: &[u8]| self.by_path.get(&SharedPath::from(path)).copied();
-        if let Some(at) = known(path) {
-            return Ok(self.texts.get(&at).cloned());
+        match self.node(path) {
+            Some(at) => Ok(self.texts.get(&at).cloned()),
+            None => self.base_of(tree, path).map_or(Ok(None), |base| link(walk.base, &base)),
         }
+    }
+
+    /// Returns the entry of the layer at a path, as an index of [`LayerTree::nodes`].
+    pub(crate) fn node(&self, path: &[u8]) -> Option<usize> {
+        self.by_path.get(&SharedPath::from(path)).copied()
+    }
+
+    /// Returns where in the workspace an entry is that the layer does not have, and that will be at a path.
+    pub(crate) fn base_of(&self, tree: &LayerTree, path: &[u8]) -> Option<Vec<u8>> {
         // The nearest directory that the layer has says which directory of the workspace it continues.
         let mut parent = split(path).0;
-        while !parent.is_empty() && known(parent).is_none() {
+        while !parent.is_empty() && self.node(parent).is_none() {
             parent = split(parent).0;
         }
-        let node = &tree.nodes[known(parent).unwrap_or(0)];
+        let node = &tree.nodes[self.node(parent).unwrap_or(0)];
         let rest = path.strip_prefix(parent).unwrap_or(path);
         let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-        match lower_path(node) {
-            Some(lower) => link(walk.base, &join(lower, rest)),
-            None => Ok(None),
-        }
+        lower_path(node).map(|lower| join(lower, rest))
     }
 }
 

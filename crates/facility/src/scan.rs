@@ -4,6 +4,7 @@
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
+use crate::between::{BETWEEN, leads_between};
 use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
@@ -221,6 +222,12 @@ impl Scanner<'_> {
                 match ends.reason(path, text.to_bytes(), links)? {
                     None if ends.leads_to_bare(self.base, path, text.to_bytes(), links)? => {
                         Ok(Some(crate::link_ends::TO_BARE.to_owned()))
+                    }
+                    None => {
+                        let mut inside = None;
+                        ends.follow(path, text.to_bytes(), &read, &mut |end, _| inside = end.map(<[u8]>::to_vec))?;
+                        let leads = inside.map_or(Ok(false), |end| leads_between(self.base, path, &end))?;
+                        Ok(leads.then(|| BETWEEN.to_owned()))
                     }
                     why => Ok(why),
                 }

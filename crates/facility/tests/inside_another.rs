@@ -138,6 +138,51 @@ fn below_a_git_directory_no_repository_of_its_own_comes() {
     }
 }
 
+fn link(text: &str, path: &str) -> Op {
+    Op::Symlink(b(text), b(path))
+}
+
+/// Below such a link, the user's commits would go to the other repository.
+#[test]
+fn a_link_into_another_repository_waits() {
+    let base = ops(&[&repository(".git", "[core]\nbare = false\n"), &files("")]);
+    let hidden = ops(&[&[gone("src"), dir(".x"), dir(".x/src")], &evil(".x/src/.git")]);
+    let deeper = ops(&[&[gone("src"), dir(".x"), dir(".x/src")], &evil(".x/.git")]);
+    let other = ops(&[&[dir("a")], &repository("a/.git", ""), &files("a/"), &[dir("o"), dir("o/s")], &evil("o/.git")]);
+    let plain = ops(&[&[dir("a")], &repository("a/.git", ""), &files("a/"), &[dir("o"), dir("o/s")]]);
+    let staged = ops(&[&other, &[dir("stage"), link("../../o/s", "stage/src")]]);
+    for (base, run, at, waits) in [
+        (&base, ops(&[&hidden, &[link(".x/src", "src")]]), "src", true),
+        (&base, ops(&[&deeper, &[link(".x/src", "src")]]), "src", true),
+        // Above a new repository, and through another link.
+        (&base, ops(&[&hidden, &[link(".x", "p")]]), "p", true),
+        (&base, ops(&[&hidden, &[link(".x/src", "one"), link("one", "two")]]), "two", true),
+        // To a repository of an earlier run, which nothing was around.
+        (&other, vec![gone("a/src"), link("../o/s", "a/src")], "a/src", true),
+        (&other, vec![link("../o", "a/p")], "a/p", true),
+        (&other, vec![link("..", "a/p")], "a/p", true),
+        (&plain, ops(&[&evil("o/.git"), &[link("../o/s", "a/p")]]), "a/p", true),
+        (&staged, vec![rename("stage", "a/p")], "a/p/src", true),
+        // Within one repository, to a plain directory, and where no repository is around the link.
+        (&base, vec![link("src", "p"), link("..", "src/up")], "src/up", false),
+        (&other, vec![link("src", "a/p")], "a/p", false),
+        (&plain, vec![link("../o/s", "a/p")], "a/p", false),
+        (&other, vec![link("o/s", "p")], "p", false),
+        (
+            &base,
+            ops(&[&[dir("n")], &evil("n/.git"), &[dir("n/d"), link("../d", "n/d/l"), link("d", "n/l")]]),
+            "n/l",
+            false,
+        ),
+    ] {
+        let (scene, result) = commit(base, &run);
+        assert_eq!(!scene.ws().join(at).is_symlink(), waits, "{run:?} {:?}", parked(&result));
+    }
+    // A link that stays as it was needs no accept.
+    let led = ops(&[&other, &[link("../o/s", "a/l")]]);
+    assert_eq!(parked(&commit(&led, &[Op::Touch(b("a/l"))]).1), [""; 0]);
+}
+
 /// Names in this file are not shown by `git status`.
 #[test]
 fn what_git_status_leaves_out_does_not_change_unasked() {

@@ -1,0 +1,185 @@
+//! Holds back links that lead from one git repository into another.
+//!
+//! Below such a link git takes the user's commits for those of the repository that the link leads to. A directory of the user's
+//! repository that becomes a link would be taken over as by a new `.git` in it (`nested`), also by a repository that came unasked
+//! elsewhere in the workspace.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
+use crate::fold::fold;
+use crate::link_ends::{Ends, LayerLinks, is_no_way, link};
+use crate::meta::{EntryType, stat_if_there};
+use crate::nested::{has, is_in_one};
+use crate::tree::{LayerTree, Node, Role, Verdict};
+use crate::walk::Walk;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::fd::AsFd as _;
+
+/// Says why such a link waits.
+pub(crate) const BETWEEN: &str =
+    "a link from one git repository into another: commits made there would go to the other one";
+
+/// Entries below the end of a link that are looked at for repositories.
+const MOST: usize = 20_000;
+
+/// Judges the links of a layer. `new` are the directories in which new repositories wait.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, new: &[Vec<u8>]) -> Result<(), IoFailure> {
+    let is_changed = |one: &Node| one.covers.is_none() || !one.same_content;
+    let is_link = |one: &Node| {
+        let is_open = one.rare.verdict.is_none() && is_changed(one);
+        one.role == Role::Entry && one.meta.kind == EntryType::Symlink && is_open
+    };
+    if !tree.nodes.iter().skip(1).any(is_link) {
+        return Ok(());
+    }
+    let links = LayerLinks::read(walk, tree)?;
+    let ends = Ends::new(walk.rules, walk.base.path());
+    let places =
+        Places { walk, tree, links: &links, is_in_one: is_in_one(walk.base.path())?, known: RefCell::default() };
+    let mut found = Vec::new();
+    for (at, text) in links.all().filter(|(at, _)| is_link(&tree.nodes[*at])) {
+        let path = &tree.nodes[at].path.0;
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        let mut add = |inside: Option<&[u8]>, _: &[u8]| all.extend(inside.map(<[u8]>::to_vec));
+        // What is committed, and what stays where something of it is held back.
+        ends.follow(path, text, &|path| links.after(walk, tree, path), &mut add)?;
+        ends.follow(path, text, &|path| link(walk.base, path), &mut add)?;
+        for end in all {
+            if places.leads_between(path, &end, new)? {
+                found.push(at);
+                break;
+            }
+        }
+    }
+    for at in found {
+        tree.nodes[at].rare.verdict = Some(Verdict::Park(BETWEEN.to_owned()));
+    }
+    Ok(())
+}
+
+/// The workspace as it is, or as it will be when the layer is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum View {
+    Before,
+    After,
+}
+
+/// The top of the nearest repository around a directory; `None` where the workspace has none around it.
+type Nearest = Option<Vec<u8>>;
+
+struct Places<'a> {
+    walk: &'a Walk<'a>,
+    tree: &'a LayerTree,
+    links: &'a LayerLinks,
+    /// A repository is around the workspace.
+    is_in_one: bool,
+    known: RefCell<HashMap<(View, Vec<u8>), Nearest>>,
+}
+
+impl Places<'_> {
+    fn leads_between(&self, path: &[u8], end: &[u8], new: &[Vec<u8>]) -> Result<bool, IoFailure> {
+        let directory = split(path).0;
+        if !self.is_in_one && self.nearest(View::Before, directory)?.is_none() {
+            return Ok(false);
+        }
+        // A repository may have links in it.
+        if new.iter().any(|top| is_beneath(top, end) && !is_beneath(path, top)) {
+            return Ok(true);
+        }
+        let mut is_alone = !self.is_in_one;
+        for view in [View::Before, View::After] {
+            let other = self.nearest(view, end)?;
+            if other == self.nearest(view, directory)? {
+                is_alone = false;
+            } else if other.is_some() || self.is_in_one {
+                return Ok(true);
+            }
+        }
+        Ok(is_alone && self.holds_one(end)?)
+    }
+
+    fn nearest(&self, view: View, directory: &[u8]) -> Result<Nearest, IoFailure> {
+        let key = (view, directory.to_vec());
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = if self.has_git(view, directory)? {
+            Some(directory.to_vec())
+        } else if directory.is_empty() {
+            None
+        } else {
+            self.nearest(view, split(directory).0)?
+        };
+        self.known.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn has_git(&self, view: View, directory: &[u8]) -> Result<bool, IoFailure> {
+        if view == View::Before {
+            return has(self.walk.base, directory, b".git");
+        }
+        let place = join(directory, b".git");
+        match (self.links.node(&place), self.links.base_of(self.tree, &place)) {
+            (Some(at), _) => Ok(self.tree.nodes[at].role == Role::Entry),
+            (None, Some(base)) => has(self.walk.base, split(&base).0, b".git"),
+            (None, None) => Ok(false),
+        }
+    }
+
+    /// Tells whether a directory that is in no repository has one in it, or cannot be looked through.
+    fn holds_one(&self, end: &[u8]) -> Result<bool, IoFailure> {
+        let is_git = |name: &[u8]| fold(name).as_ref() == b".git";
+        let mut layer = self.tree.nodes.iter().skip(1).filter(|node| node.role == Role::Entry);
+        if layer.any(|node| is_git(split(&node.path.0).1) && is_beneath(&node.path.0, end)) {
+            return Ok(true);
+        }
+        let (mut stack, mut left) = (vec![end.to_vec()], MOST);
+        while let Some(at) = stack.pop() {
+            let Some(dir) = open(self.walk.base, &at)? else { continue };
+            let all = names(dir.as_fd()).doing("list", &at)?;
+            let Some(less) = left.checked_sub(all.len()) else { return Ok(true) };
+            left = less;
+            for name in all {
+                if is_git(&name) {
+                    return Ok(true);
+                }
+                let path = join(&at, &name);
+                match stat_if_there(dir.as_fd(), &name) {
+                    Ok(Some(meta)) if meta.kind == EntryType::Directory => stack.push(path),
+                    Ok(_) => {}
+                    Err(error) if is_no_way(&error) => {}
+                    Err(error) => return Err(error).doing("look at", &path),
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Opens a directory of the workspace; `None` where this user reaches none.
+fn open(base: &Workspace, at: &[u8]) -> Result<Option<std::os::fd::OwnedFd>, IoFailure> {
+    match base.readable_dir(at) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(error) if is_no_way(&error) => Ok(None),
+        Err(error) => Err(error).doing("open", at),
+    }
+}
+
+/// Tells whether a link of the workspace that comes to `path` with its directory leads into another repository there.
+pub(crate) fn leads_between(base: &Workspace, path: &[u8], end: &[u8]) -> Result<bool, IoFailure> {
+    let nearest = |directory: &[u8]| -> Result<Nearest, IoFailure> {
+        let mut at = directory;
+        loop {
+            if has(base, at, b".git")? {
+                return Ok(Some(at.to_vec()));
+            }
+            if at.is_empty() {
+                return Ok(None);
+            }
+            at = split(at).0;
+        }
+    };
+    let own = nearest(split(path).0)?;
+    let other = nearest(end)?;
+    Ok(own != other && (is_in_one(base.path())? || (own.is_some() && other.is_some())))
+}
