@@ -1,10 +1,12 @@
-//! Finds out whether a layer takes a branch away from a repository, so that the settings of the branch may go with it.
+//! Finds out whether a layer takes a branch away from a repository, so that the settings of the branch may go with it, and judges
+//! what a ref says.
 //!
 //! The answer is yes only for certain: where something cannot be read, the branch stays and its settings wait.
 
 use crate::beneath::{Workspace, join, split};
 use crate::facts::{Version, judge_packed};
 use crate::git_names::PACKED;
+use crate::git_refs::{self, RefFile, is_head, is_of_remote, is_symbolic, ref_file, target};
 use crate::meta::{EntryType, Meta};
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, SharedPath, Verdict};
@@ -159,4 +161,52 @@ fn refs(text: Option<&[u8]>) -> HashSet<Vec<u8>> {
 /// `None` when that cannot be told.
 fn is_there(tree: &Workspace, path: &[u8]) -> Option<bool> {
     tree.stat(path).ok().map(|found| found.is_some())
+}
+
+/// Why the change of one ref waits.
+pub(crate) fn of_one(names: &[Vec<u8>], new: &Version, old: &Version) -> Option<&'static str> {
+    let is_one = |version: &Version| match version {
+        Version::Bytes(text) => is_symbolic(names, text),
+        // git passes over blanks behind the name, however many: what is too large to be looked into may be one.
+        Version::Unreadable => true,
+        Version::Absent => false,
+    };
+    if is_one(new) || is_one(old) {
+        return Some(git_refs::SYMBOLIC);
+    }
+    let of_remote = |version: &Version| match version {
+        Version::Bytes(text) => target(text).map(<[u8]>::to_vec),
+        Version::Unreadable | Version::Absent => None,
+    };
+    // A branch that begins at the remote would get the upstream that it names.
+    let changes = is_of_remote(names) && of_remote(old).is_some_and(|old| of_remote(new) != Some(old));
+    changes.then_some(git_refs::OF_REMOTE)
+}
+
+/// Why a new `HEAD` of a remote waits where a push goes to the upstream of a branch, which one that begins there gets from it.
+pub(crate) fn begins_branches(names: &[Vec<u8>], new: &Version) -> Option<&'static str> {
+    let is_symbolic = matches!(new, Version::Bytes(text) if target(text).is_some());
+    (is_of_remote(names) && is_symbolic).then_some(git_refs::OF_REMOTE)
+}
+
+/// Why a ref that a moved directory brings to `inside` of another git directory waits.
+pub(crate) fn of_moved(inside: &[u8], version: &Version) -> Option<&'static str> {
+    match (ref_file(inside)?, version) {
+        (RefFile::One(names), version) => {
+            of_one(&names, version, &Version::Absent).or_else(|| begins_branches(&names, version))
+        }
+        (RefFile::Head, Version::Bytes(text)) if is_head(text, false) => None,
+        (RefFile::Head, Version::Absent) => None,
+        (RefFile::Head, Version::Bytes(_) | Version::Unreadable) => Some(git_refs::HEAD),
+        (RefFile::Table { .. }, _) => Some(git_refs::TABLES),
+    }
+}
+
+/// Why the file of a ref does not go away with a directory in its git directory.
+pub(crate) fn of_gone(inside: &[u8], version: &Version) -> Option<&'static str> {
+    match ref_file(inside)? {
+        RefFile::One(names) => begins_branches(&names, version),
+        RefFile::Table { .. } => Some(git_refs::TABLES),
+        RefFile::Head => None,
+    }
 }

@@ -171,7 +171,7 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
-        Ok(crate::refs_by_content::of_moved(inside, &version))
+        Ok(crate::branches::of_moved(inside, &version))
     }
 
     /// Why an entry does not go with a directory that lies in its git directory.
@@ -182,7 +182,7 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
-        Ok(crate::refs_by_content::of_gone(inside, &version))
+        Ok(crate::branches::of_gone(inside, &version))
     }
 
     /// The git directories without the name `.git` that the directory above an entry of the workspace is, or lies in.

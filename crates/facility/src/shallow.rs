@@ -16,49 +16,51 @@ use std::collections::HashSet;
 
 const WHY: &str = "needs the file shallow of its git directory, which waits";
 
-/// Judges the refs of the repositories whose history a layer cuts off.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    let mut cut: HashSet<usize> = HashSet::new();
-    for node in tree.nodes.iter().skip(1) {
-        let waits = matches!(&node.rare.verdict, Some(Verdict::Park(why)) if why == SHALLOW);
-        let rules = walk.rules;
-        let comes = rules.is_chosen(&node.path.0) && rules.accepts_protected(&node.path.0);
-        if waits && !comes && cuts(walk, node)? {
-            cut.insert(node.parent);
+impl Walk<'_> {
+    /// Judges the refs of the repositories whose history a layer cuts off.
+    pub(crate) fn judge_shallow(&self, tree: &mut LayerTree) -> Result<(), IoFailure> {
+        let mut cut: HashSet<usize> = HashSet::new();
+        for node in tree.nodes.iter().skip(1) {
+            let waits = matches!(&node.rare.verdict, Some(Verdict::Park(why)) if why == SHALLOW);
+            let rules = self.rules;
+            let comes = rules.is_chosen(&node.path.0) && rules.accepts_protected(&node.path.0);
+            if waits && !comes && self.cuts(node)? {
+                cut.insert(node.parent);
+            }
         }
+        if cut.is_empty() {
+            return Ok(());
+        }
+        for at in 1..tree.nodes.len() {
+            let node = &tree.nodes[at];
+            let is_dir = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
+            if is_dir || matches!(node.rare.verdict, Some(Verdict::Park(_))) {
+                continue;
+            }
+            let mut around = at;
+            while around != 0 && !cut.contains(&around) {
+                around = tree.nodes[around].parent;
+            }
+            if cut.contains(&around) && leads_to_history(&node.path.0[tree.nodes[around].path.0.len()..]) {
+                tree.nodes[at].rare.verdict = Some(Verdict::Park(WHY.to_owned()));
+            }
+        }
+        Ok(())
     }
-    if cut.is_empty() {
-        return Ok(());
-    }
-    for at in 1..tree.nodes.len() {
-        let node = &tree.nodes[at];
-        let is_dir = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
-        if is_dir || matches!(node.rare.verdict, Some(Verdict::Park(_))) {
-            continue;
-        }
-        let mut around = at;
-        while around != 0 && !cut.contains(&around) {
-            around = tree.nodes[around].parent;
-        }
-        if cut.contains(&around) && leads_to_history(&node.path.0[tree.nodes[around].path.0.len()..]) {
-            tree.nodes[at].rare.verdict = Some(Verdict::Park(WHY.to_owned()));
-        }
-    }
-    Ok(())
-}
 
-/// Whether the file `shallow` of the layer has commits that the one of the workspace does not have.
-fn cuts(walk: &Walk<'_>, node: &Node) -> Result<bool, IoFailure> {
-    if node.role != Role::Entry {
-        return Ok(false);
+    /// Whether the file `shallow` of the layer has commits that the one of the workspace does not have.
+    fn cuts(&self, node: &Node) -> Result<bool, IoFailure> {
+        if node.role != Role::Entry {
+            return Ok(false);
+        }
+        let read = |tree, path: &[u8]| self.version(tree, path, &Class::GitState(SHALLOW));
+        let old = match &node.covers {
+            Some(found) if found.meta.kind == EntryType::File => read(self.base, &found.at.0)?,
+            Some(_) | None => Version::Absent,
+        };
+        let new = if node.meta.kind == EntryType::File { read(self.upper, &node.path.0)? } else { Version::Unreadable };
+        Ok(adds(&new, &old))
     }
-    let read = |tree, path: &[u8]| walk.version(tree, path, &Class::GitState(SHALLOW));
-    let old = match &node.covers {
-        Some(found) if found.meta.kind == EntryType::File => read(walk.base, &found.at.0)?,
-        Some(_) | None => Version::Absent,
-    };
-    let new = if node.meta.kind == EntryType::File { read(walk.upper, &node.path.0)? } else { Version::Unreadable };
-    Ok(adds(&new, &old))
 }
 
 fn adds(new: &Version, old: &Version) -> bool {

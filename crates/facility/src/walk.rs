@@ -146,7 +146,7 @@ impl Walk<'_> {
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);
-        crate::shallow::judge(self, &mut tree)?;
+        self.judge_shallow(&mut tree)?;
         crate::hardlinks::tie(self, &mut tree)?;
         crate::git_lock::find(self, &mut tree)?;
         Ok(tree)
