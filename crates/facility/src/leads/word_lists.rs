@@ -30,6 +30,8 @@ pub(super) const READERS: &[&[u8]] = &[
     b"tsx",
     b"zsh",
 ];
+/// Programs that run the file behind their option `-f`.
+pub(super) const WITH_FILE: &[&[u8]] = &[b"awk", b"gawk", b"gmake", b"make", b"mawk", b"nawk", b"sed"];
 /// Words before a command.
 pub(super) const BEFORE: &[&[u8]] = &[
     b"!",

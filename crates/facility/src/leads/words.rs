@@ -5,6 +5,7 @@
 //! a file counts.
 
 mod environment;
+mod files;
 
 use super::settings::segments;
 use super::variables::{is_variable, plain, split_variable, substitutions};
@@ -242,7 +243,11 @@ impl Found {
     fn commands(&mut self, text: &[u8], depth: usize, only_files: bool) {
         let mut before: Vec<Vec<u8>> = Vec::new();
         for words in segments(text) {
+            for (name, value) in files::of_loop(&before, &words) {
+                self.remember(&name, &value);
+            }
             self.command(&words, only_files);
+            self.found_files(&words, only_files);
             self.loops(&words);
             // `cat x | sh`, and `sh <(cat x)`, whose brackets begin a command of their own.
             for (from, to) in [(&before, &words), (&words, &before)] {
@@ -272,6 +277,20 @@ impl Found {
                 self.commands(word, depth - 1, true);
             }
             before = words;
+        }
+    }
+
+    /// The files that a command finds, or gets by an option.
+    fn found_files(&mut self, words: &[Vec<u8>], only_files: bool) {
+        let started = files::of_find(words, &is_reader);
+        for place in started.places {
+            self.started(place, only_files);
+        }
+        for name in started.names {
+            self.named(name, only_files);
+        }
+        for file in files::behind_option(words) {
+            self.push_all(file, only_files);
         }
     }
 

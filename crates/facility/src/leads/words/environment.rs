@@ -41,7 +41,7 @@ impl Found {
         }
     }
 
-    fn push_all(&mut self, word: &[u8], only_files: bool) {
+    pub(super) fn push_all(&mut self, word: &[u8], only_files: bool) {
         for text in self.expanded(word) {
             self.push(&text, only_files);
         }
