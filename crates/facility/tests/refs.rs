@@ -115,10 +115,10 @@ fn a_head_that_names_no_branch_and_no_commit_waits() {
         let padded = Op::Padded(path.clone().into(), "ref: refs/heads/main".into(), 3_000_000);
         assert_eq!(parked(&base, &[padded]), [path.as_str()]);
     }
-    assert_eq!(parked(&base, &repository("new/.git".trim_end_matches("/.git"))), [""; 0]);
+    assert_eq!(parked(&[], &repository("new.git")), [""; 0]);
     let new = |head: &str| [vec![dir("new")], repository("new/.git"), vec![write("new/.git/HEAD", head)]].concat();
-    assert_eq!(parked(&base, &new("ref: refs/heads/.invalid\n")), [""; 0]);
-    assert_eq!(parked(&base, &new("ref: refs/heads/a b\n")), ["new/.git/HEAD"]);
+    assert_eq!(parked(&[], &new("ref: refs/heads/.invalid\n")), [""; 0]);
+    assert_eq!(parked(&[], &new("ref: refs/heads/a b\n")), ["new/.git/HEAD"]);
 }
 
 /// `git checkout -b fix origin` gives the new branch the upstream that `refs/remotes/origin/HEAD` names.
@@ -164,7 +164,7 @@ fn refs_in_tables_wait_unless_their_repository_is_new() {
     ] {
         assert!(!parked(&base, &run).is_empty(), "{run:?}");
     }
-    assert_eq!(parked(&base, &[vec![dir("new")], tables("new/.git")].concat()), [""; 0]);
+    assert_eq!(parked(&[], &[vec![dir("new")], tables("new/.git")].concat()), [""; 0]);
     assert_eq!(parked(&base, &[write(".git/refs/heads/x", "0a\n"), write("reftable", "x")]), [""; 0]);
     assert_eq!(
         parked(&tables("srv.git"), &[write("srv.git/reftable/tables.list", "x")]),
@@ -174,12 +174,12 @@ fn refs_in_tables_wait_unless_their_repository_is_new() {
 
 #[test]
 fn a_directory_in_the_place_of_a_git_file_says_what_to_do() {
-    let base = [vec![dir("wt"), write("wt/.git", "gitdir: ../.git/worktrees/wt\n")], repository(".git")].concat();
+    let base = [dir("wt"), write("wt/.git", "gitdir: ../../repository/.git/worktrees/wt\n")];
     let run = [vec![Op::Remove("wt/.git".into())], repository("wt/.git")].concat();
     let (path, why) = reasons(&base, &run).remove(0);
     assert_eq!(path, "wt/.git");
     assert!(why.contains("a directory in the place of the file") && why.contains("reject it"), "{why}");
     let config = [Op::Remove(".git/config".into()), dir(".git/config")];
-    let (path, why) = reasons(&base, &config).remove(0);
+    let (path, why) = reasons(&repository(".git"), &config).remove(0);
     assert!(path == ".git/config" && why.contains("reject it"), "{path}: {why}");
 }
