@@ -62,7 +62,8 @@ pub(super) fn parked_names(parked: &[Change], most: usize) -> String {
         if whole.is_some_and(|whole| path.starts_with(whole)) && change.protected.is_none() && !change.setuid {
             continue;
         }
-        let is_whole = change.file_type == EntryType::Directory && change.kind == ChangeKind::Added;
+        let is_new = matches!(change.kind, ChangeKind::Added | ChangeKind::Type { .. });
+        let is_whole = change.file_type == EntryType::Directory && is_new;
         if is_whole && change.protected.is_some() {
             whole = Some(path);
         }
