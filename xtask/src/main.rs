@@ -8,6 +8,7 @@
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
+//! | `check-words` | doc comments, messages and names are plain English with the words of the field |
 //! | `bench` | the figures of docs/performance.md, beside every peer that is installed |
 //! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
 //! | `registries` | where this machine's package clients go, as an operator's settings for the tests |
@@ -52,6 +53,11 @@ mod tree;
 mod vm;
 mod waits;
 mod waits_allowed;
+mod words;
+mod words_allowed;
+mod words_list;
+#[cfg(test)]
+mod words_tests;
 mod workspace;
 mod world;
 
@@ -78,6 +84,7 @@ const COMMANDS: &[Command] = &[
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
+    ("check-words", "plain English in doc comments, messages and names: [CRATE]", Does::WithWords(words::run)),
     ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
     ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
     ("registries", "write down for the tests where this machine's package clients go", Does::Plain(registries::write)),

@@ -4,7 +4,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, vm, waits};
+use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, vm, waits, words};
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -35,6 +35,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         check_deps(),
         check_waits(),
         check_spec(),
+        check_words(),
         build(),
         registries(),
         tests(),
@@ -62,7 +63,7 @@ fn test_steps(workspace: &Workspace) -> Vec<Step> {
 
 /// `prepush`: what takes seconds when little has changed.
 pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
-    run::run(workspace, &[fmt(), clippy(), check_deps(), check_waits(), check_spec(), unit_tests()])
+    run::run(workspace, &[fmt(), clippy(), check_deps(), check_waits(), check_spec(), check_words(), unit_tests()])
 }
 
 fn packages() -> Step {
@@ -98,6 +99,10 @@ fn check_waits() -> Step {
 
 fn check_spec() -> Step {
     Step { name: "check-spec", advice: "see above", needs: &[], action: Action::Check(spec::check) }
+}
+
+fn check_words() -> Step {
+    Step { name: "check-words", advice: "see above", needs: &[], action: Action::Check(words::check) }
 }
 
 fn build() -> Step {

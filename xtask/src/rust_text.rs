@@ -1,4 +1,35 @@
-//! The code of a Rust source without its comments and the content of its literals.
+//! Splits a Rust source into its code, its comments and its literals.
+
+/// A comment or a literal of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// Line on which it begins, counted from 1.
+    pub line: usize,
+    /// The text with its slashes or quotes, as written.
+    pub text: String,
+}
+
+/// Returns every comment and every literal of a source, in order.
+pub fn comments_and_literals(source: &str) -> Vec<Text> {
+    let text: Vec<char> = source.chars().collect();
+    let mut found = Vec::new();
+    let (mut at, mut line) = (0, 1);
+    while at < text.len() {
+        let end = literal_or_comment(&text, at);
+        if end == at {
+            line += usize::from(text[at] == '\n');
+            at += 1;
+            while at < text.len() && is_word(text[at - 1]) && is_word(text[at]) {
+                at += 1;
+            }
+        } else {
+            found.push(Text { line, text: text[at..end].iter().collect() });
+            line += text[at..end].iter().filter(|letter| **letter == '\n').count();
+            at = end;
+        }
+    }
+    found
+}
 
 /// Replaces comments, and what stands in strings and characters, with spaces. Line breaks stay, so that a line of the
 /// result is the same line of the source.
@@ -123,6 +154,13 @@ mod tests {
         assert_eq!(left("x(\"#[test]\\\" y\", z)"), "x(,z)");
         assert_eq!(left("r#\"a \" b\"# c b\"d\" r\"\\\" e cr\"f\" g"), "ceg");
         assert_eq!(left("'\"' a '\\'' b b'\"' c '\\u{1b}' d"), "abcd");
+    }
+
+    #[test]
+    fn comments_and_literals_come_with_their_lines() {
+        let found = comments_and_literals("/// a\nfn f() {\n    g(\"b \\\n c\", 'd'); // e\n}");
+        let found: Vec<(usize, &str)> = found.iter().map(|text| (text.line, text.text.as_str())).collect();
+        assert_eq!(found, [(1, "/// a"), (3, "\"b \\\n c\""), (4, "'d'"), (4, "// e")]);
     }
 
     #[test]

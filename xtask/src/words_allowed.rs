@@ -1,0 +1,22 @@
+//! The number of riddles and avoided words that each crate still has. A number only ever goes down.
+
+use crate::words::Counts;
+
+/// In order of directory: riddles, avoided words in doc comments, in messages, in names.
+pub const ALLOWED: &[(&str, Counts)] = &[
+    ("crates/cli", counts(611, 344, 92, 1520)),
+    ("crates/driver", counts(90, 44, 6, 151)),
+    ("crates/egress", counts(211, 67, 8, 375)),
+    ("crates/facility", counts(545, 213, 10, 395)),
+    ("crates/guest", counts(15, 14, 1, 50)),
+    ("crates/jail", counts(107, 114, 15, 271)),
+    ("crates/model", counts(102, 12, 2, 6)),
+    ("crates/policy", counts(420, 76, 28, 212)),
+    ("crates/terminal", counts(21, 1, 0, 2)),
+    ("tests/escape", counts(119, 61, 13, 208)),
+    ("xtask", counts(177, 52, 31, 384)),
+];
+
+const fn counts(riddles: usize, docs: usize, messages: usize, names: usize) -> Counts {
+    Counts { riddles, docs, messages, names }
+}

@@ -1,0 +1,81 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::words::{Counts, Kind, differences, findings};
+
+fn found(source: &str) -> Vec<(Kind, usize, String)> {
+    let all = findings(Path::new("src/a.rs"), source);
+    all.into_iter().map(|finding| (finding.kind, finding.line, finding.text)).collect()
+}
+
+fn kinds(source: &str) -> Vec<Kind> {
+    found(source).into_iter().map(|(kind, _, _)| kind).collect()
+}
+
+#[test]
+fn a_doc_comment_that_asks_a_question_is_a_riddle() {
+    for doc in
+        ["/// What it is for the reader.", "//! Whether it holds, if it does.", "    /// How many\n    /// there are."]
+    {
+        assert_eq!(kinds(doc), [Kind::Riddle], "{doc}");
+    }
+    assert!(
+        found("/// Returns what it is.\nfn f() {}\n// What this line does.\n//// What a rule is made of.").is_empty()
+    );
+}
+
+#[test]
+fn a_doc_comment_of_two_words_is_a_riddle() {
+    assert_eq!(
+        kinds("/// Why.\na: u8,\n/// The call.\nb: u8,\n/// Number of calls.\nc: u8,"),
+        [Kind::Riddle, Kind::Riddle]
+    );
+    assert!(found("/// Number of\n/// calls.").is_empty(), "a comment of two lines is read as one");
+}
+
+#[test]
+fn avoided_words_of_doc_comments_are_found_with_their_line() {
+    let folder = (Kind::Doc, 2, "folder → directory".to_owned());
+    assert_eq!(found("\n/// Opens a Folder, nothing else."), [folder]);
+    assert_eq!(kinds("/// A link is no\n/// directory."), [Kind::Doc], "across lines");
+    assert!(found("/// The user is no longer there, there is no user, and `folder` is a key.").is_empty());
+    assert!(found("/// Draws:\n/// ```text\n/// folder\n/// ```\n/// and ends.").is_empty());
+}
+
+#[test]
+fn messages_count_and_keys_do_not() {
+    assert_eq!(kinds("let text = \"the folder is missing\";"), [Kind::Message]);
+    assert_eq!(kinds("let text = r#\"no folder\"#;"), [Kind::Message]);
+    assert!(found("let key = \"folder\"; let path = \"/folder\"; // the folder is missing").is_empty());
+}
+
+#[test]
+fn avoided_parts_of_names_are_found() {
+    for name in ["open_folder", "FolderName", "MOST_BYTES", "Order", "undertaker"] {
+        assert_eq!(kinds(&format!("let {name} = 1;")), [Kind::Name], "{name}");
+    }
+    for name in ["almost_all", "at_most", "Ordering", "reorder", "Opened"] {
+        assert!(found(&format!("let {name} = 1;")).is_empty(), "{name}");
+    }
+    let over = findings(Path::new("src/session/over.rs"), "");
+    assert_eq!(over.len(), 1, "the name of a file is a name");
+}
+
+#[test]
+fn messages_and_names_of_tests_do_not_count() {
+    let code = "fn folder() { g(\"a folder\") }";
+    assert_eq!(kinds(code).len(), 2);
+    assert!(found(&format!("mod tests {{\n{code}\n}}")).is_empty());
+    assert!(findings(Path::new("tests/a.rs"), code).is_empty());
+    assert!(findings(Path::new("src/a_tests.rs"), code).is_empty());
+    assert_eq!(findings(Path::new("tests/a.rs"), "/// Opens the folder.").len(), 1, "their doc comments do");
+}
+
+#[test]
+fn a_number_goes_down_and_never_up() {
+    let counts = |riddles| Counts { riddles, ..Counts::default() };
+    let differ = |found| differences(&BTreeMap::from([("crates/a", counts(found))]), &[("crates/a", counts(2))]);
+    assert!(differ(2).is_empty());
+    assert_eq!(differ(3), ["crates/a: 3 riddles, and at most 2 are allowed"]);
+    assert_eq!(differ(1), ["crates/a: 1 riddles: lower the number 2 to 1"]);
+}
