@@ -15,7 +15,7 @@ pub fn leave_out(names: &str) -> Result<(), String> {
         .map(|name| Wall::by_name(name).ok_or_else(|| format!("{MARKER}: no wall has the name {name}")))
         .collect::<Result<_, _>>()?;
     nexus_jail::leave_out::leave_out(&walls);
-    nexus_guest::leave_out::set(nexus_guest::leave_out::Walls {
+    nexus_guest::leave_out::set(nexus_guest::leave_out::Confinement {
         proof: !walls.contains(&Wall::Proof),
         descriptors: !walls.contains(&Wall::CommandDescriptors),
     });

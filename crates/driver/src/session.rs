@@ -198,7 +198,7 @@ impl Session {
 
     fn request(&mut self, exec: u32, command: MoreCommand, terminal: Option<TerminalSize>) -> ExecRequest {
         let MoreCommand { argv, env, cwd } = command;
-        ExecRequest { exec, leader: exec == LEADER, argv, env, cwd, proof: self.proof.clone(), terminal }
+        ExecRequest { exec, is_main: exec == LEADER, argv, env, cwd, proof: self.proof.clone(), terminal }
     }
 
     /// Asks for a connection to a TCP port of the sandbox's loopback, under a number that is not waiting for an answer.

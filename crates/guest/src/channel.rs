@@ -21,7 +21,7 @@ pub enum ChannelError {
     /// The other side is gone.
     #[error("the other side of the guest channel is gone")]
     Closed,
-    /// What came is no frame, or what was to be sent is too long.
+    /// The received bytes are not a frame, or the frame to send is too long.
     #[error("{0}")]
     Frame(#[from] FrameError),
     /// More waits for the other side than it may leave waiting.
@@ -63,8 +63,9 @@ impl Channel {
         }
     }
 
-    /// Reads what is there of the next frame, without waiting. `None` when the rest of it has not come yet; then the
-    /// next call goes on with the same `partial`. A hostile other side that stops in the middle stops nobody.
+    /// Reads the part of the next frame that has arrived, without waiting. `None` when the rest of it has not come yet;
+    /// then the next call goes on with the same `partial`. A hostile peer that stops in the middle of a frame holds the
+    /// caller up in no way.
     pub fn receive_ready<F: DeserializeOwned>(
         &self,
         partial: &mut Partial,
@@ -131,7 +132,7 @@ impl Channel {
     }
 }
 
-/// How much is read at once.
+/// Number of bytes that one read asks for.
 const CHUNK: usize = 16384;
 
 /// A frame of which a part has come.
@@ -142,8 +143,8 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// How many bytes are missing up to the end of the header, or then of the frame. Memory grows with what came,
-    /// never with what was announced.
+    /// Returns the number of bytes missing up to the end of the header, or after it up to the end of the frame. Memory
+    /// grows with what came, never with what was announced.
     fn wanted(&self) -> Result<usize, FrameError> {
         match self.bytes.first_chunk::<HEADER>() {
             None => Ok(HEADER - self.bytes.len()),

@@ -1,7 +1,7 @@
 //! A connection to a server inside, for the host.
 //!
 //! A socket belongs to the network namespace in which it was made, so one that is made here and handed out reaches the
-//! sandbox's loopback and nothing else, whoever holds it. The guest never waits: a connect over loopback is decided
+//! sandbox's loopback and nothing else, in whatever process it ends up. The guest never waits: a connect over loopback is decided
 //! by the kernel at once, and one that is not (a full accept queue) is handed over while it is still connecting.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Connects to this port of 127.0.0.1, or where nobody listens there, of `::1`.
+/// Connects to this port of 127.0.0.1, or of `::1` when no server listens on 127.0.0.1.
 pub fn connect(port: u16) -> Result<OwnedFd, Errno> {
     match connect_to(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)) {
         // Without IPv6 the first answer is the true one.

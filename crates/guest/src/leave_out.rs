@@ -1,11 +1,11 @@
-//! The guest's own walls, and the switches by which a test leaves them out (feature `inject`).
+//! Confinement of the guest's own, and the switches by which a test leaves parts of it out (feature `inject`).
 
 #[cfg(all(feature = "inject", not(debug_assertions)))]
-compile_error!("the feature inject leaves walls out of sandboxes: a release build must not have it");
+compile_error!("the feature inject leaves confinement out of sandboxes: a release build must not have it");
 
-/// The walls of the guest that stand.
+/// The parts of the guest's confinement that are in force.
 #[derive(Debug, Clone, Copy)]
-pub struct Walls {
+pub struct Confinement {
     /// A command starts only after a proof that holds.
     pub proof: bool,
     /// A command gets none of the guest's descriptors.
@@ -13,22 +13,22 @@ pub struct Walls {
 }
 
 #[cfg(feature = "inject")]
-static LEFT_OUT: std::sync::Mutex<Walls> = std::sync::Mutex::new(Walls { proof: true, descriptors: true });
+static LEFT_OUT: std::sync::Mutex<Confinement> = std::sync::Mutex::new(Confinement { proof: true, descriptors: true });
 
-/// Sets which walls stand in every guest that becomes one from this process.
+/// Sets the confinement of every guest that this process becomes or forks.
 #[cfg(feature = "inject")]
-pub fn set(walls: Walls) {
-    *LEFT_OUT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = walls;
+pub fn set(confinement: Confinement) {
+    *LEFT_OUT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = confinement;
 }
 
-/// Returns which walls stand.
+/// Returns the confinement that is in force.
 #[cfg(feature = "inject")]
-pub(crate) fn walls() -> Walls {
+pub(crate) fn confinement() -> Confinement {
     *LEFT_OUT.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Returns which walls stand: without the feature `inject` each does.
+/// Returns the confinement that is in force: all of it without the feature `inject`.
 #[cfg(not(feature = "inject"))]
-pub(crate) const fn walls() -> Walls {
-    Walls { proof: true, descriptors: true }
+pub(crate) const fn confinement() -> Confinement {
+    Confinement { proof: true, descriptors: true }
 }

@@ -1,4 +1,4 @@
-//! PID 1 inside every sandbox: starts commands, reaps, kills, and proves the walls before each command.
+//! PID 1 inside every sandbox: starts commands, reaps, kills, and proves the confinement before each command.
 //!
 //! In the namespace driver the launcher's child becomes the guest without an exec: it calls [`run`] with its end of
 //! the channel. [`channel`] is the one place where frames cross a socket; the host uses it too.

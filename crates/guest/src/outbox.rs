@@ -1,4 +1,4 @@
-//! What the guest has to say and the host has not taken yet.
+//! Frames of the guest that the host has not taken yet.
 //!
 //! The guest must never wait for the host to listen: a host that is just sending a large request would wait for the
 //! guest, and neither would ever move. So what does not fit into the channel waits here. It is small: at most one
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 
 /// More than any sound host can make us say before it listens: this many bytes, and nothing more is read from it.
-const MOST_WAITING: usize = 4 << 20;
+const MAX_WAITING: usize = 4 << 20;
 
 /// The way to the host.
 #[derive(Debug)]
@@ -22,30 +22,30 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Nothing waits.
+    /// Makes an outbox that is empty.
     pub fn new(channel: Channel) -> Self {
         Self { channel, waiting: VecDeque::new() }
     }
 
-    /// Whether something waits for the host.
+    /// Returns whether no frame waits for the host.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether there is room for what another request may be answered with.
+    /// Returns whether there is room for the answers to another request.
     pub fn has_room(&self) -> bool {
-        self.waiting.len() < MOST_WAITING
+        self.waiting.len() < MAX_WAITING
     }
 
-    /// Says something, now or later.
-    pub fn say(&mut self, frame: &GuestFrame) -> Result<(), ChannelError> {
+    /// Sends a frame, now or as soon as the host takes it.
+    pub fn send(&mut self, frame: &GuestFrame) -> Result<(), ChannelError> {
         self.waiting.extend(frames::encode(frame)?);
         self.flush()
     }
 
-    /// Hands out a descriptor, now or not at all. The inner error says why not, and then nothing was said: something
-    /// waits already, or the kernel has too many descriptors of this user under way (unix(7)), which is no reason to
-    /// end a sandbox, since other ones of the same user may cause it.
+    /// Hands out a descriptor, at once or not at all. The inner error says why not, and then the host received nothing:
+    /// a frame waits already, or the kernel has too many descriptors of this user under way (unix(7)), which is not a
+    /// reason to end a sandbox, since other ones of the same user may cause it.
     pub fn hand_out(
         &mut self,
         frame: &GuestFrame,
@@ -106,14 +106,14 @@ mod tests {
         let frame = |forward| GuestFrame::ForwardFailed { forward, errno: 111 };
         let mut said = 0;
         while outbox.is_empty() {
-            outbox.say(&frame(said)).unwrap();
+            outbox.send(&frame(said)).unwrap();
             said += 1;
         }
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         assert_eq!(outbox.hand_out(&GuestFrame::Layer, reader.as_fd()).unwrap(), Err(Errno::AGAIN));
         // Far more than the channel holds.
         for _ in 0..30_000 {
-            outbox.say(&frame(said)).unwrap();
+            outbox.send(&frame(said)).unwrap();
             said += 1;
         }
         assert!(outbox.has_room());
@@ -133,8 +133,8 @@ mod tests {
         let frame = GuestFrame::ForwardFailed { forward: 1, errno: 111 };
         let length = frames::encode(&frame).unwrap().len();
         // As the guest does: a request is read, and answered, only while there is room.
-        let answered = (0..2 * MOST_WAITING / length).take_while(|_| outbox.has_room() && outbox.say(&frame).is_ok());
-        assert!(answered.count() < 2 * MOST_WAITING / length, "no end of answers");
-        assert!(!outbox.has_room() && outbox.waiting.len() < MOST_WAITING + length);
+        let answered = (0..2 * MAX_WAITING / length).take_while(|_| outbox.has_room() && outbox.send(&frame).is_ok());
+        assert!(answered.count() < 2 * MAX_WAITING / length, "no end of answers");
+        assert!(!outbox.has_room() && outbox.waiting.len() < MAX_WAITING + length);
     }
 }

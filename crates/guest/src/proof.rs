@@ -21,7 +21,7 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     };
     add("write_root", "EROFS|EACCES", answer(create(Path::new("/nexus-proof"))));
     add("write_system", "EROFS|EACCES", answer(create(Path::new("/usr/nexus-proof"))));
-    add("open_host_marker", "ENOENT", answer(look(plan.marker.as_path())));
+    add("open_host_marker", "ENOENT", answer(inspect(plan.marker.as_path())));
     add("write_proc_sys", "EROFS|EACCES", answer(open_for_writing(Path::new("/proc/sys/kernel/core_pattern"))));
     add("socket_packet", "EAFNOSUPPORT", answer(socket(AddressFamily::PACKET)));
     add("reach_network", reachable(plan.network), connect_out().unwrap_or_else(name));
@@ -37,18 +37,18 @@ pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
     add("workspace_flags", "rw,nosuid,nodev", flags(plan.workspace.as_path()));
     let own = rustix::fs::open(c"/proc/self/ns", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     for (kind, host) in &plan.host_namespaces {
-        let seen = own.as_ref().map_err(|errno| *errno).and_then(|folder| namespace(folder, kind));
+        let seen = own.as_ref().map_err(|errno| *errno).and_then(|directory| namespace(directory, kind));
         add(&format!("namespace_{kind}"), "own", seen.map_or_else(name, |seen| compared(&seen, kind, *host)));
     }
     items
 }
 
-/// How the link to a namespace reads, `kind:[inode]` (proc_pid_ns(5)): cheaper than to follow it.
-fn namespace(folder: &OwnedFd, kind: &str) -> Result<Vec<u8>, Errno> {
-    Ok(rustix::fs::readlinkat(folder, kind, Vec::with_capacity(64))?.into_bytes())
+/// Reads the link to a namespace, `kind:[inode]` (proc_pid_ns(5)): cheaper than following it.
+fn namespace(directory: &OwnedFd, kind: &str) -> Result<Vec<u8>, Errno> {
+    Ok(rustix::fs::readlinkat(directory, kind, Vec::with_capacity(64))?.into_bytes())
 }
 
-/// Whether a link of the right form leads elsewhere than to the host's namespace.
+/// Returns whether a link of the right form leads elsewhere than to the host's namespace.
 fn compared(link: &[u8], kind: &str, host: u64) -> String {
     let inode = std::str::from_utf8(link)
         .ok()
@@ -92,7 +92,7 @@ fn open_for_writing(path: &Path) -> Result<(), Errno> {
     rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map(drop)
 }
 
-fn look(path: &Path) -> Result<(), Errno> {
+fn inspect(path: &Path) -> Result<(), Errno> {
     match rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         // A parent that is a file inside is as good as not there.
         Err(Errno::NOTDIR) => Err(Errno::NOENT),
@@ -123,7 +123,7 @@ fn connect_out() -> Result<String, Errno> {
 }
 
 fn new_user_namespace() -> Result<(), Errno> {
-    if !crate::leave_out::walls().proof {
+    if !crate::leave_out::confinement().proof {
         // A command that starts although this succeeds would have another user namespace than its sandbox.
         return Err(Errno::PERM);
     }
@@ -197,7 +197,8 @@ fn flags(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// What the proof sees without a sandbox, in a root of its own that root made: in it the attempts may do harm.
+    /// Returns the answers of the proof outside a sandbox, in a root of its own that root made: in it the attempts may
+    /// do harm.
     fn attempt_outside() -> Vec<ProofItem> {
         let place = std::env::temp_dir().join(format!("nexus-proof-{}", std::process::id()));
         std::fs::create_dir(&place).unwrap();

@@ -24,10 +24,10 @@ pub const TIME_TO_EXEC: Duration = Duration::from_secs(10);
 /// A bound for what a child reports: a proof has some two thousand bytes.
 const MAX_REPORT: usize = 256 * 1024;
 
-/// How far a command came.
+/// Progress of a command up to its exec.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It runs.
+    /// The command runs, after this proof.
     Running(Vec<ProofItem>),
     /// A check saw what it must not see; nothing was executed.
     ProofFailed(Vec<ProofItem>),
@@ -67,7 +67,7 @@ impl Report {
     }
 }
 
-/// Judges all that a child reported. A child that was killed before its proof was whole did not start.
+/// Evaluates everything that a child reported. A child that was killed before its proof was whole did not start.
 fn outcome(mut bytes: &[u8]) -> Outcome {
     let mut proof = Vec::new();
     while let Some((message, rest)) = next_message(bytes) {
@@ -95,7 +95,7 @@ fn next_message(bytes: &[u8]) -> Option<(Message, &[u8])> {
 struct Job<'a> {
     request: &'a ExecRequest,
     stdio: [c_int; 3],
-    /// Whether stdin is a terminal that the session takes.
+    /// Makes stdin, a terminal, the controlling terminal of the session.
     terminal: bool,
     cwd: CString,
     files: Vec<CString>,
@@ -107,7 +107,7 @@ struct Job<'a> {
 
 const SHELL: &CStr = c"/bin/sh";
 
-/// What a command has as stdin, stdout and stderr.
+/// Descriptors that a command has as stdin, stdout and stderr.
 pub enum Stdio {
     /// These, and no terminal.
     Three([OwnedFd; 3]),
@@ -173,8 +173,8 @@ fn candidates(request: &ExecRequest) -> Vec<Vec<u8>> {
     }
     let path = request.env.iter().find(|(key, _)| key.0 == b"PATH").map_or(&b"/usr/bin:/bin"[..], |(_, v)| &v.0);
     path.split(|byte| *byte == b':')
-        .filter(|folder| !folder.is_empty())
-        .map(|folder| [folder, b"/", &name.0[..]].concat())
+        .filter(|directory| !directory.is_empty())
+        .map(|directory| [directory, b"/", &name.0[..]].concat())
         .collect()
 }
 
@@ -185,7 +185,7 @@ fn child(job: &mut Job<'_>) -> io::Result<()> {
         Ok(true) => (ExecStage::Exec, execute(job)),
         Err(failure) => failure,
     };
-    say(&job.report, &Message::Failed(stage, error.raw_os_error().unwrap_or(libc::EIO)))
+    send(&job.report, &Message::Failed(stage, error.raw_os_error().unwrap_or(libc::EIO)))
 }
 
 /// Does everything before the exec, and reports the proof. Returns whether it holds.
@@ -201,18 +201,18 @@ fn prepare(job: &Job<'_>) -> Result<bool, (ExecStage, io::Error)> {
     }
     rustix::process::chdir(&job.cwd).map_err(|error| (ExecStage::Chdir, error.into()))?;
     let mut proof = proof::attempt(&job.request.proof);
-    if !leave_out::walls().proof {
+    if !leave_out::confinement().proof {
         for item in proof.iter_mut().filter(|item| !item.holds()) {
             item.seen = item.expected.split('|').next().unwrap_or_default().to_owned();
         }
     }
     let holds = proof.iter().all(ProofItem::holds);
-    say(&job.report, &Message::Proof(proof)).map_err(prepare)?;
+    send(&job.report, &Message::Proof(proof)).map_err(prepare)?;
     Ok(holds)
 }
 
-/// Reports to the guest. The pipe holds more than a child ever says, so that this waits for nobody.
-fn say(report: &OwnedFd, message: &Message) -> io::Result<()> {
+/// Reports to the guest, without waiting: the pipe holds more than a child ever writes.
+fn send(report: &OwnedFd, message: &Message) -> io::Result<()> {
     let bytes = frames::encode(message).map_err(io::Error::other)?;
     match rustix::io::write(report, &bytes) {
         Ok(count) if count == bytes.len() => Ok(()),
@@ -228,7 +228,7 @@ fn take_stdio(stdio: [c_int; 3]) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    if !leave_out::walls().descriptors {
+    if !leave_out::confinement().descriptors {
         return Ok(());
     }
     // SAFETY: marks whatever else is open to be closed by the exec; this copy of the table is the child's own.
@@ -276,7 +276,7 @@ mod tests {
     fn request(argv0: &str, path: &str) -> ExecRequest {
         ExecRequest {
             exec: 1,
-            leader: true,
+            is_main: true,
             argv: vec![argv0.into()],
             env: vec![("PATH".into(), path.into())],
             cwd: "/".into(),

@@ -1,8 +1,8 @@
 //! The guest's loop.
 //!
 //! ```text
-//!            Exec ─▶ (Terminal) ─▶ spawn ··▶ Started ─▶ (SIGCHLD) ─▶ Exited ── leader? ──▶ end: the kernel kills the rest
-//!  channel ─┤                        └··▶ ProofFailed | ExecFailed ─────── leader? ──▶ end
+//!            Exec ─▶ (Terminal) ─▶ spawn ··▶ Started ─▶ (SIGCHLD) ─▶ Exited ── main? ────▶ end: the kernel kills the rest
+//!  channel ─┤                        └··▶ ProofFailed | ExecFailed ─────── main? ────▶ end
 //!            Signal ─▶ kill one or all      Resize ─▶ its terminal      Forward ─▶ Forwarded | ForwardFailed
 //!            Shutdown, or the end of the channel (the host is gone) ─────────▶ end
 //! ```
@@ -28,20 +28,20 @@ use rustix::io::Errno;
 use std::io;
 use std::time::Instant;
 
-/// Most commands that run at once. Each costs a process and perhaps a descriptor, and whoever may ask for commands
-/// must not be able to use up what the guest needs to end the sandbox.
-const MOST_COMMANDS: usize = 256;
+/// Maximum number of commands that run at once. Each costs a process and perhaps a descriptor, and the host must not be
+/// able to use up what the guest needs to end the sandbox.
+const MAX_COMMANDS: usize = 256;
 
-/// Why the guest ended.
+/// Reason for which the guest ended.
 #[derive(Debug)]
 enum End {
-    /// The leader is done, or the host asked.
+    /// The main command is done, or the host asked.
     Done,
     /// The channel or the kernel failed.
     Failed,
 }
 
-/// Serves the host until the leader ends. Returns PID 1's exit code, which only says whether the guest was sound.
+/// Serves the host until the main command ends. Returns PID 1's exit code, which only says whether the guest was sound.
 #[must_use]
 pub fn run(socket: OwnedFd) -> i32 {
     let channel = Channel::new(socket);
@@ -55,7 +55,7 @@ pub fn run(socket: OwnedFd) -> i32 {
 }
 
 impl End {
-    /// Waits until the host knows how the leader ended. Nothing else inside lives on while it does not listen.
+    /// Waits until the host knows how the main command ended. Nothing else inside lives on while it does not listen.
     fn and_then_last_words(self, outbox: &mut Outbox) -> Self {
         match self {
             Self::Done if !outbox.is_empty() => match kill(-1, libc::SIGKILL).map(|()| outbox.finish()) {
@@ -70,7 +70,7 @@ impl End {
 struct Running {
     exec: u32,
     pid: i32,
-    leader: bool,
+    is_main: bool,
     /// Of its terminal.
     master: Option<OwnedFd>,
 }
@@ -106,7 +106,7 @@ impl From<ChannelError> for End {
 
 impl Guest {
     fn serve(&mut self, child_ends: &OwnedFd) -> End {
-        let hello = self.outbox.say(&GuestFrame::Hello { version: VERSION }).map_err(End::from);
+        let hello = self.outbox.send(&GuestFrame::Hello { version: VERSION }).map_err(End::from);
         let served = hello.and_then(|()| {
             loop {
                 self.turn(child_ends)?;
@@ -170,19 +170,19 @@ impl Guest {
 
     /// Starts the process of a command; what became of it is known later.
     fn start(&mut self, request: &ExecRequest, descriptors: Vec<OwnedFd>) -> Result<(), End> {
-        let ExecRequest { exec, leader, .. } = *request;
+        let ExecRequest { exec, is_main, .. } = *request;
         match self.spawn(request, descriptors)? {
             Ok(starting) => {
                 self.starting.push(starting);
                 Ok(())
             }
-            Err((stage, errno)) => self.was_not_started(leader, &GuestFrame::ExecFailed { exec, errno, stage }),
+            Err((stage, errno)) => self.was_not_started(is_main, &GuestFrame::ExecFailed { exec, errno, stage }),
         }
     }
 
-    fn was_not_started(&mut self, leader: bool, why: &GuestFrame) -> Result<(), End> {
-        self.outbox.say(why)?;
-        if leader { Err(End::Done) } else { Ok(()) }
+    fn was_not_started(&mut self, is_main: bool, why: &GuestFrame) -> Result<(), End> {
+        self.outbox.send(why)?;
+        if is_main { Err(End::Done) } else { Ok(()) }
     }
 
     /// Starts it with what it asks for; the slave of its terminal is closed here at the end.
@@ -191,8 +191,8 @@ impl Guest {
         request: &ExecRequest,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Result<Starting, (ExecStage, i32)>, End> {
-        let ExecRequest { exec, leader, terminal, .. } = *request;
-        if self.running.len() + self.starting.len() >= MOST_COMMANDS {
+        let ExecRequest { exec, is_main, terminal, .. } = *request;
+        if self.running.len() + self.starting.len() >= MAX_COMMANDS {
             return Ok(Err((ExecStage::Spawn, libc::EAGAIN)));
         }
         let (stdio, master) = match terminal {
@@ -212,7 +212,7 @@ impl Guest {
             }
         };
         Ok(spawn::spawn(request, &stdio).map(|(pid, report)| Starting {
-            running: Running { exec, pid, leader, master },
+            running: Running { exec, pid, is_main, master },
             report,
             deadline: Instant::now() + spawn::TIME_TO_EXEC,
             signals: Vec::new(),
@@ -238,16 +238,16 @@ impl Guest {
 
     fn settle(&mut self, at: usize, outcome: Outcome) -> Result<(), End> {
         let Starting { running, signals, .. } = self.starting.swap_remove(at);
-        let Running { exec, pid, leader, .. } = running;
+        let Running { exec, pid, is_main, .. } = running;
         match outcome {
             Outcome::Running(proof) => {
                 self.running.push(running);
-                self.outbox.say(&GuestFrame::Started { exec, proof })?;
+                self.outbox.send(&GuestFrame::Started { exec, proof })?;
                 signals.into_iter().try_for_each(|signal| kill(-pid, i32::from(signal)))
             }
-            Outcome::ProofFailed(proof) => self.was_not_started(leader, &GuestFrame::ProofFailed { exec, proof }),
+            Outcome::ProofFailed(proof) => self.was_not_started(is_main, &GuestFrame::ProofFailed { exec, proof }),
             Outcome::Failed(stage, errno) => {
-                self.was_not_started(leader, &GuestFrame::ExecFailed { exec, errno, stage })
+                self.was_not_started(is_main, &GuestFrame::ExecFailed { exec, errno, stage })
             }
         }
     }
@@ -270,7 +270,7 @@ impl Guest {
             Ok(()) => Ok(()),
             Err(errno) => {
                 let errno = errno.raw_os_error();
-                Ok(self.outbox.say(&GuestFrame::ForwardFailed { forward, errno })?)
+                Ok(self.outbox.send(&GuestFrame::ForwardFailed { forward, errno })?)
             }
         }
     }
@@ -279,7 +279,7 @@ impl Guest {
     /// gets its signals afterwards: before, they would end a process of the guest's own code.
     fn signal(&mut self, exec: Option<u32>, signal: u8) -> Result<(), End> {
         let is_meant = |starting: &&mut Starting| match exec {
-            None => starting.running.leader && i32::from(signal) != libc::SIGKILL,
+            None => starting.running.is_main && i32::from(signal) != libc::SIGKILL,
             Some(exec) => starting.running.exec == exec,
         };
         if let Some(starting) = self.starting.iter_mut().find(is_meant) {
@@ -344,8 +344,8 @@ impl Guest {
             cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
             max_rss_bytes: usage.ru_maxrss as u64 * 1024,
         };
-        self.outbox.say(&frame)?;
-        if ended.leader { Err(End::Done) } else { Ok(()) }
+        self.outbox.send(&frame)?;
+        if ended.is_main { Err(End::Done) } else { Ok(()) }
     }
 }
 

@@ -14,7 +14,7 @@ pub fn bytes(value: &Value) -> Vec<u8> {
 
 /// A member of an object that is written piece by piece.
 pub enum Member<'a> {
-    /// A value.
+    /// A value that is whole in memory.
     Value(Value),
     /// An array, of which one element at a time is in memory.
     List(Box<dyn Iterator<Item = serde_json::Result<Value>> + 'a>),

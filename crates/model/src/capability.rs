@@ -1,9 +1,10 @@
-//! What a directive may ask for: network, files, environment, secrets. Field names are frozen by the contract.
+//! Capabilities that a directive may ask for: network, files, environment, secrets. Field names are frozen by the
+//! contract.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How much network a directive gets.
+/// Network access of a directive, from none to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum NetMode {
@@ -24,11 +25,11 @@ pub enum NetPreset {
     Off,
     /// Code hosts and package groups on 443 and 80.
     Loose,
-    /// 443 only.
+    /// Allows port 443 only.
     Strict,
-    /// Nothing.
+    /// Allows no destination outside the sandbox.
     NoExternal,
-    /// As written.
+    /// Uses the rules exactly as the directive states them.
     Custom,
 }
 
@@ -36,15 +37,15 @@ pub enum NetPreset {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct NetCapability {
-    /// How much.
+    /// Network access that the directive asks for.
     pub mode: NetMode,
-    /// Starting point.
+    /// Set of rules that the directive's own rules are added to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<NetPreset>,
     /// `host:port`, host a DNS name with an optional leading `*.`; present exactly when the mode is `allowlist`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// How long the policy holds, in seconds (1 to 86400).
+    /// Time that the policy holds, in seconds (1 to 86400).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
     /// Extensions; keys start with `x_`.
@@ -56,10 +57,10 @@ pub struct NetCapability {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct FsCapability {
-    /// Readable.
+    /// Paths that the command may read.
     #[serde(default)]
     pub read: Vec<String>,
-    /// Writable.
+    /// Paths that the command may write.
     #[serde(default)]
     pub write: Vec<String>,
     /// Absolute host paths that may be written.
@@ -74,9 +75,9 @@ pub struct FsCapability {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct Capabilities {
-    /// Network.
+    /// Network capability of the directive.
     pub net: NetCapability,
-    /// Files.
+    /// File capability of the directive.
     pub fs: FsCapability,
     /// Environment variables to set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

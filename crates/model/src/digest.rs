@@ -1,4 +1,4 @@
-//! How a hash is written: `blake3:` and 64 hexadecimal digits.
+//! Text form of a hash: `blake3:` and 64 hexadecimal digits.
 
 use crate::canonical;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Digest([u8; 32]);
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not blake3: and 64 lower-case hexadecimal digits")]
 pub struct ParseDigestError {
-    /// What was given.
+    /// Text that is not a hash.
     pub text: String,
 }
 
@@ -27,7 +27,7 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The hash of a value's canonical JSON; `None` for what has none (a map with keys that are no text).
+    /// Returns the hash of a value's canonical JSON; `None` for a value without one (a map whose keys are not text).
     pub fn of_json(value: &impl Serialize) -> Option<Self> {
         serde_json::to_value(value).ok().map(|value| Self::of(&canonical::bytes(&value)))
     }
@@ -42,7 +42,7 @@ impl Digest {
         Some(Self::finished(&hasher))
     }
 
-    /// What an incremental hash came to.
+    /// Returns the digest of an incremental hash.
     #[must_use]
     pub fn finished(hasher: &blake3::Hasher) -> Self {
         Self(*hasher.finalize().as_bytes())

@@ -1,4 +1,4 @@
-//! How a run ended: the exit code that `nexus run` returns, and the typed reason beside it.
+//! End of a run: the exit code that `nexus run` returns, and the typed reason beside it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub const NOT_FOUND: u8 = 127;
 /// Added to a signal's number.
 pub const SIGNAL_BASE: u8 = 128;
 
-/// How a process ended, as wait(2) tells it.
+/// End of a process, as wait(2) reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitStatus {
@@ -36,11 +36,11 @@ impl ExitStatus {
     }
 }
 
-/// Why a run ended as it did.
+/// Reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
-    /// The command ended by itself.
+    /// The command exited, or a signal that Nexus did not send ended it.
     Exit,
     /// A memory limit killed it.
     Oom,

@@ -1,4 +1,4 @@
-//! What the host and the guest say to each other.
+//! Frames that the host and the guest send to each other.
 //!
 //! A frame on the wire is a length (4 bytes, little endian) and that many bytes of postcard. The first frame of
 //! either side is its `Hello` with the version. New variants are only ever added at the end of an enum, because
@@ -30,23 +30,23 @@ pub struct ExecRequest {
     /// The host's number for it; unique in this sandbox.
     pub exec: u32,
     /// When it ends, the sandbox ends.
-    pub leader: bool,
+    pub is_main: bool,
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
     /// The whole environment.
     pub env: Vec<(ByteText, ByteText)>,
     /// Working directory inside.
     pub cwd: ByteText,
-    /// What the proof must find.
+    /// Facts about the host that the proof compares with.
     pub proof: ProofPlan,
     /// With a terminal of its own inside, of this size; then no descriptors come with the request.
     pub terminal: Option<TerminalSize>,
 }
 
-/// How large a terminal is.
+/// Size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
-    /// Lines.
+    /// Number of lines.
     pub rows: u16,
     /// Characters in a line.
     pub cols: u16,
@@ -55,7 +55,7 @@ pub struct TerminalSize {
 /// Host to guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostFrame {
-    /// First frame.
+    /// Opens the conversation; always the first frame.
     Hello {
         /// The host's version.
         version: u16,
@@ -65,7 +65,7 @@ pub enum HostFrame {
     Exec(ExecRequest),
     /// Send a signal to a command, or to everything inside but the guest itself.
     Signal {
-        /// Which; `None` is everything.
+        /// Number of the command; `None` stands for every command.
         exec: Option<u32>,
         /// The number, as in signal(7).
         signal: u8,
@@ -74,7 +74,7 @@ pub enum HostFrame {
     Shutdown,
     /// The terminal of a command has another size now.
     Resize {
-        /// Which command.
+        /// Number of the command.
         exec: u32,
         /// The new size.
         size: TerminalSize,
@@ -102,74 +102,74 @@ pub enum GuestFrame {
         step: String,
         /// errno, or 0.
         errno: i32,
-        /// What it was about.
+        /// Detail of the failure, for a person to read.
         detail: String,
     },
     /// A command was started; its proof.
     Started {
-        /// Which.
+        /// Number of the command.
         exec: u32,
         /// Every check and its answer.
         proof: Vec<ProofItem>,
     },
     /// The proof failed; the command was not started.
     ProofFailed {
-        /// Which.
+        /// Number of the command.
         exec: u32,
         /// Every check and its answer.
         proof: Vec<ProofItem>,
     },
     /// The command could not be executed.
     ExecFailed {
-        /// Which.
+        /// Number of the command.
         exec: u32,
         /// errno of execve or of what came before it.
         errno: i32,
-        /// What failed.
+        /// Step of the start that failed.
         stage: ExecStage,
     },
     /// A command ended.
     Exited {
-        /// Which.
+        /// Number of the command.
         exec: u32,
-        /// How.
+        /// Exit code or signal of the command.
         status: ExitStatus,
         /// Processor time of it and its children, in microseconds.
         cpu_us: u64,
         /// Peak memory of its largest process, in bytes.
         max_rss_bytes: u64,
     },
-    /// The upper folder of a layer in memory; comes as a descriptor with this frame, before `Hello`.
+    /// The upper directory of a layer in memory; comes as a descriptor with this frame, before `Hello`.
     Layer,
     /// The master of a command's terminal; comes as a descriptor with this frame, just before `Started`.
     Terminal {
-        /// Which command.
+        /// Number of the command.
         exec: u32,
     },
     /// A TCP socket of the sandbox's own loopback; comes as a descriptor with this frame. It may still be
     /// connecting, as after a non-blocking connect(2).
     Forwarded {
-        /// Which request this answers.
+        /// Number of the request that this frame answers.
         forward: u32,
     },
     /// There is nothing to connect to.
     ForwardFailed {
-        /// Which request this answers.
+        /// Number of the request that this frame answers.
         forward: u32,
-        /// errno.
+        /// Error number of the failed connect, as errno(3) lists them.
         errno: i32,
     },
     /// The listeners of the egress, before `Hello`: come as descriptors with this frame, in this order: HTTP proxy,
-    /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 transparent once more. Before them, for
-    /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network. Between both, for
-    /// each host port of the plan, a listener on 127.0.0.1 and with IPv6 one on `::1`.
+    /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 a second transparent one. Before them, for
+    /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network. Between
+    /// both, for each host port of the plan, a listener on 127.0.0.1 and with IPv6 one on `::1`.
     Listeners,
     /// A UDP socket on the name service's port, where there is no egress; comes as a descriptor with this frame, before
-    /// `Hello`. Nothing is resolved: who serves it learns which names the command asked for.
+    /// `Hello`. Nothing is resolved: the process that serves the socket learns the names that the command asked for.
     Names,
 }
 
-/// What was being done when a command could not be started.
+/// Step at which a command could not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecStage {
     /// Making the process.
@@ -188,11 +188,11 @@ pub enum FrameError {
     /// Over the bound.
     #[error("a frame of {bytes} bytes is over the limit of {MAX_FRAME}")]
     TooLong {
-        /// Its size.
+        /// Size of the frame, in bytes.
         bytes: usize,
     },
     /// Not a frame.
-    #[error("bytes on the guest channel are no frame of this version")]
+    #[error("bytes on the guest channel are not a frame of this version")]
     Malformed,
 }
 
@@ -231,7 +231,7 @@ mod tests {
     fn a_frame_reads_back() {
         let frame = HostFrame::Exec(ExecRequest {
             exec: 1,
-            leader: true,
+            is_main: true,
             argv: vec!["sh".into(), ByteText(vec![0xff])],
             env: vec![("A".into(), "b".into())],
             cwd: "/w".into(),
@@ -294,7 +294,7 @@ mod tests {
     fn request(exec: u32, terminal: Option<TerminalSize>) -> ExecRequest {
         ExecRequest {
             exec,
-            leader: exec == 1,
+            is_main: exec == 1,
             argv: vec!["sh".into()],
             env: Vec::new(),
             cwd: "/".into(),

@@ -25,7 +25,8 @@ macro_rules! guarantees {
 }
 
 guarantees! {
-    /// The workspace is the only writable host folder, and nothing else of the host but the system view is visible.
+    /// The workspace is the only writable host directory, and apart from the system view the command sees nothing else
+    /// of the host.
     FsWorkspaceOnly = "fs.workspace_only",
     /// The system view cannot be written.
     FsReadOnlySystem = "fs.read_only_system",
@@ -63,7 +64,7 @@ impl fmt::Display for Guarantee {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown guarantee {name:?}; known are: {}", Guarantee::ALL.iter().map(|g| g.name()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownGuarantee {
-    /// What was given.
+    /// Name that is not a guarantee.
     pub name: String,
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not an id (a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057)")]
 pub struct ParseIdError {
-    /// What was given.
+    /// Text that is not an id.
     pub text: String,
 }
 

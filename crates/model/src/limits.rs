@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Processes that a run may have when nobody says otherwise.
+/// Maximum number of processes of a run without a limit of its own.
 pub const DEFAULT_PIDS: u32 = 1024;
 /// Bytes of stdout and stderr together that are kept for directives and in `--json`.
 pub const DEFAULT_MAX_OUTPUT: u64 = 2_000_000;
 /// Milliseconds between SIGTERM and SIGKILL at a timeout.
 pub const DEFAULT_GRACE_MS: u64 = 10_000;
 
-/// What one run may use.
+/// Resources that one run may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of all its processes and private file systems, in bytes.
@@ -31,7 +31,7 @@ impl Limits {
         Self { memory_bytes: None, cpu_millis: None, pids: DEFAULT_PIDS, disk_bytes: None, scratch_bytes }
     }
 
-    /// Whether a cgroup is needed to hold these limits.
+    /// Returns whether a cgroup is needed to hold these limits.
     #[must_use]
     pub fn needs_cgroup(&self) -> bool {
         self.memory_bytes.is_some() || self.cpu_millis.is_some()

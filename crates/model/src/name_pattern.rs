@@ -5,9 +5,9 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} cannot be a protected name: {why}")]
 pub struct PatternError {
-    /// What was given.
+    /// Text that is not a name pattern.
     pub text: String,
-    /// What is wrong with it, and what to write.
+    /// Reason for the refusal, and the form to write instead.
     pub why: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What of the network a sandbox has, and where inside it meets the egress.
+//! Network of a sandbox, and the addresses inside at which it meets the egress.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// Whether there is a way out.
+    /// Returns whether the sandbox can reach anything outside through the egress.
     pub fn has_egress(self) -> bool {
         match self {
             Self::None => false,
@@ -30,7 +30,7 @@ pub const HTTP_PORT: u16 = 3128;
 pub const SOCKS_PORT: u16 = 1080;
 /// Name service over UDP and TCP, on 127.0.0.1 inside.
 pub const DNS_PORT: u16 = 53;
-/// Where every other TCP connection ends up, on 127.0.0.1 and ::1 inside.
+/// Port on 127.0.0.1 and ::1 inside to which every other TCP connection is redirected.
 pub const TRANSPARENT_PORT: u16 = 15_001;
 /// The ports inside on which the egress listens for itself, so that no port of the host can be reached there.
 pub const INSIDE_PORTS: [u16; 4] = [HTTP_PORT, SOCKS_PORT, DNS_PORT, TRANSPARENT_PORT];

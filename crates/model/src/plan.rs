@@ -55,10 +55,10 @@ const FROM_HOST: &[&str] = &[
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 ];
-/// Where a machine's own programs go: a bind may show others there.
+/// Directory of the machine's own programs: a bind may show other ones there.
 const LOCAL: &str = "/usr/local/";
 
-/// What a command may do with a bound folder or file.
+/// Access of a command to a bound directory or file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Look, not touch.
@@ -76,11 +76,11 @@ pub struct Bind {
     pub source: ByteText,
     /// Absolute path inside.
     pub target: ByteText,
-    /// What may be done with it.
+    /// Access of the command to it.
     pub access: Access,
 }
 
-/// Where writes to the workspace go.
+/// Destination of writes to the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Writes {
     /// Into a layer on disk: `root` holds `upper` and `work`.
@@ -90,7 +90,7 @@ pub enum Writes {
     },
     /// Into a layer in memory of at most so many bytes; a hard disk limit.
     MemoryLayer {
-        /// Bytes.
+        /// Maximum size of the layer, in bytes.
         bytes: u64,
     },
     /// Straight into the workspace. These paths inside it, relative, stay read-only.
@@ -100,25 +100,25 @@ pub enum Writes {
     },
 }
 
-/// The folder that the command works on.
+/// The directory that the command works on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceMount {
     /// Absolute host path.
     pub source: ByteText,
     /// Absolute path inside; the same path for `nexus run`.
     pub target: ByteText,
-    /// Where writes go.
+    /// Destination of writes.
     pub writes: Writes,
 }
 
 /// Everything about one sandbox and its first command, unchecked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDraft {
-    /// The run.
+    /// Identifier of the run.
     pub run_id: RunId,
-    /// How strong the wall is.
+    /// Strength of the isolation.
     pub profile: SandboxProfile,
-    /// The workspace.
+    /// Workspace that the command works on.
     pub workspace: WorkspaceMount,
     /// Existing paths in the workspace, relative, that cannot be read inside.
     pub hidden: Vec<ByteText>,
@@ -128,19 +128,19 @@ pub struct PlanDraft {
     pub covered: Vec<ByteText>,
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
-    /// Working directory inside; beneath the workspace.
+    /// Working directory inside, the workspace or a directory under it.
     pub cwd: ByteText,
     /// The whole environment.
     pub env: Vec<(ByteText, ByteText)>,
-    /// What of the network it has.
+    /// Network of the sandbox.
     pub network: Network,
     /// Ports of the host's loopback that are reached at the same port inside (`--allow-host-port`).
     pub host_ports: Vec<u16>,
-    /// Limits.
+    /// Resources that the run may use.
     pub limits: Limits,
     /// Guarantees without which the run must not start.
     pub required: BTreeSet<Guarantee>,
-    /// Whether processes inside may trace each other (`--allow-ptrace`).
+    /// Lets processes inside trace each other (`--allow-ptrace`).
     pub allow_ptrace: bool,
     /// A host path that exists and that the sandbox must not see; the launch proves it.
     pub marker: ByteText,
@@ -180,16 +180,16 @@ impl PlanDraft {
 #[serde(try_from = "PlanDraft", into = "PlanDraft")]
 pub struct Plan(PlanDraft);
 
-/// Why a draft is no plan.
+/// Reason for which a draft cannot become a plan.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PlanError {
-    /// No command.
+    /// The draft has no command.
     #[error("there is no command to run")]
     NoCommand,
     /// A NUL byte in something that becomes a C string.
     #[error("{what} contains a NUL byte")]
     Nul {
-        /// Which part.
+        /// Part of the plan that is refused.
         what: String,
     },
     /// An argument that no Linux kernel executes.
@@ -197,55 +197,55 @@ pub enum PlanError {
         "argument {index} has {bytes} bytes; the kernel takes at most {MAX_ARG_BYTES} with its NUL: pass long input by a file or by --stdin"
     )]
     ArgumentTooLong {
-        /// Which one, counted from 0.
+        /// Position of the argument or variable, counted from 0.
         index: usize,
-        /// Its size.
+        /// Its size, in bytes.
         bytes: usize,
     },
     /// Not an absolute path without `.` and `..`.
     #[error("{what} {path:?} is not an absolute path without . and ..")]
     NotNormal {
-        /// Which part.
+        /// Part of the plan that is refused.
         what: String,
-        /// The path.
+        /// Path that is refused.
         path: ByteText,
     },
     /// A place that the sandbox fills itself.
     #[error("{what} {path:?} would cover a part of the system that the sandbox provides itself")]
     Reserved {
-        /// Which part.
+        /// Part of the plan that is refused.
         what: String,
-        /// The path.
+        /// Path that is refused.
         path: ByteText,
     },
     /// Two things at one place.
     #[error("two binds have the same place {path:?} inside")]
     Overlap {
-        /// The place.
+        /// Path that is refused.
         path: ByteText,
     },
     /// A bind that hides or opens the workspace.
     #[error("the bind at {path:?} would cover the workspace")]
     CoversWorkspace {
-        /// The place.
+        /// Path that is refused.
         path: ByteText,
     },
     /// A path to cover that no bind shows.
     #[error("the path to cover {path:?} is not below a bind")]
     CoveredOutside {
-        /// The path.
+        /// Path that is refused.
         path: ByteText,
     },
     /// cwd is elsewhere.
     #[error("the working directory {path:?} is not inside the workspace")]
     CwdOutside {
-        /// The directory.
+        /// Directory that is refused.
         path: ByteText,
     },
     /// An environment variable's name is empty or has `=`.
     #[error("{name:?} is not a name for an environment variable")]
     EnvName {
-        /// The name.
+        /// Name that is refused.
         name: ByteText,
     },
     /// A guarantee that the plan's own network breaks.
@@ -254,21 +254,21 @@ pub enum PlanError {
     /// More ports of the host's loopback than one sandbox may reach.
     #[error("{count} ports of this machine's loopback are too many ({MAX_HOST_PORTS} at most)")]
     TooManyHostPorts {
-        /// How many.
+        /// Number of ports that were asked for.
         count: usize,
     },
     /// A port of the host's loopback that cannot be reached.
     #[error("port {port} of this machine's loopback cannot be reached from inside: {why}")]
     HostPort {
-        /// The port.
+        /// Port that is refused.
         port: u16,
-        /// Why.
+        /// Reason for the refusal.
         why: &'static str,
     },
     /// A limit of zero.
     #[error("a limit of zero {what} leaves nothing to run with")]
     ZeroLimit {
-        /// Which.
+        /// Limit that is refused.
         what: &'static str,
     },
 }
@@ -395,7 +395,7 @@ fn check_host_ports(draft: &PlanDraft) -> Result<(), PlanError> {
     }
     for (at, port) in ports.iter().copied().enumerate() {
         let why = match port {
-            0 => "0 is no port",
+            0 => "0 is not a port",
             port if INSIDE_PORTS.contains(&port) => "Nexus itself listens there inside",
             port if ports[..at].contains(&port) => "the port stands twice",
             _ if !draft.network.has_egress() => "nothing serves it",

@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 /// One attempt and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofItem {
-    /// What was tried, e.g. `write_outside`.
+    /// Name of the attempt, e.g. `write_outside`. `write_outside`.
     pub check: String,
     /// The answers that the plan allows, e.g. `EROFS|EACCES`.
     pub expected: String,
-    /// The answer.
+    /// Answer that was seen.
     pub seen: String,
 }
 
 impl ProofItem {
-    /// Whether the answer is one of those expected.
+    /// Returns whether the answer is one of those expected.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.expected.split('|').any(|allowed| allowed == self.seen)
     }
 }
 
-/// What the host knows about a sandbox, for the proof to compare with.
+/// Facts that the host knows about a sandbox, for the proof to compare with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct ProofPlan {
     /// A host path that must not be there.
@@ -34,7 +34,7 @@ pub struct ProofPlan {
     pub host_namespaces: Vec<(String, u64)>,
     /// The workspace inside.
     pub workspace: ByteText,
-    /// What of the network it has.
+    /// Network of the sandbox.
     pub network: Network,
 }
 

@@ -5,7 +5,7 @@ use crate::guarantee::Guarantee;
 use crate::ids::{DirectiveId, FacilityId};
 use serde::{Deserialize, Serialize};
 
-/// How strong the wall around a command is.
+/// Strength of the isolation around a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxProfile {
@@ -36,12 +36,12 @@ impl SandboxProfile {
 /// The workspace of a directive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FacilityRef {
-    /// Which one.
+    /// Identifier of the facility.
     pub id: FacilityId,
-    /// Where it appears inside.
+    /// Path at which it appears inside.
     #[serde(default = "default_mount")]
     pub mount: String,
-    /// What to clone into it when it is empty.
+    /// Repository to clone into the facility when it is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo_url: Option<String>,
 }
@@ -57,13 +57,13 @@ fn default_shell() -> String {
 /// Limits as they stand in a directive; [`crate::Limits`] is what a driver gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct DirectiveLimits {
-    /// Millicores.
+    /// Processor time, in millicores.
     #[serde(default)]
     pub cpu: Option<u32>,
-    /// MiB.
+    /// Memory, in MiB.
     #[serde(default)]
     pub memory_mb: Option<u64>,
-    /// MiB.
+    /// Disk space, in MiB.
     #[serde(default)]
     pub disk_mb: Option<u64>,
     /// Bytes of stdout and stderr together.
@@ -77,7 +77,7 @@ pub struct DirectiveLimits {
 /// Files to keep after the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct ArtifactRules {
-    /// Globs beneath the workspace.
+    /// Globs under the workspace.
     #[serde(default)]
     pub collect: Vec<String>,
     /// Report a diff even when nothing failed.
@@ -85,34 +85,34 @@ pub struct ArtifactRules {
     pub always_diff: bool,
 }
 
-/// One execution.
+/// Specification of one execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectiveSpec {
-    /// Its id.
+    /// Identifier of the directive.
     pub directive_id: DirectiveId,
-    /// Its workspace.
+    /// Facility that serves as its workspace.
     pub facility: FacilityRef,
-    /// How strong the wall is.
+    /// Strength of the isolation.
     #[serde(default)]
     pub sandbox_profile: SandboxProfile,
     /// A command **string**, run by `shell -c`.
     pub command: String,
-    /// The shell.
+    /// Shell that runs the command.
     #[serde(default = "default_shell")]
     pub shell: String,
-    /// Working directory beneath the workspace.
+    /// Working directory under the workspace.
     #[serde(default)]
     pub cwd: Option<String>,
     /// Seconds until SIGTERM.
     #[serde(default)]
     pub timeout_seconds: Option<u64>,
-    /// Limits.
+    /// Resources that the directive may use.
     #[serde(default)]
     pub limits: DirectiveLimits,
-    /// What it may do.
+    /// Capabilities that the directive asks for.
     #[serde(default)]
     pub capabilities: Capabilities,
-    /// What to keep.
+    /// Files to collect when the directive has ended.
     #[serde(default)]
     pub artifacts: ArtifactRules,
     /// Guarantees that the driver must give.

@@ -6,19 +6,19 @@ pub enum ParseUnitError {
     /// Not a size.
     #[error("{text:?} is not a size: write a whole number with K, M or G (512M), or plain bytes")]
     Size {
-        /// What was given.
+        /// Text that is not a valid value.
         text: String,
     },
     /// Not a time.
     #[error("{text:?} is not a time: write a number with ms, s, m or h (30s), or plain seconds")]
     Duration {
-        /// What was given.
+        /// Text that is not a valid value.
         text: String,
     },
     /// Not a number of processors.
     #[error("{text:?} is not a number of processors: write for example 2 or 0.5 (at least 0.01)")]
     Cpus {
-        /// What was given.
+        /// Text that is not a valid value.
         text: String,
     },
 }
