@@ -5,11 +5,11 @@ use crate::words::Counts;
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/cli", counts(611, 344, 92, 1520)),
-    ("crates/driver", counts(90, 44, 6, 151)),
+    ("crates/driver", counts(0, 0, 1, 52)),
     ("crates/egress", counts(211, 67, 8, 375)),
     ("crates/facility", counts(545, 213, 10, 395)),
     ("crates/guest", counts(0, 0, 0, 1)),
-    ("crates/jail", counts(107, 114, 15, 271)),
+    ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 5)),
     ("crates/policy", counts(420, 76, 28, 212)),
     ("crates/terminal", counts(21, 1, 0, 2)),

@@ -4,14 +4,14 @@
 //!   user with a heap of that size.
 //! * `launch_bench --rows [RUNS] [SECONDS]` prints a JSON line for each way: `posix_spawn`, `bwrap` (where installed),
 //!   `cold` (nothing is made before it is asked for), `fresh` (what can be made in advance is, for one sandbox each),
-//!   `pooled` (networks are used again) and `live` (a further command in a sandbox that stands), first in turn one by
+//!   `pooled` (networks are used again) and `live` (an exec in a running sandbox), first in turn one by
 //!   one with medians and 99th percentiles, then with 1, 2 and 8 workers at once as runs per second.
 //!
 //! * `launch_bench --only WAY [RUNS]` does nothing but one way, for a profiler.
 //!
 //! `cargo xtask bench` runs it and puts the figures beside those of other tools.
 
-use nexus_driver::namespace::launcher::{Keep, Launcher, serve_stdin};
+use nexus_driver::namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_driver::{CommandEvent, Driver, Ended, Event, LEADER, MoreCommand, Namespace, Sandbox, Session};
 use nexus_model::plan::PlanDraft;
 use nexus_model::{ByteText, ExitStatus, Limits, Plan};
@@ -84,10 +84,10 @@ fn only(way: &str, runs: usize) -> Result<(), Failure> {
 }
 
 /// `--as-launcher SANDBOXES [NETWORKS]`; the networks are used again.
-fn keep(arguments: &[String]) -> Result<Keep, Failure> {
+fn keep(arguments: &[String]) -> Result<PoolConfig, Failure> {
     let number = |index: usize| arguments.get(index).map_or(Ok(0), |text| text.parse());
     let networks = number(2)?;
-    Ok(Keep { sandboxes: number(1)?, networks, reuse: networks > 0 })
+    Ok(PoolConfig { sandboxes: number(1)?, networks, reuse: networks > 0 })
 }
 
 /// The launches of a user with a large heap.
@@ -173,7 +173,7 @@ fn in_turn(ways: &[Way<'_>], live: &mut Live, runs: usize, told: &str) -> Result
     Ok(())
 }
 
-/// How many runs so many workers do in a second, each with a state of its own.
+/// Measures the runs per second of a number of workers, each with a state of its own.
 fn rate<S>(
     workers: usize,
     seconds: usize,
@@ -197,7 +197,7 @@ fn rate<S>(
     counts.into_iter().sum()
 }
 
-/// 10th percentile (what the machine can do when nobody disturbs), median and 99th percentile, in microseconds.
+/// 10th percentile (the machine without other load), median and 99th percentile, in microseconds.
 struct Summary {
     p10: u128,
     median: u128,
@@ -293,7 +293,7 @@ impl Bench {
     }
 }
 
-/// A sandbox that stands, for further commands.
+/// A running sandbox that takes execs.
 struct Live {
     sandbox: Sandbox,
     session: Session,

@@ -1,8 +1,8 @@
 //! A launcher process on its standard input: `launcher NETWORKS REUSE [SANDBOXES [STEP [WALLS]]]`. Tests attack what it
-//! starts; with the feature `inject` the step fails, and the walls are left out.
+//! starts; with the feature `inject` the step fails, and those parts of the confinement are left out.
 
 use nexus_driver::Namespace;
-use nexus_driver::namespace::launcher::{Keep, serve_stdin};
+use nexus_driver::namespace::launcher::{PoolConfig, serve_stdin};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +16,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     #[cfg(feature = "inject")]
     nexus_driver::leave_out(word(4))?;
     let sandboxes = if word(2).is_empty() { 0 } else { word(2).parse()? };
-    serve_stdin(&driver, Keep { networks: word(0).parse()?, reuse: word(1).parse()?, sandboxes })?;
+    serve_stdin(&driver, PoolConfig { networks: word(0).parse()?, reuse: word(1).parse()?, sandboxes })?;
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! What every driver must pass. The suite is a function, not a test: each driver's tests call it with what that
-//! driver needs, and it returns every violation instead of stopping at the first.
+//! Requirements that every driver must meet. The suite is a function, not a test: each driver's tests call it with what
+//! that driver needs, and it returns every violation instead of stopping at the first.
 
 use crate::{CommandEvent, Driver, Event, Handle, MoreCommand, Sandbox, Session, Stdio};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::AsFd;
 use std::fs::File;
 
-/// What the suite needs of a driver's tests.
+/// Parts that a driver's tests give to the suite.
 pub struct Fixture<'a> {
     /// A plan for a command that ends with this code.
     pub exit: &'a dyn Fn(u8) -> Plan,
@@ -29,7 +29,7 @@ pub fn violations(driver: &dyn Driver, fixture: &Fixture<'_>) -> Vec<String> {
         check("an exit code is reported exactly", exit_code(driver, fixture, code));
     }
     check("a signal is reported", killed(driver, fixture));
-    check("a further command ends alone", further_command(driver, fixture));
+    check("an exec ends alone", further_command(driver, fixture));
     check("destroy from every state", destroy_everywhere(driver, fixture));
     check("a missing guarantee is refused", missing_guarantee(driver, fixture));
     check("a foreign handle is refused", foreign_handle(driver, fixture));
@@ -82,7 +82,7 @@ fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Re
             | Event::Terminal { .. }
             | Event::Command { .. }
             | Event::Forwarded { .. }
-            | Event::ForwardFailed { .. }) => return Err(format!("nobody asked for {other:?}")),
+            | Event::ForwardFailed { .. }) => return Err(format!("the host did not ask for {other:?}")),
             Event::NotStarted(reason) => return Err(text(reason)),
             Event::Ended(ended) => {
                 sandbox.keeper.wait().map_err(text)?;
@@ -106,7 +106,7 @@ fn killed(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
     }
 }
 
-/// The leader stays while another command comes and goes, with an exact code each time.
+/// The main command stays while another command comes and goes, with an exact code each time.
 fn further_command(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
     let plan = (fixture.stay)();
     let handle = driver.prepare(&plan).map_err(text)?;

@@ -11,25 +11,25 @@ pub enum PrepareError {
     /// The driver does not know this sandbox profile.
     #[error("the {driver} driver has no sandbox profile {profile}")]
     Profile {
-        /// Which driver.
+        /// Name of the driver.
         driver: &'static str,
-        /// Which profile.
+        /// Name of the profile.
         profile: &'static str,
     },
     /// A guarantee that the plan requires is not there.
     #[error("{guarantee} is required and cannot be given here: {reason}")]
     Guarantee {
-        /// Which.
+        /// Guarantee that cannot be given.
         guarantee: Guarantee,
-        /// Why not.
+        /// Reason for which it cannot be given.
         reason: String,
     },
     /// A limit cannot be enforced. Nexus never pretends.
     #[error("the {limit} limit cannot be enforced here: {reason}")]
     Limit {
-        /// Which.
+        /// Limit that cannot be held.
         limit: &'static str,
-        /// Why not.
+        /// Reason for which it cannot be held.
         reason: String,
     },
     /// A crash inside would reach a service of the host.
@@ -52,20 +52,20 @@ pub enum StartError {
     /// The handle is not of this driver.
     #[error("the handle names the driver {found}, not {expected}")]
     WrongDriver {
-        /// What the handle says.
+        /// Driver that the handle names.
         found: String,
-        /// Who was asked.
+        /// Driver that was given the handle.
         expected: &'static str,
     },
 }
 
-/// What is there could not be listed.
+/// The inventory of this host could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot list {place}: {source}", place = place.display())]
 pub struct InventoryError {
-    /// Where.
+    /// Path that could not be read.
     pub place: PathBuf,
-    /// Why.
+    /// Error of the system call.
     pub source: io::Error,
 }
 
@@ -73,8 +73,8 @@ pub struct InventoryError {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot remove {what}: {source}")]
 pub struct DestroyError {
-    /// What is left.
+    /// Process or control group that is left.
     pub what: String,
-    /// Why.
+    /// Error of the system call.
     pub source: io::Error,
 }

@@ -4,7 +4,7 @@
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
 use crate::probe::{Finding, ProbeReport};
-use crate::{Channel, Driver, Handle, Keeper, LEADER, Sandbox};
+use crate::{Channel, Driver, Handle, LEADER, Sandbox, SandboxProcess};
 use nexus_model::frames::{GuestFrame, HostFrame, VERSION};
 use nexus_model::proof::ProofItem;
 use nexus_model::proof::ProofPlan;
@@ -16,7 +16,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// What the guest does with a command.
+/// Behaviour of the scripted guest for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Script {
     /// Reads the command's first argument: `exit N` ends with N, `signal N` by that signal, `wait` stays until killed.
@@ -25,11 +25,11 @@ pub enum Script {
     SetUpFails,
     /// Falls silent after the first frame.
     Vanishes,
-    /// Says that a command ended that nobody started.
+    /// Reports the end of a command that was never asked for.
     Lies,
 }
 
-/// The driver.
+/// A driver whose guest follows a script.
 #[derive(Debug)]
 pub struct Fake {
     script: Script,
@@ -127,7 +127,7 @@ struct FakeKeeper {
     guest: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Keeper for FakeKeeper {
+impl SandboxProcess for FakeKeeper {
     fn kill(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both)?)
     }

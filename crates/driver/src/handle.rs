@@ -1,4 +1,4 @@
-//! What a driver will touch, in a form that survives a crash of its user.
+//! Everything that a driver will touch, in a form that survives a crash of its user.
 
 use nexus_jail::cgroup::Group;
 use nexus_model::RunId;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Everything that one sandbox will have on the host. Saved before anything is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handle {
-    /// Which form this is; a reader refuses one that it does not know.
+    /// Version of the form; a reader refuses one that it does not know.
     pub version: u32,
-    /// Whose.
+    /// Name of the driver that made it.
     pub driver: String,
     /// For which run.
     pub run_id: RunId,
@@ -32,8 +32,8 @@ impl Handle {
     #[must_use]
     pub fn is_of(&self, run: RunId) -> bool {
         let id = run.to_string();
-        let folders = self.group.iter().flat_map(Group::folders).all(|folder| folder.ends_with(&id));
-        folders && Self { group: None, ..self.clone() } == Self::of_nothing(run)
+        let directories = self.group.iter().flat_map(Group::directories).all(|directory| directory.ends_with(&id));
+        directories && Self { group: None, ..self.clone() } == Self::of_nothing(run)
     }
 }
 

@@ -1,11 +1,12 @@
-//! Leaving single walls out of sandboxes, for tests (feature `inject`).
+//! Leaves single parts of the confinement out of sandboxes, for tests (feature `inject`).
 
 use nexus_jail::Wall;
 
 /// Only test builds hold this text: `cargo xtask` looks for it in release builds.
 const MARKER: &str = "nexus-test-build-that-leaves-walls-out";
 
-/// Leaves walls out of every sandbox that this process launches from now on, by their names with commas between.
+/// Leaves parts of the confinement out of every sandbox that this process launches from now on, by their names with
+/// commas between.
 ///
 /// # Errors
 /// Returns a sentence with the name that no wall has; nothing is left out then.

@@ -1,4 +1,4 @@
-//! What the host asked of a guest and what the guest may answer; pure, so that every order can be tried.
+//! Requests of the host to a guest and the answers that the guest may give; pure, so that every order can be tried.
 //!
 //! ```text
 //!  ask ─▶ Asked ──terminal──▶ Shown ──started──▶ Running ──ended──▶ (gone)
@@ -10,12 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of the plan's own command. Further commands have other ones.
+/// Number of the plan's own command, the main command. Execs have other ones.
 pub const LEADER: u32 = 1;
 
-/// Most requests of each kind that may be unanswered, so that a host which asks without listening is told so before the
-/// guest stops reading, and both wait for ever.
-const MOST_UNANSWERED: usize = 32;
+/// Maximum number of unanswered requests of each kind: a host that asks without listening gets an error before the
+/// guest stops reading and both wait for ever.
+const MAX_UNANSWERED: usize = 32;
 
 /// A request that may not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -23,11 +23,11 @@ pub enum Refused {
     /// Each number is used once, forwards once at a time.
     #[error("the number {number} is in use")]
     Used {
-        /// The number.
+        /// Number of the request.
         number: u32,
     },
     /// The guest has to answer first.
-    #[error("{MOST_UNANSWERED} requests wait for an answer of the sandbox")]
+    #[error("{MAX_UNANSWERED} requests wait for an answer of the sandbox")]
     Busy,
 }
 
@@ -54,7 +54,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The leader is asked for; and, before the sandbox stands, what the plan makes it hand out.
+    /// The main command is asked for; and, before the sandbox stands, what the plan makes it hand out.
     pub fn new(terminal: bool, layer: bool, listeners: bool) -> Self {
         Self {
             up: false,
@@ -67,7 +67,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the sandbox stands.
+    /// Returns whether the sandbox stands.
     pub fn is_up(&self) -> bool {
         self.up
     }
@@ -88,7 +88,7 @@ impl Ledger {
         (!self.up && std::mem::take(&mut self.listeners)).then_some(())
     }
 
-    /// The socket for names came: at most once, before it stands, and only where there is no egress.
+    /// Takes the socket for names: at most once, before the sandbox stands, and only without an egress.
     pub fn names(&mut self) -> Option<()> {
         (!self.up && std::mem::take(&mut self.names)).then_some(())
     }
@@ -99,7 +99,7 @@ impl Ledger {
             return Err(Refused::Used { number: exec });
         }
         let unanswered = self.commands.values().filter(|phase| **phase != Phase::Running).count();
-        if unanswered >= MOST_UNANSWERED {
+        if unanswered >= MAX_UNANSWERED {
             return Err(Refused::Busy);
         }
         self.highest = exec;
@@ -107,14 +107,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// What was asked was never sent.
+    /// Forgets a request that was never sent.
     pub fn withdraw(&mut self, exec: u32) {
         self.commands.remove(&exec);
     }
 
     /// A connection is asked for.
     pub fn ask_forward(&mut self, forward: u32) -> Result<(), Refused> {
-        if self.forwards.len() >= MOST_UNANSWERED {
+        if self.forwards.len() >= MAX_UNANSWERED {
             return Err(Refused::Busy);
         }
         if self.forwards.insert(forward) { Ok(()) } else { Err(Refused::Used { number: forward }) }
@@ -154,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// It ended.
+    /// Takes the end of a command.
     pub fn ended(&mut self, exec: u32) -> Option<()> {
         match self.phase(exec)? {
             Phase::Running => self.commands.remove(&exec).map(drop),
@@ -245,11 +245,11 @@ mod tests {
     fn what_is_unanswered_is_bounded() {
         let mut ledger = standing(false);
         let asked = (2..1000).take_while(|exec| ledger.ask(*exec, false).is_ok()).count();
-        assert_eq!(asked, MOST_UNANSWERED - 1, "the leader is one of them");
+        assert_eq!(asked, MAX_UNANSWERED - 1, "the leader is one of them");
         assert_eq!(ledger.ask(1000, false), Err(Refused::Busy));
         ledger.started(2).unwrap();
         ledger.ask(1000, false).unwrap();
         let forwards = (0..1000).take_while(|forward| ledger.ask_forward(*forward).is_ok()).count();
-        assert_eq!(forwards, MOST_UNANSWERED);
+        assert_eq!(forwards, MAX_UNANSWERED);
     }
 }

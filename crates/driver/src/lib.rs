@@ -56,7 +56,7 @@ use std::io;
 pub trait Driver {
     /// Its name in configuration and records.
     fn name(&self) -> &'static str;
-    /// What works here. Cheap, and changes nothing.
+    /// Reports the guarantees that this machine allows. Cheap, and changes nothing.
     fn probe(&self) -> ProbeReport;
     /// Names everything that starting this plan will touch. Changes nothing.
     fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError>;
@@ -72,18 +72,18 @@ pub trait Driver {
 pub struct Sandbox {
     /// To its guest.
     pub channel: Channel,
-    /// The upper folder of a layer in memory, when the launcher made it.
+    /// The upper directory of a layer in memory, when the launcher made it.
     pub upper: Option<OwnedFd>,
     /// Tells when the workspace's overlay is gone for good; for [`overlay_is_gone`]. `None`: nothing tells.
     pub watch: Option<OwnedFd>,
-    /// What the guest must find before a command starts.
+    /// Facts that the guest must confirm before a command starts.
     pub proof: ProofPlan,
     /// Kills and waits.
-    pub keeper: Box<dyn Keeper>,
+    pub keeper: Box<dyn SandboxProcess>,
 }
 
 /// Holds on to a sandbox from outside.
-pub trait Keeper {
+pub trait SandboxProcess {
     /// Kills everything inside.
     fn kill(&self) -> io::Result<()>;
     /// Takes away the limits that would delay the death of what the end of the main command kills.
@@ -97,6 +97,6 @@ pub trait Keeper {
     fn release(&self) -> io::Result<()>;
     /// Becomes readable when the sandbox is dead.
     fn ended(&self) -> Option<BorrowedFd<'_>>;
-    /// How often the kernel killed inside for memory.
+    /// Returns the number of times that the kernel killed a process inside for memory.
     fn oom_kills(&self) -> io::Result<u64>;
 }

@@ -1,4 +1,4 @@
-//! Why a command did not start.
+//! Reasons for which a command did not start.
 
 use crate::ChannelError;
 use nexus_model::exit::{NOT_EXECUTABLE, NOT_FOUND};
@@ -11,25 +11,25 @@ pub enum NotStarted {
     /// The sandbox could not be set up.
     #[error("setting the sandbox up failed at {step}: {detail}{}", errno_text(*errno))]
     SetUp {
-        /// The step.
+        /// Name of the step.
         step: String,
         /// errno, or 0.
         errno: i32,
-        /// What it was about.
+        /// Detail of the failure, for a person to read.
         detail: String,
     },
     /// A wall was not in force.
     #[error("the proof of the sandbox failed: {}", failed_checks(proof))]
     Proof {
-        /// All checks.
+        /// All checks of the proof with their answers.
         proof: Vec<ProofItem>,
     },
     /// The file could not be executed.
     #[error("{}{}", stage_text(*stage), errno_text(*errno))]
     Exec {
-        /// What was being done.
+        /// Stage of the start that failed.
         stage: ExecStage,
-        /// errno.
+        /// Error number, as errno(3) lists them.
         errno: i32,
     },
     /// The channel ended before anything was said.

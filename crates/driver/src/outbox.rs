@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The most bytes that wait: a largest request, and as much again for signals and sizes.
 const MAX_WAITING: usize = 2 * MAX_FRAME;
 
-/// The time after which descriptors are offered once more that the kernel did not let out (unix(7), ETOOMANYREFS).
+/// Time after which descriptors are sent again that the kernel did not let out (unix(7), ETOOMANYREFS).
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The time for which they are offered. Other sandboxes of the same user may keep all that the kernel lets out.

@@ -1,4 +1,4 @@
-//! What a driver finds on this machine.
+//! Report of a driver about this machine.
 
 use nexus_model::Guarantee;
 use serde::Serialize;
@@ -6,13 +6,13 @@ use serde::Serialize;
 /// One guarantee, and whether it can be given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which.
+    /// Guarantee that was examined.
     pub guarantee: Guarantee,
-    /// Whether.
+    /// True when the driver can give it here.
     pub given: bool,
-    /// How it is held, or why it is not.
+    /// Reason for the finding: the means that hold the guarantee, or those that are missing.
     pub reason: String,
-    /// What somebody can do about it: a command or a setting.
+    /// Command or setting with which a person can make the guarantee available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -20,27 +20,27 @@ pub struct Finding {
 /// All findings of one driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProbeReport {
-    /// Which driver.
+    /// Name of the driver.
     pub driver: &'static str,
-    /// What must be there for anything to run: empty when all is.
+    /// Requirements for running anything at all that this machine does not meet; empty when it meets all.
     pub missing: Vec<Missing>,
-    /// Each guarantee.
+    /// One finding for each guarantee.
     pub findings: Vec<Finding>,
 }
 
 /// Something without which the driver refuses to run at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What.
+    /// Requirement that is not met.
     pub what: String,
-    /// How it shows.
+    /// Observation that shows it.
     pub reason: String,
-    /// What somebody can do about it.
+    /// Command or setting with which a person can meet it.
     pub fix: String,
 }
 
 impl ProbeReport {
-    /// Whether the driver can give this guarantee, and if not, why.
+    /// Checks that the driver can give this guarantee; the error is the reason for which it cannot.
     pub fn gives(&self, guarantee: Guarantee) -> Result<(), String> {
         match self.findings.iter().find(|finding| finding.guarantee == guarantee) {
             Some(finding) if finding.given => Ok(()),

@@ -1,7 +1,8 @@
-//! What a descriptor from the guest must be before the host touches it.
+//! Checks on each descriptor from the guest before the host touches it.
 //!
 //! A guest in hostile hands could send a pipe, a socket or a file of its own in the place of the one that was asked
-//! for. None of them is the host's, but a read from one that blocks would stop whoever serves this sandbox.
+//! for. None of them is the host's, but a read from one that blocks would stop the thread that serves
+//! this sandbox.
 
 use nexus_model::frames::LISTENERS;
 use rustix::fd::OwnedFd;
@@ -15,9 +16,9 @@ const PTMX: (u32, u32) = (5, 2);
 /// Listening sockets inside the sandbox's network. Closing them refuses every connection from then on.
 #[derive(Debug)]
 pub struct Listeners {
-    /// HTTP proxy.
+    /// Listener of the HTTP proxy.
     pub http: OwnedFd,
-    /// SOCKS proxy.
+    /// Listener of the SOCKS proxy.
     pub socks: OwnedFd,
     /// Name service over UDP.
     pub dns_udp: OwnedFd,
@@ -29,11 +30,11 @@ pub struct Listeners {
     pub transparent_ipv6: Option<OwnedFd>,
     /// Listeners that stand for ports of the host's loopback, each with its port.
     pub host_ports: Vec<(u16, OwnedFd)>,
-    /// Where the plan lets the host know its processes.
+    /// View of the sandbox's processes, where the plan lets the host know them.
     pub processes: Option<ProcessView>,
 }
 
-/// What the processes of a sandbox and their sockets are known by.
+/// Descriptors by which the host knows the processes of a sandbox and their sockets.
 #[derive(Debug)]
 pub struct ProcessView {
     /// A `/proc` of its own, opened as a path.
@@ -75,7 +76,7 @@ pub fn listeners(descriptors: Vec<OwnedFd>, by_program: bool, ports: &[u16]) -> 
     let mut numbers = (1..).zip(BASE).map(|(each, base)| (each * ports.len(), base));
     let (for_ports, _) = numbers.find(|(for_ports, base)| for_ports + base == rest)?;
     let mut all = descriptors.into_iter();
-    let mut view = || Some(ProcessView { proc: process_folder(all.next()?)?, sockets: diagnosis(all.next()?)? });
+    let mut view = || Some(ProcessView { proc: process_directory(all.next()?)?, sockets: diagnosis(all.next()?)? });
     let processes = if by_program { Some(view()?) } else { None };
     let host_ports = all.by_ref().take(for_ports).map(|fd| host_port(fd, ports)).collect::<Option<_>>()?;
     let listeners = Listeners {
@@ -102,7 +103,7 @@ fn host_port(fd: OwnedFd, ports: &[u16]) -> Option<(u16, OwnedFd)> {
 }
 
 /// The root of a `/proc` that is another than this process's.
-fn process_folder(fd: OwnedFd) -> Option<OwnedFd> {
+fn process_directory(fd: OwnedFd) -> Option<OwnedFd> {
     let is_proc = rustix::fs::fstatfs(&fd).ok()?.f_type == rustix::fs::PROC_SUPER_MAGIC;
     let (given, own) = (rustix::fs::fstat(&fd).ok()?, rustix::fs::stat("/proc").ok()?);
     let is_root = FileType::from_raw_mode(given.st_mode) == FileType::Directory && given.st_ino == own.st_ino;

@@ -1,14 +1,14 @@
-//! The host's side of the commands of a sandbox: the plan's, which is the leader, and further ones beside it.
+//! The host's side of the commands of a sandbox: the plan's main command, and execs beside it.
 //!
 //! ```text
-//!  start ─▶ (Layer)? ─▶ Up ─▶ (Terminal)? ─▶ Started ─▶ Ended                     the leader; its end is the sandbox's
+//!  start ─▶ (Layer)? ─▶ Up ─▶ (Terminal)? ─▶ Started ─▶ Ended                     the main command; its end is the sandbox's
 //!                        └─▶ NotStarted (set-up, proof, exec) ◀──┘
-//!  exec ──▶ (Terminal)? ─▶ Command(Started | NotStarted) ─▶ Command(Ended)        each further one
+//!  exec ──▶ (Terminal)? ─▶ Command(Started | NotStarted) ─▶ Command(Ended)        each exec
 //!  forward ─▶ Forwarded | ForwardFailed
 //! ```
 //! Nothing here waits for the guest but [`Session::hear`]: what it does not take waits in `outbox`.
 //!
-//! Any other order, or a number that nobody asked for, ends the session as [`NotStarted::Protocol`]: the guest is
+//! Any other order, or a number that was not asked for, ends the session as [`NotStarted::Protocol`]: the guest is
 //! hostile to the host. What order is right is decided in `ledger`, what a descriptor must be in `received`.
 
 use crate::ledger::{LEADER, Ledger, Refused};
@@ -28,7 +28,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::time::Instant;
 
-/// What a command has as stdin, stdout and stderr.
+/// Descriptors that a command has as stdin, stdout and stderr.
 #[derive(Debug, Clone, Copy)]
 pub enum Stdio<'a> {
     /// These three descriptors.
@@ -53,7 +53,7 @@ impl<'a> Stdio<'a> {
     }
 }
 
-/// A command beside the leader.
+/// A command beside the main command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MoreCommand {
     /// The command and its arguments.
@@ -64,7 +64,7 @@ pub struct MoreCommand {
     pub cwd: ByteText,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// Code or signal.
@@ -75,55 +75,56 @@ pub struct Ended {
     pub max_rss_bytes: u64,
 }
 
-/// What the guest told.
+/// Event that the guest reported.
 #[derive(Debug)]
 pub enum Event {
     /// The sandbox stands.
     Up,
-    /// The upper folder of a layer in memory.
+    /// The upper directory of a layer in memory.
     Layer(OwnedFd),
-    /// Where the sandbox meets the egress; comes before `Up`. Until somebody serves them, connections wait.
+    /// Listeners at which the sandbox meets the egress; come before `Up`. Until the egress accepts them, connections
+    /// wait.
     Listeners(Listeners),
-    /// Where the command asks for names without an egress; may come before `Up`. A UDP socket, non-blocking.
+    /// Socket at which the command asks for names without an egress; may come before `Up`. A UDP socket, non-blocking.
     Names(OwnedFd),
-    /// The leader runs; its proof.
+    /// The main command runs; its proof.
     Started(Vec<ProofItem>),
-    /// The leader did not start, or the guest broke the protocol: the sandbox is to be ended.
+    /// The main command did not start, or the guest broke the protocol: the sandbox is to be ended.
     NotStarted(NotStarted),
-    /// The leader ended, and with it the sandbox.
+    /// The main command ended, and with it the sandbox.
     Ended(Ended),
     /// The master of a command's terminal, non-blocking.
     Terminal {
-        /// Which command.
+        /// Number of the command.
         exec: u32,
         /// Reads what it shows, writes what is typed. EIO is the end of output.
         master: OwnedFd,
     },
-    /// About a further command.
+    /// Reports on an exec.
     Command {
-        /// Which.
+        /// Number of the exec.
         exec: u32,
-        /// What.
+        /// Event of that exec.
         event: CommandEvent,
     },
     /// A TCP socket to a port inside, non-blocking. It may still be connecting: when it becomes writable, SO_ERROR
     /// tells.
     Forwarded {
-        /// Which request.
+        /// Number of the request.
         forward: u32,
-        /// The socket.
+        /// Socket that is connected to the port inside.
         socket: OwnedFd,
     },
     /// Nothing inside takes the connection.
     ForwardFailed {
-        /// Which request.
+        /// Number of the request.
         forward: u32,
-        /// errno.
+        /// Error number, as errno(3) lists them.
         errno: i32,
     },
 }
 
-/// What became of a further command.
+/// Progress of an exec.
 #[derive(Debug)]
 pub enum CommandEvent {
     /// It runs; its proof.
@@ -152,11 +153,11 @@ pub struct Session {
     outbox: Outbox,
     proof: ProofPlan,
     ledger: Ledger,
-    /// Whether a [`ProcessView`] comes with its listeners.
+    /// Expects a [`ProcessView`] with the listeners.
     by_program: bool,
     /// The host ports whose listeners come.
     host_ports: Vec<u16>,
-    /// What came of the next frame.
+    /// The part of the next frame that has arrived.
     partial: Partial,
 }
 
@@ -181,7 +182,7 @@ impl Session {
         }
     }
 
-    /// Asks for a further command under a number that was never used here. The guest proves the walls again.
+    /// Asks for an exec under a number that was never used here. The guest proves the confinement again.
     pub fn exec(&mut self, exec: u32, command: &MoreCommand, stdio: Stdio<'_>) -> Result<(), AskError> {
         if !self.outbox.has_room() {
             return Err(Refused::Busy.into());
@@ -254,19 +255,19 @@ impl Session {
         }
     }
 
-    /// The next thing that the guest has told, without waiting: a guest that stops in the middle of a frame must not
-    /// stop who serves it. `None` until it is whole; more may be there after `Some`.
+    /// Receives the next event of the guest without waiting, so that a guest that stops in the middle of a frame does
+    /// not stop the thread that serves it. `None` until the event is whole; more may be there after `Some`.
     pub fn hear_ready(&mut self) -> Result<Option<Event>, ChannelError> {
         let Some((frame, descriptors)) = self.channel.receive_ready::<GuestFrame>(&mut self.partial)? else {
             return Ok(None);
         };
         let said = kind(&frame);
-        let judged = self.judge(frame, descriptors);
-        Ok(Some(judged.unwrap_or_else(|| Event::NotStarted(NotStarted::Protocol(said.to_owned())))))
+        let evaluated = self.evaluate(frame, descriptors);
+        Ok(Some(evaluated.unwrap_or_else(|| Event::NotStarted(NotStarted::Protocol(said.to_owned())))))
     }
 
     /// `None` for what does not belong here.
-    fn judge(&mut self, frame: GuestFrame, descriptors: Vec<OwnedFd>) -> Option<Event> {
+    fn evaluate(&mut self, frame: GuestFrame, descriptors: Vec<OwnedFd>) -> Option<Event> {
         let ledger = &mut self.ledger;
         if frame == GuestFrame::Listeners {
             ledger.listeners()?;
@@ -326,7 +327,7 @@ impl Session {
         self.outbox.post(&HostFrame::Signal { exec: Some(exec), signal }, &[])
     }
 
-    /// Signals the leader and its process group.
+    /// Signals the main command and its process group.
     pub fn signal_leader(&mut self, signal: u8) -> Result<(), ChannelError> {
         self.signal(LEADER, signal)
     }
@@ -353,7 +354,7 @@ fn about(exec: u32, event: CommandEvent) -> Event {
     }
 }
 
-/// What a frame is called; its content is the guest's, may be long, and has no place in a message.
+/// Returns the name of a frame; its content is the guest's, may be long, and has no place in a message.
 fn kind(frame: &GuestFrame) -> &'static str {
     match frame {
         GuestFrame::Hello { .. } => "Hello",

@@ -9,15 +9,15 @@ mod free_user;
 mod skip;
 
 use nexus_driver::Namespace;
-use nexus_driver::namespace::launcher::{Keep, serve};
+use nexus_driver::namespace::launcher::{PoolConfig, serve};
 use rustix::process::{Uid, geteuid};
 use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Does something in a thread that is `uid`: credentials belong to a thread (credentials(7)), and a thread that gave up
-/// root has nobody else's in this process to spoil.
+/// Runs `act` in a thread that is `uid`: credentials belong to a thread (credentials(7)), and a thread that gave up
+/// root spoils those of no other thread in this process.
 fn acting<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
     let user = Uid::from_raw(uid);
     let run = move || {
@@ -29,7 +29,7 @@ fn acting<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(run).join().unwrap())
 }
 
-/// What a launcher of `server` says to `client`, who connects and hangs up at once.
+/// Returns the answer of a launcher of `server` to `client`, which connects and hangs up at once.
 fn answer(server: u32, client: u32) -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -38,11 +38,11 @@ fn answer(server: u32, client: u32) -> Result<()> {
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
     acting(client, || drop(UnixStream::connect(&path).unwrap()));
     let socket = OwnedFd::from(listener.accept().unwrap().0);
-    acting(server, || serve(&Namespace::with_defaults(), socket, Keep::default()))
+    acting(server, || serve(&Namespace::with_defaults(), socket, PoolConfig::default()))
 }
 
-/// Whether the launcher went past its look at who asks. (What comes next, a launcher's own namespaces, needs a process
-/// of one thread, which a test is not.)
+/// Returns whether the launcher accepted the user that asks. (What comes next, a launcher's own namespaces, needs a
+/// process of one thread, which a test is not.)
 fn is_served(server: u32, client: u32) -> bool {
     answer(server, client).map_or_else(|error| error.kind() != ErrorKind::PermissionDenied, |()| true)
 }

@@ -21,8 +21,8 @@ fn plan() -> Plan {
     Plan::new(PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"))).unwrap()
 }
 
-/// A session, and the other end of its channel to say anything on. The further command 2 and the forward 5 are asked
-/// for, with a terminal when `terminal` says so.
+/// Returns a session, and the other end of its channel to send anything on. The exec 2 and the forward 5 are asked for,
+/// the exec with a terminal when `terminal` is set.
 fn session(terminal: bool) -> (Session, Channel) {
     session_of(terminal, &plan())
 }

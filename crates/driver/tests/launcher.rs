@@ -1,5 +1,5 @@
-//! What a launcher process keeps from one launch to the next may not show: a sandbox on its template is like one that
-//! was built from nothing, follows the host, and finds nothing of another sandbox in its network.
+//! State that a launcher process keeps from one launch to the next may not show: a sandbox on its template is like one
+//! that was built from nothing, follows the host, and finds nothing of another sandbox in its network.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -15,14 +15,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Bench, begun, launcher, launcher_program};
 
-/// What a command can see of its root.
+/// Script that prints everything a command can see of its root.
 const LOOK: &str = "cd /; ls -1Ap / /dev /etc /var /home /proc/self/fd | grep -v -E '^[0-9]+$'; cat /etc/passwd /etc/hosts; umask; id; \
     stat -c '%n %a' /tmp /var/tmp /home/nexus /run /dev/shm; readlink /bin /var/run /etc/mtab /dev/fd; \
     for f in / /usr /etc/passwd /proc/sys/kernel/core_pattern /home /var; do (: > $f/x) 2>/dev/null && echo wrote $f; done; \
     for f in /tmp /var/tmp /home/nexus /run /dev/shm; do : > $f/x && echo wrote $f; done; \
     for f in keys kallsyms timer_list; do wc -c < /proc/$f; done; tty; cat /proc/self/uid_map; echo pids /proc/[0-9]*";
 
-/// Where a mount is, and what may not be done with it.
+/// Script that prints each mount with its options.
 const MOUNTS: &str = "while read -r id parent dev root place options rest; do [[ $root = / || $place = /usr || $place = /etc/* ]] && \
     echo $place ${options%%,relatime*} ${rest##* - }; done < /proc/self/mountinfo | cut -d' ' -f1-3";
 
@@ -30,7 +30,7 @@ fn sorted(text: &str) -> BTreeSet<&str> {
     text.lines().collect()
 }
 
-/// Places in the root, in private folders, and in a folder that only this sandbox has.
+/// Paths in the root, in private directories, and in a directory that only this sandbox has.
 const TARGETS: [&str; 5] =
     ["/workspace", "/srv/project/deep", "/tmp/project", "/home/somebody/project", "/var/lib/project"];
 
@@ -251,7 +251,7 @@ impl OtherMounts {
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Unmounts a file system once nobody has a file of it open: a launcher may just be looking.
+    /// Unmounts a file system once no process has a file of it open: a launcher may be reading one at that moment.
     fn unmount(&self, path: &str) {
         let deadline = Instant::now() + SOON;
         while !self.command("umount").arg(path).output().unwrap().status.success() {

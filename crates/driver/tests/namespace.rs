@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use nexus_driver::conformance::{Fixture, violations};
-use nexus_driver::namespace::launcher::{Keep, Launcher, serve_stdin};
+use nexus_driver::namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_driver::{
     DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError,
 };
@@ -72,7 +72,7 @@ fn conforms(name: &str, driver: &dyn Driver, workspace: &Path) -> bool {
 fn main() -> ExitCode {
     let driver = Namespace::with_defaults();
     if std::env::args().any(|argument| argument == "--as-launcher") {
-        return if serve_stdin(&driver, Keep { networks: 2, reuse: true, sandboxes: 1 }).is_ok() {
+        return if serve_stdin(&driver, PoolConfig { networks: 2, reuse: true, sandboxes: 1 }).is_ok() {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE

@@ -1,6 +1,6 @@
-//! The network that a sandbox with an egress has: every way out ends at a listener that the host holds.
+//! The network that a sandbox with an egress has: every connection out ends at a listener that the host holds.
 //!
-//! Without the test harness, because a launcher must have one thread. Runs as this user and, as root, once more as an
+//! Without the test harness, because a launcher must have one thread. Runs as this user and, as root, again as an
 //! ordinary one.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 
-/// What runs inside; its exit code is the number of failed checks.
+/// Script that runs inside; its exit code is the number of failed checks.
 const INSIDE: &str = include_str!("network/inside.py");
 
 fn plan(workspace: &Path) -> Plan {

@@ -56,7 +56,7 @@ impl Child {
     }
 }
 
-/// Which side of the clone this is.
+/// Side of the clone on which the caller is.
 pub enum Cloned {
     /// The new process.
     Child,
@@ -91,7 +91,7 @@ pub fn clone_process(namespaces: u64, cgroup: Option<&OwnedFd>) -> io::Result<Cl
     }
 }
 
-/// A pidfd of a process that somebody else made.
+/// Adopts a process that another thread or process cloned.
 pub fn adopt(pid: Pid) -> io::Result<Child> {
     Ok(Child { pid, pidfd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
 }

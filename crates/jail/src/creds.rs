@@ -114,7 +114,7 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
-/// PID 1 is a copy of the launcher: nobody inside may trace it or read its memory, though the uid is the same.
+/// PID 1 is a copy of the launcher: no process inside may trace it or read its memory, though the uid is the same.
 pub fn not_dumpable(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::NotDumpable)?;
     // Said in both cases: the kernel itself changes the flag when ids change (prctl(2), PR_SET_DUMPABLE).
@@ -132,8 +132,8 @@ pub fn die_with_parent(faults: Faults) -> Result<(), StepError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::ParentDeath, "PR_SET_PDEATHSIG")
 }
 
-/// Where the kernel put the arguments and the environment of this program at exec (proc(5), fields 48 to 51 of
-/// `/proc/PID/stat`). A fork has them at the same place.
+/// Returns the addresses at which the kernel put the arguments and the environment of this program at exec (proc(5),
+/// fields 48 to 51 of `/proc/PID/stat`). A fork has them at the same place.
 pub fn find_strings() -> Result<[Range<usize>; 2], StepError> {
     let stat = read_small("/proc/self/stat").at(Step::WipeEnvironment, "/proc/self/stat")?;
     let error = || StepError::new(Step::WipeEnvironment, "/proc/self/stat has another form than proc(5) says");

@@ -1,4 +1,4 @@
-//! Which ids a sandbox has on the host and inside.
+//! Ids of a sandbox, on the host and inside.
 //!
 //! Rule 1: a sandbox's uid never maps to host uid 0, and never to the uid of the daemon. (With uid 0 mapped,
 //! `/proc/sys/kernel/core_pattern` could be opened for writing: the CVE-2022-0492 family.)
@@ -25,7 +25,7 @@ pub struct Identity {
     pub outer_uid: u32,
     /// Host gid that appears as 1000 inside.
     pub outer_gid: u32,
-    /// Whether the launcher is root, and so maps file owners.
+    /// Maps file owners: the launcher is root.
     pub by_root: bool,
 }
 

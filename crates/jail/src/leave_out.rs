@@ -1,14 +1,14 @@
-//! The walls of a sandbox by name, and the switch by which a test leaves single ones out (feature `inject`).
+//! Parts of a sandbox's confinement by name, and the switch by which a test leaves single ones out (feature `inject`).
 //!
-//! Walls cover each other: an attack that meets two of them says nothing about either. The escape suite therefore
-//! starts sandboxes in which all but one of the walls around a row are left out, and sees that the row is still refused.
+//! The parts cover each other: an attack that meets two of them says nothing about either. The escape suite therefore
+//! starts sandboxes in which all but one of the parts around a row are left out, and sees that the row is still refused.
 
 #[cfg(all(feature = "inject", not(debug_assertions)))]
-compile_error!("the feature inject leaves walls out of sandboxes: a release build must not have it");
+compile_error!("the feature inject leaves confinement out of sandboxes: a release build must not have it");
 
-macro_rules! walls {
+macro_rules! confinement {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// One wall.
+        /// One part of the confinement.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Wall {
             $($(#[$doc])* $name,)*
@@ -30,7 +30,7 @@ macro_rules! walls {
     };
 }
 
-walls! {
+confinement! {
     /// Landlock allows writing below the workspace, the private directories and `--rw` alone.
     LandlockFiles = "landlock_files",
     /// Landlock refuses signals and abstract sockets across its border.
@@ -101,17 +101,17 @@ walls! {
     Proof = "proof",
 }
 
-/// The variable with the names of the walls that a test build leaves out.
+/// Environment variable with the names that a test build leaves out.
 #[cfg(feature = "inject")]
 pub const VARIABLE: &str = "NEXUS_LEAVE_OUT";
 
 #[cfg(feature = "inject")]
 static LEFT_OUT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// Leaves walls out of every sandbox that this process launches from now on.
+/// Leaves parts of the confinement out of every sandbox that this process launches from now on.
 #[cfg(feature = "inject")]
-pub fn leave_out(walls: &[Wall]) {
-    let bits = walls.iter().fold(0, |bits, wall| bits | 1 << (*wall as u64));
+pub fn leave_out(parts: &[Wall]) {
+    let bits = parts.iter().fold(0, |bits, wall| bits | 1 << (*wall as u64));
     LEFT_OUT.store(bits, std::sync::atomic::Ordering::Relaxed);
 }
 

@@ -14,10 +14,10 @@ pub const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 pub const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
 /// No device nodes.
 pub const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
-/// No execution.
+/// Refuses to execute files of the mount.
 pub const NOEXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
 
-/// Which mounts below a folder come along.
+/// Selects the mounts under a directory that come along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// The one mount.
@@ -35,7 +35,7 @@ pub fn open_tree(path: &Path, depth: Depth) -> io::Result<OwnedFd> {
     Ok(rustix::mount::open_tree(CWD, path, flags)?)
 }
 
-/// The same for an open file or folder.
+/// Opens the tree of an open file or directory.
 pub fn open_tree_fd(fd: impl AsFd, depth: Depth) -> io::Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     if depth == Depth::Recursive {
@@ -44,7 +44,7 @@ pub fn open_tree_fd(fd: impl AsFd, depth: Depth) -> io::Result<OwnedFd> {
     Ok(rustix::mount::open_tree(fd, c"", flags)?)
 }
 
-/// The same for one folder of a tree that is ours.
+/// Opens the tree of one directory of a tree that is ours.
 pub fn open_tree_at(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     Ok(rustix::mount::open_tree(root, path, flags)?)
@@ -131,8 +131,8 @@ pub fn fd_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Opens a host path that is already canonical. A symbolic link anywhere in it means that somebody changed the path
-/// after it was checked, and is refused.
+/// Opens a host path that is already canonical. A symbolic link anywhere in it means that another process changed the
+/// path after it was checked, and is refused.
 pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)

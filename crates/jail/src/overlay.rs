@@ -1,7 +1,7 @@
-//! The workspace as an overlay: the folder below, one run's layer above.
+//! The workspace as an overlay: the directory below, one run's layer above.
 //!
 //! Two modes, because the kernel has two (seen by experiment, see docs/decisions):
-//! * **User**: mounted inside the sandbox's user namespace with `userxattr`. Renaming a folder that existed before the
+//! * **User**: mounted inside the sandbox's user namespace with `userxattr`. Renaming a directory that existed before the
 //!   run gives EXDEV, and hard links break when one name is written.
 //! * **Root**: mounted by the launcher in its own user namespace with `redirect_dir=on,index=on`, over idmapped
 //!   layers; both work. The mounter's fsuid must be in the id map while it mounts, or the overlay silently comes up
@@ -17,11 +17,11 @@ use rustix::fs::StatVfsMountFlags;
 use rustix::thread::CapabilitiesSecureBits;
 use std::io;
 
-/// Folders of an overlay.
+/// Directories of an overlay.
 pub struct Parts<'a> {
-    /// Below.
+    /// Lower directory, the workspace.
     pub lower: &'a OwnedFd,
-    /// Above.
+    /// Upper directory, the layer.
     pub upper: &'a OwnedFd,
     /// The kernel's own, beside `upper` on the same mount.
     pub work: &'a OwnedFd,

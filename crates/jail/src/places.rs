@@ -1,4 +1,4 @@
-//! Where mounts go: places beneath a root, made where they are missing and the folder is ours.
+//! Targets of mounts: paths under a root, made where they are missing and the directory is ours.
 
 use crate::mounts::{self, Depth};
 use rustix::fd::{AsFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Opens the place for a mount, making folders (or the file) on the way where the root is ours.
+/// Opens the target of a mount, and makes the directories (or the file) on the way where the root is ours.
 pub fn ensure_place(root: &OwnedFd, path: &Path, is_dir: bool) -> io::Result<OwnedFd> {
     match mounts::place(root, path) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
@@ -50,12 +50,12 @@ pub fn show(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Whether a descriptor is a folder.
+/// Returns whether a descriptor is a directory.
 pub fn is_dir(fd: impl AsFd) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) == FileType::Directory)
 }
 
-/// Opens a host folder or file as a detached mount.
+/// Opens a host directory or file as a detached mount.
 pub fn open_source(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
     let mount = mounts::open_tree_fd(mounts::open_canonical(path)?, Depth::Recursive)?;
     mounts::set_attributes(&mount, attributes, Depth::Recursive)?;

@@ -1,4 +1,4 @@
-//! What the kernel counts for a user over all its processes, and what a sandbox may take of it.
+//! Quotas that the kernel counts for a user over all its processes, and the share that a sandbox may take.
 //!
 //! ```text
 //!  launcher: reads the caller's limits, raises its own soft limit of descriptors to the hard one
@@ -26,19 +26,20 @@ const LOCKED_BYTES: u64 = 4 << 20;
 /// The most descriptors of one process. Hosts allow up to 2^30; the kernel closes each of them before a process is gone, so they
 /// put off the end of a run, which no time limit shortens. Databases and search engines ask for 65,536.
 const MAX_FILES: u64 = 65_536;
-/// Says whom the kernel kills first for want of memory, and spares where it is negative.
+/// Sets the order in which the kernel kills for want of memory, and exempts where it is negative.
 const OWN_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// The files below `/proc/sys/fs/inotify` with the host's limits, and those below `/proc/sys/user` with a namespace's own.
 const INOTIFY: [(&str, &str); 2] =
     [("max_user_instances", "max_inotify_instances"), ("max_user_watches", "max_inotify_watches")];
 
-/// What sandboxes of this launcher may take.
+/// Shares that sandboxes of this launcher may take.
 #[derive(Debug)]
 pub struct Quotas {
     limits: Vec<(Resource, Rlimit)>,
     inotify: Vec<(&'static str, u64)>,
-    /// Reports that the kernel spares the caller when it kills for want of memory: a service may have protected itself.
+    /// Reports that the kernel exempts the caller when it kills for want of memory: a service may have protected
+    /// itself.
     is_spared: bool,
     /// The host's `/proc`. What is found below `sys/user` there is that of the namespace of who looks.
     proc: OwnedFd,

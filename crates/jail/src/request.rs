@@ -1,4 +1,4 @@
-//! What a launcher is asked for, and what it hands to the child that becomes the sandbox: values alone, for both halves.
+//! Requests to a launcher, and the values that it hands to the child that becomes the sandbox; for both halves.
 
 use crate::cgroup::Group;
 use crate::identity::Identity;
@@ -12,26 +12,26 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
-/// What all sandboxes of a launcher have in common.
+/// Settings that all sandboxes of a launcher have in common.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// Their ids.
+    /// Ids of the sandboxes.
     pub identity: Identity,
     /// The kernel's Landlock version.
     pub landlock_abi: i32,
-    /// Which step a test wants to fail.
+    /// Step that a test makes fail.
     pub faults: Faults,
-    /// What PID 1 does with the channel once the sandbox stands; its result is the exit code.
+    /// Runs PID 1 with the channel once the sandbox stands; its result is the exit code.
     pub guest: fn(OwnedFd) -> i32,
-    /// How a frame, and descriptors with it, are sent to the host.
+    /// Sends a frame, and descriptors with it, to the host.
     pub report: fn(&OwnedFd, &GuestFrame, &[BorrowedFd<'_>]) -> io::Result<()>,
 }
 
 /// One sandbox to start.
 pub struct Request<'a> {
-    /// What it is.
+    /// Plan of the sandbox.
     pub plan: &'a Plan,
-    /// What it shares with others.
+    /// Settings that it shares with other sandboxes.
     pub setup: Setup,
     /// Its control group, if it needs one.
     pub group: Option<&'a Group>,
@@ -42,17 +42,17 @@ pub struct Request<'a> {
 pub struct Prepared {
     pub(crate) workspace: Option<OwnedFd>,
     pub(crate) binds: Option<Vec<OwnedFd>>,
-    /// The upper folder of a layer in memory.
+    /// The upper directory of a layer in memory.
     pub(crate) upper: Option<OwnedFd>,
     /// Mounts that have done their part. The kernel waits for all processors when one is closed for good.
-    pub(crate) spent: Vec<OwnedFd>,
+    pub(crate) deferred: Vec<OwnedFd>,
 }
 
-/// What the child takes along.
+/// Values that the child takes along.
 pub struct Start {
-    /// Where it begins.
+    /// Surroundings in which the child begins.
     pub here: Here,
-    /// What of the host is open already.
+    /// Mounts of the host that are open already.
     pub prepared: Prepared,
     /// By which an overlay that it mounts is watched.
     pub watch: Option<OwnedFd>,
@@ -60,17 +60,17 @@ pub struct Start {
     pub channel: OwnedFd,
 }
 
-/// Where this child began.
+/// Surroundings in which a child began.
 pub struct Here {
-    /// Whether it is on a template.
+    /// Set when it is on a template.
     pub on_template: bool,
-    /// Whether its network is its own, and still down.
+    /// Set when its network is its own, and still down.
     pub own_network: bool,
     /// Arguments and environment in its memory.
     pub strings: [Range<usize>; 2],
-    /// Whether it has to wait for something that only its parent may do.
+    /// Set when it has to wait for an act that only its parent may do.
     pub parent_acts: bool,
-    /// What it may take of what the kernel counts for its user.
+    /// Shares of the quotas that the kernel counts for its user.
     pub quotas: Rc<Quotas>,
 }
 

@@ -1,13 +1,13 @@
 //! Every step of setting a sandbox up, by name, and the error that names the step that failed.
 //!
-//! The list exists for two readers: a person who is told which step a kernel refused, and the test that makes each
+//! The list exists for two readers: a person who reads which step a kernel refused, and the test that makes each
 //! step fail in turn and sees that the command never starts (feature `inject`).
 
 use std::io;
 
 macro_rules! steps {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// One step.
+        /// One step of the set-up.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Step {
             $($(#[$doc])* $name,)*
@@ -32,7 +32,7 @@ macro_rules! steps {
 steps! {
     /// The launcher has one thread; a fork of a threaded process would copy locked locks.
     SingleThread = "single_thread",
-    /// Which ids the sandbox gets.
+    /// The ids that the sandbox gets.
     Identity = "identity",
     /// Leave the caller's session keyring.
     JoinKeyring = "join_keyring",
@@ -42,7 +42,7 @@ steps! {
     MakeChannel = "make_channel",
     /// The user namespace that maps file owners (root only).
     IdMapNamespace = "idmap_namespace",
-    /// Host folders as idmapped mounts (root only).
+    /// Host directories as idmapped mounts (root only).
     IdMappedMounts = "idmapped_mounts",
     /// The workspace's overlay, made by root.
     RootOverlay = "root_overlay",
@@ -68,7 +68,7 @@ steps! {
     NewSession = "new_session",
     /// Everything above descriptor 2 but the channel is closed.
     CloseDescriptors = "close_descriptors",
-    /// What the launcher's memory holds of the caller's environment and arguments is wiped.
+    /// The caller's environment and arguments in the launcher's memory are wiped.
     WipeEnvironment = "wipe_environment",
     /// Own cgroup namespace, once inside the limits.
     CgroupNamespace = "cgroup_namespace",
@@ -78,7 +78,7 @@ steps! {
     Loopback = "loopback",
     /// Mounts of the host no longer propagate.
     PrivateMounts = "private_mounts",
-    /// Host folders of the system view are opened.
+    /// Host directories of the system view are opened.
     OpenSystem = "open_system",
     /// The workspace is opened.
     OpenWorkspace = "open_workspace",
@@ -88,7 +88,7 @@ steps! {
     EgressListeners = "egress_listeners",
     /// Routes and rules that bring every connection there.
     Redirect = "redirect",
-    /// What the host knows the sandbox's processes and their sockets by.
+    /// The descriptors by which the host knows the sandbox's processes and their sockets.
     ShowProcesses = "show_processes",
     /// The sockets are handed to the host.
     SendListeners = "send_listeners",
@@ -98,25 +98,25 @@ steps! {
     ShowLimits = "show_limits",
     /// The private root file system.
     MountRoot = "mount_root",
-    /// Folders and links in it.
+    /// Directories and links in the root.
     Skeleton = "skeleton",
     /// The synthesised `/etc`.
     EtcFiles = "etc_files",
     /// The read-only system view.
     MountSystem = "mount_system",
-    /// Device nodes.
+    /// Device nodes in `/dev`.
     MountDevices = "mount_devices",
-    /// Own pseudo-terminals.
+    /// Pseudo-terminals of the sandbox's own.
     MountPts = "mount_pts",
-    /// Own `/proc`.
+    /// `/proc` of the sandbox's own.
     MountProc = "mount_proc",
     /// The sensitive files in it.
     MaskProc = "mask_proc",
-    /// Private writable folders.
+    /// Private writable directories.
     MountScratch = "mount_scratch",
     /// The layer in memory.
     MountLayer = "mount_layer",
-    /// The workspace.
+    /// The mount of the workspace.
     MountWorkspace = "mount_workspace",
     /// Protected names of a workspace without a layer.
     ProtectNames = "protect_names",
@@ -132,7 +132,7 @@ steps! {
     DetachHost = "detach_host",
     /// The layer in memory is handed to the host.
     SendLayer = "send_layer",
-    /// Resource limits.
+    /// Resource limits of the process.
     ResourceLimits = "resource_limits",
     /// No gain of rights by exec.
     NoNewPrivileges = "no_new_privileges",
@@ -152,11 +152,11 @@ steps! {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}{}", step.name(), errno_text(*errno))]
 pub struct StepError {
-    /// Which.
+    /// Step that failed.
     pub step: Step,
-    /// What the kernel said, or 0.
+    /// Error number of the kernel, or 0.
     pub errno: i32,
-    /// What it was about.
+    /// Detail of the failure, for a person to read.
     pub detail: String,
 }
 
@@ -176,7 +176,7 @@ impl StepError {
     }
 }
 
-/// Which step a test wants to fail. Without the feature `inject` it is nothing and costs nothing.
+/// Step that a test makes fail. Without the feature `inject` it is nothing and costs nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     #[cfg(feature = "inject")]

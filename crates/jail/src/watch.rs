@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// Makes an instance. A clone made afterwards has it, too. `None` when the user has no more of them: whoever asks hears
-/// that somebody may hold something.
+/// Makes an instance. A clone made afterwards has it, too. `None` when the user has no more of them: a caller then has
+/// to assume that a process may hold something.
 pub(crate) fn instance() -> Option<OwnedFd> {
     inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()
 }

@@ -1,4 +1,4 @@
-//! What of ours is on this host: first processes of sandboxes, by their mark, and control groups.
+//! Leftovers of this driver on the host: the first processes of sandboxes, found by their label, and control groups.
 
 use crate::error::{DestroyError, InventoryError};
 use nexus_jail::cgroup::Hierarchies;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The users whose processes may be a sandbox of ours, inside and while it is being made.
 #[derive(Debug, Clone, Copy)]
 pub struct Owners {
-    /// Who starts sandboxes here.
+    /// User who starts sandboxes here.
     pub uid: u32,
     /// The host ids of root's sandboxes.
     pub first_inner: u32,
@@ -69,8 +69,8 @@ pub fn kill_marked(owners: Owners, mark: &str) -> Result<(), DestroyError> {
     }
 }
 
-/// Processes whose name is a mark, and that are the first of a pid namespace below ours: a name alone is nobody's
-/// proof, since any process can give itself one.
+/// Returns the processes whose name is a label and that are the first of a pid namespace below ours: a name alone
+/// proves nothing, since any process can give itself one.
 fn marked(owners: Owners) -> Result<Vec<(Pid, String)>, InventoryError> {
     let proc = PathBuf::from("/proc");
     let failed = |source| InventoryError { place: PathBuf::from("/proc"), source };
@@ -82,14 +82,14 @@ fn marked(owners: Owners) -> Result<Vec<(Pid, String)>, InventoryError> {
         };
         // A process may end between the two reads.
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
-        if let Some(mark) = mark_of(&status, owners) {
+        if let Some(mark) = label_of(&status, owners) {
             found.push((pid, mark.to_owned()));
         }
     }
     Ok(found)
 }
 
-fn mark_of(status: &str, owners: Owners) -> Option<&str> {
+fn label_of(status: &str, owners: Owners) -> Option<&str> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let mark = field("Name:")?;
     let ids: Vec<u32> = field("Uid:")?.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn only_the_first_process_of_an_inner_namespace_counts() {
         let status = |name: &str, ns: &str, state: &str| of(name, ns, state, 1000);
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t1", "S (sleeping)"), USER), Some("nx-0123456789ab"));
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77", "S (sleeping)"), USER), None);
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t2", "S (sleeping)"), USER), None);
-        assert_eq!(mark_of(&status("nx-0123456789ab", "77\t1", "Z (zombie)"), USER), None);
-        assert_eq!(mark_of(&status("bash", "77\t1", "S (sleeping)"), USER), None);
+        assert_eq!(label_of(&status("nx-0123456789ab", "77\t1", "S (sleeping)"), USER), Some("nx-0123456789ab"));
+        assert_eq!(label_of(&status("nx-0123456789ab", "77", "S (sleeping)"), USER), None);
+        assert_eq!(label_of(&status("nx-0123456789ab", "77\t2", "S (sleeping)"), USER), None);
+        assert_eq!(label_of(&status("nx-0123456789ab", "77\t1", "Z (zombie)"), USER), None);
+        assert_eq!(label_of(&status("bash", "77\t1", "S (sleeping)"), USER), None);
     }
 
     const USER: Owners = Owners { uid: 1000, first_inner: 1_000_000_000 };
@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn a_process_of_another_user_is_no_sandbox_of_ours() {
-        let mark = |uid, owners| mark_of(&of("nx-0123456789ab", "77\t1", "S (sleeping)", uid), owners).is_some();
+        let mark = |uid, owners| label_of(&of("nx-0123456789ab", "77\t1", "S (sleeping)", uid), owners).is_some();
         let root = Owners { uid: 0, ..USER };
         assert!(mark(1000, USER) && !mark(1001, USER) && !mark(0, USER) && !mark(1_000_000_000, USER));
         assert!(mark(0, root) && mark(1_000_000_007, root) && !mark(1000, root));
         let mixed = "Name:\tnx-0123456789ab\nState:\tS\nUid:\t1000\t1001\t1000\t1000\nNSpid:\t7\t1\n";
-        assert_eq!(mark_of(mixed, USER), None);
-        assert_eq!(mark_of("Name:\tnx-0123456789ab\nState:\tS\nNSpid:\t7\t1\n", USER), None);
+        assert_eq!(label_of(mixed, USER), None);
+        assert_eq!(label_of("Name:\tnx-0123456789ab\nState:\tS\nNSpid:\t7\t1\n", USER), None);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! A fork from a daemon would copy its page tables (5.5 ms for 256 MiB) and its locked locks. When the launcher dies,
 //! its sandboxes die (PDEATHSIG); when its user dies, their channels end, and they die too.
 
+use super::closer::Closer;
 use super::name::NAME;
-use super::undertaker::Undertaker;
 use super::{Namespace, local_keeper};
 use crate::error::StartError;
 use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
@@ -36,7 +36,7 @@ struct Request {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    /// Comes with the guest channel, the pidfd and perhaps the upper folder.
+    /// Comes with the guest channel, the pidfd and perhaps the upper directory.
     Started {
         pid: i32,
         proof: ProofPlan,
@@ -48,35 +48,36 @@ enum Answer {
     },
 }
 
-pub use nexus_jail::Keep;
+pub use nexus_jail::PoolConfig;
 
-/// How long nothing must have come before work is done in advance: a sandbox that was just started is left the processor
-/// until its command runs.
+/// Idle time before work is done in advance, so that a sandbox that has just started gets the processor first.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
-/// Once it is quiet, it is only looked whether somebody has come.
+/// Time to wait for a request between two pieces of idle work: none.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What is held for sandboxes.
+/// Resources that are held for running sandboxes.
 #[derive(Default)]
-struct Lent {
+struct Leased {
     /// Pooled networks, by the first process of the sandbox that has them.
     networks: BTreeMap<i32, Network>,
-    /// Mount namespaces, so that the kernel takes them apart when nobody waits, and not before it tells the end.
+    /// Mount namespaces of running sandboxes, held so that the kernel takes them apart while no request waits, and not
+    /// before the end of the sandbox is reported.
     mounts: BTreeMap<i32, File>,
-    /// Those of dead sandboxes, and other mounts that are done with.
-    dead: Vec<OwnedFd>,
+    /// Mount namespaces of ended sandboxes, and other mounts that are no longer needed.
+    closing: Vec<OwnedFd>,
 }
 
-impl Lent {
-    /// Most mount namespaces that are held, one descriptor for each. Beyond, whoever dies clears up by itself.
-    const MOST: usize = 256;
-    /// So many are handed to the undertaker even while there is other work.
+impl Leased {
+    /// Maximum number of mount namespaces that are held, one descriptor for each. Beyond it a sandbox takes its own
+    /// mounts apart when it ends.
+    const MAX: usize = 256;
+    /// Number of mount namespaces that are handed to the closer even while there is other work.
     const MANY: usize = 16;
 
-    fn hold(&mut self, pid: i32, network: Option<Network>, spent: Vec<OwnedFd>) {
+    fn hold(&mut self, pid: i32, network: Option<Network>, deferred: Vec<OwnedFd>) {
         self.networks.extend(network.map(|network| (pid, network)));
-        if self.mounts.len() + self.dead.len() < Self::MOST {
-            self.dead.extend(spent);
+        if self.mounts.len() + self.closing.len() < Self::MAX {
+            self.closing.extend(deferred);
             // Where it cannot be opened the end is only slower.
             self.mounts.extend(File::open(format!("/proc/{pid}/ns/mnt")).ok().map(|mounts| (pid, mounts)));
         }
@@ -85,7 +86,7 @@ impl Lent {
 
 /// Serves one user over a connected socket until that user is gone. This process does nothing else any more: to launch
 /// faster it moves between namespaces of its own.
-pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> {
+pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Result<()> {
     let user = rustix::net::sockopt::socket_peercred(&socket)?;
     if user.uid != rustix::process::geteuid() && !user.uid.is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the launcher serves only its own user"));
@@ -93,23 +94,23 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
     let (mut child_ends, to) = UnixStream::pair()?;
     child_ends.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
-    let undertaker = Undertaker::start()?;
-    driver.become_workshop(keep).map_err(io::Error::other)?;
+    let closer = Closer::start()?;
+    driver.enter_launcher_mode(pools).map_err(io::Error::other)?;
     let channel = Channel::new(socket);
-    let mut lent = Lent::default();
+    let mut leased = Leased::default();
     let mut is_quiet = false;
     loop {
-        if lent.dead.len() >= Lent::MANY {
-            undertaker.bury(&mut lent.dead);
+        if leased.closing.len() >= Leased::MANY {
+            closer.close_later(&mut leased.closing);
         }
-        let has_work = !lent.dead.is_empty() || driver.kept.borrow().has_work();
+        let has_work = !leased.closing.is_empty() || driver.kept.borrow().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
         let found = poll(&mut wait, has_work.then_some(if is_quiet { &NOW } else { &QUIET }));
         is_quiet = found == Ok(0);
         match found {
-            // Nobody has come for a while: time for what somebody would else wait for.
+            // No request for a while: time for work that the next one would otherwise wait for.
             Ok(0) if has_work => {
-                undertaker.bury(&mut lent.dead);
+                closer.close_later(&mut leased.closing);
                 driver.work_ahead();
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -125,13 +126,13 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
             }
         }
         if asked || ended {
-            // First, so that a network that has just become free is there for who asks. Who asks may have heard of the
-            // end before the signal came.
-            reap(driver, &mut lent)?;
+            // First, so that a network that has just become free is there for the request. The host may have seen
+            // the end before the signal came.
+            reap(driver, &mut leased)?;
         }
         if asked {
             match channel.receive::<Request>() {
-                Ok((request, _)) => answer(driver, &channel, &request, &mut lent).map_err(io::Error::other)?,
+                Ok((request, _)) => answer(driver, &channel, &request, &mut leased).map_err(io::Error::other)?,
                 Err(ChannelError::Closed) => return Ok(()),
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -141,14 +142,14 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, keep: Keep) -> io::Result<()> 
 
 /// Collects every ended sandbox, so that none stays as a zombie, and takes its network back: when its first process can
 /// be waited for, every other one is dead.
-fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
+fn reap(driver: &Namespace, leased: &mut Leased) -> io::Result<()> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => {
                 let pid = pid.as_raw_nonzero().get();
-                lent.dead.extend(lent.mounts.remove(&pid).map(OwnedFd::from));
-                if let Some(network) = lent.networks.remove(&pid) {
-                    // One of which it cannot be said that nothing is left in it serves nobody again; that is all.
+                leased.closing.extend(leased.mounts.remove(&pid).map(OwnedFd::from));
+                if let Some(network) = leased.networks.remove(&pid) {
+                    // If the namespace cannot be shown to be clean, it is dropped instead of used again.
                     driver.kept.borrow_mut().give_back(network).unwrap_or_default();
                 }
             }
@@ -159,7 +160,7 @@ fn reap(driver: &Namespace, lent: &mut Lent) -> io::Result<()> {
     }
 }
 
-fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut Lent) -> Result<(), ChannelError> {
+fn answer(driver: &Namespace, channel: &Channel, request: &Request, leased: &mut Leased) -> Result<(), ChannelError> {
     let started = match serde_json::from_str::<Handle>(&request.handle) {
         Ok(handle) => driver.launch(&request.plan, &handle),
         Err(error) => Err(StepError::new(Step::MakeChannel, format!("the handle cannot be read: {error}")).into()),
@@ -170,7 +171,7 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, lent: &mut L
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
             let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
-            lent.hold(pid, launched.network, launched.spent);
+            leased.hold(pid, launched.network, launched.deferred);
             match sent {
                 // Too many descriptors of this user are under way (unix(7)), which other sandboxes of the same user may
                 // bring about. Nothing was said yet: this one ends, and the others stay.
@@ -254,9 +255,9 @@ impl Launcher {
 }
 
 /// For a program that was started by [`Launcher::start`].
-pub fn serve_stdin(driver: &Namespace, keep: Keep) -> io::Result<()> {
+pub fn serve_stdin(driver: &Namespace, pools: PoolConfig) -> io::Result<()> {
     let socket = rustix::io::dup(rustix::stdio::stdin())?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     debug_assert_eq!(driver.name(), NAME, "the launcher is the namespace driver's");
-    serve(driver, socket, keep)
+    serve(driver, socket, pools)
 }

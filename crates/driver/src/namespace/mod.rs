@@ -1,19 +1,19 @@
 //! The namespace driver: `nexus-jail` sets the sandbox up, `nexus-guest` is its PID 1.
 
+mod closer;
 mod core_pattern;
 mod inventory;
 pub mod launcher;
 pub mod name;
 mod probe;
-mod undertaker;
 
 use self::name::NAME;
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
-use crate::{Channel, Driver, Handle, Keeper, ProbeReport, Sandbox};
+use crate::{Channel, Driver, Handle, ProbeReport, Sandbox, SandboxProcess};
 use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
 use nexus_jail::clone::Child;
-use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Keep, Kept, Launched, Setup, Step, StepError};
+use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, PoolConfig, Setup, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::frames::GuestFrame;
 use nexus_model::proof::ProofPlan;
@@ -39,11 +39,11 @@ pub struct Namespace {
     uid_base: u32,
     identity: Result<Identity, StepError>,
     landlock_abi: i32,
-    kept: RefCell<Kept>,
+    kept: RefCell<LauncherState>,
     host_namespaces: OnceCell<Vec<(String, u64)>>,
-    /// Which step a test wants to fail.
+    /// Step that a test makes fail.
     pub faults: Faults,
-    /// Where the kernel's pattern for core files is read: another file for tests alone.
+    /// File from which the kernel's pattern for core files is read; only tests set another one.
     pub core_pattern: PathBuf,
 }
 
@@ -78,12 +78,12 @@ impl Namespace {
         Self::with_drawn(DEFAULT_UID_BASE, Ok(0))
     }
 
-    /// Makes this process one that does nothing but launch (see [`Kept::workshop`]). `probe` and `prepare` belong to the
+    /// Makes this process one that does nothing but launch (see [`LauncherState::launcher`]). `probe` and `prepare` belong to the
     /// user of the launcher: from here on this process may see other namespaces than its user.
-    fn become_workshop(&self, keep: Keep) -> Result<(), StepError> {
+    fn enter_launcher_mode(&self, pools: PoolConfig) -> Result<(), StepError> {
         // The proof compares with the host's, not with those that the launcher is about to have.
         self.host_namespaces()?;
-        *self.kept.borrow_mut() = Kept::workshop(keep)?;
+        *self.kept.borrow_mut() = LauncherState::launcher(pools)?;
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Driver for Namespace {
             upper: launched.upper,
             watch: launched.watch,
             proof,
-            keeper: local_keeper(launched.child, handle.group.clone(), launched.spent),
+            keeper: local_keeper(launched.child, handle.group.clone(), launched.deferred),
         })
     }
 
@@ -215,21 +215,22 @@ fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<
     nexus_guest::channel::send(socket, frame, descriptors).map_err(io::Error::other)
 }
 
-fn local_keeper(child: Child, group: Option<Group>, spent: Vec<OwnedFd>) -> Box<dyn Keeper> {
-    Box::new(NamespaceKeeper { child, group, spent: RefCell::new(spent) })
+fn local_keeper(child: Child, group: Option<Group>, deferred: Vec<OwnedFd>) -> Box<dyn SandboxProcess> {
+    Box::new(NamespaceProcess { child, group, deferred: RefCell::new(deferred) })
 }
 
-struct NamespaceKeeper {
+struct NamespaceProcess {
     child: Child,
     group: Option<Group>,
-    /// The kernel waits for all processors when the last descriptor of one is closed: not before the sandbox stands, because
-    /// the last one would be its own until then, and not while somebody waits.
-    spent: RefCell<Vec<OwnedFd>>,
+    /// Mounts and namespaces to close later: the kernel waits for all processors when the last descriptor of one is
+    /// closed. They are closed once the sandbox stands, because it holds a descriptor of each until then, and while no
+    /// caller waits.
+    deferred: RefCell<Vec<OwnedFd>>,
 }
 
-impl Keeper for NamespaceKeeper {
+impl SandboxProcess for NamespaceProcess {
     fn has_come_up(&self) {
-        self.spent.borrow_mut().clear();
+        self.deferred.borrow_mut().clear();
     }
 
     fn kill(&self) -> io::Result<()> {

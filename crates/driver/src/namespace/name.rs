@@ -1,4 +1,4 @@
 //! The name of this driver in configuration, handles and records.
 
-/// The name.
+/// Name of this driver in handles and receipts.
 pub const NAME: &str = "namespace";

@@ -1,9 +1,9 @@
-//! Which guarantees this machine lets the namespace driver give, and what to do about those that it does not.
+//! Finds the guarantees that this machine lets the namespace driver give, and advice for those that it does not.
 
 use super::core_pattern;
 use super::name::NAME;
 use crate::probe::{Finding, Missing, ProbeReport};
-use nexus_jail::LEAST_ABI;
+use nexus_jail::MIN_ABI;
 use nexus_jail::cgroup::{Hierarchies, OwnGroups, Wanted};
 use nexus_model::Guarantee;
 use std::path::Path;
@@ -54,22 +54,22 @@ fn finding(guarantee: Guarantee, uid: u32, limit: &dyn Fn(bool, bool) -> Result<
 }
 
 fn hand_over(uid: u32, controller: &str) -> String {
-    let folder = format!("/sys/fs/cgroup/{controller}/nexus/{uid}");
+    let directory = format!("/sys/fs/cgroup/{controller}/nexus/{uid}");
     format!(
-        "as root: mkdir -p {folder} && chown -R {uid} {folder}   (cgroup v1; where there is only v2: the same for nexus/{uid} \
-         below its mount, with +memory +cpu in cgroup.subtree_control of each folder above)"
+        "as root: mkdir -p {directory} && chown -R {uid} {directory}   (cgroup v1; where there is only v2: the same for nexus/{uid} \
+         below its mount, with +memory +cpu in cgroup.subtree_control of each directory above)"
     )
 }
 
-/// What must be there for anything to run.
+/// Returns the requirements for running anything at all that this machine does not meet.
 fn missing(uid: u32, landlock_abi: i32, pattern: &Path) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut add = |what: &str, reason: String, fix: &str| {
         missing.push(Missing { what: what.to_owned(), reason, fix: fix.to_owned() });
     };
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
-    if landlock_abi < LEAST_ABI {
-        let reason = format!("Landlock version {landlock_abi}, at least {LEAST_ABI} is needed");
+    if landlock_abi < MIN_ABI {
+        let reason = format!("Landlock version {landlock_abi}, at least {MIN_ABI} is needed");
         add("Landlock", reason, "boot Linux 5.19 or newer with landlock in the lsm= list");
     }
     if let Err(reason) = core_pattern::check(pattern) {

@@ -1,4 +1,4 @@
-//! Further commands and forwarded ports, in real sandboxes.
+//! Tests of execs and forwarded ports, in real sandboxes.
 
 use crate::support::{Heard, Live, SIZE, for_each_user, null};
 use nexus_driver::{AskError, LEADER, NotStarted, Stdio};
@@ -154,7 +154,7 @@ pub fn what_runs_dies_with_the_leader_also_when_nobody_listens() {
     });
 }
 
-/// Whether it is known how far a command came; one that was stopped after its exec stays.
+/// Returns whether it is known that a command started or did not start; one that was stopped after its exec stays.
 fn is_settled(heard: &Heard) -> bool {
     heard.started || heard.not_started.is_some()
 }

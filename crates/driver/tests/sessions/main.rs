@@ -1,6 +1,6 @@
-//! Terminals, further commands and forwarded ports in real sandboxes, as root and as an ordinary user.
+//! Terminals, execs and forwarded ports in real sandboxes, as root and as an ordinary user.
 //!
-//! Without the test harness, because the launcher is this program once more, and must have one thread.
+//! Without the test harness, because the launcher is a second process of this program, and must have one thread.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -11,7 +11,7 @@ mod support;
 mod terminals;
 
 use nexus_driver::Namespace;
-use nexus_driver::namespace::launcher::{Keep, serve_stdin};
+use nexus_driver::namespace::launcher::{PoolConfig, serve_stdin};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     if has("--as-launcher") {
-        let served = serve_stdin(&Namespace::with_defaults(), Keep::default());
+        let served = serve_stdin(&Namespace::with_defaults(), PoolConfig::default());
         return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));

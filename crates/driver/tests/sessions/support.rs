@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How large a terminal is unless a test says.
+/// Size of a terminal unless a test chooses another one.
 pub const SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -125,14 +125,14 @@ fn environment() -> Vec<(nexus_model::ByteText, nexus_model::ByteText)> {
     vec![("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "dumb".into()), ("PS1".into(), "$ ".into())]
 }
 
-/// What is known of a command.
+/// Events of a command that the guest reported.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// It runs.
+    /// The command has started.
     pub started: bool,
-    /// Why it does not.
+    /// Reason for which it did not start.
     pub not_started: Option<NotStarted>,
-    /// How it ended.
+    /// Its end, once it has ended.
     pub ended: Option<ExitStatus>,
 }
 
@@ -156,7 +156,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// A further command: a script of the shell.
+    /// Asks for an exec: a script of the shell.
     pub fn exec(&mut self, exec: u32, script: &str, terminal: Option<TerminalSize>) {
         let command = self.script(script);
         let null = null();

@@ -27,7 +27,7 @@ pub fn launcher(arguments: &[&str]) -> Launcher {
     Launcher::start(program).unwrap()
 }
 
-/// The pid namespace of a sandbox that this launcher has begun in advance, and its first process, once there is one.
+/// Returns the pid namespace of a warm sandbox of this launcher, and its first process, once there is one.
 pub fn begun(remote: &Launcher, within: Duration) -> Option<(String, String)> {
     let children = format!("/proc/{0}/task/{0}/children", remote.pid());
     let own = fs::read_link("/proc/self/ns/pid").unwrap();
@@ -96,7 +96,7 @@ impl Bench {
         Bind { source: self.path("bound").as_path().into(), target: target.into(), access: Access::ReadOnly }
     }
 
-    /// What the command wrote and how it ended, or why it did not start.
+    /// Runs a plan; returns the output and the end of its command, or the reason for which it did not start.
     pub fn run(&self, launcher: Option<&Launcher>, draft: PlanDraft) -> Result<(String, ExitStatus), String> {
         let plan = Plan::new(draft).unwrap();
         let handle = self.driver.prepare(&plan).unwrap();

@@ -1,11 +1,11 @@
-//! Where this process may make control groups.
+//! Finds the directory in which this process may make control groups.
 
 use super::group::Group;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Which controllers a run needs.
+/// Controllers that a run needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// For a memory limit.
@@ -17,9 +17,9 @@ pub struct Wanted {
 /// The mounted hierarchies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hierarchies {
-    /// Where v2 is mounted.
+    /// Mount point of v2.
     pub v2: Option<PathBuf>,
-    /// Where the v1 controllers are mounted.
+    /// Mount points of the v1 controllers.
     pub v1: Vec<(String, PathBuf)>,
 }
 
@@ -146,7 +146,7 @@ fn v1_delegated(mount: &Path, own: &Path, uid: u32) -> Option<PathBuf> {
 
 /// The nearest group above the caller's processes that was delegated to the caller and can have groups with these
 /// controllers: it hands them down already, or has no process of its own, so that it may begin to (cgroups(7)). With systemd
-/// that is a slice of `user@UID.service`. The sandbox is put there from a group beneath the same one, which is the caller's
+/// that is a slice of `user@UID.service`. The sandbox is put there from a group below the same one, which is the caller's
 /// right.
 fn v2_delegated(mount: &Path, own: &Path, wanted: Wanted, uid: u32) -> Option<PathBuf> {
     let named = own.ancestors().filter(|path| !path.as_os_str().is_empty());
@@ -168,9 +168,9 @@ fn is_delegated(group: &Path, uid: u32) -> bool {
 }
 
 /// Looks at the owner, so that asking changes nothing.
-fn may_write(folder: &Path, uid: u32) -> Result<(), String> {
-    let meta = std::fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    if meta.uid() == uid { Ok(()) } else { Err(format!("{} belongs to user {}", folder.display(), meta.uid())) }
+fn may_write(directory: &Path, uid: u32) -> Result<(), String> {
+    let meta = std::fs::metadata(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    if meta.uid() == uid { Ok(()) } else { Err(format!("{} belongs to user {}", directory.display(), meta.uid())) }
 }
 
 #[cfg(test)]
@@ -196,13 +196,13 @@ mod tests {
     fn root_may_use_a_controller_that_no_earlier_run_needed_and_a_user_only_those_it_was_given() {
         let mount = tempfile::tempdir().unwrap();
         let own = rustix::process::geteuid().as_raw();
-        let folder = |path: &Path, controllers: &str| {
+        let directory = |path: &Path, controllers: &str| {
             std::fs::create_dir_all(path).unwrap();
             std::fs::write(path.join("cgroup.controllers"), controllers).unwrap();
         };
-        folder(mount.path(), "memory cpu");
-        folder(&mount.path().join("nexus"), "memory");
-        folder(&mount.path().join("nexus/1000"), "memory");
+        directory(mount.path(), "memory cpu");
+        directory(&mount.path().join("nexus"), "memory");
+        directory(&mount.path().join("nexus/1000"), "memory");
         let cpu = Wanted { memory: false, cpu: true };
         // Files of an ordinary user are not root's, whoever else has all that is asked for.
         let root = v2_base(mount.path(), cpu, 0);

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// The control groups of one run: where they are or will be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Group {
-    /// One folder of the unified hierarchy.
+    /// One directory of the unified hierarchy.
     V2 {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// A folder for each controller.
+    /// A directory for each controller.
     V1 {
         /// The memory controller's.
         memory: Option<PathBuf>,
@@ -30,8 +30,8 @@ pub enum Group {
 const PERIOD_US: u64 = 100_000;
 
 impl Group {
-    /// Its folders.
-    pub fn folders(&self) -> Vec<&Path> {
+    /// Returns its directories.
+    pub fn directories(&self) -> Vec<&Path> {
         match self {
             Self::V2 { path } => vec![path],
             Self::V1 { memory, cpu } => memory.iter().chain(cpu).map(PathBuf::as_path).collect(),
@@ -50,11 +50,11 @@ impl Group {
         }
     }
 
-    /// Makes the folders and writes the limits.
+    /// Makes the directories and writes the limits.
     pub fn make(&self, limits: &Limits, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::MakeCgroup)?;
-        for folder in self.folders() {
-            make_folder(folder).at(Step::MakeCgroup, &folder.display().to_string())?;
+        for directory in self.directories() {
+            make_directory(directory).at(Step::MakeCgroup, &directory.display().to_string())?;
         }
         if let Self::V2 { path } = self {
             enable_controllers(path, limits).at(Step::MakeCgroup, "controllers of the unified hierarchy")?;
@@ -84,31 +84,31 @@ impl Group {
                 }
             }
             Self::V1 { memory, cpu } => {
-                if let (Some(folder), Some(bytes)) = (memory, limits.memory_bytes) {
-                    settings.push((folder.join("memory.limit_in_bytes"), bytes.to_string()));
+                if let (Some(directory), Some(bytes)) = (memory, limits.memory_bytes) {
+                    settings.push((directory.join("memory.limit_in_bytes"), bytes.to_string()));
                     // Buffers of TCP connections, also of those inside, are not in the other limit.
-                    let tcp = folder.join("memory.kmem.tcp.limit_in_bytes");
+                    let tcp = directory.join("memory.kmem.tcp.limit_in_bytes");
                     if tcp.exists() {
                         settings.push((tcp, bytes.to_string()));
                     }
-                    let with_swap = folder.join("memory.memsw.limit_in_bytes");
+                    let with_swap = directory.join("memory.memsw.limit_in_bytes");
                     if with_swap.exists() {
                         settings.push((with_swap, bytes.to_string()));
                     } else {
                         // Without swap accounting the limit must not be evaded into swap.
-                        settings.push((folder.join("memory.swappiness"), "0".to_owned()));
+                        settings.push((directory.join("memory.swappiness"), "0".to_owned()));
                     }
                 }
-                if let (Some(folder), Some(quota)) = (cpu, quota) {
-                    settings.push((folder.join("cpu.cfs_period_us"), PERIOD_US.to_string()));
-                    settings.push((folder.join("cpu.cfs_quota_us"), quota.to_string()));
+                if let (Some(directory), Some(quota)) = (cpu, quota) {
+                    settings.push((directory.join("cpu.cfs_period_us"), PERIOD_US.to_string()));
+                    settings.push((directory.join("cpu.cfs_quota_us"), quota.to_string()));
                 }
             }
         }
         settings
     }
 
-    /// An open folder for CLONE_INTO_CGROUP; only the unified hierarchy has it.
+    /// Opens the directory for CLONE_INTO_CGROUP; only the unified hierarchy has it.
     pub fn clone_target(&self, faults: Faults) -> Result<Option<OwnedFd>, StepError> {
         let Self::V2 { path } = self else { return Ok(None) };
         faults.check(Step::EnterCgroup)?;
@@ -120,18 +120,18 @@ impl Group {
     pub fn enter(&self, pid: i32, faults: Faults) -> Result<(), StepError> {
         let Self::V1 { .. } = self else { return Ok(()) };
         faults.check(Step::EnterCgroup)?;
-        for folder in self.folders() {
-            let file = folder.join("cgroup.procs");
+        for directory in self.directories() {
+            let file = directory.join("cgroup.procs");
             std::fs::write(&file, pid.to_string()).at(Step::EnterCgroup, &file.display().to_string())?;
         }
         Ok(())
     }
 
-    /// How often the kernel has killed for memory in it.
+    /// Returns the number of times that the kernel has killed a process of the group for memory.
     pub fn oom_kills(&self) -> io::Result<u64> {
         let file = match self {
             Self::V2 { path } => path.join("memory.events"),
-            Self::V1 { memory: Some(folder), .. } => folder.join("memory.oom_control"),
+            Self::V1 { memory: Some(directory), .. } => directory.join("memory.oom_control"),
             Self::V1 { memory: None, .. } => return Ok(0),
         };
         let text = std::fs::read_to_string(file)?;
@@ -142,7 +142,7 @@ impl Group {
     pub fn lift_share(&self) -> io::Result<()> {
         let (file, all) = match self {
             Self::V2 { path } => (path.join("cpu.max"), "max"),
-            Self::V1 { cpu: Some(folder), .. } => (folder.join("cpu.cfs_quota_us"), "-1"),
+            Self::V1 { cpu: Some(directory), .. } => (directory.join("cpu.cfs_quota_us"), "-1"),
             Self::V1 { cpu: None, .. } => return Ok(()),
         };
         match std::fs::OpenOptions::new().write(true).open(file) {
@@ -155,27 +155,29 @@ impl Group {
 
     /// Kills what is left in it and removes it. Fine when it is already gone.
     pub fn remove(&self) -> io::Result<()> {
-        for folder in self.folders() {
-            remove_folder(folder)?;
+        for directory in self.directories() {
+            remove_directory(directory)?;
         }
         Ok(())
     }
 }
 
-/// The parent folders that we share between runs may exist; the run's own may not, or somebody else made it.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    if let Some(shared) = folder.parent() {
+/// Makes one directory. Its parents, which runs share, may exist; the run's own directory may not: another process would
+/// have made it.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if let Some(shared) = directory.parent() {
         match std::fs::create_dir(shared) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => other?,
         }
     }
-    std::fs::create_dir(folder)
+    std::fs::create_dir(directory)
 }
 
-/// In the unified hierarchy a folder has the controllers that its parents hand down (cgroups(7)).
-fn enable_controllers(folder: &Path, limits: &Limits) -> io::Result<()> {
-    let mut parents: Vec<&Path> = folder.ancestors().skip(1).take(2).collect();
+/// Enables the controllers in the parents: a directory of the unified hierarchy has the controllers that its parents
+/// hand down (cgroups(7)).
+fn enable_controllers(directory: &Path, limits: &Limits) -> io::Result<()> {
+    let mut parents: Vec<&Path> = directory.ancestors().skip(1).take(2).collect();
     parents.reverse();
     for parent in parents {
         let file = parent.join("cgroup.subtree_control");
@@ -189,15 +191,15 @@ fn enable_controllers(folder: &Path, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-fn remove_folder(folder: &Path) -> io::Result<()> {
+fn remove_directory(directory: &Path) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(2);
     loop {
-        match std::fs::remove_dir(folder) {
+        match std::fs::remove_dir(directory) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             // A dying process leaves its group a moment after it can be waited for.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
-                kill_members(folder)?;
+                kill_members(directory)?;
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),
@@ -205,14 +207,14 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn kill_members(folder: &Path) -> io::Result<()> {
+fn kill_members(directory: &Path) -> io::Result<()> {
     // The unified hierarchy kills all at once, whatever they start meanwhile (Linux 5.14).
-    match std::fs::OpenOptions::new().write(true).open(folder.join("cgroup.kill")) {
+    match std::fs::OpenOptions::new().write(true).open(directory.join("cgroup.kill")) {
         Ok(mut all) => return io::Write::write_all(&mut all, b"1"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let members = std::fs::read_to_string(folder.join("cgroup.procs"))?;
+    let members = std::fs::read_to_string(directory.join("cgroup.procs"))?;
     for pid in members.lines().filter_map(|line| rustix::process::Pid::from_raw(line.trim().parse().ok()?)) {
         match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -250,9 +252,9 @@ mod tests {
 
     #[test]
     fn v1_bounds_the_buffers_of_connections_where_the_kernel_can() {
-        let folder = tempfile::tempdir().unwrap();
-        let group = Group::V1 { memory: Some(folder.path().to_owned()), cpu: None };
-        let file = folder.path().join("memory.kmem.tcp.limit_in_bytes");
+        let directory = tempfile::tempdir().unwrap();
+        let group = Group::V1 { memory: Some(directory.path().to_owned()), cpu: None };
+        let file = directory.path().join("memory.kmem.tcp.limit_in_bytes");
         let has = || group.settings(&limits(Some(4096), None)).contains(&(file.clone(), "4096".into()));
         assert!(!has());
         std::fs::write(&file, "").unwrap();
@@ -261,8 +263,8 @@ mod tests {
 
     #[test]
     fn the_share_of_the_processor_is_lifted_in_both_versions() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().to_owned();
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path().to_owned();
         let (v1, v2) = (Group::V1 { memory: None, cpu: Some(at.clone()) }, Group::V2 { path: at.clone() });
         v1.lift_share().unwrap();
         v2.lift_share().unwrap();

@@ -71,7 +71,7 @@ fn check_device(mount: &OwnedFd, name: &str) -> Result<(), StepError> {
     let stat = rustix::fs::fstat(mount).at(Step::MountBinds, name)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::CharacterDevice => Ok(()),
-        _ => Err(StepError::new(Step::MountBinds, format!("{name} is no character device any more"))),
+        _ => Err(StepError::new(Step::MountBinds, format!("{name} is not a character device any more"))),
     }
 }
 

@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, Mode};
 use std::io;
 use std::path::Path;
 
-/// Covers paths of the workspace with an empty file or folder that nobody may open. The cover is read-only, so that
-/// its owner, who is the user inside, cannot give himself the right.
+/// Covers paths of the workspace with an empty file or directory that no process inside may open. The cover is
+/// read-only, so that its owner, who is the user inside, cannot give himself the right.
 pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     for path in &request.plan.hidden {
         let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
@@ -55,7 +55,7 @@ pub(super) fn remove(root: &Root) -> Result<(), StepError> {
     Ok(())
 }
 
-/// An empty file and an empty folder, as they are called while they are attached.
+/// An empty file and an empty directory, with the names that they have while they are attached.
 const COVERS: [(&str, bool); 2] = [("hidden-file", false), ("hidden-folder", true)];
 
 fn cover(root: &Root, target: &Path) -> io::Result<()> {

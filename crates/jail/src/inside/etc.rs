@@ -1,4 +1,4 @@
-//! The synthesised `/etc`: what programs need to find, and nothing of the host's own folder but tables.
+//! The synthesised `/etc`: files that programs need to find, and of the host's own directory tables alone.
 
 use nexus_model::plan::{HOME, INNER_ID};
 
@@ -23,7 +23,7 @@ pub fn files(hostname: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Tables and trust stores of the host that are shown read-only where they exist. Never a folder that may hold
+/// Tables and trust stores of the host that are shown read-only where they exist. Never a directory that may hold
 /// private keys (`/etc/ssl/private`).
 pub const FROM_HOST: &[&str] = &[
     "alternatives",

@@ -5,6 +5,7 @@
 //! ```
 
 mod binds;
+pub mod confinement;
 mod covers;
 mod descriptors;
 pub mod etc;
@@ -12,5 +13,4 @@ mod limits;
 pub mod rootfs;
 pub mod setup;
 pub mod system;
-pub mod walls;
 mod workspace;

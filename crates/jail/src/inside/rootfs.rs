@@ -1,12 +1,12 @@
 //! The sandbox's root, seen by the child.
 //!
 //! ```text
-//!  fresh:        a tmpfs with the system in it; places and private folders are made in it too
-//!  on template:  / is the launcher's template (read-only here); a tmpfs of this sandbox holds private folders and places
-//!  both ─▶ own /dev/pts, own /proc, private folders ─▶ workspace, binds ─▶ read-only ─▶ (fresh) pivot, drop the host
+//!  fresh:        a tmpfs with the system in it; places and private directories are made in it too
+//!  on template:  / is the launcher's template (read-only here); a tmpfs of this sandbox holds private directories and places
+//!  both ─▶ own /dev/pts, own /proc, private directories ─▶ workspace, binds ─▶ read-only ─▶ (fresh) pivot, drop the host
 //! ```
-//! One tmpfs serves for all private folders (`/tmp`, HOME, …): they are mounts of its subfolders, so that one size limit
-//! bounds them together.
+//! One tmpfs serves for all private directories (`/tmp`, HOME, …): they are mounts of its subdirectories, so that one
+//! size limit bounds them together.
 
 use crate::inside::system::{self, SCRATCH, System};
 use crate::leave_out::{Wall, stands};
@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Most pseudo-terminals. All instances of devpts share one pool of the kernel (`kernel.pty.max`, 4096 by default), so
-/// without a bound one sandbox leaves none to the host: nobody could log in any more.
+/// Maximum number of pseudo-terminals. All instances of devpts share one pool of the kernel (`kernel.pty.max`, 4096 by
+/// default), so without a bound one sandbox leaves none to the host: no user could log in any more.
 const TERMINALS: &str = "64";
 /// Files in `/proc` that tell of the kernel or of others, or act on the machine (vector B08). `kmsg` is not among them:
 /// the kernel refuses it, and an empty file in its place would look like an allowed one.
@@ -46,7 +46,7 @@ const EMPTY: &str = "empty";
 
 /// The root while it is being made.
 pub struct Root {
-    /// What becomes `/`.
+    /// Mount that becomes `/`.
     tree: OwnedFd,
     /// The file system of this sandbox alone, when `/` is a template.
     own: Option<OwnedFd>,
@@ -79,18 +79,18 @@ impl Root {
         Ok(Self { tree, own: Some(own) })
     }
 
-    /// What becomes `/`.
+    /// Returns the mount that becomes `/`.
     pub fn tree(&self) -> &OwnedFd {
         &self.tree
     }
 
-    /// The file system of this sandbox, in which folders may be made.
+    /// Returns the file system of this sandbox, in which directories may be made.
     pub fn own(&self) -> &OwnedFd {
         self.own.as_ref().unwrap_or(&self.tree)
     }
 
     /// Attaches what every sandbox has for itself, whatever its plan.
-    pub fn dress(&self, faults: Faults) -> Result<(), StepError> {
+    pub fn mount_own(&self, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::MountPts)?;
         let pts = [("ptmxmode", "0666"), ("mode", "0620"), ("max", TERMINALS)];
         let pts = if stands(Wall::TerminalLimit) { &pts[..] } else { &pts[..2] };
@@ -106,18 +106,19 @@ impl Root {
         self.mount_proc(faults)
     }
 
-    /// Attaches the private folders. `targets` are the places that will be asked for.
-    pub fn dress_private(&self, faults: Faults, targets: &[&Path]) -> Result<(), StepError> {
+    /// Attaches the private directories. `targets` are the places that will be asked for.
+    pub fn mount_private(&self, faults: Faults, targets: &[&Path]) -> Result<(), StepError> {
         faults.check(Step::MountScratch)?;
-        self.cover_tops(targets).at(Step::MountScratch, "folders above the workspace and the binds")?;
+        self.cover_tops(targets).at(Step::MountScratch, "directories above the workspace and the binds")?;
         for (name, _) in SCRATCH {
             self.mount_scratch(Path::new(name)).at(Step::MountScratch, name)?;
         }
         Ok(())
     }
 
-    /// A fresh `/proc`, read-only as a whole, so that nothing below `/proc/sys` and no trigger can be written whoever
-    /// owns it. A host that masks its own `/proc` (a container) makes the kernel refuse this mount; there is no way on.
+    /// A fresh `/proc`, read-only as a whole, so that nothing below `/proc/sys` and no trigger can be written, whatever
+    /// its owner. A host that masks its own `/proc` (a container) makes the kernel refuse this mount; there is no way
+    /// on.
     fn mount_proc(&self, faults: Faults) -> Result<(), StepError> {
         faults.check(Step::MountProc)?;
         let proc =
@@ -151,8 +152,8 @@ impl Root {
         Ok(())
     }
 
-    /// In a template no folder can be made for one sandbox alone: the others would see its name. So the top folder of
-    /// such a place is covered with one of this sandbox, in which the rest of the path is made.
+    /// In a template no directory can be made for one sandbox alone: the others would see its name. So the top
+    /// directory of such a place is covered with one of this sandbox, in which the rest of the path is made.
     fn cover_tops(&self, targets: &[&Path]) -> io::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let mut tops = BTreeSet::new();
@@ -176,7 +177,7 @@ impl Root {
         mounts::attach_at(mounts::open_tree_at(self.own(), name)?, &self.tree, name)
     }
 
-    /// Opens the place of a mount, making it where the folder is this sandbox's.
+    /// Opens the target of a mount, and makes it where the directory is this sandbox's.
     pub fn place_for(&self, path: &Path, is_dir: bool) -> io::Result<OwnedFd> {
         let Some(own) = &self.own else { return places::ensure_place(&self.tree, path, is_dir) };
         match mounts::place(&self.tree, path) {
@@ -228,15 +229,15 @@ pub fn leave_host(faults: Faults, tree: &OwnedFd) -> Result<(), StepError> {
     rustix::process::chdir(c"/").at(Step::DetachHost, "/")
 }
 
-/// Whether a place lies in a folder that is the same for all sandboxes.
+/// Returns whether a path lies in a directory that is the same for all sandboxes.
 pub fn is_system(path: &Path) -> bool {
     ["usr", "etc", "dev", "proc"].iter().any(|name| path.starts_with(name))
 }
 
-/// Folders that the sandbox may write, for Landlock. A rule holds for all that lies below.
+/// Returns the directories that the sandbox may write, for Landlock. A rule holds for all that lies below.
 pub fn scratch_places() -> impl Iterator<Item = PathBuf> {
     let own = SCRATCH.iter().map(|(name, _)| Path::new("/").join(name));
     own.filter(|place| !place.starts_with("/dev")).chain([PathBuf::from("/dev")])
 }
 
-const _: () = assert!(HOME.len() == "/home/nexus".len(), "HOME is one of the scratch folders");
+const _: () = assert!(HOME.len() == "/home/nexus".len(), "HOME is one of the scratch directories");

@@ -5,18 +5,18 @@
 //!                                            └─▶ (on a template both are done) ───────────────────┘
 //!        ─▶ (pivot, drop the host) ─▶ limits ─▶ close ─▶ no rights ─▶ die with parent ─▶ Landlock ─▶ seccomp ─▶ guest
 //! ```
-//! One that is begun in advance (`begun`) does all that needs no plan, and waits for it before `workspace`.
-//! Any error on the way is told to the host as one frame, and the process ends: there is no "best effort".
+//! A warm sandbox (`prefork`) does all that needs no plan, and waits for the plan before `workspace`.
+//! Any error on the way is reported to the host as one frame, and the process ends: there is no "best effort".
 
 use crate::identity::Identity;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::workspace::{self, Workspace};
-use crate::inside::{binds, covers, descriptors, limits, system, walls};
+use crate::inside::{binds, confinement, covers, descriptors, limits, system};
 use crate::leave_out::{Wall, stands};
 use crate::quotas::Quotas;
 use crate::request::{self, Here, Prepared, Request, Setup, Start};
 use crate::steps::{AtStep, Step, StepError};
-use crate::{creds, net, order, seccomp};
+use crate::{creds, launch_message, net, seccomp};
 use nexus_model::Plan;
 use nexus_model::frames::{GuestFrame, LISTENERS};
 use nexus_model::network::Network;
@@ -33,9 +33,9 @@ pub fn run(request: &Request<'_>, start: Start) -> i32 {
     become_guest(&request.setup, channel, done)
 }
 
-/// The same for one that is begun in advance.
-pub fn run_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: OwnedFd) -> i32 {
-    let done = set_up_begun(setup, here, scratch_bytes, &channel);
+/// Sets up a warm sandbox.
+pub fn run_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: OwnedFd) -> i32 {
+    let done = set_up_warm(setup, here, scratch_bytes, &channel);
     become_guest(setup, channel, done)
 }
 
@@ -82,8 +82,8 @@ fn set_up(
         let workspace = workspace::open(request, prepared.workspace, watch)?;
         let binds = binds::open(request, prepared.binds)?;
         let root = Root::on_template(faults, plan.limits.scratch_bytes)?;
-        root.dress(faults)?;
-        furnish(request, root, workspace, binds, channel)
+        root.mount_own(faults)?;
+        populate(request, root, workspace, binds, channel)
     } else {
         faults.check(Step::PrivateMounts)?;
         let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
@@ -95,9 +95,9 @@ fn set_up(
         let root = Root::fresh(faults, &system, plan.limits.scratch_bytes)?;
         // Attached by now. What follows closes every number without asking who owns it.
         std::mem::forget(system);
-        root.dress(faults)?;
+        root.mount_own(faults)?;
         limits::attach(&root, limits)?;
-        furnish(request, root, workspace, binds, channel)
+        populate(request, root, workspace, binds, channel)
     };
     let root = root?;
     here.quotas.limit_namespace()?;
@@ -107,7 +107,7 @@ fn set_up(
     seal(request, root, mask, channel, &here.quotas)
 }
 
-fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
     let faults = setup.faults;
     let mask = rustix::process::umask(Mode::empty());
     let named = names_and_devices(setup, here);
@@ -115,13 +115,13 @@ fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedF
     named?;
     take_ids(setup, here)?;
     let root = Root::on_template(faults, scratch_bytes)?;
-    root.dress(faults)?;
+    root.mount_own(faults)?;
     here.quotas.limit_namespace()?;
     creds::drop_bounding(faults)?;
     // This may take long. Whatever else the launcher had open must not stay open with it.
     descriptors::keep_only(&[channel, root.tree(), root.own()])
         .at(Step::CloseDescriptors, "descriptors of the launcher")?;
-    let (plan, mounts) = order::receive(channel).at(Step::AwaitParent, "the order")?;
+    let (plan, mounts) = launch_message::receive(channel).at(Step::AwaitParent, "the order")?;
     let request = Request { plan: &plan, setup: *setup, group: None };
     take_mark(&request)?;
     connect_to_egress(&request, here, channel)?;
@@ -130,7 +130,7 @@ fn set_up_begun(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedF
     let mut mounts = mounts.into_iter();
     let workspace = workspace::open(&request, mounts.next(), None)?;
     let binds = binds::open(&request, Some(mounts.collect()))?;
-    let root = furnish(&request, root, workspace, binds, channel)?;
+    let root = populate(&request, root, workspace, binds, channel)?;
     seal(&request, root, mask, channel, &here.quotas)
 }
 
@@ -164,8 +164,8 @@ fn seal(
         }
         creds::not_dumpable(faults)?;
         creds::die_with_parent(faults)?;
-        walls::restrict_files(faults, landlock_abi, &writable_places(request))?;
-        walls::filter_calls(faults, &filter)?;
+        confinement::restrict_files(faults, landlock_abi, &writable_places(request))?;
+        confinement::filter_calls(faults, &filter)?;
         if stands(Wall::NoNewPrivileges) { Ok(()) } else { creds::drop_rights(faults) }
     };
     match finish() {
@@ -193,14 +193,14 @@ fn permissions(plan: &Plan) -> seccomp::Permissions {
 }
 
 /// Everything of this sandbox alone, in a root that has the system.
-fn furnish(
+fn populate(
     request: &Request<'_>,
     root: Root,
     workspace: Workspace,
     binds: Vec<OwnedFd>,
     channel: &OwnedFd,
 ) -> Result<Root, StepError> {
-    root.dress_private(request.setup.faults, &request::targets(request.plan))?;
+    root.mount_private(request.setup.faults, &request::targets(request.plan))?;
     workspace::attach(request, &root, workspace, channel)?;
     let needs_covers = !request.plan.hidden.is_empty() || !request.plan.covered.is_empty();
     if needs_covers {
@@ -258,8 +258,8 @@ fn write_own_maps(identity: &Identity) -> io::Result<()> {
 
 /// The mark by which `inventory` finds the process.
 fn take_mark(request: &Request<'_>) -> Result<(), StepError> {
-    let mark = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
-    rustix::thread::set_name(&mark.at(Step::HostName, "mark")?).at(Step::HostName, "mark")
+    let label = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
+    rustix::thread::set_name(&label.at(Step::HostName, "mark")?).at(Step::HostName, "mark")
 }
 
 fn names_and_devices(setup: &Setup, here: &Here) -> Result<(), StepError> {
@@ -313,7 +313,7 @@ fn connect_to_egress(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> R
 }
 
 /// Without an egress: the socket by which the host learns which names the command asks for. A network that was made in
-/// advance gives this process no right to the port; there, nobody learns them.
+/// advance gives this process no right to the port; there, no process learns them.
 fn hand_out_names(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Result<(), StepError> {
     if request.plan.network != Network::None || !here.own_network || !stands(Wall::NetworkNamespace) {
         return Ok(());

@@ -28,7 +28,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Attaches it, making its place and the folders above.
+    /// Attaches the mount, and makes its target and the directories above it.
     fn attach(&self, root: &OwnedFd) -> io::Result<()> {
         match self.make_place(root) {
             Err(Errno::NOENT) => {
@@ -51,7 +51,7 @@ impl Piece {
     }
 }
 
-/// What the host's own system folders are like.
+/// Layout of the host's own system directories.
 pub struct System {
     pieces: Vec<Piece>,
     links: Vec<(PathBuf, PathBuf)>,
@@ -82,7 +82,7 @@ pub fn open(faults: Faults) -> Result<System, StepError> {
     Ok(system)
 }
 
-/// A link into `/usr` stays a link; a folder or file is shown read-only; what the host lacks the sandbox lacks too.
+/// A link into `/usr` stays a link; a directory or file is shown read-only; what the host lacks the sandbox lacks too.
 fn add(system: &mut System, source: &Path, place: PathBuf) -> io::Result<()> {
     let kind = match rustix::fs::lstat(source) {
         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
@@ -108,7 +108,7 @@ fn add(system: &mut System, source: &Path, place: PathBuf) -> io::Result<()> {
 /// Fills a root with it.
 pub fn build(faults: Faults, system: &System, root: &OwnedFd) -> Result<(), StepError> {
     faults.check(Step::Skeleton)?;
-    skeleton(root, system).at(Step::Skeleton, "folders of the root")?;
+    skeleton(root, system).at(Step::Skeleton, "directories of the root")?;
     faults.check(Step::EtcFiles)?;
     for (name, text) in etc::files(HOSTNAME) {
         write_file(root, &Path::new("etc").join(name), text.as_bytes()).at(Step::EtcFiles, name)?;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub(super) enum Workspace {
     /// Ready to be attached.
     Mount(OwnedFd),
-    /// The folders of a user's overlay, and by what it is watched.
+    /// Directories of a user's overlay, and the watch on it.
     Lower { lower: OwnedFd, layer: Option<(OwnedFd, OwnedFd)>, watch: Option<OwnedFd> },
 }
 
@@ -64,8 +64,8 @@ pub(super) fn attach(
         Workspace::Mount(mount) => mount,
         Workspace::Lower { lower, layer, watch } => {
             let (upper, work) = match layer {
-                Some(folders) => folders,
-                None => memory.insert(MemoryLayer::make(request, root.own(), &lower)?).folders()?,
+                Some(directories) => directories,
+                None => memory.insert(MemoryLayer::make(request, root.own(), &lower)?).directories()?,
             };
             let parts = overlay::Parts { lower: &lower, upper: &upper, work: &work };
             faults.check(Step::MountWorkspace)?;
@@ -130,7 +130,7 @@ impl MemoryLayer {
         make().at(Step::MountLayer, "a layer in memory").map(Self)
     }
 
-    fn folders(&self) -> Result<(OwnedFd, OwnedFd), StepError> {
+    fn directories(&self) -> Result<(OwnedFd, OwnedFd), StepError> {
         let open = |name: &str| mounts::place(&self.0, Path::new(name)).at(Step::MountLayer, name);
         Ok((open("upper")?, open("work")?))
     }

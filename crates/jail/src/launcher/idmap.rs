@@ -21,12 +21,12 @@ pub struct Maps {
 /// Says what a mount makes of the files of other owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// Their ids are invalid: the kernel lets nobody write such a file, whatever its mode says, and refuses to copy it
-    /// into a layer. For what the command reaches on the host itself.
+    /// Their ids are invalid: the kernel lets no process write such a file, whatever its mode says, and refuses to copy
+    /// it into a layer. For what the command reaches on the host itself.
     Invalid,
     /// They keep their ids, so that modes count as they do outside. For the two sides of a layer: without this a layer's
     /// own directory, which belongs to root, cannot be entered, and an overlay copies nothing of other owners.
-    Kept,
+    LauncherState,
 }
 
 /// Shows the files of one owner as those of the sandbox's host ids.
@@ -37,12 +37,12 @@ pub struct Map {
     /// Host ids (uid, gid) that the owner is shown as. On disk nothing may belong to them, so as file owners they stay
     /// invalid.
     pub to: (u32, u32),
-    /// The rest.
+    /// Treatment of all other ids.
     pub others: Others,
 }
 
 /// A launcher for many owners does not keep a descriptor for each of them for ever.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 impl Maps {
     /// The user namespace with this map.
@@ -51,7 +51,7 @@ impl Maps {
             index
         } else {
             let made = make(map)?;
-            if self.known.len() == MOST {
+            if self.known.len() == MAX {
                 self.known.remove(0);
             }
             self.known.push((map, made));
@@ -108,7 +108,7 @@ fn open_mapped(pid: i32, map: Map) -> io::Result<OwnedFd> {
 /// Returns the lines of a map file: the id on disk, the id shown, how many.
 fn lines(from: u32, to: u32, others: Others) -> String {
     let mut lines = vec![(from, to, 1)];
-    if others == Others::Kept {
+    if others == Others::LauncherState {
         let mut next = 0;
         // The last id is the invalid one.
         for edge in [from.min(to), from.max(to), u32::MAX] {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn other_owners_keep_their_ids_and_the_sandbox_owns_nothing_else() {
         for (from, to) in [(1000, 200_000), (0, 200_000), (300_000, 200_000), (199_999, 200_000), (u32::MAX - 1, 0)] {
-            let text = lines(from, to, Others::Kept);
+            let text = lines(from, to, Others::LauncherState);
             assert_eq!(shown(&text, from), Some(to), "{text}");
             assert_eq!(shown(&text, to), None, "{text}");
             assert_eq!(shown(&text, u32::MAX), None, "{text}");
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_is_shown_as_itself_is_mapped_once() {
-        let text = lines(7, 7, Others::Kept);
+        let text = lines(7, 7, Others::LauncherState);
         assert_eq!(text, "7 7 1\n0 0 7\n8 8 4294967287\n");
     }
 }

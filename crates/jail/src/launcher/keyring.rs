@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  join by name ─▶ own and empty? ─┬─ yes ─▶ let the owner find it       (the next launcher joins the same one)
-//!                                  └─ no ──▶ join a nameless one         (another user's, or somebody put a key into it)
+//!                                  └─ no ──▶ join a nameless one         (another user's, or a process put a key into it)
 //! ```
 //! A sandbox has the session keyring of its launcher, and the keys of the caller must not be in it. One keyring for each
 //! sandbox would use up the user's quota of 200 keys (keyrings(7)). The kernel joins the first keyring of a name that
-//! grants search, whoever owns it.
+//! grants search, whichever user owns it.
 
 use crate::steps::{Faults, Step, StepError};
 use std::ffi::CStr;

@@ -8,9 +8,9 @@
 
 use crate::clone::Child;
 use crate::inside::setup;
-use crate::launcher::begun::Begun;
-use crate::launcher::kept::{Inside, Kept};
 use crate::launcher::netpool::Network;
+use crate::launcher::prefork::WarmSandbox;
+use crate::launcher::state::{CloneSite, LauncherState};
 use crate::launcher::{keyring, prepare, start};
 use crate::leave_out::{Wall, stands};
 use crate::request::{Here, Request, Start};
@@ -30,30 +30,30 @@ pub struct Launched {
     pub child: Child,
     /// The host's end of the guest channel.
     pub channel: OwnedFd,
-    /// The upper folder of a layer in memory, when the launcher made it.
+    /// The upper directory of a layer in memory, when the launcher made it.
     pub upper: Option<OwnedFd>,
-    /// The pooled network that it has; for [`Kept::give_back`] once its first process was waited for.
+    /// The pooled network that it has; for [`LauncherState::give_back`] once its first process was waited for.
     pub network: Option<Network>,
-    /// Tells when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. None from a workshop, which
-    /// keeps mounts of dead sandboxes for a while.
+    /// Reports when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. None from a
+    /// launcher process, which keeps mounts of dead sandboxes for a while.
     pub watch: Option<OwnedFd>,
-    /// To be closed when nobody waits: mounts of which the kernel waits for all processors then.
-    pub spent: Vec<OwnedFd>,
+    /// Mounts to close when no request waits: the kernel waits for all processors when their last descriptor is closed.
+    pub deferred: Vec<OwnedFd>,
 }
 
 /// Starts a sandbox. On an error nothing of it is left but the control group, which the caller removes by its name.
-pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepError> {
+pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launched, StepError> {
     let setup = &request.setup;
     let faults = setup.faults;
     start::check_single_thread(faults)?;
     join_keyring(faults, kept)?;
     let is_layered = !matches!(request.plan.workspace.writes, Writes::Direct { .. });
-    let watch = (is_layered && !kept.is_workshop()).then(watch::instance).flatten();
+    let watch = (is_layered && !kept.is_launcher()).then(watch::instance).flatten();
     let mut prepared = prepare::prepare(request, kept, watch.as_ref())?;
     // The child has the same instance by the clone, and watches what it mounts itself.
     let mounts_inside = prepared.workspace.is_none();
     let watch_inside = watch.as_ref().filter(|_| mounts_inside).and_then(|watch| watch.try_clone().ok());
-    let (upper, spent) = (prepared.upper.take(), std::mem::take(&mut prepared.spent));
+    let (upper, deferred) = (prepared.upper.take(), std::mem::take(&mut prepared.deferred));
     let mut target = None;
     if let Some(group) = request.group {
         group.make(&request.plan.limits, faults)?;
@@ -62,15 +62,15 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     faults.check(Step::Clone)?;
     // One that needs a group has to be in it from its beginning: that becomes what it sees of the hierarchy.
     if request.group.is_none()
-        && let Some(begun) = kept.take_begun(request.plan)?
+        && let Some(warm) = kept.take_warm(request.plan)?
     {
-        match begun.order(request.plan, &prepared) {
+        match warm.send_plan(request.plan, &prepared) {
             Ok(()) => {
-                let Begun { child, channel, network, .. } = begun;
-                return Ok(Launched { child, channel, upper, network, watch, spent });
+                let WarmSandbox { child, channel, network, .. } = warm;
+                return Ok(Launched { child, channel, upper, network, watch, deferred });
             }
             // It has just died. Nothing was lost: the mounts are still here.
-            Err(_) => begun.end().at(Step::Clone, "ending a sandbox that took no order")?,
+            Err(_) => warm.end().at(Step::Clone, "ending a sandbox that took no order")?,
         }
     }
     let (ours, theirs) = start::channel(faults)?;
@@ -78,7 +78,7 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
     let maps = prepared.workspace.is_some();
     let parent_acts = maps || request.group.is_some();
     let cloned = kept.enter(request.plan, faults).and_then(|inside| {
-        let Inside { on_template, network } = inside;
+        let CloneSite { on_template, network } = inside;
         let own_network = network.is_none();
         let here = Here { on_template, own_network, strings, parent_acts, quotas: Rc::clone(&quotas) };
         let begin = Start { here, prepared, watch: watch_inside, channel: theirs };
@@ -99,11 +99,11 @@ pub fn launch(request: &Request<'_>, kept: &mut Kept) -> Result<Launched, StepEr
         child.wait().at(Step::Clone, "ending a child that could not be finished")?;
         return Err(error);
     }
-    Ok(Launched { child, channel: ours, upper, network, watch, spent })
+    Ok(Launched { child, channel: ours, upper, network, watch, deferred })
 }
 
 /// Leaves the caller's session keyring, once in the life of a launcher.
-fn join_keyring(faults: Faults, kept: &mut Kept) -> Result<(), StepError> {
+fn join_keyring(faults: Faults, kept: &mut LauncherState) -> Result<(), StepError> {
     if !kept.has_keyring && stands(Wall::Keyring) {
         keyring::join(faults)?;
         kept.has_keyring = true;

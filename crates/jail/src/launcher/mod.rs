@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!  launch ──▶ prepare (mounts of the host) ──▶ start (clone3, maps, group)     one sandbox, from a plan
-//!     └─────▶ kept ──▶ template, netpool, begun                               what the next launch takes
-//!                        ahead ──▶ kept, start                                 filling it while nobody waits
+//!     └─────▶ state ──▶ template, netpool, prefork                            what the next launch takes
+//!                         ahead ──▶ state, start                               filling it while no request waits
 //! ```
 
 mod ahead;
-mod apart;
-mod begun;
 mod idmap;
-pub mod kept;
 mod keyring;
 pub mod launch;
 pub mod netpool;
+mod overlay_compat;
+mod prefork;
 mod prepare;
 mod start;
+pub mod state;
 mod template;

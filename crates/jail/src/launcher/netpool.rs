@@ -1,4 +1,4 @@
-//! Network namespaces made while nobody waits, and, if asked for, used again. Making one is a third of a launch.
+//! Network namespaces made while no request waits, and, if asked for, used again. Making one is a third of a launch.
 //!
 //! ```text
 //!  (launcher idle) ─make─▶ ready ──take──▶ with one sandbox ──its PID 1 was waited for──┬─▶ dropped
@@ -21,20 +21,21 @@ use std::io;
 #[derive(Debug)]
 pub struct Network {
     namespace: OwnedFd,
-    /// How many sockets there are; open since it was made, because the kernel binds the file to the namespace then.
+    /// Socket statistics of the namespace; open since it was made, because the kernel binds the file to the namespace
+    /// then.
     sockets: OwnedFd,
-    /// What its devices moved.
+    /// Packet counters of its devices.
     devices: OwnedFd,
 }
 
-/// What a launcher process may keep.
+/// Sizes of the pools of a launcher process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Keep {
+pub struct PoolConfig {
     /// Most networks that wait for a launch. None means that each launch makes its own.
     pub networks: usize,
-    /// Whether a network whose sandbox left nothing in it serves another one. Else each serves one sandbox.
+    /// Lets a network whose sandbox left nothing in it serve another one. Otherwise each serves one sandbox.
     pub reuse: bool,
-    /// Most sandboxes that are begun before anybody asks for them. Each serves once.
+    /// Maximum number of warm sandboxes. Each serves once.
     pub sandboxes: usize,
 }
 
@@ -43,28 +44,28 @@ pub struct Keep {
 pub struct Pool {
     home: OwnedFd,
     ready: Vec<Network>,
-    keep: Keep,
+    sizes: PoolConfig,
     /// Making one in advance failed; not tried again before a launch has made one.
-    is_tired: bool,
+    is_exhausted: bool,
 }
 
 impl Pool {
     /// A pool for networks of this process's user namespace.
-    pub fn new(keep: Keep) -> Result<Self, StepError> {
+    pub fn new(sizes: PoolConfig) -> Result<Self, StepError> {
         let home = open_own("/proc/self/ns/net").at(Step::NetworkPool, "/proc/self/ns/net")?;
-        Ok(Self { home, ready: Vec::new(), keep, is_tired: false })
+        Ok(Self { home, ready: Vec::new(), sizes, is_exhausted: false })
     }
 
-    /// Whether one more should be made. Where they come back, one for the next launch is enough.
+    /// Returns whether one more should be made. Where they come back, one for the next launch is enough.
     pub fn wants_more(&self) -> bool {
-        !self.is_tired && self.ready.len() < if self.keep.reuse { 1 } else { self.keep.networks }
+        !self.is_exhausted && self.ready.len() < if self.sizes.reuse { 1 } else { self.sizes.networks }
     }
 
     /// Makes one more ready.
     pub fn refill(&mut self, faults: Faults) -> Result<(), StepError> {
-        self.is_tired = true;
+        self.is_exhausted = true;
         let network = self.make(faults)?;
-        self.is_tired = false;
+        self.is_exhausted = false;
         self.ready.push(network);
         Ok(())
     }
@@ -76,13 +77,13 @@ impl Pool {
             return Ok(network);
         }
         let made = self.make(faults)?;
-        self.is_tired = false;
+        self.is_exhausted = false;
         Ok(made)
     }
 
     /// Takes one back whose sandbox is dead, if nothing of the sandbox is left in it.
     pub fn give_back(&mut self, network: Network) -> io::Result<()> {
-        if self.keep.reuse && self.ready.len() < self.keep.networks && network.is_untouched()? {
+        if self.sizes.reuse && self.ready.len() < self.sizes.networks && network.is_untouched()? {
             self.ready.push(network);
         }
         Ok(())
@@ -122,7 +123,7 @@ impl Network {
         })
     }
 
-    /// Whether no socket is in it and no packet ever was.
+    /// Returns whether no socket is in it and no packet ever was.
     fn is_untouched(&self) -> io::Result<bool> {
         Ok(has_no_sockets(&read_all(&self.sockets)?) && has_moved_nothing(&read_all(&self.devices)?))
     }

@@ -1,11 +1,11 @@
-//! What of the host a sandbox gets, opened by the launcher before the clone: the workspace with its layer, the binds.
+//! Opens the parts of the host that a sandbox gets, before the clone: the workspace with its layer, the binds.
 //!
-//! Root does it because only root can map file owners and have the full overlay; a workshop, because its children never
-//! see the host. Else the child does it by itself. All of it is detached mounts: descriptors, attached nowhere.
+//! Root does it because only root can map file owners and have the full overlay; a launcher process, because its children
+//! never see the host. Otherwise the child does it. All of it is detached mounts: descriptors, attached nowhere.
 
-use crate::launcher::apart;
 use crate::launcher::idmap::{Map, Maps, Others};
-use crate::launcher::kept::Kept;
+use crate::launcher::overlay_compat;
+use crate::launcher::state::LauncherState;
 use crate::memory;
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::overlay;
@@ -20,7 +20,11 @@ use std::io;
 use std::path::Path;
 
 /// Opens what this launcher opens.
-pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) -> Result<Prepared, StepError> {
+pub fn prepare(
+    request: &Request<'_>,
+    kept: &mut LauncherState,
+    watch: Option<&OwnedFd>,
+) -> Result<Prepared, StepError> {
     if !request.setup.identity.by_root && !kept.serves(request.plan) {
         return Ok(Prepared::default());
     }
@@ -29,9 +33,10 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) 
     let workspace = &request.plan.workspace;
     let source = workspace.source.as_path();
     host.check(Step::IdMappedMounts)?;
-    let others = if matches!(workspace.writes, Writes::Direct { .. }) { Others::Invalid } else { Others::Kept };
+    let others =
+        if matches!(workspace.writes, Writes::Direct { .. }) { Others::Invalid } else { Others::LauncherState };
     let (lower, owner) = host.mount(source, None, others, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
-    let (mount, upper, spent) = match &workspace.writes {
+    let (mount, upper, deferred) = match &workspace.writes {
         Writes::Direct { .. } => (lower, None, Vec::new()),
         Writes::Layer { root } => {
             let root = root.as_path();
@@ -67,7 +72,7 @@ pub fn prepare(request: &Request<'_>, kept: &mut Kept, watch: Option<&OwnedFd>) 
         };
         binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
     }
-    Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper, spent })
+    Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper, deferred })
 }
 
 fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {
@@ -87,7 +92,7 @@ fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place
     let mounted = match detached {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             let places = [(lower, request.plan.workspace.source.as_path()), (layer, layer_place)];
-            apart::mount_apart(&places, mount)
+            overlay_compat::mount_apart(&places, mount)
         }
         other => other,
     };
@@ -150,7 +155,7 @@ impl Host<'_> {
         }
         // A mount that has an opened folder cannot get a map: this one is new, and the map comes before any use.
         let mapped = mounts::open_tree_fd(&plain, Depth::One)?;
-        mounts::set_idmap(&mapped, self.namespace(owner, Others::Kept)?, NOSUID | NODEV, Depth::One)?;
+        mounts::set_idmap(&mapped, self.namespace(owner, Others::LauncherState)?, NOSUID | NODEV, Depth::One)?;
         Ok((mapped, upper))
     }
 }

@@ -1,7 +1,7 @@
 //! The system view of all sandboxes of a launcher, built once in a mount namespace of its own.
 //!
 //! ```text
-//!  build: child in new mount and pid namespaces ─▶ system, /proc of nobody ─▶ leaves the host's root ─▶ only its mount
+//!  build: child in new mount and pid namespaces ─▶ system, /proc of no process ─▶ leaves the host's root ─▶ only its mount
 //!         namespace stays, as a descriptor
 //!  launch: launcher enters it ─▶ clone3 (copies its few mounts, not the host's) ─▶ launcher goes back
 //! ```
@@ -11,9 +11,9 @@
 //! The `/proc` in the template is there because the kernel lets a user namespace mount its own only where it can see
 //! one; it is of the builder's pid namespace, which has ended, so it shows no process at all.
 //!
-//! A template must not outlive the host that it shows. What changes in files and folders is seen through the mounts. What
-//! is not, makes it stale, and is looked at before every launch: another mount anywhere (mountinfo reports that through
-//! poll(2), proc(5)), or another entry in a folder of which single entries are shown (its times).
+//! A template must not outlive the host that it shows. Changes of files and directories are seen through the mounts.
+//! Other changes make it stale, and are looked for before every launch: another mount anywhere (mountinfo reports that through
+//! poll(2), proc(5)), or another entry in a directory of which single entries are shown (its times).
 
 use crate::clone::{Cloned, clone_process, exit_now};
 use crate::inside::etc::FROM_HOST;
@@ -33,11 +33,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Folders of the host of which the template shows single entries.
+/// Directories of the host of which the template shows single entries.
 const WATCHED: &[&str] = &["/", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/etc/pki/ca-trust"];
 /// Times of a file system are coarse: a change this shortly after another may leave the same time behind.
 const COARSE: Duration = Duration::from_millis(100);
-/// For the synthesised files and the folders.
+/// Size of the file system for the synthesised files and the directories.
 const BYTES: u64 = 16 << 20;
 
 /// A system view, ready to be cloned from.
@@ -66,26 +66,26 @@ impl Template {
         // Looked at before anything is built, so that what changes meanwhile counts as changed.
         let mountinfo = open_readable("/proc/self/mountinfo").at(Step::Template, "/proc/self/mountinfo")?;
         let links = links().at(Step::Template, "links of the host")?;
-        let (seen, is_young) = look(&links).at(Step::Template, "folders of the host")?;
+        let (seen, is_young) = inspect(&links).at(Step::Template, "directories of the host")?;
         let namespace = build_apart(faults)?;
         Ok(Self { namespace, mountinfo, links, seen, is_young, tops: BTreeSet::new() })
     }
 
-    /// Whether it still shows the host.
+    /// Returns whether the template still shows the host.
     pub fn is_current(&self) -> io::Result<bool> {
         if self.is_young || mounts_changed(&self.mountinfo)? {
             return Ok(false);
         }
-        Ok(look(&self.links)?.0 == self.seen)
+        Ok(inspect(&self.links)?.0 == self.seen)
     }
 
-    /// Whether a top folder that these places need is still to be made.
+    /// Returns whether a top directory that these targets need is still to be made.
     pub fn lacks_top(&self, targets: &[&Path]) -> bool {
         targets.iter().any(|target| !self.tops.contains(crate::places::top(crate::places::below_root(target))))
     }
 
-    /// Moves this process into it and makes the top folders that a plan's places need: those are the only traces that
-    /// one sandbox leaves for the next ones, and they are names of top folders of the host.
+    /// Moves this process into it and makes the top directories that a plan's targets need. They are the only traces
+    /// that one sandbox leaves for the next ones, and they are names of top directories of the host.
     pub fn enter(&mut self, targets: &[&Path]) -> Result<(), StepError> {
         move_into_link_name_space(rustix::fd::AsFd::as_fd(&self.namespace), Some(LinkNameSpaceType::Mount))
             .at(Step::Template, "entering the template")?;
@@ -105,8 +105,8 @@ impl Template {
     }
 }
 
-/// Whether a place can be had on a template: a place that would have to be made in a folder that all sandboxes share
-/// cannot.
+/// Returns whether a target can be had on a template: it cannot when it would have to be made in a directory that all
+/// sandboxes share.
 pub fn fits(target: &Path) -> bool {
     let place = crate::places::below_root(target);
     !place.starts_with("etc") && !place.starts_with("dev")
@@ -123,8 +123,8 @@ fn mounts_changed(mountinfo: &OwnedFd) -> io::Result<bool> {
     Ok(wait[0].revents().intersects(PollFlags::PRI | PollFlags::ERR))
 }
 
-/// The shown entries that are links: what they lead to may be replaced in a folder whose times nobody watches. (Another
-/// entry in the place of a link is seen in the times of its own folder.)
+/// Returns the shown entries that are links: their targets may be replaced in a directory whose times are not watched.
+/// (Another entry in the place of a link is seen in the times of its own directory.)
 fn links() -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in FROM_HOST.iter().map(|name| Path::new("/etc").join(name)) {
@@ -138,17 +138,17 @@ fn links() -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn look(links: &[PathBuf]) -> io::Result<(Vec<Option<Times>>, bool)> {
+fn inspect(links: &[PathBuf]) -> io::Result<(Vec<Option<Times>>, bool)> {
     let since = SystemTime::now().checked_sub(COARSE).unwrap_or(SystemTime::UNIX_EPOCH);
     let mut is_young = false;
     let mut seen = Vec::with_capacity(WATCHED.len() + links.len());
-    let folders = WATCHED.iter().map(|folder| (Path::new(folder), true));
-    for (path, is_folder) in folders.chain(links.iter().map(|link| (link.as_path(), false))) {
+    let directories = WATCHED.iter().map(|directory| (Path::new(directory), true));
+    for (path, is_directory) in directories.chain(links.iter().map(|link| (link.as_path(), false))) {
         seen.push(match std::fs::metadata(path) {
             Ok(meta) => {
-                is_young |= is_folder && meta.modified()? > since;
+                is_young |= is_directory && meta.modified()? > since;
                 // Of what a link leads to only which one it is.
-                let times = |seconds, nanoseconds| if is_folder { (seconds, nanoseconds) } else { (0, 0) };
+                let times = |seconds, nanoseconds| if is_directory { (seconds, nanoseconds) } else { (0, 0) };
                 Some(Times {
                     inode: (meta.dev(), meta.ino()),
                     modified: times(meta.mtime(), meta.mtime_nsec()),
@@ -198,11 +198,11 @@ fn builder(faults: Faults, tell: OwnedFd, stay: &OwnedFd) -> i32 {
         Ok(()) => BUILT.to_owned(),
         Err(error) => format!("{}\n{}\n{}", error.step.name(), error.errno, error.detail),
     };
-    let told = File::from(tell).write_all(answer.as_bytes());
+    let written = File::from(tell).write_all(answer.as_bytes());
     let mut byte = [0u8; 1];
     // Until the launcher has taken the namespace: it closes its end.
     let ended = rustix::io::retry_on_intr(|| rustix::io::read(stay, &mut byte));
-    i32::from(told.is_err() || ended.is_err())
+    i32::from(written.is_err() || ended.is_err())
 }
 
 fn parse(text: &str) -> StepError {

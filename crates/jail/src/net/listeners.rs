@@ -17,9 +17,9 @@ const BACKLOG: i32 = 4096;
 /// A listener could not be made.
 #[derive(Debug)]
 pub struct MakeError {
-    /// Which.
+    /// Listener that could not be made.
     pub what: &'static str,
-    /// Why.
+    /// Error of the system call.
     pub source: io::Error,
 }
 
@@ -29,7 +29,7 @@ pub fn diagnosis() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, Some(rustix::net::netlink::SOCK_DIAG))?)
 }
 
-/// Makes the socket at which a sandbox without an egress is told that no name exists.
+/// Makes the socket at which a sandbox without an egress is answered that no name exists.
 pub fn name_socket() -> io::Result<OwnedFd> {
     bound(SocketAddr::from((Ipv4Addr::LOCALHOST, DNS_PORT)), SocketType::DGRAM)
 }
@@ -74,7 +74,7 @@ fn stream(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Not blocking from the start: whoever serves them waits for many at once.
+/// Binds a socket that does not block: the thread that serves it waits for many at once.
 fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

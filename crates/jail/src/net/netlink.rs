@@ -129,7 +129,7 @@ pub fn exchange(protocol: Option<Protocol>, messages: &Messages) -> io::Result<(
     Ok(())
 }
 
-/// How many acknowledgements these answers hold; the first error among them is the result.
+/// Returns the number of acknowledgements in these answers; the first error among them is the result.
 fn acknowledged(mut answers: &[u8]) -> io::Result<u32> {
     let malformed = || io::Error::other("a netlink answer is malformed");
     let mut count = 0;

@@ -23,7 +23,7 @@ const SCOPE_HOST: u8 = 254;
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// The dummy address of RFC 7600, which is nobody's. Resolvers that are asked for what this machine can use
+/// The dummy address of RFC 7600, which no machine has. Resolvers that are asked for what this machine can use
 /// (AI_ADDRCONFIG, getaddrinfo(3)) find no IPv4 address for a machine that has 127.0.0.1 alone.
 const DUMMY: [u8; 4] = [192, 0, 0, 8];
 
@@ -38,7 +38,7 @@ pub fn redirect(ipv6: bool) -> io::Result<()> {
 /// `local default dev lo`: every address is one of ours.
 ///
 /// A socket that is connected to an address has 127.0.0.1 as its own. Without that source IPv4 would take the destination, and
-/// a program that asks for its own address in this way (a UDP connect) would find a foreign one. IPv6 has `::1` by itself.
+/// a program that asks for its own address in this way (a UDP connect) would find a foreign one. IPv6 takes `::1` without help.
 fn routes(ipv6: bool) -> Messages {
     const NEW_ROUTE: u16 = 24;
     const TABLE_LOCAL: u8 = 255;

@@ -3,7 +3,7 @@
 //! Classic BPF jumps forward only, by at most 255 instructions when the jump
 //! is conditional. Writing from the end means that every target exists already
 //! when a jump to it is written, and that its distance is known: when it is too
-//! far, an answer is simply written once more nearby, and any other target gets
+//! far, an answer is simply written a second time nearby, and any other target gets
 //! an unconditional jump (32-bit distance) in between.
 
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
@@ -28,15 +28,15 @@ pub(super) mod data {
 /// from there on, so the next instruction written becomes `len + 1`.
 type Place = usize;
 
-/// Where control can go.
+/// Target of control flow.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Goal {
     /// Return this value to the kernel.
     Answer(u32),
     /// Go on at this place.
     Code(Place),
-    /// Go on at this place with the data word at `offset` in the accumulator.
-    /// The load is written when somebody comes without that word.
+    /// Go on at this place with the data word at `offset` in the accumulator. The load is written when control comes
+    /// without that word.
     With { offset: u32, place: Place },
 }
 
@@ -99,8 +99,7 @@ impl Assembler {
         Goal::Code(self.backwards.len())
     }
 
-    /// Whether `goal` is the instruction that control falls into from the next
-    /// one written.
+    /// Returns whether `goal` is the instruction that control falls into from the next one written.
     fn is_last(&self, goal: Goal) -> bool {
         matches!(goal, Goal::Code(place) if self.distance(place) == 0)
     }

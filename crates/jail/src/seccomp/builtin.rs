@@ -16,17 +16,17 @@ const DEFAULT_JSON: &str = include_str!("../../profiles/default.json");
 const DEBUG_JSON: &str = include_str!("../../profiles/debug.json");
 const LAYERED_JSON: &str = include_str!("../../profiles/layered.json");
 
-/// What a sandbox may do beyond the default profile.
+/// Permissions of a sandbox beyond the default profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// Tracing processes of the same sandbox, for debuggers and LeakSanitizer.
     pub debug: bool,
-    /// What is harmless where all writes go to a layer: setgid directories.
+    /// Allows calls that are harmless where all writes go to a layer: setgid directories.
     pub layered: bool,
 }
 
 impl Permissions {
-    /// Every combination.
+    /// All combinations of the permissions.
     pub const ALL: [Self; 4] = [
         Self { debug: false, layered: false },
         Self { debug: true, layered: false },

@@ -29,7 +29,7 @@ pub(super) const X32_BIT: u32 = 0x4000_0000;
 /// BPF_MAXINSNS: the kernel refuses a longer program.
 const MAX_INSTRUCTIONS: usize = 4096;
 
-/// Why a profile could not be compiled.
+/// Reason for which a profile could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// More instructions than the kernel takes.
@@ -82,7 +82,7 @@ pub fn compile(profile: &SeccompProfile) -> Result<Program, CompileError> {
 struct Tree {
     assembler: Assembler,
     outcomes: Vec<Outcome>,
-    /// Where the code of an outcome begins, once it is written.
+    /// Start of the code of each outcome, once it is written.
     written: Vec<Option<Goal>>,
 }
 

@@ -37,13 +37,13 @@ const ARCHITECTURES: &[&str] = &[
     "SCMP_ARCH_LOONGARCH64",
 ];
 
-/// Why a seccomp profile could not be read or written.
+/// Reason for which a seccomp profile could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Not JSON, or a key, action or operator that is not understood.
     #[error("the seccomp profile is not valid OCI JSON")]
     Json {
-        /// What the JSON reader said, with line and column.
+        /// Error of the JSON reader, with line and column.
         #[source]
         source: serde_json::Error,
     },
@@ -89,7 +89,7 @@ pub enum ProfileError {
     DoubledArgument {
         /// Position in `syscalls`, from 0.
         entry: usize,
-        /// The argument.
+        /// Number of the argument.
         index: u8,
     },
     /// `valueTwo` without MASKED_EQ, or with bits that the mask does not have.
@@ -233,11 +233,11 @@ fn condition_of(entry: usize, form: &ArgumentForm) -> Result<Condition, ProfileE
     let second = form.value_two.unwrap_or(0);
     // Engines write valueTwo 0 beside every operator; anything else there has
     // no meaning, and a value outside the mask could never be met.
-    let spare = match form.op {
+    let unused = match form.op {
         OperatorForm::MaskedEq => second & !value,
         _ => second,
     };
-    if spare != 0 {
+    if unused != 0 {
         return Err(ProfileError::BadSecondValue { entry, value_two: second });
     }
     let test = match form.op {

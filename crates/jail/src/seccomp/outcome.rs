@@ -8,8 +8,7 @@
 
 use super::profile::{Action, Condition, Test};
 
-/// What happens to a call: the first check whose conditions all hold answers,
-/// otherwise `otherwise` does.
+/// Outcome of a call: the first check whose conditions all hold answers, otherwise `otherwise` does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub checks: Vec<(Vec<Condition>, Action)>,
@@ -24,7 +23,7 @@ struct Words {
 }
 
 impl Words {
-    /// What is left of these words without those of `other`, in disjoint sets.
+    /// Returns the rest of these words without those of `other`, in disjoint sets.
     fn without(self, other: Self) -> Vec<Self> {
         if (self.value ^ other.value) & self.mask & other.mask != 0 {
             return vec![self];

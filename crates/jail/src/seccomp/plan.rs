@@ -43,10 +43,9 @@ pub(super) fn plan(profile: &SeccompProfile) -> Plan {
     plan
 }
 
-/// Calls younger than the table cannot have been judged by whoever wrote the
-/// profile. Programs try them and fall back when they hear ENOSYS, whereas
-/// EPERM looks like a fault (glibc and clone3 on old container engines), so a
-/// profile that refuses by errno answers ENOSYS here. Nothing is opened by it.
+/// Returns the answer to calls younger than the table, which the author of the profile cannot have known. Programs try
+/// them and fall back when they get ENOSYS, whereas EPERM looks like a fault (glibc and clone3 on old container
+/// engines), so a profile that refuses by errno answers ENOSYS here. Nothing is opened by it.
 fn answer_to_unknown(default: Action) -> Action {
     match default {
         Action::Errno(_) => Action::Errno(libc::ENOSYS as u16),

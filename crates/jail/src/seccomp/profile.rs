@@ -1,4 +1,4 @@
-//! What a seccomp profile is: a default answer and rules, as plain data.
+//! A seccomp profile: a default answer and rules, as plain data.
 //!
 //! The meaning is that of the OCI runtime specification, made exact where the
 //! specification leaves room:
@@ -27,7 +27,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// How severe the answer is; the most severe matching rule wins.
+    /// Returns the severity of the answer; the most severe matching rule wins.
     pub(super) fn severity(self) -> u8 {
         match self {
             Self::Allow => 0,
@@ -72,7 +72,7 @@ pub enum Test {
     MaskedEq {
         /// The bits that are looked at.
         mask: u64,
-        /// What they have to be; no bit outside the mask.
+        /// Value of the bits in the mask; no bit outside the mask.
         value: u64,
     },
 }
@@ -80,9 +80,9 @@ pub enum Test {
 /// A condition on one argument of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
-    /// Which argument, 0 to 5.
+    /// Number of the argument, 0 to 5.
     pub argument: u8,
-    /// What must hold for it.
+    /// Test that must hold for it.
     pub test: Test,
 }
 
@@ -95,7 +95,7 @@ pub struct Rule {
     pub action: Action,
     /// Conditions, at most one for an argument; none means always.
     pub conditions: Vec<Condition>,
-    /// Why the rule is there and which caller needs it.
+    /// Reason for the rule and the caller that needs it.
     pub comment: Option<String>,
 }
 

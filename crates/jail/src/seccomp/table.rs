@@ -159,7 +159,7 @@ pub fn name(number: u32) -> Option<&'static str> {
     all().find(|call| call.1 == number).map(|call| call.0)
 }
 
-/// Whether a name is known to belong to other architectures only.
+/// Returns whether a name is known to belong to other architectures only.
 #[must_use]
 pub fn is_elsewhere(name: &str) -> bool {
     ELSEWHERE.binary_search(&name).is_ok()

@@ -1,6 +1,6 @@
 //! The list of allowed and refused calls in `calls.txt` and the compiled filter say the same.
 //!
-//! The program in `generated.rs` is written anew after each change of the profile; this list is not, so that a call which
+//! The program in `generated.rs` is written again after each change of the profile; this list is not, so that a call which
 //! becomes allowed by mistake is seen.
 
 use std::collections::{BTreeMap, BTreeSet};

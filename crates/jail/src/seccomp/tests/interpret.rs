@@ -11,7 +11,7 @@ use libc::{
 use crate::seccomp::Action;
 use crate::seccomp::compile::ARCHITECTURE;
 
-/// What the kernel shows to a filter (`struct seccomp_data`).
+/// Data that the kernel shows to a filter (`struct seccomp_data`).
 #[derive(Debug, Clone, Copy)]
 pub struct SeccompData {
     pub number: u32,
@@ -41,7 +41,7 @@ impl SeccompData {
     }
 }
 
-/// How a run ended.
+/// Result of a run of the filter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub action: Action,

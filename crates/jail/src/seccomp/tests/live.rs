@@ -74,8 +74,8 @@ fn threads_and_children_start_and_ordinary_work_goes_on() {
 
 #[test]
 fn the_filter_reaches_children_and_survives_exec() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("tool");
+    let directory = tempfile::tempdir().expect("a folder");
+    let file = directory.path().join("tool");
     fs::write(&file, "").expect("written");
     let chmod =
         |mode: &str| Command::new("chmod").arg(mode).arg(&file).output().expect("chmod starts").status.success();
@@ -89,10 +89,10 @@ fn the_filter_reaches_children_and_survives_exec() {
 
 #[test]
 fn no_file_becomes_setuid() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let old = folder.path().join("old");
+    let directory = tempfile::tempdir().expect("a folder");
+    let old = directory.path().join("old");
     fs::write(&old, "").expect("written");
-    let (old_c, new_c) = (c_path(&old), c_path(&folder.path().join("new")));
+    let (old_c, new_c) = (c_path(&old), c_path(&directory.path().join("new")));
     let (old_at, new_at) = (address(&old_c), address(&new_c));
     let cwd = i64::from(libc::AT_FDCWD);
     confined(|| {
@@ -108,7 +108,7 @@ fn no_file_becomes_setuid() {
         }
         assert_eq!(errno("fchmodat2", &[cwd, old_at, 0o4755, 0]), libc::ENOSYS);
         assert_eq!(errno("openat2", &[cwd, old_at, 0, 0]), libc::ENOSYS);
-        assert!(!folder.path().join("new").exists());
+        assert!(!directory.path().join("new").exists());
         assert_eq!(errno("mkdir", &[new_at, 0o755]), 0);
     });
     let mode = fs::metadata(&old).expect("there").permissions().mode();
@@ -117,8 +117,8 @@ fn no_file_becomes_setuid() {
 
 #[test]
 fn no_devices_and_no_whiteouts_but_fifos() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (bad, good) = (c_path(&folder.path().join("bad")), c_path(&folder.path().join("good")));
+    let directory = tempfile::tempdir().expect("a folder");
+    let (bad, good) = (c_path(&directory.path().join("bad")), c_path(&directory.path().join("good")));
     let cwd = i64::from(libc::AT_FDCWD);
     confined(|| {
         assert_eq!(errno("mknod", &[address(&bad), 0o020_666, 0]), libc::EPERM);
@@ -127,7 +127,7 @@ fn no_devices_and_no_whiteouts_but_fifos() {
         // RENAME_WHITEOUT
         let rename = [cwd, address(&good), cwd, address(&bad), 4];
         assert_eq!(errno("renameat2", &rename), libc::EPERM);
-        assert!(!folder.path().join("bad").exists());
+        assert!(!directory.path().join("bad").exists());
     });
 }
 

@@ -6,7 +6,7 @@ use super::interpret::SeccompData;
 use crate::seccomp::compile::{ARCHITECTURE, X32_BIT};
 use crate::seccomp::{Action, Condition, SeccompProfile, Test, table};
 
-/// What the profile says about a call.
+/// Returns the action that the profile names for a call.
 pub fn meaning(profile: &SeccompProfile, data: &SeccompData) -> Action {
     if data.architecture != ARCHITECTURE || data.number >= X32_BIT {
         return Action::KillProcess;

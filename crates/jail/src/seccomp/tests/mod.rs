@@ -23,7 +23,7 @@ fn default_profile() -> SeccompProfile {
     SeccompProfile::builtin(Permissions::default()).expect("the embedded profile is valid")
 }
 
-/// What a program answers to a native call.
+/// Returns the answer of a program to a native call.
 fn answer(program: &[libc::sock_filter], call: &str, arguments: &[u64]) -> Action {
     let number = super::table::number(call).unwrap_or_else(|| panic!("no call is named {call}"));
     run(program, &SeccompData::native(number, arguments)).action

@@ -1,4 +1,4 @@
-//! The two walls that the kernel keeps around every process inside: Landlock and seccomp.
+//! Landlock and seccomp, the confinement that the kernel keeps around every process inside.
 
 use crate::inside::rootfs;
 use crate::leave_out::{Wall, stands};
@@ -10,10 +10,10 @@ use landlock::{
 };
 use std::path::{Path, PathBuf};
 
-/// The least Landlock that is accepted: with REFER, without which renames between folders would break.
-pub const LEAST_ABI: i32 = 2;
+/// Minimum version of Landlock that is accepted: with REFER, without which renames between directories would break.
+pub const MIN_ABI: i32 = 2;
 
-/// Which Landlock this kernel has; 0 is none.
+/// Returns the version of Landlock that this kernel has; 0 stands for none.
 #[must_use]
 pub fn landlock_abi() -> i32 {
     const VERSION: libc::c_uint = 1;
@@ -32,12 +32,12 @@ fn known(abi: i32) -> ABI {
     }
 }
 
-/// The file rules once more, kept by another part of the kernel than the mounts; and no signals or abstract sockets
-/// across the wall where the kernel can do that. It is no rule for TCP.
+/// Restricts files a second time, by another part of the kernel than the mounts; and signals and abstract sockets to
+/// the sandbox where the kernel can do that. It does not restrict TCP.
 pub fn restrict_files(faults: Faults, abi: i32, writable: &[PathBuf]) -> Result<(), StepError> {
     faults.check(Step::Landlock)?;
-    if abi < LEAST_ABI {
-        let detail = format!("this kernel's Landlock has version {abi}, at least {LEAST_ABI} (Linux 5.19) is needed");
+    if abi < MIN_ABI {
+        let detail = format!("this kernel's Landlock has version {abi}, at least {MIN_ABI} (Linux 5.19) is needed");
         return Err(StepError::new(Step::Landlock, detail));
     }
     restrict(known(abi), writable).map_err(|error| StepError::new(Step::Landlock, error))
@@ -46,7 +46,7 @@ pub fn restrict_files(faults: Faults, abi: i32, writable: &[PathBuf]) -> Result<
 fn restrict(abi: ABI, writable: &[PathBuf]) -> Result<(), String> {
     let text = |error: &dyn std::error::Error| format!("{error}");
     let all = AccessFs::from_all(abi);
-    let look = if stands(Wall::LandlockFiles) { AccessFs::from_read(abi) } else { all };
+    let read = if stands(Wall::LandlockFiles) { AccessFs::from_read(abi) } else { all };
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(all)
@@ -58,7 +58,7 @@ fn restrict(abi: ABI, writable: &[PathBuf]) -> Result<(), String> {
     if !stands(Wall::NoNewPrivileges) {
         created = created.no_new_privs(false);
     }
-    created = created.add_rule(rule(Path::new("/"), look)?).map_err(|error| text(&error))?;
+    created = created.add_rule(rule(Path::new("/"), read)?).map_err(|error| text(&error))?;
     let scratch = rootfs::scratch_places().map(|place| (place, true));
     for (place, is_dir) in scratch.chain(writable.iter().map(|place| (place.clone(), place.is_dir()))) {
         let rights = if is_dir { all } else { all & AccessFs::from_file(abi) };

@@ -1,4 +1,4 @@
-//! What a sandbox that was begun in advance is told when somebody wants it: the plan, and the mounts that it asks for.
+//! Message to a warm sandbox that a launch wants: the plan, and the mounts that the plan asks for.
 //!
 //! It comes over the guest channel before that is handed to anybody, and is read to its last byte and no further: what
 //! follows is for the guest.
@@ -12,13 +12,13 @@ use rustix::net::{
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// Most mounts in one order. A plan with more is launched without a begun sandbox.
-pub const MOST: usize = 32;
+/// Maximum number of mounts in one message. A plan with more is launched without a warm sandbox.
+pub const MAX: usize = 32;
 
 /// Sends it; the mounts go with the first byte.
 pub fn send(channel: &OwnedFd, plan: &Plan, mounts: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = frames::encode(plan).map_err(io::Error::other)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(mounts)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -35,10 +35,10 @@ pub fn send(channel: &OwnedFd, plan: &Plan, mounts: &[BorrowedFd<'_>]) -> io::Re
     Ok(())
 }
 
-/// Waits for it. An end of the channel means that nobody wanted this sandbox.
+/// Waits for the message. An end of the channel means that no launch wanted this sandbox.
 pub fn receive(channel: &OwnedFd) -> io::Result<(Plan, Vec<OwnedFd>)> {
     let mut header = [0; HEADER];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let first = rustix::io::retry_on_intr(|| {
         rustix::net::recvmsg(channel, &mut [IoSliceMut::new(&mut header)], &mut control, RecvFlags::CMSG_CLOEXEC)

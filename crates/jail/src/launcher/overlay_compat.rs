@@ -25,7 +25,7 @@ pub fn mount_apart(layers: &[(&OwnedFd, &Path)], mount: impl FnOnce() -> io::Res
         Cloned::Child => {
             drop(ours);
             let work = std::panic::AssertUnwindSafe(|| answer(&theirs, &attached(layers).and_then(|()| mount())));
-            exit_now(std::panic::catch_unwind(work).map_or(101, |told| i32::from(told.is_err())));
+            exit_now(std::panic::catch_unwind(work).map_or(101, |written| i32::from(written.is_err())));
         }
         Cloned::Parent(child) => child,
     };

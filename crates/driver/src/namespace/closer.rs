@@ -1,11 +1,11 @@
-//! A process that closes what the launcher has done with.
+//! A process that closes descriptors that the launcher no longer needs.
 //!
 //! ```text
-//!  launcher ──mount namespaces of dead sandboxes, mounts that have done their part──▶ undertaker: closes them, waits
+//!  launcher ──mount namespaces of dead sandboxes, mounts that have done their part──▶ closer: closes them, waits
 //! ```
 //! The kernel waits for all processors when it takes mounts apart (an RCU grace period; on a busy machine ten
-//! milliseconds and more), and whoever closes the last descriptor waits with it. The launcher has one thread, and launches
-//! would wait. The undertaker ends when the launcher does.
+//! milliseconds and more), and the process that closes the last descriptor waits as long. The launcher has one thread, and launches
+//! would wait. The closer ends when the launcher does.
 
 use nexus_jail::clone::{Cloned, clone_process, exit_now};
 use rustix::fd::{AsFd, OwnedFd};
@@ -16,16 +16,16 @@ use rustix::net::{
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// In one message.
-const MOST: usize = 32;
+/// Maximum number of descriptors in one message.
+const MAX: usize = 32;
 
 /// The launcher's side.
 #[derive(Debug)]
-pub struct Undertaker {
+pub struct Closer {
     socket: OwnedFd,
 }
 
-impl Undertaker {
+impl Closer {
     /// Starts it. Early, so that it holds nothing of what the launcher opens later.
     pub fn start() -> io::Result<Self> {
         let (socket, theirs) =
@@ -36,24 +36,24 @@ impl Undertaker {
                 let work = std::panic::AssertUnwindSafe(|| close_what_comes(&theirs));
                 exit_now(std::panic::catch_unwind(work).map_or(101, |ended| i32::from(ended.is_err())));
             }
-            // It ends by itself, and is waited for with all other children.
+            // It ends on its own, and is waited for with all other children.
             Cloned::Parent(_) => Ok(Self { socket }),
         }
     }
 
-    /// Hands these over. What it does not take is closed here, which is only slower.
-    pub fn bury(&self, dead: &mut Vec<OwnedFd>) {
-        for some in dead.chunks(MOST) {
+    /// Hands descriptors over. Those that the other process does not take are closed here, which is only slower.
+    pub fn close_later(&self, closing: &mut Vec<OwnedFd>) {
+        for some in closing.chunks(MAX) {
             if self.hand_over(some).is_err() {
                 break;
             }
         }
-        dead.clear();
+        closing.clear();
     }
 
     fn hand_over(&self, some: &[OwnedFd]) -> io::Result<()> {
         let descriptors: Vec<_> = some.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -67,7 +67,7 @@ impl Undertaker {
 fn close_what_comes(socket: &OwnedFd) -> io::Result<()> {
     loop {
         let mut byte = [0];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
         // Dropped with what is in it.
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let message = rustix::io::retry_on_intr(|| {
@@ -90,10 +90,10 @@ mod tests {
         let socket = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = socket.unwrap();
         let (ours, end) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut dead: Vec<OwnedFd> = vec![end.into()];
-        dead.extend((0..MOST).map(|_| OwnedFd::from(ours.try_clone().unwrap())));
-        Undertaker { socket }.bury(&mut dead);
-        assert!(dead.is_empty());
+        let mut closing: Vec<OwnedFd> = vec![end.into()];
+        closing.extend((0..MAX).map(|_| OwnedFd::from(ours.try_clone().unwrap())));
+        Closer { socket }.close_later(&mut closing);
+        assert!(closing.is_empty());
         close_what_comes(&theirs).unwrap();
         ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         assert_eq!((&ours).read(&mut [0]).unwrap(), 0, "nobody holds the other end any more");
