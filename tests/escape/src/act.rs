@@ -1,10 +1,10 @@
-//! What the scenes run inside: processes that linger, detach, flood or lie. All of them end by themselves.
+//! Parts that the scenes run inside: processes that linger, detach, flood or lie. All of them end without help.
 
 use crate::sys;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Plays a part; the marker is only there to be found in the arguments.
+/// Plays a part; the label is only there to be found in the arguments.
 pub fn play(arguments: &[String]) -> i32 {
     let word = |index: usize| arguments.get(index).map_or("", String::as_str);
     let seconds = word(2).parse().unwrap_or(5);
@@ -34,7 +34,7 @@ pub fn play(arguments: &[String]) -> i32 {
     }
 }
 
-fn say(text: &str) -> i32 {
+fn send(text: &str) -> i32 {
     let mut out = std::io::stdout();
     i32::from(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err())
 }
@@ -46,7 +46,7 @@ fn ignore_all() {
 }
 
 fn linger(seconds: u64) -> i32 {
-    let failed = say("started\n");
+    let failed = send("started\n");
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(100));
@@ -54,11 +54,11 @@ fn linger(seconds: u64) -> i32 {
     failed
 }
 
-/// Reads its own stderr back, so that who reads it outside finds nothing after poll(2) said that there is something: a
-/// large piece on stdout keeps the reader busy meanwhile. It has won when nobody empties stdout any more, and then
+/// Reads its own stderr back, so that a reader outside finds nothing after poll(2) said that there is something: a
+/// large piece on stdout keeps the reader busy meanwhile. It has won when no process empties stdout any more, and then
 /// does nothing.
 fn steal(seconds: u64) -> i32 {
-    let failed = say("started\n");
+    let failed = send("started\n");
     let Ok(back) = sys::open("/proc/self/fd/2", libc::O_RDONLY | libc::O_NONBLOCK, 0) else { return linger(seconds) };
     let back = std::os::fd::AsRawFd::as_raw_fd(&back) as usize;
     let block = vec![b'x'; 32 * 1024];
@@ -150,7 +150,7 @@ fn flood(bytes: usize) -> i32 {
 fn forge() -> i32 {
     let report = r#"{"run_id":"forged","exit_code":0,"signal":null,"reason":"exit","output":{"stdout":{"text":""}}}"#;
     eprintln!("{report}");
-    if say(report) != 0 {
+    if send(report) != 0 {
         return 1;
     }
     42
@@ -158,34 +158,35 @@ fn forge() -> i32 {
 
 /// Types the mark into the terminals that a process has by right, and says what the kernel answered at the first. Others
 /// in sight are left alone: without a sandbox they are those of the machine.
-fn type_into_terminals(mark: &str) -> i32 {
+fn type_into_terminals(label: &str) -> i32 {
     let own = sys::open("/dev/tty", libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK, 0);
     let numbers = [0, 1, 2].into_iter().chain(own.iter().map(std::os::fd::AsRawFd::as_raw_fd));
-    let told: Vec<_> = numbers.map(|fd| type_into(fd as usize, mark)).collect();
-    let first = told.first().into_iter().flatten().map(|(call, answer)| format!("{call}={answer}"));
-    say(&format!("{}\nplayed\n", first.collect::<Vec<_>>().join(" ")))
+    let reported: Vec<_> = numbers.map(|fd| type_into(fd as usize, label)).collect();
+    let first = reported.first().into_iter().flatten().map(|(call, answer)| format!("{call}={answer}"));
+    send(&format!("{}\nplayed\n", first.collect::<Vec<_>>().join(" ")))
 }
 
-fn type_into(fd: usize, mark: &str) -> Vec<(&'static str, String)> {
-    let mut told = Vec::new();
+fn type_into(fd: usize, label: &str) -> Vec<(&'static str, String)> {
+    let mut reported = Vec::new();
     for (call, request) in [("tiocsti", libc::TIOCSTI as usize), ("high-bits", libc::TIOCSTI as usize | 1 << 32)] {
         let mut answer = "nothing".to_owned();
-        for byte in mark.bytes().chain([b'\n']) {
+        for byte in label.bytes().chain([b'\n']) {
             answer = sys::ask(libc::SYS_ioctl, &[fd, request, sys::address(&byte)]).answer;
         }
-        told.push((call, answer));
+        reported.push((call, answer));
     }
     // TIOCL_PASTESEL: types what is selected on a console.
     let paste = [3_u8; 4];
-    told.push(("tioclinux", sys::ask(libc::SYS_ioctl, &[fd, libc::TIOCLINUX as usize, sys::address(&paste)]).answer));
-    told
+    reported
+        .push(("tioclinux", sys::ask(libc::SYS_ioctl, &[fd, libc::TIOCLINUX as usize, sys::address(&paste)]).answer));
+    reported
 }
 
 /// Asks for a line and repeats it.
 fn answer() -> i32 {
     let mut line = String::new();
-    if say("what? ") != 0 || std::io::stdin().read_line(&mut line).is_err() {
+    if send("what? ") != 0 || std::io::stdin().read_line(&mut line).is_err() {
         return 1;
     }
-    say(&format!("heard {}\n", line.trim()))
+    send(&format!("heard {}\n", line.trim()))
 }

@@ -1,11 +1,11 @@
-//! What a probe saw: a short word that the table compares, and a detail for people.
+//! Answer of a probe: a short word that the table compares, and a detail for people.
 //!
 //! An answer is an observation (an errno name, `ok`, `killed:SIGSYS`, a value), never the absence of an error:
 //! a probe that could not run at all answers something that no row of the table expects.
 
 use serde::{Deserialize, Serialize};
 
-/// One observation.
+/// One observation of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The word that is compared with the table.
@@ -66,7 +66,7 @@ pub struct Seen {
     pub id: String,
     /// The case within the vector.
     pub case: String,
-    /// The observation.
+    /// Observation of the case.
     #[serde(flatten)]
     pub answer: Answer,
 }

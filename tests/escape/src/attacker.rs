@@ -12,13 +12,13 @@ use std::time::Duration;
 /// A program, and the words that make it play parts: it is copied into the workspace and started inside.
 #[derive(Debug, Clone)]
 pub struct Attacker {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// What stands before the name of the part.
+    /// Words before the name of the part.
     pub words: Vec<String>,
 }
 
-/// Where parts may be played.
+/// Places in which parts may be played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ground {
     /// Also without a sandbox, where a probe shows that it can see the hole. For continuous integration only.
@@ -28,7 +28,7 @@ pub enum Ground {
     SandboxOnly,
 }
 
-/// What a part ends with when it is not played at all.
+/// Exit code of a part that is not played at all.
 const NOT_PLAYED: i32 = 2;
 
 /// Plays one part: `probe --context FILE ID[/CASE]...` or `act PART ...`. Returns the exit code.
@@ -83,8 +83,8 @@ fn probe(arguments: &[String], leaked: Vec<i32>, ground: Ground) -> i32 {
     if found { 0 } else { NOT_PLAYED }
 }
 
-/// Whether this process has none of the three namespaces of the host that make a sandbox. What the host has stands in
-/// the context; without a context nobody knows, and nothing is played.
+/// Returns whether this process has none of the three namespaces of the host that make a sandbox. The host's namespaces
+/// stand in the context; without a context they are unknown, and nothing is played.
 fn away_from_host(context: &Context) -> bool {
     ["user", "mnt", "pid"].iter().all(|name| {
         let own = std::fs::metadata(format!("/proc/self/ns/{name}"));

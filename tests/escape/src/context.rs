@@ -1,4 +1,4 @@
-//! What a probe must know of the host to attack it: names, numbers and paths that the suite prepared.
+//! Facts about the host that a probe needs to attack it: names, numbers and paths that the suite prepared.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub struct Context {
     pub token: String,
     /// The workspace, at its real path.
     pub workspace: PathBuf,
-    /// A folder handed in with `--ro`; world writable on the host, so only the sandbox can refuse.
+    /// A directory handed in with `--ro`; world writable on the host, so only the sandbox can refuse.
     pub read_only: PathBuf,
     /// A readable file in the caller's home.
     pub canary_home: PathBuf,
@@ -23,7 +23,7 @@ pub struct Context {
     /// A process of the host that runs throughout.
     pub host_pid: i32,
     /// A word in that process's arguments.
-    pub host_marker: String,
+    pub host_label: String,
     /// A word in the environment of the caller that must not come in.
     pub secret: String,
     /// Inode of each namespace of the host.
@@ -42,7 +42,7 @@ pub struct Context {
     pub hidden: Vec<PathBuf>,
     /// Description of a key in the caller's session keyring; empty where the kernel has no keyrings.
     pub key: String,
-    /// Whether the suite gave the driver supplementary groups that the driver can drop.
+    /// Set when the suite gave the driver supplementary groups that the driver can drop.
     pub has_groups: bool,
     /// Name of the POSIX message queue, with its slash.
     pub mqueue: String,

@@ -30,8 +30,8 @@ pub fn run(arguments: &[String]) -> i32 {
     };
     let mut child = Command::new(program);
     child.args(&command[1..]);
-    if let Some(folder) = value("--cwd").or_else(|| value("--workspace")) {
-        child.current_dir(folder);
+    if let Some(directory) = value("--cwd").or_else(|| value("--workspace")) {
+        child.current_dir(directory);
     }
     if let Some((name, text)) = value("--env").and_then(|word| word.split_once('=')) {
         child.env(name, text);
@@ -62,14 +62,14 @@ pub fn run(arguments: &[String]) -> i32 {
     }
 }
 
-/// Where something about a detached command is kept.
+/// Returns the file for one fact about a detached command.
 fn kept(name: &str, what: &str) -> PathBuf {
     let state = std::env::var_os("NEXUS_STATE_DIR").unwrap_or_default();
     Path::new(&state).join(format!("{name}.{what}"))
 }
 
-/// Starts the command with its output in a file. One with a terminal waits for the terminal of whoever attaches: here it
-/// would get that of whoever runs the suite.
+/// Starts the command with its output in a file. One with a terminal waits for the terminal of the client that
+/// attaches: here it would get the terminal of the suite.
 fn detach(name: &str, command: &[String], terminal: bool) -> i32 {
     let start = || {
         std::fs::write(kept(name, "command"), command.join("\0"))?;
@@ -111,11 +111,11 @@ fn remove(name: &str) -> i32 {
     files.iter().try_for_each(std::fs::remove_file).map_or_else(|error| refused(&error), |()| 0)
 }
 
-/// Leaves a folder behind for every run: E10 must notice.
+/// Leaves a directory behind for every run: E10 must notice.
 fn litter() {
     if let Some(state) = std::env::var_os("NEXUS_STATE_DIR") {
-        let folder = Path::new(&state).join("layers").join(std::process::id().to_string());
-        if let Err(error) = std::fs::create_dir_all(folder) {
+        let directory = Path::new(&state).join("layers").join(std::process::id().to_string());
+        if let Err(error) = std::fs::create_dir_all(directory) {
             eprintln!("leaky: {error}");
         }
     }

@@ -1,6 +1,6 @@
-//! The walls one by one: each is left out of a sandbox, and rows must notice.
+//! The parts of the confinement one by one: each is left out of a sandbox, and rows must notice.
 //!
-//! Walls cover each other, so that a row may be refused by a second one. [`WALLS`] names with each wall the others that
+//! Parts cover each other, so that a row may be refused by a second one. [`CONFINEMENT`] names with each part the others that
 //! cover it ("beside"). Each is played twice, with the enforcement proof left out:
 //!
 //! ```text
@@ -20,16 +20,16 @@ use std::sync::Arc;
 /// A row, by vector and name.
 type Row = (&'static str, &'static str);
 
-/// One wall, the walls that cover it, and the rows that notice its loss.
+/// One part of the confinement, the parts that cover it, and the rows that notice its loss.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The wall's name in the driver.
     pub wall: &'static str,
-    /// Walls that refuse the same rows.
+    /// Parts that refuse the same rows.
     pub beside: &'static [&'static str],
-    /// The rows.
+    /// Rows that notice.
     pub rows: &'static [Row],
-    /// Whether only root's sandboxes have it.
+    /// Set when only root's sandboxes have it.
     pub root_only: bool,
 }
 
@@ -45,7 +45,7 @@ const fn of_root(wall: &'static str, beside: &'static [&'static str], rows: &'st
 const PROOF: &str = "proof";
 
 /// Each wall with the rows that notice its loss.
-pub const WALLS: &[Entry] = &[
+pub const CONFINEMENT: &[Entry] = &[
     wall("landlock_files", &["read_only_root"], &[("B02", "refused_root")]),
     wall("landlock_files", &["read_only_proc"], &[("B08", "own_switch")]),
     wall("landlock_files", &["read_only_binds"], &[("B05", "write_elsewhere")]),
@@ -96,19 +96,19 @@ pub const WALLS: &[Entry] = &[
 /// One line of the result.
 #[derive(Debug)]
 pub struct Noticed {
-    /// The entry.
+    /// Entry of the table.
     pub entry: &'static Entry,
-    /// The column.
+    /// Column that was played.
     pub column: Column,
     /// The rows that the wall alone refused, and that got through without it.
     pub by: Vec<Row>,
-    /// What is wrong with the entry.
+    /// Differences from the entry.
     pub problems: Vec<String>,
 }
 
-/// Plays the walls, or one of them. With `all_rows` every row is played, and the named ones need only be among those that
-/// notice.
-pub fn play_walls(plan: &Plan, only: Option<&str>, all_rows: bool) -> Result<Vec<Noticed>, SuiteError> {
+/// Plays all entries, or one of them. With `all_rows` every row is played, and the named ones need only be among those
+/// that notice.
+pub fn play_confinement(plan: &Plan, only: Option<&str>, all_rows: bool) -> Result<Vec<Noticed>, SuiteError> {
     crate::host::stale::clear();
     let mut found = Vec::new();
     for column in [Column::Root, Column::User] {
@@ -124,7 +124,7 @@ pub fn play_walls(plan: &Plan, only: Option<&str>, all_rows: bool) -> Result<Vec
         let stop = plan.stop.clone().unwrap_or_default();
         let mut bench = Bench { driver, world, leave_out: String::new(), stop: Arc::clone(&stop) };
         let by_root = bench.world.context.has_groups;
-        let entries = WALLS.iter().filter(|entry| only.is_none_or(|only| entry.wall == only));
+        let entries = CONFINEMENT.iter().filter(|entry| only.is_none_or(|only| entry.wall == only));
         for entry in entries.filter(|entry| by_root || !entry.root_only) {
             found.push(play_wall(plan, &mut bench, column, entry, all_rows)?);
         }
@@ -168,7 +168,7 @@ fn got_through(case: &Case, answer: &str) -> bool {
     !case.accepts(answer) && !broken.contains(&answer)
 }
 
-/// Plays rows with walls left out, and the proof with them, which would end the launch.
+/// Plays rows with parts of the confinement left out, and the proof with them, which would end the launch.
 fn answers(plan: &mut Plan, bench: &mut Bench, left_out: &[&str]) -> Result<BTreeMap<Row, String>, SuiteError> {
     bench.leave_out = [&[PROOF], left_out].concat().join(",");
     let seen = match suite::play_column(plan, bench) {
@@ -192,12 +192,12 @@ mod tests {
     #[test]
     fn no_wall_is_without_a_row_that_notices_its_loss() {
         // The proof is left out of each play. The test `a_proof_that_fails_ends_the_launch` of the command holds it.
-        let listed: BTreeSet<&str> = WALLS.iter().map(|entry| entry.wall).chain([PROOF]).collect();
-        let walls: BTreeSet<&str> = nexus_driver::Wall::ALL.iter().map(|wall| wall.name()).collect();
-        assert_eq!(listed, walls);
-        for entry in WALLS {
+        let listed: BTreeSet<&str> = CONFINEMENT.iter().map(|entry| entry.wall).chain([PROOF]).collect();
+        let parts: BTreeSet<&str> = nexus_driver::Wall::ALL.iter().map(|wall| wall.name()).collect();
+        assert_eq!(listed, parts);
+        for entry in CONFINEMENT {
             assert!(!entry.rows.is_empty(), "{}", entry.wall);
-            assert!(entry.beside.iter().all(|name| walls.contains(name)), "{}", entry.wall);
+            assert!(entry.beside.iter().all(|name| parts.contains(name)), "{}", entry.wall);
             for (id, name) in entry.rows {
                 let case = cases::all().find(|case| case.id == *id && case.name == *name);
                 assert!(case.is_some_and(|case| case.kind == cases::Kind::Malicious), "{}: {id}/{name}", entry.wall);

@@ -5,7 +5,7 @@
 mod free_user;
 
 use nexus_escape::{
-    Attacker, Depth, Ground, Noticed, Options, Outcome, Plan, is_vector, leaky, part, play, play_walls, report,
+    Attacker, Depth, Ground, Noticed, Options, Outcome, Plan, is_vector, leaky, part, play, play_confinement, report,
 };
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,8 +24,8 @@ fn main() -> ExitCode {
     let code = match arguments.first().map(String::as_str) {
         Some("probe" | "act") => part(&arguments, Ground::Anywhere),
         Some("leaky") => leaky::run(rest),
-        Some("walls") => match walls_plan(rest) {
-            Ok((plan, only, all_rows)) => walls(&plan, only.as_deref(), all_rows),
+        Some("walls") => match confinement_plan(rest) {
+            Ok((plan, only, all_rows)) => confinement(&plan, only.as_deref(), all_rows),
             Err(problem) => {
                 eprintln!("{problem}\n{USAGE}");
                 2
@@ -56,7 +56,7 @@ fn suite(plan: &Plan, json: bool) -> i32 {
 }
 
 /// `--all` and `--wall NAME` are of this command alone.
-fn walls_plan(arguments: &[String]) -> Result<(Plan, Option<String>, bool), String> {
+fn confinement_plan(arguments: &[String]) -> Result<(Plan, Option<String>, bool), String> {
     let (mut rest, mut only, mut all_rows) = (Vec::new(), None, false);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -71,8 +71,8 @@ fn walls_plan(arguments: &[String]) -> Result<(Plan, Option<String>, bool), Stri
 }
 
 /// Prints each wall with the rows that noticed its loss.
-fn walls(plan: &Plan, only: Option<&str>, all_rows: bool) -> i32 {
-    let found = match play_walls(plan, only, all_rows) {
+fn confinement(plan: &Plan, only: Option<&str>, all_rows: bool) -> i32 {
+    let found = match play_confinement(plan, only, all_rows) {
         Ok(found) => found,
         Err(error) => return complain(&error),
     };

@@ -1,4 +1,4 @@
-//! Judges what was seen and prints the table.
+//! Evaluates the observations and prints the table.
 
 use crate::answer::Answer;
 use crate::cases::{Case, Kind, Limit};
@@ -12,7 +12,7 @@ pub enum Column {
     Unsandboxed,
     /// The driver that isolates nothing.
     Leaky,
-    /// The real driver, started by root (or by whoever runs the suite).
+    /// The real driver, started by root (or by the user who runs the suite).
     Root,
     /// The real driver, started by an ordinary user.
     User,
@@ -23,7 +23,7 @@ impl Column {
     pub const ALL: &'static [Self] = &[Self::Unsandboxed, Self::Leaky, Self::Root, Self::User];
 }
 
-/// What was seen in every column that was played.
+/// Answers in every column that was played.
 pub(crate) type Observations = BTreeMap<(&'static str, &'static str, Column), Answer>;
 
 /// The result of one row.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Pass,
     /// The real driver is right, but the hole could not be shown here.
     Skip(String),
-    /// Wrong.
+    /// Not as the table expects, with the reason.
     Fail(String),
 }
 
@@ -51,33 +51,33 @@ impl Verdict {
 
 /// One row with what became of it.
 #[derive(Debug)]
-pub struct Judged {
-    /// The row.
+pub struct Evaluated {
+    /// Row of the table.
     pub case: &'static Case,
-    /// What was seen in each column that was played.
+    /// Answers in each column that was played.
     pub answers: BTreeMap<Column, Answer>,
-    /// The judgement.
+    /// Verdict on the row.
     pub verdict: Verdict,
 }
 
-/// What was asked for, and by whom.
+/// Columns and parts that were asked for, and the user who asked.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     /// The columns that were played.
     pub played: &'a [Column],
-    /// Whether the suite itself is root.
+    /// Set when the suite itself is root.
     pub root: bool,
-    /// Whether steps are made to fail.
+    /// Set when steps are made to fail.
     pub inject: bool,
     /// Limits that cannot be held here.
     pub not_given: &'a [(Limit, String)],
 }
 
-/// What a driver answers when it did not start the command, without and with `--json`.
+/// Answers of a driver that did not start the command, without and with `--json`.
 const NOT_STARTED: &[&str] = &["refused", "driver_failed"];
 
 impl Asked<'_> {
-    /// Why this case cannot be played here.
+    /// Returns the reason for which this case cannot be played here.
     fn lacks(&self, case: &Case) -> Option<String> {
         let needed = case.needs()?;
         let (_, reason) = self.not_given.iter().find(|(limit, _)| *limit == needed)?;
@@ -85,8 +85,8 @@ impl Asked<'_> {
     }
 }
 
-/// Judges one row.
-pub(crate) fn judge(case: &Case, seen: &Observations, asked: &Asked, skip: Option<&Skip>) -> Verdict {
+/// Evaluates one row.
+pub(crate) fn evaluate(case: &Case, seen: &Observations, asked: &Asked, skip: Option<&Skip>) -> Verdict {
     let Asked { played, root, .. } = *asked;
     if case.needs_inject && !asked.inject {
         return Verdict::Skip("only a test build can make a step fail".to_owned());
@@ -153,7 +153,7 @@ pub(crate) fn judge(case: &Case, seen: &Observations, asked: &Asked, skip: Optio
     }
 }
 
-/// Whether a skip in the list had nothing to excuse.
+/// Returns whether a skip in the list had nothing to excuse.
 pub(crate) fn skip_is_needless(case: &Case, seen: &Observations) -> bool {
     let shown = |column| seen.get(&(case.id, case.name, column)).is_some_and(|found| !case.accepts(&found.answer));
     shown(Column::Unsandboxed) && shown(Column::Leaky)
@@ -161,7 +161,7 @@ pub(crate) fn skip_is_needless(case: &Case, seen: &Observations) -> bool {
 
 /// One line of the table.
 #[must_use]
-pub fn line(row: &Judged) -> String {
+pub fn line(row: &Evaluated) -> String {
     let case = row.case;
     let mut text =
         format!("{:<4} {:<32} {}", case.id, case.name, if case.kind == Kind::Malicious { "bad " } else { "good" });
@@ -179,7 +179,7 @@ pub fn line(row: &Judged) -> String {
 
 /// The same as JSON.
 #[must_use]
-pub fn json_line(row: &Judged) -> String {
+pub fn json_line(row: &Evaluated) -> String {
     let (word, why) = row.verdict.words();
     serde_json::json!({
         "id": row.case.id,
@@ -205,7 +205,7 @@ mod tests {
         let seen: Observations =
             answers.iter().map(|(column, word)| ((id, name, *column), Answer::of(*word))).collect();
         let played: Vec<Column> = answers.iter().map(|(column, _)| *column).collect();
-        judge(case, &seen, &asked(&played, &[]), skip)
+        evaluate(case, &seen, &asked(&played, &[]), skip)
     }
 
     fn asked<'a>(played: &'a [Column], not_given: &'a [(Limit, String)]) -> Asked<'a> {
@@ -217,23 +217,23 @@ mod tests {
         let case = crate::cases::all().find(|case| case.id == "A13" && case.name == "run").expect("the row");
         let seen: Observations = [((case.id, case.name, Column::Root), Answer::of("host-unknown"))].into();
         let as_user = Asked { root: false, ..asked(&[Column::Root], &[]) };
-        assert!(matches!(judge(case, &seen, &as_user, None), Verdict::Skip(_)));
-        assert!(matches!(judge(case, &seen, &asked(&[Column::Root], &[]), None), Verdict::Fail(_)));
+        assert!(matches!(evaluate(case, &seen, &as_user, None), Verdict::Skip(_)));
+        assert!(matches!(evaluate(case, &seen, &asked(&[Column::Root], &[]), None), Verdict::Fail(_)));
     }
 
     #[test]
     fn a_limit_that_cannot_be_held_is_skipped_when_it_is_refused_and_only_then() {
         let case = crate::cases::all().find(|case| case.id == "E02" && case.name == "touch").expect("the row");
-        let judged = |word: &str, not_given: &[(Limit, String)]| {
+        let evaluated = |word: &str, not_given: &[(Limit, String)]| {
             let seen: Observations = [((case.id, case.name, Column::Root), Answer::of(word))].into();
-            judge(case, &seen, &asked(&[Column::Root], not_given), None)
+            evaluate(case, &seen, &asked(&[Column::Root], not_given), None)
         };
         let lacking = [(Limit::Memory, "no control group".to_owned())];
-        assert!(matches!(judged("refused", &lacking), Verdict::Skip(why) if why.contains("no control group")));
-        assert!(matches!(judged("ok", &lacking), Verdict::Fail(_)), "it ran without its limit");
-        assert!(matches!(judged("driver_failed", &lacking), Verdict::Skip(_)));
-        assert!(matches!(judged("refused", &[]), Verdict::Fail(_)));
-        assert!(matches!(judged("refused", &[(Limit::Cpu, "none".to_owned())]), Verdict::Fail(_)));
+        assert!(matches!(evaluated("refused", &lacking), Verdict::Skip(why) if why.contains("no control group")));
+        assert!(matches!(evaluated("ok", &lacking), Verdict::Fail(_)), "it ran without its limit");
+        assert!(matches!(evaluated("driver_failed", &lacking), Verdict::Skip(_)));
+        assert!(matches!(evaluated("refused", &[]), Verdict::Fail(_)));
+        assert!(matches!(evaluated("refused", &[(Limit::Cpu, "none".to_owned())]), Verdict::Fail(_)));
     }
 
     #[test]

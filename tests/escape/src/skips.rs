@@ -3,11 +3,11 @@
 /// One line of the list.
 #[derive(Debug, Clone, Copy)]
 pub struct Skip {
-    /// The vector.
+    /// Number of the vector.
     pub id: &'static str,
-    /// The case.
+    /// Title of the case.
     pub case: &'static str,
-    /// Why.
+    /// Reason for the skip.
     pub reason: &'static str,
 }
 
@@ -15,11 +15,11 @@ pub struct Skip {
 #[derive(Debug, thiserror::Error)]
 #[error("skips.txt: not `ID case reason`: {line}")]
 pub struct SkipError {
-    /// The line.
+    /// Text of the line.
     pub line: &'static str,
 }
 
-/// What the running kernel was told to refuse by itself, so that nobody can be shown doing it: TIOCSTI without
+/// Returns the cases that the running kernel refuses on its own, so that no attack can be shown: TIOCSTI without
 /// CAP_SYS_ADMIN since Linux 6.2 (`dev.tty.legacy_tiocsti`).
 pub fn of_this_kernel() -> Vec<Skip> {
     let setting = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").unwrap_or_default();

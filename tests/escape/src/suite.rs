@@ -1,13 +1,13 @@
-//! Plays every case without a sandbox, on the leaky driver and on the real one, and judges what was seen.
+//! Plays every case without a sandbox, on the leaky driver and on the real one, and evaluates the answers.
 
 use crate::answer::{Answer, Seen};
 use crate::attacker::Attacker;
 use crate::cases::{self, Case, How, Kind, Limit, Stage};
 use crate::host::bench::{Bench, Driver, Ran};
-use crate::host::look;
+use crate::host::inspect;
 use crate::host::neighbour::Neighbour;
 use crate::host::world::{World, WorldError, making};
-use crate::report::{self, Column, Judged, Observations, Verdict};
+use crate::report::{self, Column, Evaluated, Observations, Verdict};
 use crate::scenes::{self, Options};
 use crate::{probes, skips, sys};
 use std::fs;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How far the suite goes.
+/// Extent of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// Only without a sandbox.
@@ -25,7 +25,7 @@ pub enum Depth {
     Leaky,
     /// Also on the real driver.
     Real,
-    /// On the real driver alone, as the suite's own user: what may be played on somebody's machine.
+    /// On the real driver alone, as the suite's own user: this may be played on a user's machine.
     RealOnly,
 }
 
@@ -40,7 +40,7 @@ pub struct Plan {
     pub as_self: bool,
     /// Play the real driver as this user.
     pub as_user: Option<u32>,
-    /// How far.
+    /// Extent of the suite.
     pub depth: Depth,
     /// One vector only.
     pub only: Option<String>,
@@ -48,7 +48,7 @@ pub struct Plan {
     pub options: Options,
     /// Limits that this machine cannot hold, each with the reason: a driver that refuses them then is right.
     pub not_given: Vec<(Limit, String)>,
-    /// Somebody may set this to end the suite early; everything is cleared away then, too.
+    /// Set to end the suite early; everything is cleared away then, too.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -59,12 +59,12 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// Result of the suite.
 #[derive(Debug)]
 pub struct Outcome {
     /// Each row with its verdict.
-    pub rows: Vec<Judged>,
-    /// What the keeper of the suite should know.
+    pub rows: Vec<Evaluated>,
+    /// Notes for the maintainer of the suite.
     pub notes: Vec<String>,
 }
 
@@ -80,16 +80,17 @@ impl Outcome {
         )
     }
 
-    /// Whether nothing failed, and an attack was refused: harmless twins that work say nothing of a wall.
+    /// Returns whether nothing failed, and an attack was refused: harmless twins that work say nothing of the
+    /// confinement.
     #[must_use]
     pub fn good(&self) -> bool {
         let (_, failed, _) = self.counts();
-        let refused = |row: &Judged| row.case.kind == Kind::Malicious && matches!(row.verdict, Verdict::Pass);
+        let refused = |row: &Evaluated| row.case.kind == Kind::Malicious && matches!(row.verdict, Verdict::Pass);
         failed == 0 && self.rows.iter().any(refused)
     }
 }
 
-/// Why the suite could not be played.
+/// Reason for which the suite could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
     /// The host could not be prepared.
@@ -104,10 +105,10 @@ pub enum SuiteError {
     /// No probe of the first sandbox said anything.
     #[error("no probe could be played in a sandbox: {summary}")]
     NotPlayed {
-        /// What the driver said.
+        /// Summary that the driver printed.
         summary: String,
     },
-    /// Somebody wanted it to end.
+    /// The suite was asked to end.
     #[error("stopped by a signal")]
     Stopped,
 }
@@ -154,14 +155,14 @@ pub fn play(plan: &Plan) -> Result<Outcome, SuiteError> {
     for case in wanted(plan) {
         let skip = skips.iter().find(|skip| skip.id == case.id && skip.case == case.name);
         let by_kernel = of_kernel.iter().find(|skip| skip.id == case.id && skip.case == case.name);
-        let verdict = report::judge(case, &seen, &asked, skip.or(by_kernel));
+        let verdict = report::evaluate(case, &seen, &asked, skip.or(by_kernel));
         if skip.is_some() && report::skip_is_needless(case, &seen) {
             notes.push(format!("{}/{}: the skip in skips.txt is not needed on this kernel", case.id, case.name));
         }
         let answers = played
             .iter()
             .filter_map(|column| seen.get(&(case.id, case.name, *column)).map(|answer| (*column, answer.clone())));
-        rows.push(Judged { case, verdict, answers: answers.collect() });
+        rows.push(Evaluated { case, verdict, answers: answers.collect() });
     }
     Ok(Outcome { rows, notes })
 }
@@ -239,7 +240,7 @@ fn go_on(bench: &Bench) -> Result<(), SuiteError> {
 fn play_stage(bench: &Bench, stage: Stage, rows: &[&Case]) -> Result<(Vec<Seen>, Ran), WorldError> {
     let context = bench.world.context.workspace.join("context.json");
     let read_only = bench.world.context.read_only.to_string_lossy().into_owned();
-    let elsewhere = format!("{read_only}:{}", probes::walls::ELSEWHERE);
+    let elsewhere = format!("{read_only}:{}", probes::confinement::ELSEWHERE);
     let context = context.to_string_lossy().into_owned();
     let mut part = vec!["probe", "--context", &context];
     let names: Vec<String> = rows.iter().map(|case| format!("{}/{}", case.id, case.name)).collect();
@@ -261,7 +262,7 @@ fn play_stage(bench: &Bench, stage: Stage, rows: &[&Case]) -> Result<(Vec<Seen>,
         rows.iter().map(|case| Seen::new(case.id, case.name, answer_of(case, &ran, stage))).collect();
     if let Some(record) = neighbour.map(Neighbour::stop) {
         for one in &mut seen {
-            one.answer = record.judge(one.answer.clone());
+            one.answer = record.evaluate(one.answer.clone());
         }
     }
     Ok((seen, ran))
@@ -282,7 +283,7 @@ fn answer_of(case: &Case, ran: &Ran, stage: Stage) -> Answer {
     }
 }
 
-/// What the host looks like after a stage.
+/// Returns what the host looks like after a stage.
 fn after_stage(bench: &Bench, stage: Stage, plan: &Plan) -> Vec<Seen> {
     let world = &bench.world;
     let asked = |id: &str| plan.only.as_deref().is_none_or(|only| only == id);
@@ -300,8 +301,8 @@ fn after_stage(bench: &Bench, stage: Stage, plan: &Plan) -> Vec<Seen> {
         _ => return seen,
     };
     if asked("B09") {
-        let mut found = look::dangerous(&world.context.workspace, false);
-        found.extend(look::dangerous(&world.base.join("state"), true));
+        let mut found = inspect::dangerous(&world.context.workspace, false);
+        found.extend(inspect::dangerous(&world.base.join("state"), true));
         let names: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
         seen.push(Seen::new("B09", walk, Answer::choose(found.is_empty(), "clean", "found").with(names.join(" "))));
         // Nothing of this stage may be taken for the next one's.
@@ -319,7 +320,7 @@ fn settle_created(bench: &Bench, seen: &mut [Seen]) {
     let context = &bench.world.context;
     let side = context.canary_side.parent().unwrap_or(Path::new("/"));
     for one in seen.iter_mut().filter(|one| one.id == "B02" && one.answer.answer == "created") {
-        let folder = match one.case.as_str() {
+        let directory = match one.case.as_str() {
             "root" => Path::new("/"),
             "beside_workspace" => side,
             "workspace" => &context.workspace,
@@ -333,7 +334,7 @@ fn settle_created(bench: &Bench, seen: &mut [Seen]) {
             "run" => Path::new("/run"),
             _ => continue,
         };
-        let path = folder.join(format!("nexus-escape-made-{}", context.token));
+        let path = directory.join(format!("nexus-escape-made-{}", context.token));
         one.answer = Answer::choose(path.exists(), "on-host", "private").with(path.display().to_string());
         if path.exists() && fs::remove_file(&path).is_err() {
             eprintln!("nexus-escape: left behind {}", path.display());

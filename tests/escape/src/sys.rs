@@ -54,7 +54,7 @@ pub fn open(path: impl AsRef<Path>, flags: i32, mode: u32) -> Result<OwnedFd, i3
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }
 
-/// `socket(2)`.
+/// Answers a call of `socket(2)`.
 pub fn socket(family: i32, kind: i32, protocol: i32) -> Answer {
     ask(libc::SYS_socket, &[family as usize, kind as usize, protocol as usize])
 }

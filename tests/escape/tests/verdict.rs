@@ -22,8 +22,8 @@ fn plan(nexus: PathBuf) -> Plan {
     }
 }
 
-fn script(folder: &Path, text: &str) -> PathBuf {
-    let path = folder.join("nexus");
+fn script(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("nexus");
     std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -31,8 +31,8 @@ fn script(folder: &Path, text: &str) -> PathBuf {
 
 #[test]
 fn a_sandbox_that_isolates_nothing_fails_and_one_that_starts_nothing_is_no_verdict() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let leaky = script(folder.path(), &format!("exec '{SUITE}' leaky \"$@\""));
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let leaky = script(directory.path(), &format!("exec '{SUITE}' leaky \"$@\""));
     let outcome = play(&plan(leaky)).unwrap();
     assert!(!outcome.good());
     let failed =
@@ -40,7 +40,7 @@ fn a_sandbox_that_isolates_nothing_fails_and_one_that_starts_nothing_is_no_verdi
     assert_eq!(failed(Kind::Malicious).count(), 3, "{:?}", outcome.rows);
     assert_eq!(failed(Kind::Harmless).count(), 0, "{:?}", outcome.rows);
 
-    let refuses = script(folder.path(), "echo 'no sandbox today' >&2; exit 125");
+    let refuses = script(directory.path(), "echo 'no sandbox today' >&2; exit 125");
     match play(&plan(refuses)) {
         Err(SuiteError::NotPlayed { summary }) => assert!(summary.contains("no sandbox today"), "{summary}"),
         other => panic!("{other:?}"),

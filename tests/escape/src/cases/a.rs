@@ -3,10 +3,10 @@
 use super::{Case, How, Kind, Stage, bad, good, row};
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s, a_tracing as t, walls as w};
+use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s, a_tracing as t, confinement as w};
 use crate::sys::{ask, socket};
 
-/// What a default-deny filter answers: EPERM for what exists, ENOSYS for what should look absent.
+/// Answers of a default-deny filter: EPERM for calls that exist, ENOSYS for those that should look absent.
 const DENIED: &[&str] = &["EPERM", "ENOSYS"];
 const NO_FAMILY: &[&str] = &["EPERM", "EAFNOSUPPORT", "EACCES"];
 const NO_NAMESPACE: &[&str] = &["EPERM"];

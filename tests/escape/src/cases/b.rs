@@ -3,7 +3,7 @@
 use super::{Case, How, Kind, Stage, bad, good, row};
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::probes::{a_syscalls, b_files as f, b_modes as m, b_view as v, mounts, walls as w};
+use crate::probes::{a_syscalls, b_files as f, b_modes as m, b_view as v, confinement as w, mounts};
 use std::path::Path;
 
 const HIDDEN: &[&str] = &["ENOENT", "EACCES"];
@@ -15,7 +15,7 @@ const NO_WRITE: &[&str] = &["EACCES", "EROFS", "ENOENT", "EPERM"];
 const NO_BITS: &[&str] = &["EPERM", "EACCES"];
 const NO_CALL: &[&str] = &["ENOSYS", "EPERM"];
 
-/// View, links, read-only folders, masks.
+/// Cases of the view, links, read-only directories and masks.
 pub const CASES: &[Case] = &[
     bad("B01", "home_canary", |c| v::read(&c.canary_home), HIDDEN),
     bad("B01", "tmp_canary", |c| v::read(&c.canary_tmp), HIDDEN),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 const FULL: &[&str] = &["ENOSPC", "EDQUOT", "disk_quota"];
-/// Some of these folders need not be writable at all.
+/// Answers of directories that are full, or need not be writable at all.
 const FULL_OR_CLOSED: &[&str] = &["ENOSPC", "EDQUOT", "disk_quota", "ENOENT", "EROFS", "EACCES"];
 /// More than a file system of 16 MiB holds at 512 bytes each.
 const FILES: usize = 50_000;
@@ -28,11 +28,11 @@ const fn good(id: &'static str, name: &'static str, stage: Stage, probe: fn(&Con
     row(id, name, Kind::Harmless, How::Probe(stage, probe), &["ok"])
 }
 
-fn fill(context: &Context, folder: &str) -> Answer {
-    e::fill(context, Path::new(folder), 96 * MIB, Duration::ZERO)
+fn fill(context: &Context, directory: &str) -> Answer {
+    e::fill(context, Path::new(directory), 96 * MIB, Duration::ZERO)
 }
 
-/// Loads.
+/// Cases of loads on the machine.
 pub const CASES: &[Case] = &[
     bad("E01", "forks", Stage::Pids, |_| e::fork_bomb(128), &["bounded"]),
     bad("E01", "threads", Stage::Pids, |_| e::thread_bomb(128), &["bounded"]),

@@ -10,7 +10,7 @@ const NOTHING: &[&str] = &["nothing"];
 const STRIPPED: &[&str] = &["stripped"];
 const GONE: &[&str] = &["gone"];
 
-/// Scenes.
+/// Cases that are played from the host.
 pub const CASES: &[Case] = &[
     scene_bad("A10", "run_with_a_terminal", NOTHING),
     scene_bad("A10", "run_without_one", NOTHING),

@@ -11,17 +11,17 @@ mod host;
 use crate::answer::Answer;
 use crate::context::Context;
 
-/// Which side of the pair a case is.
+/// Side of the pair on which a case is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Must be refused.
     Malicious,
-    /// Must work.
+    /// A harmless twin, which must work.
     Harmless,
 }
 
 impl Kind {
-    /// In words.
+    /// Returns the word for it in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,17 +36,17 @@ impl Kind {
 pub enum Stage {
     /// `--changes commit --ro DIR`, extra descriptors open in the caller.
     Layered,
-    /// `--direct`.
+    /// Runs with `--direct`.
     Direct,
-    /// `--allow-ptrace`.
+    /// Runs with `--allow-ptrace`.
     Tracing,
-    /// `--pids 64`.
+    /// Runs with `--pids 64`.
     Pids,
-    /// `--memory 64M`.
+    /// Runs with `--memory 64M`.
     Memory,
-    /// `--disk 32M`.
+    /// Runs with `--disk 32M`.
     Disk,
-    /// `--disk 16M`.
+    /// Runs with `--disk 16M`.
     Inodes,
     /// `--cpus 0.1`, beside busy loops of the suite.
     Cpu,
@@ -57,7 +57,7 @@ impl Stage {
     pub const ALL: &'static [Self] =
         &[Self::Layered, Self::Direct, Self::Tracing, Self::Pids, Self::Memory, Self::Disk, Self::Inodes, Self::Cpu];
 
-    /// What `nexus run` is given.
+    /// Returns the flags that `nexus run` is given.
     pub fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Layered => &["--changes", "commit"],
@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// Whether each case needs a sandbox of its own, because a limit may end the whole run.
+    /// Returns whether each case needs a sandbox of its own, because a limit may end the whole run.
     pub fn alone(self) -> bool {
         !matches!(self, Self::Layered | Self::Direct | Self::Tracing)
     }
@@ -89,9 +89,9 @@ impl Stage {
 /// A limit that not every machine can hold for every user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// `--memory`.
+    /// Needs the limit of `--memory`.
     Memory,
-    /// `--cpus`.
+    /// Needs the limit of `--cpus`.
     Cpu,
 }
 
@@ -106,7 +106,7 @@ impl Limit {
     }
 }
 
-/// How a case is run.
+/// Way in which a case is run.
 #[derive(Debug, Clone, Copy)]
 pub enum How {
     /// A function inside the sandbox.
@@ -115,7 +115,7 @@ pub enum How {
     Scene,
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// The vector, such as `A05`.
@@ -124,7 +124,7 @@ pub struct Case {
     pub name: &'static str,
     /// Harmless or malicious.
     pub kind: Kind,
-    /// How it is run.
+    /// Way in which it is run.
     pub how: How,
     /// The answers that are right on the real driver.
     pub expect: &'static [&'static str],
@@ -141,7 +141,7 @@ impl Case {
         }
     }
 
-    /// Whether `answer` is right for the real driver.
+    /// Returns whether `answer` is right for the real driver.
     pub fn accepts(&self, answer: &str) -> bool {
         self.expect.contains(&answer)
     }
@@ -183,7 +183,7 @@ const fn scene_good(id: &'static str, name: &'static str, expect: &'static [&'st
     row(id, name, Kind::Harmless, How::Scene, expect)
 }
 
-/// Every row.
+/// Returns every row.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     a::CASES
         .iter()
@@ -200,7 +200,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
 pub struct Vector {
     /// Its number, such as `A05`.
     pub id: &'static str,
-    /// What is attacked, in a few words.
+    /// Subject of the attack, in a few words.
     pub title: &'static str,
 }
 
@@ -229,10 +229,10 @@ pub const VECTORS: &[Vector] = &[
     vector("A17", "core files"),
     vector("A18", "tracing where it is allowed"),
     vector("B01", "files of the host"),
-    vector("B02", "writing to system folders"),
+    vector("B02", "writing to system directories"),
     vector("B03", "leaving by symbolic links"),
     vector("B04", "leaving by hard links"),
-    vector("B05", "writing to a read-only folder"),
+    vector("B05", "writing to a read-only directory"),
     vector("B06", "planting hooks and settings"),
     vector("B07", "planting through links"),
     vector("B08", "switches in /proc and /sys"),
@@ -258,7 +258,7 @@ pub const VECTORS: &[Vector] = &[
     vector("N04", "control sequences on the operator's terminal"),
 ];
 
-/// Whether `id` is the number of a vector.
+/// Returns whether `id` is the number of a vector.
 #[must_use]
 pub fn is_vector(id: &str) -> bool {
     VECTORS.iter().any(|vector| vector.id == id)

@@ -1,7 +1,7 @@
 //! Starts commands under one driver as one user, with a deadline, and collects what came out.
 
 use super::fault::{self, Refuse};
-use super::look::wait_until;
+use super::inspect::wait_until;
 use super::world::{World, WorldError, making};
 use crate::sys;
 use std::fs;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a command is run.
+/// Driver that runs the commands.
 #[derive(Debug, Clone)]
 pub enum Driver {
     /// Directly: proves that the probe can see the hole.
@@ -27,24 +27,24 @@ pub enum Driver {
 /// A driver, the user that starts it, and the world it is started in.
 #[derive(Debug)]
 pub struct Bench {
-    /// The driver.
+    /// Driver that runs the commands.
     pub driver: Driver,
-    /// Its host.
+    /// Objects on the host that the driver must not reach.
     pub world: World,
-    /// Walls that a test build of the driver leaves out, with commas between.
+    /// Parts of the confinement that a test build of the driver leaves out, with commas between.
     pub leave_out: String,
-    /// Set when somebody wants the suite to end early.
+    /// Set to end the suite early.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What to run.
+/// A command and the way to run it.
 #[derive(Debug, Default)]
 pub struct Job<'a> {
     /// A command of the driver other than `run`, with everything before `--`.
     pub verb: Vec<String>,
     /// Flags of `nexus run`.
     pub flags: Vec<String>,
-    /// The command.
+    /// Words of the command.
     pub command: Vec<String>,
     /// The workspace, when not the world's first one.
     pub workspace: Option<PathBuf>,
@@ -79,7 +79,7 @@ impl<'a> Job<'a> {
 /// A driver that runs.
 #[derive(Debug)]
 pub struct Running {
-    /// Its process.
+    /// Process id of the driver.
     pub pid: i32,
     started: Instant,
     out: PathBuf,
@@ -110,7 +110,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).ok().filter(serde_json::Value::is_object)
     }
 
-    /// What the command itself printed, with or without `--json`.
+    /// Returns the command's own output, with or without `--json`.
     pub fn text(&self) -> String {
         match self.report().and_then(|report| report.pointer("/output/stdout/text")?.as_str().map(str::to_owned)) {
             Some(text) => text,
@@ -147,7 +147,7 @@ impl Bench {
         self.start(job)?.finish(limit)
     }
 
-    /// Starts.
+    /// Starts the driver with a command.
     pub fn start(&self, job: &Job) -> Result<Running, WorldError> {
         let mut command = self.prepared(job)?;
         let stamp = format!("{}", Instant::now().duration_since(*START).as_nanos());
@@ -170,7 +170,7 @@ impl Bench {
             command.uid(uid).gid(uid);
         }
         let groups = self.world.context.has_groups;
-        let root = making("the root folder", fs::File::open("/"))?;
+        let root = making("the root directory", fs::File::open("/"))?;
         let leak = job.leak_descriptors.then_some(root);
         let mut program = if job.refuse.is_empty() { Vec::new() } else { fault::program(job.refuse) };
         // SAFETY: the closure only makes system calls and allocates nothing.
@@ -233,7 +233,7 @@ const GROUPS: [libc::gid_t; 2] = [6, 42];
 
 static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
 
-/// Opens 3 to 20 on the root folder, without close-on-exec; numbers in use stay as they are.
+/// Opens the descriptors 3 to 20 on the root directory, without close-on-exec; numbers in use stay as they are.
 fn leak_descriptors(root: i32) {
     for number in 3..=20 {
         // SAFETY: plain descriptor numbers; dup2 never touches a number in use, as the check before shows.
@@ -246,7 +246,7 @@ fn leak_descriptors(root: i32) {
 }
 
 impl Running {
-    /// What it has printed so far.
+    /// Returns the output up to now.
     pub fn printed(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.out).unwrap_or_default()).into_owned()
     }

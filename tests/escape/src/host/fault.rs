@@ -4,10 +4,10 @@
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 use std::io;
 
-/// What must match besides the number of the call.
+/// Condition on a call besides its number.
 #[derive(Debug, Clone, Copy)]
 pub enum When {
-    /// Every call.
+    /// Matches every call of the number.
     Always,
     /// The low word of this argument equals the value.
     Equals(u32, u32),
@@ -18,11 +18,11 @@ pub enum When {
 /// One refused call.
 #[derive(Debug, Clone, Copy)]
 pub struct Refuse {
-    /// Its number.
+    /// Number of the call.
     pub call: i64,
-    /// What else must match.
+    /// Condition that must hold as well.
     pub when: When,
-    /// The answer.
+    /// Error number that the call returns.
     pub errno: i32,
 }
 

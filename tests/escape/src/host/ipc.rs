@@ -1,4 +1,4 @@
-//! Objects of the host's IPC namespace: they have no file, and stay until somebody removes them.
+//! Objects of the host's IPC namespace: they have no file, and stay until a process removes them.
 
 use super::world::report;
 use crate::sys::{self, address, call};
@@ -34,7 +34,7 @@ pub fn remove_queue(token: &str) -> io::Result<()> {
 
 /// The session keyring of this process, as keyctl(2) names it.
 const SESSION_KEYRING: usize = -3_isize as usize;
-/// A key that nobody removes is removed by the kernel, in seconds.
+/// Seconds after which the kernel removes a key that no process removed.
 const KEY_TIMEOUT: usize = 1800;
 
 /// Adds a key of this description to the session keyring.
@@ -54,7 +54,7 @@ pub fn find_key(description: &str) -> Result<i64, i32> {
     call(libc::SYS_keyctl, &[libc::KEYCTL_SEARCH as usize, SESSION_KEYRING, kind, name, 0])
 }
 
-/// Removes it.
+/// Removes a key.
 pub fn remove_key(description: &str) -> io::Result<()> {
     let unlink = |id| call(libc::SYS_keyctl, &[libc::KEYCTL_UNLINK as usize, id as usize, SESSION_KEYRING]);
     find_key(description).and_then(unlink).map(drop).map_err(io::Error::from_raw_os_error)

@@ -2,8 +2,8 @@
 
 pub mod bench;
 pub mod fault;
+pub mod inspect;
 pub mod ipc;
-pub mod look;
 pub mod neighbour;
 pub mod stale;
 pub mod terminal;

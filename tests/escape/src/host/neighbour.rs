@@ -16,7 +16,7 @@ pub const LOOPS: usize = 4;
 pub const BURNT: &str = "burnt";
 /// A limited sandbox gets at most this part of what its neighbour gets; one without a limit gets about as much.
 const PART: u32 = 2;
-/// How often a loop writes down what it has got.
+/// Interval at which a loop writes its progress down.
 const STEP: Duration = Duration::from_millis(10);
 
 /// The processor time that busy loops got together in one period.
@@ -46,7 +46,7 @@ impl Burnt {
     }
 }
 
-/// What one loop had got at one moment.
+/// Progress of one loop at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Duration,
@@ -91,22 +91,22 @@ impl Drop for Neighbour {
 }
 
 fn spin(stop: &AtomicBool) -> Vec<Sample> {
-    let look = || Sample { at: sys::clock(libc::CLOCK_MONOTONIC), used: sys::clock(libc::CLOCK_THREAD_CPUTIME_ID) };
-    let mut samples = vec![look()];
+    let inspect = || Sample { at: sys::clock(libc::CLOCK_MONOTONIC), used: sys::clock(libc::CLOCK_THREAD_CPUTIME_ID) };
+    let mut samples = vec![inspect()];
     let mut next = samples[0].at + STEP;
     while !stop.load(Ordering::Relaxed) {
         if sys::clock(libc::CLOCK_MONOTONIC) >= next {
-            samples.push(look());
+            samples.push(inspect());
             next += STEP;
         }
     }
-    samples.push(look());
+    samples.push(inspect());
     samples
 }
 
 impl Record {
     /// Compares a probe's processor time with what the neighbour got in the same period. Other answers stay.
-    pub fn judge(&self, answer: Answer) -> Answer {
+    pub fn evaluate(&self, answer: Answer) -> Answer {
         let Some(burnt) = Burnt::of(&answer) else { return answer };
         let neighbour: Duration = self.0.iter().map(|samples| used_between(samples, burnt.from, burnt.to)).sum();
         let detail = format!(
@@ -170,17 +170,18 @@ mod tests {
     #[test]
     fn only_far_less_than_the_neighbour_is_limited() {
         // The neighbour has 1000 ms in this period.
-        let judged = |used| record().judge(Burnt { from: ms(1500), to: ms(3000), used: ms(used) }.answer()).answer;
-        assert_eq!([judged(0), judged(500)], ["limited", "limited"]);
-        assert_eq!([judged(501), judged(1000), judged(3000)], ["free", "free", "free"]);
+        let evaluated =
+            |used| record().evaluate(Burnt { from: ms(1500), to: ms(3000), used: ms(used) }.answer()).answer;
+        assert_eq!([evaluated(0), evaluated(500)], ["limited", "limited"]);
+        assert_eq!([evaluated(501), evaluated(1000), evaluated(3000)], ["free", "free", "free"]);
     }
 
     #[test]
     fn without_a_neighbour_there_is_no_verdict_and_other_answers_stay() {
         let burnt = Burnt { from: ms(5000), to: ms(6000), used: ms(0) }.answer();
-        assert_eq!(record().judge(burnt).answer, "no-answer");
+        assert_eq!(record().evaluate(burnt).answer, "no-answer");
         for other in [Answer::of("EAGAIN"), Answer::of("limited").with("1 2 3"), Answer::of(BURNT).with("1 x 3")] {
-            assert_eq!(record().judge(other.clone()), other);
+            assert_eq!(record().evaluate(other.clone()), other);
         }
     }
 

@@ -1,13 +1,13 @@
-//! Clears away what an attack left that was ended by SIGKILL, which no program can answer with a clean-up.
+//! Removes the remains of an attack that SIGKILL ended, so that the attack could not clean up.
 //!
 //! ```text
-//!  name of ours ── owner is the caller ── its process is gone ── its lock is free ──▶ removed, the base folder last
+//!  name of ours ── owner is the caller ── its process is gone ── its lock is free ──▶ removed, the base directory last
 //! ```
 //!
-//! In `/tmp` anybody can make any name, so a name alone is no reason to remove anything. A process number alone is none
-//! either: an attack in another container that shares the folder has a number that does not exist here; its lock does.
+//! In `/tmp` any user can make any name, so a name alone is not a reason to remove a file. A process number alone is not
+//! one either: an attack in another container that shares the directory has a number that does not exist here; its lock does.
 
-use super::look;
+use super::inspect;
 use super::world::report;
 use crate::sys;
 use std::fs::{self, DirEntry, File, TryLockError};
@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What comes in front of a token in the names of the suite's files.
+/// Texts before a token in the names of the suite's files.
 const PREFIXES: &[&str] = &[
     ".nexus-escape-canary-",
     "nexus-escape-canary-",
@@ -41,24 +41,24 @@ fn token_of(name: &str) -> Option<(&str, u32)> {
     (COLUMNS.contains(&column) && has_form).then_some((bare, pid))
 }
 
-/// Where the base folder of a token is.
+/// Returns the base directory of a token.
 pub fn base_of(token: &str) -> PathBuf {
     Path::new("/var/tmp").join(format!("nexus-escape-{token}"))
 }
 
-/// Locks the base folder as long as what is returned is kept.
+/// Locks the base directory as long as the returned file is open.
 pub fn hold(base: &Path) -> io::Result<File> {
-    let folder = File::open(base)?;
-    folder.try_lock().map_err(io::Error::from)?;
-    Ok(folder)
+    let directory = File::open(base)?;
+    directory.try_lock().map_err(io::Error::from)?;
+    Ok(directory)
 }
 
 /// Removes what ended attacks of this user left.
 pub fn clear() {
     let mut bases = Vec::new();
     let home = if sys::uid() == 0 { Some(Path::new("/root")) } else { None };
-    for folder in ["/tmp", "/dev/shm", "/run", "/var/tmp"].into_iter().map(Path::new).chain(home) {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for directory in ["/tmp", "/dev/shm", "/run", "/var/tmp"].into_iter().map(Path::new).chain(home) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some((token, pid)) = token_of(&name) else { continue };
             if !is_own(&entry) || !has_ended(token, pid) {
@@ -73,10 +73,10 @@ pub fn clear() {
     }
     // Last: as long as it is there, the lock can be asked.
     for (base, token, pid) in bases {
-        look::end_strays(&token);
+        inspect::end_strays(&token);
         let column = token.trim_start_matches("nxe").trim_start_matches(|letter: char| letter.is_ascii_digit());
         super::ipc::clear(&token, pid, column);
-        report(&base.display().to_string(), look::remove_tree(&base));
+        report(&base.display().to_string(), inspect::remove_tree(&base));
     }
 }
 
@@ -96,7 +96,7 @@ fn has_ended(token: &str, pid: u32) -> bool {
 }
 
 fn remove(entry: &DirEntry) -> io::Result<()> {
-    if entry.file_type()?.is_dir() { look::remove_tree(&entry.path()) } else { fs::remove_file(entry.path()) }
+    if entry.file_type()?.is_dir() { inspect::remove_tree(&entry.path()) } else { fs::remove_file(entry.path()) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! operator is what is shown there and what waits in its input queue for the next program that reads.
 
 use super::bench::{Bench, Job};
-use super::look::wait_until;
+use super::inspect::wait_until;
 use super::world::{WorldError, making};
 use crate::sys::{self, call};
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What somebody types, and what must be shown before.
+/// Keys to type, and the text that must be shown before.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     /// Wait for this.
@@ -22,14 +22,14 @@ pub struct Keys<'a> {
     pub keys: &'a str,
 }
 
-/// What the operator has in the end.
+/// State of the operator's terminal in the end.
 #[derive(Debug)]
 pub struct Shown {
     /// Everything that was sent to the terminal.
     pub text: String,
-    /// What waits to be read: the next program would take it for typed.
+    /// Input that waits to be read: the next program would take it for typed.
     pub typed: String,
-    /// How the driver ended, or that it did not.
+    /// End of the driver, or a word that it did not end.
     pub end: String,
 }
 
@@ -62,7 +62,7 @@ impl Terminal {
         Ok(Self { master: master.into(), slave: unsafe { OwnedFd::from_raw_fd(slave as i32) } })
     }
 
-    /// Takes what came; nothing is no error.
+    /// Takes the bytes that have arrived; none is not an error.
     fn take(&self, text: &mut Vec<u8>) {
         let mut chunk = [0_u8; 4096];
         while let Ok(count @ 1..) = (&self.master).read(&mut chunk) {
@@ -70,7 +70,7 @@ impl Terminal {
         }
     }
 
-    /// What waits in the queue of the next reader, as raw bytes.
+    /// Returns the bytes that wait for the next reader, raw.
     fn left_to_read(&self) -> io::Result<Vec<u8>> {
         let number = self.slave.as_raw_fd();
         // SAFETY: an all-zero termios is a valid value, which tcgetattr replaces.

@@ -1,5 +1,5 @@
-//! What the suite makes on the host for one column: folders, canaries, sockets, System V objects, a process.
-//! Everything carries the column's token and is removed when the world is dropped.
+//! Objects that the suite makes on the host for one column: directories, canaries, sockets, System V objects, a
+//! process. Everything carries the column's token and is removed when the world is dropped.
 
 use super::ipc;
 use crate::attacker::Attacker;
@@ -18,9 +18,9 @@ use std::process::{Child, Command, Stdio};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot prepare {what}")]
 pub struct WorldError {
-    /// What was being made.
+    /// Object that was being made.
     pub what: String,
-    /// Why it failed.
+    /// Error of the system call.
     #[source]
     pub source: io::Error,
 }
@@ -35,16 +35,16 @@ pub fn making<T>(what: impl Into<String>, result: io::Result<T>) -> Result<T, Wo
 pub struct World {
     /// Holds everything else that is on disk.
     pub base: PathBuf,
-    /// The uid and gid that own the folders, when not the suite's own.
+    /// The uid and gid that own the directories, when not the suite's own.
     pub owner: Option<u32>,
     /// The home of the caller.
     pub home: PathBuf,
-    /// What the probes are told.
+    /// Facts that the probes get.
     pub context: Context,
     attacker: Attacker,
     stray_files: Vec<PathBuf>,
     listeners: Vec<UnixListener>,
-    marker: Option<Child>,
+    labelled: Option<Child>,
     ipc: Vec<(i64, i64)>,
     /// Control groups that root handed to the owner.
     handed_over: Vec<PathBuf>,
@@ -57,8 +57,8 @@ impl World {
     pub fn make(column: &str, owner: Option<u32>, attacker: &Attacker) -> Result<Self, WorldError> {
         let token = format!("nxe{}{column}", std::process::id());
         let base = super::stale::base_of(&token);
-        making("the base folder", fs::create_dir(&base))?;
-        let lock = making("the lock of the base folder", super::stale::hold(&base))?;
+        making("the base directory", fs::create_dir(&base))?;
+        let lock = making("the lock of the base directory", super::stale::hold(&base))?;
         let home = match owner {
             None if sys::uid() == 0 => PathBuf::from("/root"),
             _ => base.join("home"),
@@ -73,7 +73,7 @@ impl World {
             canary_home: home.join(format!(".nexus-escape-canary-{token}")),
             canary_tmp: PathBuf::from(format!("/tmp/nexus-escape-canary-{token}")),
             canary_side: base.join("side/canary"),
-            host_marker: format!("{token}-host-marker"),
+            host_label: format!("{token}-host-marker"),
             secret: format!("{token}-secret-of-the-caller"),
             abstract_socket: format!("{token}-abstract"),
             ipc_key: ipc::key(std::process::id(), column),
@@ -89,27 +89,30 @@ impl World {
             attacker: attacker.clone(),
             stray_files: Vec::new(),
             listeners: Vec::new(),
-            marker: None,
+            labelled: None,
             ipc: Vec::new(),
             handed_over: Vec::new(),
             _lock: lock,
         };
-        world.make_folders()?;
+        world.make_directories()?;
         world.hand_over_cgroups()?;
         world.make_sockets()?;
         world.make_ipc()?;
         world.make_key();
-        world.make_marker()?;
+        world.start_labelled()?;
         world.prepare_workspace(&world.context.workspace.clone())?;
         Ok(world)
     }
 
-    fn make_folders(&mut self) -> Result<(), WorldError> {
+    fn make_directories(&mut self) -> Result<(), WorldError> {
         for name in ["home", "state", "config", "ro", "rw", "side", "out", "bin", "tmp"] {
-            self.folder(&self.base.join(name))?;
+            self.directory(&self.base.join(name))?;
         }
         // World writable on the host, so that only the sandbox can be what refuses.
-        making("the read-only folder", fs::set_permissions(self.base.join("ro"), fs::Permissions::from_mode(0o777)))?;
+        making(
+            "the read-only directory",
+            fs::set_permissions(self.base.join("ro"), fs::Permissions::from_mode(0o777)),
+        )?;
         for name in ["file", "shrinks", "removable", "renamable"] {
             self.file(&self.base.join("ro").join(name), "as it was\n", 0o666)?;
         }
@@ -143,15 +146,15 @@ impl World {
         }
     }
 
-    fn folder(&self, path: &Path) -> Result<(), WorldError> {
+    fn directory(&self, path: &Path) -> Result<(), WorldError> {
         making(format!("folder {}", path.display()), fs::create_dir_all(path))?;
         self.own(path)
     }
 
-    /// Writes a file with its folders, owned by the caller of the driver.
+    /// Writes a file with its directories, owned by the caller of the driver.
     pub fn file(&self, path: &Path, text: &str, mode: u32) -> Result<(), WorldError> {
         if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
-            self.folder(parent)?;
+            self.directory(parent)?;
         }
         making(format!("file {}", path.display()), fs::write(path, text))?;
         making(format!("mode of {}", path.display()), fs::set_permissions(path, fs::Permissions::from_mode(mode)))?;
@@ -205,16 +208,16 @@ impl World {
         }
     }
 
-    fn make_marker(&mut self) -> Result<(), WorldError> {
+    fn start_labelled(&mut self) -> Result<(), WorldError> {
         let child = Command::new(&self.attacker.program)
             .args(&self.attacker.words)
-            .args(["act", "linger", &self.context.host_marker, "600"])
+            .args(["act", "linger", &self.context.host_label, "600"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn();
-        let child = making("the marker process", child)?;
+        let child = making("the labelled process", child)?;
         self.context.host_pid = child.id() as i32;
-        self.marker = Some(child);
+        self.labelled = Some(child);
         for name in ["mnt", "pid", "net", "ipc", "uts", "user", "cgroup"] {
             let found = making(format!("namespace {name}"), fs::metadata(format!("/proc/self/ns/{name}")))?;
             self.context.namespaces.insert(name.to_owned(), found.ino());
@@ -222,9 +225,9 @@ impl World {
         Ok(())
     }
 
-    /// Fills a folder so that it can be the workspace of a run: the probe itself, its context, bait.
+    /// Fills a directory so that it can be the workspace of a run: the probe itself, its context, bait.
     pub fn prepare_workspace(&self, workspace: &Path) -> Result<(), WorldError> {
-        self.folder(workspace)?;
+        self.directory(workspace)?;
         let probe = workspace.join("nexus-escape");
         making("a copy of the probe", fs::copy(&self.attacker.program, &probe))?;
         making("the probe's mode", fs::set_permissions(&probe, fs::Permissions::from_mode(0o755)))?;
@@ -235,7 +238,7 @@ impl World {
         for hidden in &self.context.hidden {
             let name = hidden.file_name().map_or(hidden.as_path(), Path::new);
             if name.to_string_lossy().ends_with("dir") {
-                self.folder(&workspace.join(name))?;
+                self.directory(&workspace.join(name))?;
             } else {
                 self.file(&workspace.join(name), "hidden\n", 0o644)?;
             }
@@ -250,7 +253,8 @@ impl World {
         Ok(())
     }
 
-    /// How a part is played inside: the probe in the workspace, and the words before the name of the part.
+    /// Returns the command that plays a part inside: the probe in the workspace, and the words before the name of the
+    /// part.
     pub fn attack(&self, part: &[&str]) -> Vec<String> {
         let probe = self.context.workspace.join("nexus-escape").to_string_lossy().into_owned();
         let words = self.attacker.words.iter().cloned();
@@ -269,9 +273,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         // The token is in every path and argument that this world gave out, so only its own processes match.
-        super::look::end_strays(&self.context.token);
-        if let Some(mut marker) = self.marker.take() {
-            report("the marker process", marker.kill().and_then(|()| marker.wait().map(drop)));
+        super::inspect::end_strays(&self.context.token);
+        if let Some(mut labelled) = self.labelled.take() {
+            report("the labelled process", labelled.kill().and_then(|()| labelled.wait().map(drop)));
         }
         for (control, id) in &self.ipc {
             report("a System V object", ipc::remove(*control, *id));
@@ -286,10 +290,10 @@ impl Drop for World {
         for group in &self.handed_over {
             report(&group.display().to_string(), fs::remove_dir(group));
         }
-        for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
-            remove_marked(Path::new(folder), &self.context.token);
+        for directory in ["/tmp", "/dev/shm", "/var/tmp"] {
+            remove_marked(Path::new(directory), &self.context.token);
         }
-        report(&self.base.display().to_string(), super::look::remove_tree(&self.base));
+        report(&self.base.display().to_string(), super::inspect::remove_tree(&self.base));
     }
 }
 
@@ -300,9 +304,9 @@ pub(super) fn report(what: &str, result: io::Result<()>) {
     }
 }
 
-/// Removes what a killed probe could not remove itself: files and folders that end with the token.
-fn remove_marked(folder: &Path, token: &str) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+/// Removes what a killed probe could not remove itself: files and directories that end with the token.
+fn remove_marked(directory: &Path, token: &str) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let marked = name.ends_with(&format!("-{token}")) && name != format!("nexus-escape-{token}");
         if marked && entry.file_type().is_ok_and(|kind| kind.is_dir()) {

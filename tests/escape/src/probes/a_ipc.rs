@@ -14,7 +14,7 @@ pub fn abstract_connect(context: &Context) -> Answer {
     }
 }
 
-/// Whether `/proc/net/unix` lists it.
+/// Reports whether `/proc/net/unix` lists the abstract socket.
 pub fn abstract_listed(context: &Context) -> Answer {
     match std::fs::read_to_string("/proc/net/unix") {
         Ok(list) => Answer::choose(list.contains(&context.abstract_socket), "listed", "absent"),
@@ -52,7 +52,7 @@ pub fn path_own(context: &Context) -> Answer {
     answer
 }
 
-/// Whether a variable of the caller came in.
+/// Reports whether a variable of the caller came in.
 pub fn variable(name: &str) -> Answer {
     Answer::choose(std::env::var_os(name).is_some(), "set", "unset")
 }

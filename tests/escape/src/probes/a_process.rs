@@ -15,7 +15,7 @@ pub fn status_value(field: &str) -> Answer {
     Answer::of(status_field(field).unwrap_or_else(|| "absent".to_owned()))
 }
 
-/// Whether any of the five capability sets holds anything.
+/// Reports whether any of the five capability sets holds anything.
 pub fn capabilities(_: &Context) -> Answer {
     let mut seen = String::new();
     let mut empty = true;
@@ -38,7 +38,7 @@ pub fn stay_myself(_: &Context) -> Answer {
     ask(libc::SYS_setresuid, &[own, own, own])
 }
 
-/// Whether a namespace is the host's.
+/// Reports whether a namespace is the host's.
 pub fn namespace(context: &Context, name: &str) -> Answer {
     use std::os::unix::fs::MetadataExt;
     match (fs::metadata(format!("/proc/self/ns/{name}")), context.namespaces.get(name)) {
@@ -74,7 +74,7 @@ fn someone_has(file: &str, needle: &str) -> Answer {
 
 /// The arguments of a process of the host.
 pub fn host_arguments(context: &Context) -> Answer {
-    someone_has("cmdline", &context.host_marker)
+    someone_has("cmdline", &context.host_label)
 }
 
 /// The caller's environment, in any process: PID 1 inside is forked from the caller and may still carry it.
@@ -111,7 +111,7 @@ pub fn signal_child(_: &Context) -> Answer {
     }
 }
 
-/// Whether some uid inside is uid 0 outside (CVE-2022-0492's family: root's files are then writable).
+/// Reports whether some uid inside is uid 0 outside (CVE-2022-0492's family: root's files are then writable).
 pub fn uid_map(_: &Context) -> Answer {
     let Ok(map) = fs::read_to_string("/proc/self/uid_map") else { return Answer::of("unreadable") };
     let zero = map.lines().any(|line| line.split_whitespace().nth(1) == Some("0"));

@@ -1,7 +1,7 @@
 //! A07 and A08: system calls that no workload needs, each with arguments that do nothing when they are let through.
 //!
 //! The arguments are chosen so that root outside a sandbox gets another answer than EPERM or ENOSYS (usually EINVAL,
-//! ENOENT or EBADF), because the kernel checks the privilege first and the nonsense second.
+//! ENOENT or EBADF), because the kernel checks the privilege first and the arguments second.
 
 use crate::answer::Answer;
 use crate::context::Context;
@@ -119,7 +119,7 @@ pub fn request_key(_: &Context) -> Answer {
     ask(libc::SYS_request_key, &[text(c"user"), text(c"nexus-escape-no-such-key"), 0, 0])
 }
 
-/// One entry.
+/// Attempts io_uring_setup(2) with one entry.
 pub fn io_uring_setup(_: &Context) -> Answer {
     let mut parameters = [0_u64; 15];
     ask(libc::SYS_io_uring_setup, &[1, address_mut(&mut parameters)])
@@ -272,13 +272,13 @@ pub fn own_name(_: &Context) -> Answer {
     ask(libc::SYS_prctl, &[libc::PR_GET_NAME as usize, address_mut(&mut name)])
 }
 
-/// Remounts the read-only folder writable (BoxLite CVE-2026-46695).
+/// Remounts the read-only directory writable (BoxLite CVE-2026-46695).
 pub fn remount_writable(context: &Context) -> Answer {
-    let folder = c_path(&context.read_only);
+    let directory = c_path(&context.read_only);
     let flags = (libc::MS_REMOUNT | libc::MS_BIND) as usize;
     // SAFETY: live strings; a failure is the expected result.
     let result = unsafe {
-        libc::mount(std::ptr::null(), folder.as_ptr(), std::ptr::null(), flags as libc::c_ulong, std::ptr::null())
+        libc::mount(std::ptr::null(), directory.as_ptr(), std::ptr::null(), flags as libc::c_ulong, std::ptr::null())
     };
     if result == 0 { Answer::of("ok") } else { Answer::of(crate::answer::errno_name(errno())) }
 }

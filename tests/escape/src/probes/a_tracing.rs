@@ -12,8 +12,8 @@ const SUSPEND_SECCOMP: usize = 1 << 21;
 pub fn init(context: &Context) -> usize {
     let pid = context.host_pid;
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let marker = context.host_marker.as_bytes();
-    let seen = !marker.is_empty() && line.windows(marker.len()).any(|window| window == marker);
+    let label = context.host_label.as_bytes();
+    let seen = !label.is_empty() && line.windows(label.len()).any(|window| window == label);
     if seen { pid as usize } else { 1 }
 }
 
@@ -63,7 +63,7 @@ fn traced_child() -> Result<usize, i32> {
     }
 }
 
-/// Ends it.
+/// Kills and reaps a process.
 fn end(pid: usize) {
     sys::either_way(sys::kill(pid as i32, libc::SIGKILL));
     sys::wait(pid as i32, true);

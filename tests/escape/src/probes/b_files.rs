@@ -107,7 +107,7 @@ pub fn reopen_read_only(context: &Context) -> Answer {
     }
 }
 
-/// Shortens it.
+/// Shortens a file of the read-only directory.
 pub fn truncate_read_only(context: &Context) -> Answer {
     let path = c_path(context.read_only.join("shrinks"));
     call(libc::SYS_truncate, &[address(path.as_bytes_with_nul()), 0]).into()
@@ -124,12 +124,12 @@ pub fn create_read_only(context: &Context) -> Answer {
     sys::open(context.read_only.join("made-inside"), libc::O_CREAT | libc::O_WRONLY, 0o644).into()
 }
 
-/// Removes it.
+/// Removes a file of the read-only directory.
 pub fn unlink_read_only(context: &Context) -> Answer {
     Answer::from_io(fs::remove_file(context.read_only.join("removable")))
 }
 
-/// Renames it.
+/// Renames a file of the read-only directory.
 pub fn rename_read_only(context: &Context) -> Answer {
     Answer::from_io(fs::rename(context.read_only.join("renamable"), context.read_only.join("renamed")))
 }

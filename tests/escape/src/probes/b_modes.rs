@@ -82,7 +82,7 @@ pub fn chmod_high_bits(context: &Context) -> Answer {
     }
 }
 
-/// By descriptor.
+/// Sets the bit by descriptor.
 pub fn fchmod(context: &Context) -> Answer {
     let path = place(context, "fchmod");
     match sys::open(&path, libc::O_CREAT | libc::O_WRONLY, 0o755) {
@@ -151,7 +151,8 @@ pub fn mknod_setuid(context: &Context) -> Answer {
     landed(mknod_call(&path, libc::S_IFREG | 0o4755, 0), &path)
 }
 
-/// A folder with setgid. The kernel itself drops the bit (`stripped`), so only a refusal shows that the filter looks.
+/// Makes a directory with setgid. The kernel itself drops the bit (`stripped`), so only a refusal shows that the filter
+/// looks.
 pub fn mkdir_setgid(context: &Context) -> Answer {
     let path = place(context, "mkdir");
     let name = c_path(&path);

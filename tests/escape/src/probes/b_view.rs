@@ -42,7 +42,7 @@ pub fn content(path: &str) -> Answer {
     }
 }
 
-/// The canary through the root folder of every process that can be seen.
+/// Opens the canary through the root directory of every process that can be seen.
 pub fn through_proc_root(context: &Context) -> Answer {
     for pid in visible_pids() {
         for door in ["root", "cwd"] {
@@ -65,9 +65,9 @@ pub fn dot_dot(context: &Context) -> Answer {
     read(path)
 }
 
-/// Creates a file in a folder of the system; the suite looks afterwards whether the host has it.
-pub fn create_in(context: &Context, folder: &str) -> Answer {
-    let path = Path::new(folder).join(format!("nexus-escape-made-{}", context.token));
+/// Creates a file in a directory of the system; the suite checks afterwards whether the host has it.
+pub fn create_in(context: &Context, directory: &str) -> Answer {
+    let path = Path::new(directory).join(format!("nexus-escape-made-{}", context.token));
     match sys::open(path, libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY, 0o644) {
         Ok(_) => Answer::of("created"),
         Err(number) => Answer::of(errno_name(number)),
@@ -92,7 +92,7 @@ pub fn make_cgroup(context: &Context) -> Answer {
     Answer::of("ENOENT")
 }
 
-/// Whether `/dev` holds anything beyond the minimum.
+/// Reports whether `/dev` holds anything beyond the minimum.
 pub fn dev_is_minimal(_: &Context) -> Answer {
     const ALLOWED: &[&str] =
         &["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr"];

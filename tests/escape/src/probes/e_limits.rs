@@ -90,9 +90,9 @@ pub fn touch_memory(bytes: usize) -> Answer {
     Answer::of("ok")
 }
 
-/// Fills a folder. A file that reached its full size is kept for a moment, so that a quota by polling can see it.
-pub fn fill(context: &Context, folder: &Path, bytes: usize, keep: Duration) -> Answer {
-    let path = folder.join(format!("nexus-escape-fill-{}", context.token));
+/// Fills a directory. A file that reached its full size is kept for a moment, so that a quota by polling can see it.
+pub fn fill(context: &Context, directory: &Path, bytes: usize, keep: Duration) -> Answer {
+    let path = directory.join(format!("nexus-escape-fill-{}", context.token));
     let block = vec![0x5a_u8; 1 << 20];
     let write = || {
         let mut file = fs::File::create(&path)?;
@@ -134,8 +134,8 @@ pub fn reserve(context: &Context, bytes: usize) -> Answer {
 }
 
 /// Makes empty files until refused.
-pub fn exhaust_inodes(context: &Context, folder: &Path, count: usize) -> Answer {
-    let home = folder.join(format!("nexus-escape-inodes-{}", context.token));
+pub fn exhaust_inodes(context: &Context, directory: &Path, count: usize) -> Answer {
+    let home = directory.join(format!("nexus-escape-inodes-{}", context.token));
     if let Err(error) = fs::create_dir(&home) {
         return Answer::from_error(&error).with("mkdir");
     }

@@ -8,6 +8,6 @@ pub mod a_tracing;
 pub mod b_files;
 pub mod b_modes;
 pub mod b_view;
+pub mod confinement;
 pub mod e_limits;
 pub mod mounts;
-pub mod walls;

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::probes::walls::ELSEWHERE;
+use crate::probes::confinement::ELSEWHERE;
 use std::path::Path;
 
 /// The flags that count, in the order in which they are compared.
@@ -32,7 +32,7 @@ fn expected(context: &Context, place: &str) -> Option<&'static [&'static str]> {
 /// Compares each line of mountinfo (proc(5)) with the table; a second mount on the root is the host's.
 pub fn every_mount(context: &Context) -> Answer {
     match std::fs::read_to_string("/proc/self/mountinfo") {
-        Ok(list) => judge(context, &list),
+        Ok(list) => evaluate(context, &list),
         Err(error) => Answer::from_error(&error),
     }
 }
@@ -56,7 +56,7 @@ pub const COVERED: [&str; 15] = [
     "scsi",
 ];
 
-/// Whether each of them is covered: what one of them shows without its cover depends on the user.
+/// Reports whether each of them is covered: what one of them shows without its cover depends on the user.
 pub fn covers(_: &Context) -> Answer {
     let Ok(list) = std::fs::read_to_string("/proc/self/mountinfo") else { return Answer::of("unreadable") };
     let is_mount = |place: &str| list.lines().any(|line| line.split(' ').nth(4) == Some(place));
@@ -65,7 +65,7 @@ pub fn covers(_: &Context) -> Answer {
     Answer::choose(bare.is_empty(), "covered", "bare").with(format!("{bare:?}"))
 }
 
-fn judge(context: &Context, list: &str) -> Answer {
+fn evaluate(context: &Context, list: &str) -> Answer {
     let mut wrong = Vec::new();
     let mut roots = 0;
     for line in list.lines() {
@@ -96,15 +96,15 @@ fn judge(context: &Context, list: &str) -> Answer {
 mod tests {
     use super::*;
 
-    fn judged(list: &str) -> String {
+    fn evaluated(list: &str) -> String {
         let context = Context { workspace: "/w".into(), read_only: "/r".into(), ..Context::default() };
-        judge(&context, list).answer
+        evaluate(&context, list).answer
     }
 
     #[test]
     fn a_mount_without_a_flag_or_a_place_is_seen() {
         let root = "1 0 0:1 / / ro,nosuid,nodev - tmpfs none rw\n";
-        let with = |line: &str| judged(&format!("{root}2 1 0:2 / {line} - x none rw\n"));
+        let with = |line: &str| evaluated(&format!("{root}2 1 0:2 / {line} - x none rw\n"));
         assert_eq!(with("/usr ro,nosuid,nodev,relatime"), "as-planned");
         for line in [
             "/usr ro,nodev",

@@ -10,7 +10,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// Its name, and that it stands.
 pub struct Detached<'a> {
     bench: &'a Bench,
-    /// Its name.
+    /// Name of the sandbox.
     pub name: String,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Detached<'a> {
         Job { verb, ..Job::new(&[], command) }
     }
 
-    /// What it printed, once that contains a word or after a while.
+    /// Returns the output, once that contains a word or after a while.
     pub fn printed(&self, word: &str) -> Result<Ran, WorldError> {
         let mut ran = self.ask(&["logs"], &[])?;
         let end = Instant::now() + LIMIT;

@@ -16,7 +16,7 @@ use crate::host::world::WorldError;
 /// Plays one vector's scene.
 pub type Scene = fn(&Bench, &Options) -> Result<Vec<Seen>, WorldError>;
 
-/// What the command line says about scenes.
+/// Options of the command line for scenes.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Steps for `NEXUS_INJECT`, when the driver was built with that hook.

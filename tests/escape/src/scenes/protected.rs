@@ -1,10 +1,10 @@
-//! B06, B07: names that run commands on the host when somebody opens the folder with git, an editor or an agent.
-//! A layered run may change them in its layer; the host's must stay as they were until they are accepted.
+//! B06, B07: names that run commands on the host when a person opens the directory with git, an editor or an agent. A
+//! layered run may change them in its layer; the host's must stay as they were until they are accepted.
 
 use super::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job, Ran};
-use crate::host::look::describe;
+use crate::host::inspect::describe;
 use crate::host::world::{WorldError, making};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,18 +125,18 @@ fn give(path: &Path, uid: u32) -> Result<(), WorldError> {
 
 fn play(bench: &Bench, workspace: &Path, script: &str) -> Result<Ran, WorldError> {
     let script = script.replace("$HOOK", HOOK);
-    let line = format!("echo begun; {{ {script}; }} && echo done");
+    let line = format!("echo started; {{ {script}; }} && echo done");
     bench.run(&Job::new(&["--changes", "commit", "--json"], &["/bin/sh", "-c", &line]).within(workspace), LIMIT)
 }
 
-/// Whether the report lists the name, or a folder above it, as parked.
+/// Returns whether the report lists the name, or a directory above it, as parked.
 fn parked(ran: &Ran, victim: &str) -> bool {
     let listed = ran.report().and_then(|report| report.pointer("/changes/parked").map(ToString::to_string));
     listed.is_some_and(|listed| listed.contains(victim))
 }
 
-fn judge(ran: &Ran, before: &str, after: &str, victim: &str) -> Answer {
-    let word = if !ran.text().contains("begun") {
+fn evaluate(ran: &Ran, before: &str, after: &str, victim: &str) -> Answer {
+    let word = if !ran.text().contains("started") {
         "did-not-run"
     } else if before != after {
         "changed"
@@ -155,7 +155,7 @@ fn attack(bench: &Bench, id: &str, attack: &Attack, linked: bool) -> Result<Seen
     let victim = workspace.join(attack.victim);
     let before = describe(&victim);
     let ran = play(bench, &workspace, attack.script)?;
-    Ok(Seen::new(id, attack.case, judge(&ran, &before, &describe(&victim), attack.victim)))
+    Ok(Seen::new(id, attack.case, evaluate(&ran, &before, &describe(&victim), attack.victim)))
 }
 
 fn commit(bench: &Bench, id: &str, case: &str, script: &str, path: &str, linked: bool) -> Result<Seen, WorldError> {
@@ -165,7 +165,7 @@ fn commit(bench: &Bench, id: &str, case: &str, script: &str, path: &str, linked:
     Ok(Seen::new(id, case, Answer::choose(committed, "committed", "lost").with(ran.summary())))
 }
 
-/// B06.
+/// Plays the attacks of B06.
 pub fn protected_names(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
     let mut seen = NAMES.iter().map(|name| attack(bench, "B06", name, false)).collect::<Result<Vec<_>, _>>()?;
     seen.push(commit(bench, "B06", "ordinary_file", "echo after > ordinary", "ordinary", false)?);
@@ -174,7 +174,7 @@ pub fn protected_names(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldErr
     Ok(seen)
 }
 
-/// B07.
+/// Plays the attacks of B07.
 pub fn protected_links(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
     let mut seen = LINKS.iter().map(|link| attack(bench, "B07", link, true)).collect::<Result<Vec<_>, _>>()?;
     let script = "rm ordinary-link && echo after > ordinary-link";
@@ -183,7 +183,7 @@ pub fn protected_links(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldErr
     let target = bench.world.base.join("side/target");
     let before = describe(&target);
     let ran = play(bench, &workspace, "echo evil > .envrc")?;
-    let mut answer = judge(&ran, &before, &describe(&target), ".envrc");
+    let mut answer = evaluate(&ran, &before, &describe(&target), ".envrc");
     if answer.answer == "unlisted" {
         // Written somewhere private: the link's target on the host is what counts.
         "outside-unchanged".clone_into(&mut answer.answer);

@@ -88,23 +88,23 @@ pub fn missing_steps(bench: &Bench, options: &Options) -> Result<Vec<Seen>, Worl
 /// A working directory outside the workspace (Codex CVE-2025-59532): refused as usage or as a failure to start.
 pub fn working_directory(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
     let workspace = &bench.world.context.workspace;
-    making("a folder in the workspace", std::fs::create_dir_all(workspace.join("inner")))?;
+    making("a directory in the workspace", std::fs::create_dir_all(workspace.join("inner")))?;
     let side = bench.world.base.join("side");
     let link = workspace.join("link-side");
     if !link.is_symlink() {
         making("a link out of the workspace", std::os::unix::fs::symlink(&side, &link))?;
     }
     let mut seen = Vec::new();
-    for (case, folder) in [
+    for (case, directory) in [
         ("system", "/etc".into()),
         ("parent", bench.world.base.clone()),
         ("dot_dot", workspace.join("inner/../../side")),
         ("link_out", link),
         ("inner", workspace.join("inner")),
     ] {
-        let folder = folder.to_string_lossy().into_owned();
+        let directory = directory.to_string_lossy().into_owned();
         let job = Job::new(
-            &["--changes", "commit", "--cwd", &folder],
+            &["--changes", "commit", "--cwd", &directory],
             &["/bin/sh", "-c", "echo the-command-ran in $(pwd -P)"],
         );
         let ran = bench.run(&job, LIMIT)?;

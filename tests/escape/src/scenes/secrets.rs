@@ -1,4 +1,4 @@
-//! G01: a secret in the environment of whoever calls the driver, looked for inside in every way that a command can ask.
+//! G01: a secret in the environment of the driver's caller, looked for inside in every way that a command can ask.
 
 use super::Options;
 use super::detached::Detached;
@@ -13,7 +13,7 @@ const VARIABLE: &str = "NEXUS_ESCAPE_SECRET";
 /// The last word proves that the command came to its end; it is written so that the echo of what is typed does not.
 const LOOK: &str = "env; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; echo loo''ked";
 
-/// `seen`, `absent`, or that nobody looked.
+/// Returns `seen`, `absent`, or that no probe looked.
 fn verdict(bench: &Bench, text: &str, summary: String) -> Answer {
     let word = match (text.contains(&bench.world.context.secret), text.contains("looked")) {
         (true, _) => "seen",
@@ -25,7 +25,7 @@ fn verdict(bench: &Bench, text: &str, summary: String) -> Answer {
 
 /// The driver's own environment, and the one variable that the caller names.
 pub fn environment(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
-    let look = ["/bin/sh", "-c", LOOK];
+    let inspect = ["/bin/sh", "-c", LOOK];
     let mut seen = Vec::new();
     let runs: [(&str, &[&str]); 3] = [
         ("layered", &["--changes", "discard"]),
@@ -33,7 +33,7 @@ pub fn environment(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> 
         ("named_by_the_caller", &["--changes", "discard", "--env-secret", VARIABLE]),
     ];
     for (case, flags) in runs {
-        let ran = bench.run(&Job::new(flags, &look), LIMIT)?;
+        let ran = bench.run(&Job::new(flags, &inspect), LIMIT)?;
         seen.push(Seen::new("G01", case, verdict(bench, &ran.text(), ran.summary())));
     }
     let keys = [Keys { after: "ready", keys: &format!("{LOOK}; exit\r") }];
@@ -42,12 +42,12 @@ pub fn environment(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> 
     let job = Job { verb: verb.map(str::to_owned).into(), ..Job::default() };
     let shown = run(bench, &job, &keys, LIMIT)?;
     seen.push(Seen::new("G01", "shell", verdict(bench, &shown.text, shown.summary())));
-    seen.extend(detached(bench, &look)?);
+    seen.extend(detached(bench, &inspect)?);
     Ok(seen)
 }
 
-/// A sandbox whose supervisor outlives the command that started it, and a further command inside.
-fn detached(bench: &Bench, look: &[&str]) -> Result<Vec<Seen>, WorldError> {
+/// A sandbox whose supervisor outlives the command that started it, and an exec inside.
+fn detached(bench: &Bench, inspect: &[&str]) -> Result<Vec<Seen>, WorldError> {
     let linger = bench.world.attack(&["act", "linger", &bench.world.context.token, "60"]).join(" ");
     let job = Job::new(&["--changes", "discard"], &["/bin/sh", "-c", &format!("{LOOK}; {linger}")]);
     let detached = match Detached::start(bench, "secret", job)? {
@@ -58,8 +58,8 @@ fn detached(bench: &Bench, look: &[&str]) -> Result<Vec<Seen>, WorldError> {
         }
     };
     let logs = detached.printed("started")?;
-    let exec = detached.ask(&["exec"], look)?;
-    let named = detached.ask(&["exec", "--env-secret", VARIABLE], look)?;
+    let exec = detached.ask(&["exec"], inspect)?;
+    let named = detached.ask(&["exec", "--env-secret", VARIABLE], inspect)?;
     detached.remove()?;
     Ok(vec![
         Seen::new("G01", "detached", verdict(bench, &logs.stdout, logs.summary())),

@@ -12,9 +12,9 @@ const LIMIT: Duration = Duration::from_secs(15);
 const DISCARD: &[&str] = &["--changes", "discard"];
 const TTY: &[&str] = &["--tty", "--changes", "discard"];
 
-/// Whether the mark reached the operator's screen or input.
-fn reached(shown: &Shown, mark: &str) -> Answer {
-    let word = match (shown.text.contains(mark) || shown.typed.contains(mark), shown.text.contains("played")) {
+/// Reports whether the label reached the operator's screen or input.
+fn reached(shown: &Shown, label: &str) -> Answer {
+    let word = match (shown.text.contains(label) || shown.typed.contains(label), shown.text.contains("played")) {
         (true, _) => "typed",
         (false, true) => "nothing",
         (false, false) => "did-not-run",
@@ -22,8 +22,8 @@ fn reached(shown: &Shown, mark: &str) -> Answer {
     Answer::of(word).with(shown.summary())
 }
 
-/// What the part itself was answered.
-fn told(shown: &Shown, call: &str) -> Answer {
+/// Returns the answer that the part itself got.
+fn answered(shown: &Shown, call: &str) -> Answer {
     let found = shown.text.split_whitespace().find_map(|word| word.strip_prefix(call)?.strip_prefix('='));
     Answer::of(found.unwrap_or("did-not-run")).with(shown.summary())
 }
@@ -31,17 +31,17 @@ fn told(shown: &Shown, call: &str) -> Answer {
 /// Input that is forged with TIOCSTI and TIOCLINUX on every terminal in sight (CVE-2017-5226, CVE-2016-10124).
 pub fn forged_input(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
     // In no argument and no output as a whole: the operator sees it only when it was typed.
-    let mark = format!("{}typed", bench.world.context.token.to_uppercase());
-    let (first, second) = mark.split_at(4);
+    let label = format!("{}typed", bench.world.context.token.to_uppercase());
+    let (first, second) = label.split_at(4);
     let words = ["act", "type", first, second];
     let mut seen = Vec::new();
     let with = run(bench, &bench.part(TTY, &words), &[], LIMIT)?;
-    seen.push(Seen::new("A10", "run_with_a_terminal", reached(&with, &mark)));
-    seen.push(Seen::new("A10", "tiocsti", told(&with, "tiocsti")));
-    seen.push(Seen::new("A10", "tiocsti_high_bits", told(&with, "high-bits")));
-    seen.push(Seen::new("A10", "tioclinux", told(&with, "tioclinux")));
+    seen.push(Seen::new("A10", "run_with_a_terminal", reached(&with, &label)));
+    seen.push(Seen::new("A10", "tiocsti", answered(&with, "tiocsti")));
+    seen.push(Seen::new("A10", "tiocsti_high_bits", answered(&with, "high-bits")));
+    seen.push(Seen::new("A10", "tioclinux", answered(&with, "tioclinux")));
     let without = run(bench, &bench.part(DISCARD, &words), &[], LIMIT)?;
-    seen.push(Seen::new("A10", "run_without_one", reached(&without, &mark)));
+    seen.push(Seen::new("A10", "run_without_one", reached(&without, &label)));
     let ask = bench.part(TTY, &["act", "answer"]);
     let twin = run(bench, &ask, &[Keys { after: "what?", keys: "hello\r" }], LIMIT)?;
     let works = twin.text.contains("heard hello") && twin.end == "exit 0";
@@ -60,16 +60,16 @@ pub fn forged_input(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError>
             let command = bench.world.attack(&words);
             let command: Vec<&str> = command.iter().map(String::as_str).collect();
             let shown = run(bench, &detached.job(&["exec", "--tty"], &command), &[], LIMIT)?;
-            seen.push(Seen::new("A10", "exec_with_a_terminal", reached(&shown, &mark)));
+            seen.push(Seen::new("A10", "exec_with_a_terminal", reached(&shown, &label)));
             detached.remove()?;
-            seen.push(Seen::new("A10", "attached", attached(bench, &mark, &words)?));
+            seen.push(Seen::new("A10", "attached", attached(bench, &label, &words)?));
         }
     }
     Ok(seen)
 }
 
 /// The operator attaches, and only then the command types.
-fn attached(bench: &Bench, mark: &str, words: &[&str]) -> Result<Answer, WorldError> {
+fn attached(bench: &Bench, label: &str, words: &[&str]) -> Result<Answer, WorldError> {
     let command = format!("read go; {}", bench.world.attack(words).join(" "));
     let job = Job::new(TTY, &["/bin/sh", "-c", &format!("echo waits; {command}")]);
     match Detached::start(bench, "attach", job)? {
@@ -78,7 +78,7 @@ fn attached(bench: &Bench, mark: &str, words: &[&str]) -> Result<Answer, WorldEr
             let keys = [Keys { after: "waits", keys: "go\r" }];
             let shown = run(bench, &detached.job(&["attach"], &[]), &keys, LIMIT)?;
             detached.remove()?;
-            Ok(reached(&shown, mark))
+            Ok(reached(&shown, label))
         }
     }
 }
@@ -99,7 +99,7 @@ fn obeyed(shown: &Shown) -> Answer {
     Answer::of(word).with(shown.summary())
 }
 
-/// What a command prints, on the operator's terminal (CVE-2021-25743, CVE-2003-0063).
+/// Prints hostile text on the operator's terminal (CVE-2021-25743, CVE-2003-0063).
 pub fn printed(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
     let script = format!("printf '{HOSTILE}'; echo played");
     let hostile = ["/bin/sh", "-c", &script];

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job};
-use crate::host::look::{end_strays, processes_with};
+use crate::host::inspect::{end_strays, processes_with};
 use crate::host::world::WorldError;
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ const COMMIT: &[&str] = &["--changes", "commit"];
 
 /// Two runs, one after the other, on one workspace.
 pub fn between_runs(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError> {
-    let mark = format!("{}-left", bench.world.context.token);
+    let label = format!("{}-left", bench.world.context.token);
     let places = [
         ("tmp", "/tmp".to_owned()),
         ("shared_memory", "/dev/shm".to_owned()),
@@ -23,19 +23,19 @@ pub fn between_runs(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError>
         ("home", "$HOME".to_owned()),
         ("workspace", bench.world.context.workspace.to_string_lossy().into_owned()),
     ];
-    let daemon = bench.world.attack(&["act", "daemon", &mark, "20"]).join(" ");
-    let leave: Vec<String> = places.iter().map(|(_, place)| format!("echo x > {place}/{mark}; ")).collect();
+    let daemon = bench.world.attack(&["act", "daemon", &label, "20"]).join(" ");
+    let leave: Vec<String> = places.iter().map(|(_, place)| format!("echo x > {place}/{label}; ")).collect();
     let leave = leave.concat();
     let first = format!("{leave} {daemon}; echo left");
-    let look: Vec<String> =
-        places.iter().map(|(case, place)| format!("test -e {place}/{mark} && echo has-{case}; ")).collect();
-    let look = look.concat();
-    let second = format!("{look} echo looked");
+    let inspect: Vec<String> =
+        places.iter().map(|(case, place)| format!("test -e {place}/{label} && echo has-{case}; ")).collect();
+    let inspect = inspect.concat();
+    let second = format!("{inspect} echo looked");
     let left = bench.run(&Job::new(COMMIT, &["/bin/sh", "-c", &first]), LIMIT)?;
     let found = bench.run(&Job::new(COMMIT, &["/bin/sh", "-c", &second]), LIMIT)?;
     // The host looks for the detached process of the first run: the second has its own /proc and may not lie about it.
-    let survivors = processes_with(&format!("act\0daemon\0{mark}")).len();
-    end_strays(&mark);
+    let survivors = processes_with(&format!("act\0daemon\0{label}")).len();
+    end_strays(&label);
     let played = left.text().contains("left") && found.text().contains("looked");
     let mut seen = Vec::new();
     for (case, place) in &places {
@@ -47,7 +47,7 @@ pub fn between_runs(bench: &Bench, _: &Options) -> Result<Vec<Seen>, WorldError>
         };
         seen.push(Seen::new("B11", case, answer));
         let host = place.replace("$HOME", &bench.world.home.to_string_lossy());
-        let path = Path::new(&host).join(&mark);
+        let path = Path::new(&host).join(&label);
         if path.exists() && fs::remove_file(&path).is_err() {
             eprintln!("nexus-escape: left behind {}", path.display());
         }
@@ -68,7 +68,7 @@ fn census(bench: &Bench) -> BTreeMap<String, usize> {
     counts.insert("shared memory".to_owned(), entries(Path::new("/dev/shm")));
     counts.insert("home".to_owned(), entries(&bench.world.home));
     counts.insert("workspace".to_owned(), entries(&bench.world.context.workspace));
-    counts.insert("cgroups".to_owned(), folders(Path::new("/sys/fs/cgroup"), 6));
+    counts.insert("cgroups".to_owned(), directories(Path::new("/sys/fs/cgroup"), 6));
     let state = bench.world.base.join("state");
     for entry in fs::read_dir(&state).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -79,14 +79,14 @@ fn census(bench: &Bench) -> BTreeMap<String, usize> {
     counts
 }
 
-fn folders(root: &Path, depth: usize) -> usize {
+fn directories(root: &Path, depth: usize) -> usize {
     if depth == 0 {
         return 0;
     }
     let inner = fs::read_dir(root).into_iter().flatten().flatten();
     inner
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| 1 + folders(&entry.path(), depth - 1))
+        .map(|entry| 1 + directories(&entry.path(), depth - 1))
         .sum()
 }
 

@@ -122,7 +122,7 @@ pub fn stat_above_root(context: &Context) -> Answer {
     Answer::from_io(fs::symlink_metadata(above_root(&context.canary_side)))
 }
 
-/// Opens it.
+/// Reads a file of the host by such a path.
 pub fn read_above_root(context: &Context) -> Answer {
     sys::open(above_root(&context.canary_side), libc::O_RDONLY, 0).into()
 }
@@ -150,11 +150,11 @@ pub fn create_in_root(context: &Context) -> Answer {
     made.map(drop).into()
 }
 
-/// Where the suite shows its read-only directory once more, at a place of no private directory.
+/// Path of a second mount of the suite's read-only directory, outside every private directory.
 pub const ELSEWHERE: &str = "/nexus-escape-ro";
 
 /// Writes to the read-only directory there. Landlock allows writing below the private directories, whatever is mounted
-/// there, so that elsewhere two walls refuse it.
+/// there, so that elsewhere two parts of the confinement refuse it.
 pub fn write_elsewhere(context: &Context) -> Answer {
     let shown = Path::new(ELSEWHERE);
     let path = if shown.exists() { shown } else { &context.read_only };

@@ -61,9 +61,9 @@ pub fn end_strays(needle: &str) {
 /// Files below `root` that are setuid, setgid or devices. Overlay's own whiteouts (0:0) are right in a layer only.
 pub fn dangerous(root: &Path, whiteouts_allowed: bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
+    let mut directories = vec![root.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
         for entry in entries.flatten() {
             let Ok(meta) = entry.path().symlink_metadata() else { continue };
             let kind = meta.file_type();
@@ -73,23 +73,23 @@ pub fn dangerous(root: &Path, whiteouts_allowed: bool) -> Vec<PathBuf> {
                 found.push(entry.path());
             }
             if kind.is_dir() {
-                folders.push(entry.path());
+                directories.push(entry.path());
             }
         }
     }
     found
 }
 
-/// Removes a tree, opening folders of mode 000 first: overlay leaves one in its work folder.
+/// Removes a tree, opening directories of mode 000 first: overlay leaves one in its work directory.
 pub fn remove_tree(root: &Path) -> io::Result<()> {
     if fs::remove_dir_all(root).is_ok() {
         return Ok(());
     }
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        sys::either_way(fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)));
-        if let Ok(entries) = fs::read_dir(&folder) {
-            folders.extend(entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    let mut directories = vec![root.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        sys::either_way(fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)));
+        if let Ok(entries) = fs::read_dir(&directory) {
+            directories.extend(entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
         }
     }
     fs::remove_dir_all(root)
@@ -109,5 +109,5 @@ pub fn describe(path: &Path) -> String {
     names.sort();
     let inner: Vec<String> =
         names.iter().map(|name| format!("{}: {}", name.display(), describe(&path.join(name)))).collect();
-    format!("folder {mode:o}\n{}", inner.concat())
+    format!("directory {mode:o}\n{}", inner.concat())
 }
