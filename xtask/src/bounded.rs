@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How a command ended.
+/// End of a command and its output.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// The exit code; `None` after a signal or at the limit of time.
     pub code: Option<i32>,
-    /// Whether the command was killed at the limit of time.
+    /// Set when the command was killed at the limit of time.
     pub timed_out: bool,
     /// Its standard output.
     pub stdout: String,
@@ -21,7 +21,7 @@ pub struct Ended {
 
 impl Ended {
     /// Returns the exit and what the command said, for a report.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let code = match (self.timed_out, self.code) {
             (true, _) => "did not end in time".to_owned(),
             (false, Some(code)) => format!("exit {code}"),

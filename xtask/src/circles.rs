@@ -18,7 +18,7 @@ pub type Module = Vec<String>;
 pub struct File<'a> {
     /// For example `inside/mod.rs`.
     pub path: &'a str,
-    /// The source.
+    /// Text of the source.
     pub text: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! How many tests passed and failed, read from what the test programs print.
+//! Numbers of tests that passed and failed, read from the output of the test programs.
 //!
 //! The numbers come from the output and are never computed from the list of steps: a suite that did not run adds
 //! nothing.
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Counts {
     /// Passed, tests that said themselves that they tried nothing among them until [`Counts::held`].
     pub passed: u64,
-    /// Failed.
+    /// Number of tests that failed.
     pub failed: u64,
     /// Test functions that are ignored: parts that other tests start, and long ones.
     pub ignored: u64,
@@ -85,7 +85,7 @@ impl Counts {
         self.passed.saturating_sub(self.idle.len() as u64)
     }
 
-    /// What was not tried, for people: one line each, and nothing where everything was.
+    /// Returns the tests that were not tried, for people: one line each, and nothing where every test was tried.
     pub fn not_tried(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(reason) = &self.no_machine {

@@ -1,7 +1,7 @@
 //! `demo`: an untrusted script in a sandbox, and what the host sees of it afterwards.
 //!
-//! The script tries four things that a hostile command tries first, and one piece of honest work. What happened is
-//! judged from the host's side, never from what the script says of itself, and the demo fails when a single attempt
+//! The script tries four things that a hostile command tries first, and one piece of honest work. The result is
+//! evaluated from the host's side, never from what the script says of itself, and the demo fails when a single attempt
 //! got through: it is shown to newcomers, so it must not be able to look good by accident.
 
 use std::fs;
@@ -18,7 +18,7 @@ const SCRIPT: &str = include_str!("demo_agent.sh");
 /// A word that only the host's secret file holds.
 const CANARY: &str = "canary-7f3a91";
 
-/// What the honest part of the script writes; its arrival proves that the script ran.
+/// Text that the honest part of the script writes; its arrival proves that the script ran.
 const HONEST_RESULT: &str = "42\n";
 
 const STATE_VARIABLE: &str = "NEXUS_STATE_DIR";
@@ -36,7 +36,10 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     }
     crate::release::check(&workspace.target.join("release/nexus"))?;
     let scene = Scene::set(&workspace.target).map_err(|error| {
-        Failure::new(format!("the demo folder could not be made: {error}"), "look at the space and rights of target/")
+        Failure::new(
+            format!("the demo directory could not be made: {error}"),
+            "look at the space and rights of target/",
+        )
     })?;
     let shown = show(&scene, &workspace.target.join("release/nexus"));
     scene.strike();
@@ -51,7 +54,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
 
 /// The host's side: a project, a secret beside it, and a server on loopback.
 struct Scene {
-    folder: PathBuf,
+    directory: PathBuf,
     project: PathBuf,
     secret: PathBuf,
     server: TcpListener,
@@ -66,16 +69,16 @@ struct Finding {
 
 impl Scene {
     fn set(target: &Path) -> std::io::Result<Self> {
-        let folder = target.join(format!("nexus-demo-{}", std::process::id()));
-        let project = folder.join("project");
+        let directory = target.join(format!("nexus-demo-{}", std::process::id()));
+        let project = directory.join("project");
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&project)?;
-        let secret = folder.join("host-secret.txt");
+        let secret = directory.join("host-secret.txt");
         fs::write(&secret, CANARY)?;
         let server = TcpListener::bind(("127.0.0.1", 0))?;
         server.set_nonblocking(true)?;
         fs::write(project.join("agent.sh"), SCRIPT)?;
         fs::write(project.join("notes.txt"), "kept\n")?;
-        let scene = Self { folder, project, secret, server };
+        let scene = Self { directory, project, secret, server };
         let git = Command::new("git").args(["init", "--quiet"]).arg(&scene.project).status()?;
         if !git.success() {
             return Err(std::io::Error::other("git init failed"));
@@ -83,30 +86,30 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Removes the folder; what cannot be removed is named, so that nobody wonders about it later.
+    /// Removes the directory; a file that cannot be removed is named, so that a person can remove it later.
     fn strike(&self) {
         // The parked layer of an ordinary user holds a folder of mode 000, which overlayfs made.
-        let opened = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.folder).status();
-        if let Err(error) = opened.and_then(|_| fs::remove_dir_all(&self.folder)) {
-            println!("note: {} could not be removed: {error}", self.folder.display());
+        let opened = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.directory).status();
+        if let Err(error) = opened.and_then(|_| fs::remove_dir_all(&self.directory)) {
+            println!("note: {} could not be removed: {error}", self.directory.display());
         }
     }
 
     fn nexus(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.project).env(STATE_VARIABLE, self.folder.join("state")).stdin(Stdio::null());
+        command.current_dir(&self.project).env(STATE_VARIABLE, self.directory.join("state")).stdin(Stdio::null());
         command
     }
 
-    /// What the host sees. `output` is everything that came out of the sandbox.
-    fn look(&self, output: &str) -> std::io::Result<Vec<Finding>> {
+    /// Inspects the host. `output` is everything that came out of the sandbox.
+    fn inspect(&self, output: &str) -> std::io::Result<Vec<Finding>> {
         let connected = match self.server.accept() {
             Ok(_) => true,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => false,
             Err(error) => return Err(error),
         };
         let result = fs::read_to_string(self.project.join("result.txt")).unwrap_or_default();
-        let home_file = self.folder.join("planted.txt");
+        let home_file = self.directory.join("planted.txt");
         Ok(vec![
             Finding {
                 promise: "the script ran, and its honest result is in the project",
@@ -143,7 +146,7 @@ fn show(scene: &Scene, program: &Path) -> std::io::Result<Vec<Finding>> {
         return Err(std::io::Error::other(format!("nexus changes show: {}", changes.status)));
     }
     println!("\n--- what the host sees now (in its layer the agent may believe more) ---");
-    let findings = scene.look(&said)?;
+    let findings = scene.inspect(&said)?;
     for finding in &findings {
         println!("  {}  {}", if finding.held { "yes" } else { "NO " }, finding.promise);
     }
@@ -151,7 +154,7 @@ fn show(scene: &Scene, program: &Path) -> std::io::Result<Vec<Finding>> {
 }
 
 /// Prints what a program wrote and returns it as text. Control characters are made harmless: the text is hostile and
-/// this is somebody's terminal (CVE-2021-25743).
+/// this is a user's terminal (CVE-2021-25743).
 fn print_output(output: &Output) -> String {
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text: String = String::from_utf8_lossy(&text)

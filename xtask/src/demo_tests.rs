@@ -14,7 +14,7 @@ fn held(findings: &[Finding]) -> Vec<bool> {
 #[test]
 fn a_script_that_never_ran_does_not_look_like_a_safe_one() {
     let (scene, target) = scene("never-ran");
-    assert_eq!(held(&scene.look("").unwrap()), [false, true, true, true, true]);
+    assert_eq!(held(&scene.inspect("").unwrap()), [false, true, true, true, true]);
     fs::remove_dir_all(target).unwrap();
 }
 
@@ -25,6 +25,6 @@ fn the_script_without_a_sandbox_breaks_every_promise_but_its_own_work() {
     let run =
         Command::new("sh").arg("agent.sh").arg(&scene.secret).arg(port).current_dir(&scene.project).output().unwrap();
     let said = String::from_utf8_lossy(&run.stdout).into_owned();
-    assert_eq!(held(&scene.look(&said).unwrap()), [true, false, false, false, false]);
+    assert_eq!(held(&scene.inspect(&said).unwrap()), [true, false, false, false, false]);
     fs::remove_dir_all(target).unwrap();
 }

@@ -1,4 +1,4 @@
-//! `check-deps`: reads what the rules of [`crate::rules`] judge.
+//! `check-deps`: reads the files that the rules of [`crate::rules`] evaluate.
 
 use std::fs;
 use std::path::Path;
@@ -52,8 +52,8 @@ fn circles_of(workspace: &Workspace) -> Result<Vec<CirclesOf>, Failure> {
     Ok(found)
 }
 
-/// Every package that is built for this workspace on this machine, one a line. `Cargo.lock` lists more: what other
-/// systems or features that nobody switches on would need.
+/// Returns every package that is built for this workspace on this machine, one a line. `Cargo.lock` lists more:
+/// packages for other systems, or for features that are switched off.
 fn built(workspace: &Workspace) -> Result<String, Failure> {
     let advice = "run `cargo tree --workspace` and fix what it names";
     let output = Command::new(cargo())

@@ -1,27 +1,27 @@
-//! What went wrong, and what to do about it: the second half is what a newcomer needs.
+//! A failure and advice: the advice is what a newcomer needs.
 
 use std::fmt;
 
 /// A check or a step that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What was seen. May have several lines.
+    /// Description of the failure. May have several lines.
     pub what: String,
-    /// What to do now.
+    /// Action to take now.
     pub advice: String,
-    /// Whether the reader has seen it already, so that it is not printed twice.
-    pub told: bool,
+    /// Set when the failure was printed already, so that it is not printed twice.
+    pub printed: bool,
 }
 
 impl Failure {
     /// A failure with advice.
     pub fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: advice.into(), told: false }
+        Self { what: what.into(), advice: advice.into(), printed: false }
     }
 
     /// The same, after it was printed.
-    pub fn told(mut self) -> Self {
-        self.told = true;
+    pub fn printed(mut self) -> Self {
+        self.printed = true;
         self
     }
 }

@@ -69,7 +69,7 @@ use workspace::Workspace;
 /// One command: its name, one line of help, and the function that does it.
 type Command = (&'static str, &'static str, Does);
 
-/// What a command does.
+/// Function of a command, with or without arguments.
 enum Does {
     /// Takes no arguments.
     Plain(fn(&Workspace) -> Result<(), Failure>),
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !failure.told {
+            if !failure.printed {
                 eprintln!("xtask {name}: {failure}");
             }
             ExitCode::FAILURE

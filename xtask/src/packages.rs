@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// How it shows that a package is there.
+/// Evidence that a package is installed.
 #[derive(Clone, Copy)]
 enum Shown {
-    /// A program of this name lies in a folder of PATH.
+    /// A program of this name lies in a directory of PATH.
     By(&'static str),
     /// Python can import this module.
     ByPythonModule(&'static str),
@@ -58,14 +58,14 @@ const NEEDED: &[(&str, Shown)] = &[
     ("groff-base", Shown::By("groff")),
 ];
 
-/// What `fuzz` needs on top: libFuzzer is C++.
+/// Packages that `fuzz` needs as well: libFuzzer is C++.
 const FOR_FUZZING: &[(&str, Shown)] = &[("g++", Shown::By("c++"))];
 
 /// Debian starts a server that it installs unless this program forbids it; the tests start their own.
 const NO_SERVICES: &str = "/usr/sbin/policy-rc.d";
 
-/// Makes sure that every needed package is present: root on Debian gets the missing ones installed, anybody else
-/// is told the command. A test is never skipped for want of a package.
+/// Makes sure that every needed package is present: root on Debian gets the missing ones installed, any other user gets
+/// a message with the command. A test is never skipped for want of a package.
 pub fn ensure(_: &Workspace) -> Result<(), Failure> {
     ensure_all(NEEDED)
 }
@@ -98,7 +98,8 @@ fn ensure_all(needed: &'static [(&'static str, Shown)]) -> Result<(), Failure> {
     Err(Failure::new(format!("installed, but still not found: {}", still.join(" ")), "look at PATH"))
 }
 
-/// What stands in ours. One that an interrupted run left is known by it, and removed by the next.
+/// Text of the scripts that this module makes. One that an interrupted run left is known by it, and removed by the
+/// next.
 const OURS: &str = "#!/bin/sh\n# Made while the tests of nexus install packages.\nexit 101\n";
 
 /// Forbids Debian to start services meanwhile. A machine that has a rule of its own keeps it.
@@ -157,11 +158,11 @@ fn is_in_path(program: &str) -> bool {
 pub fn find(program: &str) -> Option<PathBuf> {
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         .iter()
-        .map(|folder| Path::new(folder).join(program))
+        .map(|directory| Path::new(directory).join(program))
         .find(|file| file.is_file())
 }
 
-/// Whether we may install packages; read from /proc, since asking libc would need `unsafe`.
+/// Returns whether this process may install packages; read from /proc, since asking libc would need `unsafe`.
 fn is_root() -> Result<bool, Failure> {
     let status = crate::deps::read(Path::new("/proc/self/status"))?;
     effective_uid(&status)

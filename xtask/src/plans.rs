@@ -1,4 +1,4 @@
-//! Which steps belong to which command, and which step needs which.
+//! Steps of each command, and the steps that each step needs.
 
 use crate::counts::Counts;
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use crate::{deps, faults, packages, powerloss, registries, release, sources, spe
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
 
-/// What follows `nexus-escape` for the whole suite; the program under attack is added by [`escape`]. The steps are those
+/// Words after `nexus-escape` for the whole suite; the program under attack is added by [`escape`]. The steps are those
 /// without which a command would not be held, and each is made to fail in turn.
 const ESCAPE_ARGUMENTS: &[&str] =
     &["suite", "--driver", "real", "--inject", "seccomp,landlock,drop_capabilities,pivot_root"];
@@ -21,7 +21,7 @@ const BUILD: &str = "build";
 /// Name of the step that compares SPECIFICATION.md with what ran.
 const PROMISED: &str = "promised tests";
 
-/// `ci`: everything.
+/// Runs everything that continuous integration checks.
 pub fn ci(workspace: &Workspace) -> Result<(), Failure> {
     run::run(workspace, &ci_steps(workspace))
 }

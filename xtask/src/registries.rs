@@ -1,4 +1,4 @@
-//! Where the package clients of this machine get their packages, as an operator's settings for the tests.
+//! Finds the registries of this machine's package clients, as an operator's settings for the tests.
 //!
 //! ```text
 //!  pip, npm, cargo, apt ──(their own answers)──▶ hosts ──(this machine's resolver)──▶ addresses ──▶ operator/config.toml
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// What each client is asked.
+/// Commands that print the settings of each client.
 const QUESTIONS: &[(&str, &[&str])] = &[
     (
         "pip",
@@ -32,7 +32,7 @@ const QUESTIONS: &[(&str, &[&str])] = &[
     ("apt", &["apt-get", "indextargets", "--format", "$(SITE)"]),
 ];
 
-/// Asks, resolves and writes `operator/config.toml` into the folder that cargo gives to integration tests.
+/// Asks, resolves and writes `operator/config.toml` into the directory that cargo gives to integration tests.
 pub fn write(workspace: &Workspace) -> Result<(), Failure> {
     let mut hosts = BTreeSet::new();
     for (client, words) in QUESTIONS {
@@ -52,10 +52,10 @@ pub fn write(workspace: &Workspace) -> Result<(), Failure> {
             Err(error) => println!("registries: {host} does not resolve: {error}"),
         }
     }
-    let folder = workspace.target.join("tmp/operator");
-    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()), "make it writable");
-    fs::create_dir_all(&folder).map_err(failed)?;
-    fs::write(folder.join("config.toml"), settings(&addresses)).map_err(failed)?;
+    let directory = workspace.target.join("tmp/operator");
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", directory.display()), "make it writable");
+    fs::create_dir_all(&directory).map_err(failed)?;
+    fs::write(directory.join("config.toml"), settings(&addresses)).map_err(failed)?;
     println!("registries: {} hosts at {} addresses, for the tests to trust", hosts.len(), addresses.len());
     Ok(())
 }
@@ -109,7 +109,8 @@ fn hosts_in(text: &str) -> BTreeSet<String> {
     hosts
 }
 
-/// Letters, digits and hyphens in at least two labels, the last of which is no number and no version.
+/// Returns whether a word is a DNS name: letters, digits and hyphens in at least two labels, the last of which is
+/// neither a number nor a version.
 fn is_name(word: &str) -> bool {
     let labels: Vec<_> = word.split('.').collect();
     let is_label =

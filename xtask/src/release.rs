@@ -1,14 +1,14 @@
-//! No release build has the feature `inject`, which leaves walls out of sandboxes.
+//! No release build has the feature `inject`, which leaves parts of the confinement out of sandboxes.
 
 use crate::failure::Failure;
 use crate::workspace::{Workspace, cargo};
 use std::path::Path;
 use std::process::Command;
 
-/// What the compiler says of a release build with the feature (`crates/jail/src/leave_out.rs`).
+/// Message of the compiler for a release build with the feature (`crates/jail/src/leave_out.rs`).
 const REFUSAL: &str = "a release build must not have it";
 /// A text that only a program with the feature holds (`crates/driver/src/leave_out.rs`).
-const MARKER: &[u8] = b"nexus-test-build-that-leaves-walls-out";
+const LABEL: &[u8] = b"nexus-test-build-that-leaves-walls-out";
 
 /// Builds the launcher and PID 1 for release with the feature, which must not work.
 pub fn refuses_inject(workspace: &Workspace) -> Result<(), Failure> {
@@ -34,14 +34,14 @@ pub fn check(program: &Path) -> Result<(), Failure> {
     let bytes = std::fs::read(program)
         .map_err(|error| Failure::new(format!("{}: {error}", program.display()), "build it: cargo static"))?;
     if is_test_build(&bytes) {
-        let what = format!("{} is a test build that can leave walls out of sandboxes", program.display());
+        let what = format!("{} is a test build that can leave confinement out of sandboxes", program.display());
         return Err(Failure::new(what, "build it without the feature inject"));
     }
     Ok(())
 }
 
 fn is_test_build(bytes: &[u8]) -> bool {
-    bytes.windows(MARKER.len()).any(|window| window == MARKER)
+    bytes.windows(LABEL.len()).any(|window| window == LABEL)
 }
 
 #[cfg(test)]
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn a_program_that_can_leave_walls_out_is_recognised() {
-        assert!(is_test_build(&[b"\x7fELF ", MARKER, b" more"].concat()));
+        assert!(is_test_build(&[b"\x7fELF ", LABEL, b" more"].concat()));
         assert!(!is_test_build(b"\x7fELF NEXUS_LEAVE_OUT"));
         // The text stands in what a test build says, so that no linker drops it.
         let source = include_str!("../../crates/driver/src/leave_out.rs");
-        assert!(source.contains(std::str::from_utf8(MARKER).unwrap()));
+        assert!(source.contains(std::str::from_utf8(LABEL).unwrap()));
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::workspace::{EdgeKind, Package};
 
-/// Who may use whom in what users get, by short name (without `nexus-`).
+/// Crates that each crate may use in the shipped programs, by short name (without `nexus-`).
 ///
 /// Crates of later issues are listed already, so that adding one does not reopen the question.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -44,14 +44,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What any crate may use in its tests on top of [`MAY_USE`].
+/// Crates that any crate may use in its tests on top of [`MAY_USE`].
 const TESTS_MAY_USE: &[&str] = &["testkit"];
 
-/// What the tests of one crate may use on top: the model test of commits takes real leases, which are `unsafe` calls; the
-/// toolchain git is tested with the reader of git configurations that the program hands to it.
+/// Crates that the tests of one crate may use on top: the model test of commits takes real leases, which are `unsafe`
+/// calls; the toolchain git is tested with the reader of git configurations that the program hands to it.
 const TESTS_OF_ONE: &[(&str, &str)] = &[("facility", "jail"), ("profiles", "facility")];
 
-/// Where `unsafe` may stand: the launcher, PID 1, and the hostile test code.
+/// Crates in which `unsafe` may stand: the launcher, PID 1, and the hostile test code.
 const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];
 
 /// Names that attract everything and mean nothing.
@@ -60,8 +60,8 @@ const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "mi
 /// Crates that must not be built: one TLS and crypto provider only, and no C library of the host.
 const BANNED: &[&str] = &["ring", "openssl-sys"];
 
-/// How many modules of a crate stand in circles. A crate that is not listed has none. A number only goes down:
-/// a change that takes a circle out lowers it.
+/// Number of modules of a crate that stand in circles. A crate that is not listed has none. A number only goes down: a
+/// change that takes a circle out lowers it.
 const IN_CIRCLES: &[(&str, usize)] =
     &[("cli", 76), ("egress", 32), ("escape", 20), ("facility", 63), ("policy", 25), ("xtask", 25)];
 
@@ -106,12 +106,12 @@ pub fn magnet_names(packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the root file `text` of crate `package` keeps `unsafe` out as it must.
+/// Returns whether the root file `text` of crate `package` keeps `unsafe` out as it must.
 pub fn keeps_unsafe_out(package: &str, text: &str) -> bool {
     UNSAFE_ALLOWED.contains(&short_name(package)) || text.lines().any(|line| line.trim() == FORBID_UNSAFE)
 }
 
-/// Whether a manifest takes the lints of the workspace; without this a crate quietly has none.
+/// Returns whether a manifest takes the lints of the workspace; without this a crate quietly has none.
 pub fn takes_workspace_lints(manifest: &str) -> bool {
     let mut in_lints = false;
     for line in manifest.lines().map(str::trim) {

@@ -8,7 +8,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// What a step does.
+/// Action of a step.
 pub enum Action {
     /// A function of this program.
     Check(fn(&Workspace) -> Result<(), Failure>),
@@ -20,7 +20,7 @@ pub enum Action {
         words: Vec<String>,
         /// Environment on top of the caller's.
         env: &'static [(&'static str, &'static str)],
-        /// Whether its output tells how many tests passed.
+        /// Set when its output reports the number of tests that passed.
         counted: bool,
     },
 }
@@ -29,21 +29,21 @@ pub enum Action {
 pub struct Step {
     /// Shown in the progress lines and the table.
     pub name: &'static str,
-    /// What to do when it fails.
+    /// Advice for a person when it fails.
     pub advice: &'static str,
     /// Names of earlier steps without whose success this one would say nothing. A name that the plan lacks counts for
     /// nothing, so that one step serves several plans.
     pub needs: &'static [&'static str],
-    /// What it does.
+    /// Action of the step.
     pub action: Action,
 }
 
 /// The outcome of one step of a plan.
 #[derive(Debug)]
 enum Outcome {
-    /// It succeeded.
+    /// The step succeeded.
     Done(Duration),
-    /// It failed.
+    /// The step failed.
     Failed(Duration, Failure),
     /// The step of this name, which it needs, failed or was not run.
     NotRun(&'static str),
@@ -108,7 +108,7 @@ pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<(), Failure> {
     }
     println!("{}", counts.closing_line(failed_steps));
     // Nothing may follow the closing line.
-    failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.told()))
+    failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.printed()))
 }
 
 /// The first step that `step` needs and that did not succeed.

@@ -50,21 +50,21 @@ fn a_suite_that_reports_nothing_has_not_passed() {
 
 #[test]
 fn only_what_needs_a_failed_step_is_not_run() {
-    let folder = std::env::temp_dir().join(format!("nexus-xtask-{}-failed-step", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    let directory = std::env::temp_dir().join(format!("nexus-xtask-{}-failed-step", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
     let step = |name, needs, script: String| Step { name, needs, ..shell(&script, false) };
-    let mark = |name| format!("echo x > {}/{name}", folder.display());
+    let label = |name| format!("echo x > {}/{name}", directory.display());
     let steps = [
         step("broken", &[], "exit 1".to_owned()),
-        step("beside", &["absent from this plan"], mark("beside")),
-        step("behind", &["broken"], mark("behind")),
-        step("far behind", &["beside", "behind"], mark("far")),
-        step("needs what succeeded", &["beside"], mark("near")),
+        step("beside", &["absent from this plan"], label("beside")),
+        step("behind", &["broken"], label("behind")),
+        step("far behind", &["beside", "behind"], label("far")),
+        step("needs what succeeded", &["beside"], label("near")),
     ];
     assert!(run(&workspace(), &steps).is_err());
-    let mut made: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut made: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     made.sort();
     assert_eq!(made, ["beside", "near"]);
     assert!(run(&workspace(), &steps[1..2]).is_ok());
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }

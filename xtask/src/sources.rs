@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// The folders that hold our sources.
-const FOLDERS: &[&str] = &["crates", "fuzz", "tests", "xtask"];
+/// The directories that hold our sources.
+const DIRECTORIES: &[&str] = &["crates", "fuzz", "tests", "xtask"];
 
 /// One source file and its text.
 pub struct Source {
@@ -18,9 +18,9 @@ pub struct Source {
 }
 
 /// Every `*.rs` file below `folder`, in order of path.
-pub fn below(root: &Path, folder: &Path) -> Result<Vec<Source>, Failure> {
+pub fn below(root: &Path, directory: &Path) -> Result<Vec<Source>, Failure> {
     let mut found = Vec::new();
-    let mut open = vec![root.join(folder)];
+    let mut open = vec![root.join(directory)];
     while let Some(directory) = open.pop() {
         let entries = fs::read_dir(&directory).map_err(|error| unreadable(&directory, &error))?;
         for entry in entries {
@@ -43,8 +43,8 @@ pub fn below(root: &Path, folder: &Path) -> Result<Vec<Source>, Failure> {
 /// Every Rust source of ours.
 pub fn all(root: &Path) -> Result<Vec<Source>, Failure> {
     let mut found = Vec::new();
-    for folder in FOLDERS {
-        found.extend(below(root, Path::new(folder))?);
+    for directory in DIRECTORIES {
+        found.extend(below(root, Path::new(directory))?);
     }
     Ok(found)
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn this_very_file_is_found_below_its_folder() {
+    fn this_very_file_is_found_below_its_directory() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let found = below(root, Path::new("src")).unwrap();
         assert!(found.iter().any(|source| source.path == Path::new("src/sources.rs")));

@@ -12,9 +12,9 @@ use crate::workspace::Workspace;
 
 /// Tests that a message names; the others are counted.
 const MAX_SHOWN: usize = 20;
-/// Where the vectors of the escape suite are named.
+/// Directory with the vectors of the escape suite.
 const ESCAPE_SOURCES: &str = "tests/escape/src";
-/// Where the cases of the virtual machine are named.
+/// Directory with the cases of the virtual machine.
 const MACHINE_SOURCES: &str = "xtask/src/vm/guest";
 
 /// Compares the document with the sources; every gap is named.
@@ -117,8 +117,8 @@ fn missing_evidence(promises: &[Promise], sources: &[Source]) -> Vec<String> {
         .flat_map(|source| [spec_table::test_functions(&source.text), spec_table::listed_tests(&source.text)])
         .flatten()
         .collect();
-    let named = |folder: &str, name: &str| {
-        let mut below = sources.iter().filter(|source| source.path.starts_with(Path::new(folder)));
+    let named = |directory: &str, name: &str| {
+        let mut below = sources.iter().filter(|source| source.path.starts_with(Path::new(directory)));
         below.any(|source| source.text.contains(&format!("\"{name}\"")))
     };
     let mut missing = Vec::new();
@@ -190,15 +190,15 @@ mod tests {
         };
         let Gaps { missing, skipped } = gaps(&promises, &counts, true);
         assert_eq!(missing, [] as [&str; 0]);
-        let told = [
+        let reported = [
             "S-001: it_ran was skipped: only root",
             "S-001: escape:A01 was skipped: x32: not in this kernel",
             "S-001: vm:a_case was skipped: no QEMU",
         ];
-        assert_eq!(skipped, told);
+        assert_eq!(skipped, reported);
         // One attack of a vector that was played is enough, whatever became of the others.
         let played = Counts { vectors: set(&["A01"]), ..counts };
-        assert_eq!(gaps(&promises, &played, true).skipped, [told[0], told[2]]);
+        assert_eq!(gaps(&promises, &played, true).skipped, [reported[0], reported[2]]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use crate::rust_text::code_only;
 use std::collections::BTreeSet;
 
-/// What holds a promise.
+/// Evidence for a promise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
     /// The name of a Rust test function.
@@ -26,7 +26,7 @@ pub enum Evidence {
 pub struct Promise {
     /// `S-` and three digits.
     pub id: String,
-    /// What holds it; empty only when `pending` is set.
+    /// Evidence for the promise; empty only when `pending` is set.
     pub evidence: Vec<Evidence>,
     /// The issue that will bring the test.
     pub pending: Option<String>,
@@ -96,18 +96,18 @@ fn parse_names(id: &str, text: &str) -> Result<Vec<Evidence>, String> {
             }
         } else if let Some(vector) = part.strip_prefix("escape:") {
             if !is_vector(vector) {
-                return Err(format!("{id}: {part:?} is no vector such as escape:A01"));
+                return Err(format!("{id}: {part:?} is not a vector such as escape:A01"));
             }
             evidence.push(Evidence::Escape(vector.to_owned()));
         } else if let Some(case) = part.strip_prefix("vm:") {
             if !is_function(case) {
-                return Err(format!("{id}: {part:?} is no case such as vm:a_limit_holds"));
+                return Err(format!("{id}: {part:?} is not a case such as vm:a_limit_holds"));
             }
             evidence.push(Evidence::Machine(case.to_owned()));
         } else if is_function(part) {
             evidence.push(Evidence::Test(part.to_owned()));
         } else {
-            return Err(format!("{id}: {part:?} is no function name"));
+            return Err(format!("{id}: {part:?} is not the name of a function"));
         }
     }
     Ok(evidence)

@@ -55,8 +55,8 @@ fn malformed_names_numbers_and_cells_are_refused() {
     assert!(refused("| s-001 | x | `t` |").contains("three digits"));
     assert!(refused("| S-001 | x | `t` | more |").contains("4 cells"));
     assert!(refused("| S-001 |  | `t` |").contains("promises nothing"));
-    assert!(refused("| S-001 | x | `escape:A1` |").contains("no vector"));
-    assert!(refused("| S-001 | x | `Not::a_name` |").contains("no function name"));
+    assert!(refused("| S-001 | x | `escape:A1` |").contains("not a vector"));
+    assert!(refused("| S-001 | x | `Not::a_name` |").contains("not the name of a function"));
 }
 
 #[test]

@@ -22,9 +22,9 @@ pub enum Content {
     File(Vec<u8>),
     /// A symbolic link.
     Link(Vec<u8>),
-    /// A directory.
+    /// The entry is a directory.
     Directory,
-    /// Another kind.
+    /// The entry has another kind.
     Other,
 }
 

@@ -62,8 +62,8 @@ pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 /// Compares the host side with the list; every difference is named.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     let mut found = BTreeMap::new();
-    for folder in HOST_SIDE {
-        for source in sources::below(&workspace.root, Path::new(folder))? {
+    for directory in HOST_SIDE {
+        for source in sources::below(&workspace.root, Path::new(directory))? {
             let path = source.path.display().to_string();
             if !path.ends_with("tests.rs") {
                 found.insert(path, calls(&source.text));
@@ -125,7 +125,7 @@ fn differences(found: &BTreeMap<String, BTreeMap<&str, Vec<usize>>>, allowed: &[
 mod tests {
     use super::*;
 
-    fn judged(source: &str, allowed: &[Entry]) -> Vec<String> {
+    fn evaluated(source: &str, allowed: &[Entry]) -> Vec<String> {
         differences(&BTreeMap::from([("a.rs".to_owned(), calls(source))]), allowed)
     }
 
@@ -141,25 +141,25 @@ mod tests {
             "match poll(&mut list, None) {",
             "rustix::fs::flock(&file, FlockOperation::LockExclusive)?;",
         ] {
-            assert_eq!(judged(&format!("fn f() {{\n    {line}\n}}"), &[]).len(), 1, "{line}");
+            assert_eq!(evaluated(&format!("fn f() {{\n    {line}\n}}"), &[]).len(), 1, "{line}");
         }
     }
 
     #[test]
     fn the_list_is_neither_too_long_nor_too_short() {
         let allowed: &[Entry] = &[("a.rs", &[(".wait()", 1)], "it is dead")];
-        assert!(judged("child.wait()?;", allowed).is_empty());
-        assert_eq!(judged("one.wait()?; two.wait()?;", allowed).len(), 1, "a second one beside an allowed one");
-        assert_eq!(judged("", allowed).len(), 1, "an entry without a call");
+        assert!(evaluated("child.wait()?;", allowed).is_empty());
+        assert_eq!(evaluated("one.wait()?; two.wait()?;", allowed).len(), 1, "a second one beside an allowed one");
+        assert_eq!(evaluated("", allowed).len(), 1, "an entry without a call");
     }
 
     #[test]
     fn calls_with_a_bound_words_and_tests_are_left_alone() {
         let bounded =
             "self.channel.receive_ready(&mut partial)?;\npoll(&mut list, Some(&time))?;\nsession.hear_ready()?;";
-        assert!(judged(bounded, &[]).is_empty());
-        assert!(judged("// child.wait() waits\nlet why = \"child.wait()\";", &[]).is_empty());
-        assert!(judged("#[cfg(test)]\nmod tests {\n    child.wait()\n}", &[]).is_empty());
+        assert!(evaluated(bounded, &[]).is_empty());
+        assert!(evaluated("// child.wait() waits\nlet why = \"child.wait()\";", &[]).is_empty());
+        assert!(evaluated("#[cfg(test)]\nmod tests {\n    child.wait()\n}", &[]).is_empty());
     }
 
     #[test]

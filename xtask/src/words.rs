@@ -15,22 +15,9 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::rust_text::{Text, code_only, comments_and_literals};
 use crate::sources;
-use crate::words_allowed::ALLOWED;
+use crate::words_allowed::{ALLOWED, Counts};
 use crate::words_list::{FILES, IN_NAMES, IN_SENTENCES, QUESTIONS, WHOLE_NAMES};
 use crate::workspace::Workspace;
-
-/// The counts of one crate.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// Doc comments that begin with a question word, or have one or two words.
-    pub riddles: usize,
-    /// Avoided words in doc comments.
-    pub docs: usize,
-    /// Avoided words in messages.
-    pub messages: usize,
-    /// Avoided words in names.
-    pub names: usize,
-}
 
 /// Classes of findings, in the order of the fields of [`Counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +45,13 @@ pub struct Finding {
 
 /// Compares every crate with the table.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let members = workspace.packages.iter().filter_map(|package| {
+        let directory = package.manifest.parent()?.strip_prefix(&workspace.root).ok()?;
+        directory.to_str()
+    });
     let mut found = BTreeMap::new();
-    for (name, _) in ALLOWED {
-        found.insert(*name, counted(workspace, name)?.0);
+    for name in members.chain(ALLOWED.iter().map(|(name, _)| *name)) {
+        found.insert(name, counted(workspace, name)?.0);
     }
     let differences = differences(&found, ALLOWED);
     if differences.is_empty() {
@@ -120,11 +111,11 @@ impl Counts {
     }
 }
 
-/// Describes each number that is not the one of the table.
+/// Describes each number that is not the one of the table. A crate that the table lacks has zeros.
 pub fn differences(found: &BTreeMap<&str, Counts>, allowed: &[(&str, Counts)]) -> Vec<String> {
     let mut all = Vec::new();
-    for (name, allowed) in allowed {
-        let found = found.get(name).copied().unwrap_or_default();
+    for (name, found) in found {
+        let allowed = allowed.iter().find(|(known, _)| known == name).map(|(_, counts)| *counts).unwrap_or_default();
         for ((what, found), (_, allowed)) in found.each().into_iter().zip(allowed.each()) {
             if found > allowed {
                 all.push(format!("{name}: {found} {what}, and at most {allowed} are allowed"));
@@ -190,14 +181,14 @@ fn doc_comments(texts: &[Text]) -> Vec<Text> {
     found.into_iter().map(|(block, _, _)| block).collect()
 }
 
-/// Whether a doc comment leaves the reader with a question: it begins with one, or has at most two words.
+/// Returns whether a doc comment leaves the reader with a question: it begins with one, or has at most two words.
 fn is_riddle(doc: &str) -> bool {
     let mut words = doc.split_whitespace();
     let first = words.next().unwrap_or_default().trim_matches(|letter: char| !letter.is_alphanumeric());
     QUESTIONS.contains(&first.to_lowercase().as_str()) || words.count() < 2
 }
 
-/// Whether a literal is a message: text of two words or more, and not a character.
+/// Returns whether a literal is a message: text of two words or more, and not a character.
 fn is_message(literal: &str) -> bool {
     let is_text = literal.ends_with(['"', '#']) && !literal.starts_with('/');
     is_text && literal.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic)).count() > 1

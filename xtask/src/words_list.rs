@@ -1,7 +1,7 @@
 //! The words that doc comments, messages and names of the project avoid, each with the word to use instead.
 //!
 //! A word that has an ordinary meaning as well is counted only where it is a name of ours: `order` in a sentence is
-//! English, a type `Order` is not a term of the field. `seal` is not in the list, because the kernel seals memory files.
+//! English, a type `Order` is not a term of the field. `seal` is not in the list, because the kernel seals memory files, and `machine` is not either.
 
 /// Words that begin a doc comment that is a riddle: the reader learns a question instead of what the item is.
 pub const QUESTIONS: &[&str] = &["what", "who", "whose", "which", "whether", "how", "where", "why"];
@@ -120,7 +120,6 @@ pub const WHOLE_NAMES: &[(&str, &str)] = &[
     ("Narrower", "PolicyBound"),
     ("mark", "label"),
     ("people", "render_text"),
-    ("machine", "render_json"),
     ("look", "inspect"),
 ];
 

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::words::{Counts, Kind, differences, findings};
+use crate::words::{Kind, differences, findings};
+use crate::words_allowed::Counts;
 
 fn found(source: &str) -> Vec<(Kind, usize, String)> {
     let all = findings(Path::new("src/a.rs"), source);
@@ -78,4 +79,6 @@ fn a_number_goes_down_and_never_up() {
     assert!(differ(2).is_empty());
     assert_eq!(differ(3), ["crates/a: 3 riddles, and at most 2 are allowed"]);
     assert_eq!(differ(1), ["crates/a: 1 riddles: lower the number 2 to 1"]);
+    let new = differences(&BTreeMap::from([("crates/new", counts(1))]), &[("crates/a", counts(2))]);
+    assert_eq!(new, ["crates/new: 1 riddles, and at most 0 are allowed"], "a new crate begins with zeros");
 }

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about this workspace, reduced to what the checks ask for.
+//! Output of `cargo metadata` about this workspace, reduced to the fields that the checks need.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// How one crate of the workspace uses another.
+/// Kind of a dependency between crates of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// A normal or build dependency: part of what users get.
@@ -22,7 +22,7 @@ pub enum EdgeKind {
 pub struct Package {
     /// The package name, such as `nexus-model`.
     pub name: String,
-    /// Its `Cargo.toml`.
+    /// Path of its `Cargo.toml`.
     pub manifest: PathBuf,
     /// The root files of its library and programs.
     pub roots: Vec<PathBuf>,
@@ -33,9 +33,9 @@ pub struct Package {
 /// The workspace that this program was built from.
 #[derive(Debug)]
 pub struct Workspace {
-    /// The folder with the root `Cargo.toml`.
+    /// The directory with the root `Cargo.toml`.
     pub root: PathBuf,
-    /// Where cargo puts what it builds; may lie elsewhere (`CARGO_TARGET_DIR`).
+    /// Directory into which cargo builds; may lie elsewhere (`CARGO_TARGET_DIR`).
     pub target: PathBuf,
     /// The member crates.
     pub packages: Vec<Package>,
@@ -47,7 +47,7 @@ pub fn cargo() -> String {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata` and reads its output.
     pub fn load() -> Result<Self, Failure> {
         let advice = "run `cargo metadata --no-deps` in the checkout and repair what it reports";
         let output = Command::new(cargo())
@@ -99,7 +99,7 @@ impl Workspace {
     }
 }
 
-/// Whether a cargo target of this kind becomes part of a library, a program or a build.
+/// Returns whether a cargo target of this kind becomes part of a library, a program or a build.
 fn ships(kind: &str) -> bool {
     !matches!(kind, "test" | "bench" | "example")
 }

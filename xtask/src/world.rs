@@ -25,9 +25,9 @@ fn open_directory(path: &Path) -> io::Result<()> {
 /// The directory of a harness, with a copy of the program, since the build directory may be closed to others. It goes
 /// when the value goes.
 pub struct Base {
-    /// The directory.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
 }
 
@@ -54,10 +54,10 @@ impl Drop for Base {
     }
 }
 
-/// Where things lie, and who runs the program.
+/// Directories of a play, and the user who runs the program.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// Holds everything.
+    /// Directory that holds everything.
     pub base: PathBuf,
     /// The program, where every identity can read it.
     pub program: PathBuf,
@@ -67,7 +67,7 @@ pub struct World {
     pub user: Option<u32>,
     /// The sync that the commands of a play leave out.
     pub skip: Option<Skip>,
-    /// Whether the machine has started again since: commands see another boot id.
+    /// Set when the machine has started again since: commands see another boot id.
     pub rebooted: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct World {
 #[derive(Debug, Clone)]
 pub enum Skip {
     /// By the program itself, which has the feature `inject`: its sync of this number.
-    Inside(u32),
+    Process(u32),
     /// By `strace`: the call of this name and number answers 0 and does nothing.
     Call(String, u32),
     /// None: `strace` adds the syncs to this file.
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Names the identity and the disks.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let disks = if self.disks.len() == 1 { "one disk" } else { "state and workspace on two disks" };
         format!("{}, {disks}", self.who())
     }
@@ -226,7 +226,7 @@ impl World {
         }
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         let mut command = self.command(&before, &self.workspace(), words);
-        if let Some(Skip::Inside(number)) = &self.skip {
+        if let Some(Skip::Process(number)) = &self.skip {
             command.env("NEXUS_FACILITY_SKIP_SYNC", number.to_string());
         }
         bounded::start(&mut command, input, LIMIT).map_err(|error| format!("nexus {}: {error}", words.join(" ")))
@@ -245,14 +245,14 @@ impl World {
             return Ok(ended);
         }
         let place = at.file_name().unwrap_or_default().display().to_string();
-        Err(format!("`nexus {}` in {place}: {}", words.join(" "), ended.told()))
+        Err(format!("`nexus {}` in {place}: {}", words.join(" "), ended.describe()))
     }
 
     /// Returns the runs whose changes wait for a decision.
     pub fn waiting(&self) -> Result<Vec<String>, String> {
         let ended = self.must(&self.workspace(), &["changes", "list", "--json"])?;
         let list: serde_json::Value = serde_json::from_str(&ended.stdout)
-            .map_err(|error| format!("`nexus changes list --json` wrote no JSON: {error}: {}", ended.told()))?;
+            .map_err(|error| format!("`nexus changes list --json` wrote no JSON: {error}: {}", ended.describe()))?;
         let runs = list.as_array().ok_or("`nexus changes list --json` wrote no list")?;
         Ok(runs.iter().filter_map(|run| run["run_id"].as_str().map(str::to_owned)).collect())
     }

@@ -1,9 +1,9 @@
 //! P2: what an active allowlist costs at the start of a run, beside the same run without a network, in turn.
 
+use super::announce;
 use super::options::{Options, P};
 use super::place::Place;
 use super::report::{Bound, Report};
-use super::say;
 use super::stats::{Sample, ms};
 use super::tools::argv;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ struct Pair {
 
 /// As root and as an ordinary user.
 pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
-    say("a run with an allowlist beside one without a network");
+    announce("a run with an allowlist beside one without a network");
     let nexus = place.nexus.clone();
     let none = argv(&[&nexus, "run", "--", "/bin/true"]);
     let allowlist = argv(&[&nexus, "run", "--net", "allowlist", "--allow", "example.test", "--", "/bin/true"]);

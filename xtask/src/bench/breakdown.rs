@@ -13,7 +13,7 @@ pub fn measure(place: &Place, report: &mut Report) -> Result<(), Failure> {
         report.note("no breakdown: strace is not installed; `apt-get install strace` brings it");
         return Ok(());
     };
-    let log = runner.folder.join("strace");
+    let log = runner.directory.join("strace");
     let mut command = runner.command(&strace);
     command.args(["-f", "-T", "-o"]).arg(&log).args([&place.nexus, "run", "--", "/bin/true"]);
     let status = command.stdin(Stdio::null()).status().map_err(|error| failed(&format!("strace: {error}")))?;

@@ -8,22 +8,22 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 
 /// Writes `config.json` and an empty root for `command`; for an ordinary user one with a user namespace.
-pub fn make(folder: &Path, uid: Option<u32>, command: &[String]) -> io::Result<()> {
+pub fn make(directory: &Path, uid: Option<u32>, command: &[String]) -> io::Result<()> {
     // Made anew for another command.
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
+    if directory.exists() {
+        std::fs::remove_dir_all(directory)?;
     }
-    let root = folder.join("rootfs");
+    let root = directory.join("rootfs");
     for path in ["rootfs/usr", "rootfs/proc", "rootfs/dev", "rootfs/tmp", "state"] {
-        std::fs::create_dir_all(folder.join(path))?;
+        std::fs::create_dir_all(directory.join(path))?;
     }
     for name in ["bin", "lib", "lib64", "sbin"] {
         symlink(format!("usr/{name}"), root.join(name))?;
     }
-    std::fs::write(folder.join("config.json"), config(uid, command).to_string())?;
+    std::fs::write(directory.join("config.json"), config(uid, command).to_string())?;
     if let Some(uid) = uid {
         for path in ["", "rootfs", "state", "rootfs/usr", "rootfs/proc", "rootfs/dev", "rootfs/tmp", "config.json"] {
-            chown(folder.join(path), Some(uid), Some(uid))?;
+            chown(directory.join(path), Some(uid), Some(uid))?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::options::{Options, P};
 use super::place::Place;
 use super::report::{Bound, Report};
 use super::stats::{Sample, ms};
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 use std::path::Path;
 use std::process::Stdio;
@@ -16,11 +16,11 @@ const WARM_UP: usize = 2;
 
 /// Both sizes in turn.
 pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
-    say("change sets");
+    announce("change sets");
     let Some(runner) = place.runners.first() else { return Ok(()) };
     let mut sizes = [(SMALL, Sample::default()), (LARGE, Sample::default())];
     for (files, _) in &sizes {
-        make_tree(&runner.folder.join(format!("tree-{files}")), *files)?;
+        make_tree(&runner.directory.join(format!("tree-{files}")), *files)?;
     }
     let rounds = (options.rounds * 3 / 10).max(5);
     for round in 0..rounds + WARM_UP {
@@ -28,7 +28,7 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
             let script = format!("for i in 0 1 2 3 4 5 6 7 8 9; do echo {round} > d$i/f$i; done");
             let mut command = runner.command(place.nexus.as_ref());
             command.args(["run", "--changes", "commit", "--shell", &script]);
-            command.current_dir(runner.folder.join(format!("tree-{files}")));
+            command.current_dir(runner.directory.join(format!("tree-{files}")));
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let start = Instant::now();
             let status = command.status().map_err(|error| failed(&format!("nexus: {error}")))?;
@@ -45,17 +45,17 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
     let rows = [(SMALL, small), (LARGE, large)].map(|(files, us)| vec![format!("{files} files"), ms(us)]).to_vec();
     report.table(&format!("Ten changed files, run and commit, {rounds} rounds in turn"), &["", "median"], rows);
     let what = format!("change set in {LARGE} files, to {SMALL}");
-    report.judge(P::ChangeSets, &what, ms(large), large / small, "x small", Bound::AtMost(2.0));
+    report.evaluate(P::ChangeSets, &what, ms(large), large / small, "x small", Bound::AtMost(2.0));
     Ok(())
 }
 
-/// Files in folders of a hundred, named so that the first ten folders each hold the file that is changed.
+/// Makes files in directories of a hundred, named so that the first ten directories each hold the file that is changed.
 fn make_tree(root: &Path, files: usize) -> Result<(), Failure> {
-    let folders = (files / 100).max(10);
+    let directories = (files / 100).max(10);
     let made = (0..files).try_for_each(|number| {
-        let folder = root.join(format!("d{}", number % folders));
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join(format!("f{}", number % folders + number / folders * 1000)), b"x")
+        let directory = root.join(format!("d{}", number % directories));
+        std::fs::create_dir_all(&directory)?;
+        std::fs::write(directory.join(format!("f{}", number % directories + number / directories * 1000)), b"x")
     });
     made.map_err(|error| failed(&format!("{}: {error}", root.display())))
 }

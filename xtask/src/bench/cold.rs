@@ -6,13 +6,13 @@ use super::report::{Bound, Report};
 use super::runner::Runner;
 use super::stats::{mib, ms};
 use super::tools::{self, NO_BWRAP, Tool, argv};
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 
 const WARM_UP: usize = 5;
 const TRUE: &[&str] = &["/bin/true"];
 const PYTHON: &[&str] = &["/usr/bin/python3", "-c", "print(1)"];
-/// What `nexus run` may take of bubblewrap's time.
+/// Bound of `nexus run`, as a share of bubblewrap's time.
 const P1_BOUND: Bound = Bound::AtMost(0.9);
 
 /// P12 and its bounds.
@@ -21,14 +21,14 @@ const SIZE_BOUND: Bound = Bound::AtMost(25.0);
 /// Fresh sandbox to plain; the launcher's figures are held against the bounds of P13 in `launches`.
 const PYTHON_COMMAND: &str = "python3 -c 'print(1)'";
 
-/// All three.
+/// Measures P1, P12 and P13.
 pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
     if options.wants(P::Cold) {
         let title = format!("One cold `/bin/true`, {} rounds in turn, medians", options.rounds);
         let all = in_turn(options.rounds, place, report, TRUE)?;
         table(report, &title, &all);
         for (who, tools) in &all {
-            judge_cold(report, who, tools);
+            evaluate_cold(report, who, tools);
         }
     }
     if options.wants(P::Version) {
@@ -50,7 +50,7 @@ fn in_turn(
     report: &mut Report,
     command: &[&str],
 ) -> Result<Vec<(&'static str, Vec<Tool>)>, Failure> {
-    say(&format!("{} beside every peer", command.join(" ")));
+    announce(&format!("{} beside every peer", command.join(" ")));
     let mut all = Vec::new();
     for runner in &mut place.runners {
         all.push((runner.who, line_up(&place.nexus, runner, report, &argv(command))?));
@@ -103,7 +103,7 @@ fn table(report: &mut Report, title: &str, all: &[(&'static str, Vec<Tool>)]) {
     report.table(title, &["as", "", "median", "p90", "x plain", "x bwrap"], rows);
 }
 
-fn judge_cold(report: &mut Report, who: &str, tools: &[Tool]) {
+fn evaluate_cold(report: &mut Report, who: &str, tools: &[Tool]) {
     for (name, mode) in [("nexus run", "layered"), ("nexus run --direct", "direct")] {
         let what = format!("nexus run -- /bin/true, {mode}, as {who}");
         let found = match (median(tools, name), median(tools, "bwrap")) {
@@ -115,7 +115,7 @@ fn judge_cold(report: &mut Report, who: &str, tools: &[Tool]) {
 }
 
 fn version(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
-    say("nexus --version");
+    announce("nexus --version");
     let Place { nexus, runners, .. } = place;
     let Some(runner) = runners.first_mut() else { return Ok(()) };
     let mut tools = [Tool::new("plain", argv(TRUE)), Tool::new("nexus --version", argv(&[nexus, "--version"]))];
@@ -128,9 +128,9 @@ fn version(options: &Options, place: &mut Place, report: &mut Report) -> Result<
         }
     }
     if let (Some(plain), Some(us)) = (tools[0].sample.median(), tools[1].sample.median()) {
-        report.judge(P::Version, "nexus --version", ms(us), us / plain, "x posix_spawn", VERSION_BOUND);
+        report.evaluate(P::Version, "nexus --version", ms(us), us / plain, "x posix_spawn", VERSION_BOUND);
     }
     let size = std::fs::metadata(&*nexus).map_err(|error| failed(&format!("{nexus}: {error}")))?.len() as f64;
-    report.judge(P::Version, "size of the stripped program", mib(size), size / 1e6, "MB", SIZE_BOUND);
+    report.evaluate(P::Version, "size of the stripped program", mib(size), size / 1e6, "MB", SIZE_BOUND);
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::proxies::{PEERS, Proxy, RANGE};
 use super::report::{Bound, Report};
 use super::runner::Runner;
 use super::stats::Sample;
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,7 @@ const SECONDS: &str = "1";
 const NAMES: [&str; 4] = ["new_connect_per_s", "p99_ms", "keep_alive_per_s", "bulk_gb_per_s"];
 
 /// One way to the server.
-struct Way {
+struct Setup {
     name: String,
     how: How,
     /// In the order of [`NAMES`].
@@ -35,11 +35,11 @@ struct Way {
 enum How {
     Direct,
     /// From inside a sandbox of the runner with this number.
-    Inside(usize),
+    InSandbox(usize),
     Through(Proxy),
 }
 
-impl Way {
+impl Setup {
     fn new(name: impl Into<String>, how: How) -> Self {
         Self { name: name.into(), how, figures: Default::default() }
     }
@@ -51,19 +51,19 @@ impl Way {
 
 /// All ways, one after the other, five times.
 pub fn measure(place: &Place, report: &mut Report) -> Result<(), Failure> {
-    say("the egress from inside, beside other proxies");
+    announce("the egress from inside, beside other proxies");
     // The last runner is the ordinary user, if there is one: a proxy needs no more.
-    let Some(host) = place.runners.last() else { return Err(failed("nobody to measure as")) };
+    let Some(host) = place.runners.last() else { return Err(failed("there is no identity to measure as")) };
     let server = Server::start(host, &place.egress_bench)?;
-    let mut ways = vec![Way::new("direct", How::Direct)];
+    let mut ways = vec![Setup::new("direct", How::Direct)];
     for (number, runner) in place.runners.iter().enumerate() {
-        ways.push(Way::new(format!("nexus run, inside, as {}", runner.who), How::Inside(number)));
+        ways.push(Setup::new(format!("nexus run, inside, as {}", runner.who), How::InSandbox(number)));
     }
     let proxy = Proxy::nexus(host, &place.nexus, server.port)?;
-    ways.push(Way::new("nexus net proxy", How::Through(proxy)));
+    ways.push(Setup::new("nexus net proxy", How::Through(proxy)));
     for peer in PEERS {
         match peer.start(host, server.port)? {
-            Some(proxy) => ways.push(Way::new(peer.name, How::Through(proxy))),
+            Some(proxy) => ways.push(Setup::new(peer.name, How::Through(proxy))),
             None => report.note(format!("{} is not installed; `{}` brings it", peer.name, peer.install)),
         }
     }
@@ -71,9 +71,9 @@ pub fn measure(place: &Place, report: &mut Report) -> Result<(), Failure> {
         place.runners.iter().map(|runner| lend(&place.egress_bench, runner)).collect::<Result<_, _>>()?;
     for _ in 0..ROUNDS {
         for way in &mut ways {
-            let told = load(place, host, &clients, way, server.port)?;
+            let reported = load(place, host, &clients, way, server.port)?;
             for (name, sample) in NAMES.iter().zip(&mut way.figures) {
-                let figure = told[name].as_f64().ok_or_else(|| failed(&format!("{}: no {name}", way.name)))?;
+                let figure = reported[name].as_f64().ok_or_else(|| failed(&format!("{}: no {name}", way.name)))?;
                 sample.push(figure);
             }
         }
@@ -82,8 +82,8 @@ pub fn measure(place: &Place, report: &mut Report) -> Result<(), Failure> {
         std::fs::remove_file(client).map_err(|error| failed(&format!("{}: {error}", client.display())))?;
     }
     table(report, &ways);
-    for way in ways.iter().filter(|way| matches!(way.how, How::Inside(_))) {
-        judge(report, way, &ways);
+    for way in ways.iter().filter(|way| matches!(way.how, How::InSandbox(_))) {
+        evaluate(report, way, &ways);
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn lend(client: &Path, runner: &Runner) -> Result<PathBuf, Failure> {
     Ok(to)
 }
 
-fn load(place: &Place, host: &Runner, clients: &[PathBuf], way: &Way, server: u16) -> Result<Value, Failure> {
+fn load(place: &Place, host: &Runner, clients: &[PathBuf], way: &Setup, server: u16) -> Result<Value, Failure> {
     let port = server.to_string();
     let seconds = format!("NEXUS_BENCH_SECONDS={SECONDS}");
     let mut command = match &way.how {
@@ -105,7 +105,7 @@ fn load(place: &Place, host: &Runner, clients: &[PathBuf], way: &Way, server: u1
             command.args(["load", &port, &proxy]).env("NEXUS_BENCH_SECONDS", SECONDS);
             command
         }
-        How::Inside(number) => {
+        How::InSandbox(number) => {
             let (Some(runner), Some(client)) = (place.runners.get(*number), clients.get(*number)) else {
                 return Err(failed("no such runner"));
             };
@@ -120,18 +120,18 @@ fn load(place: &Place, host: &Runner, clients: &[PathBuf], way: &Way, server: u1
 
 /// The one line of JSON.
 fn answer(name: &str, command: &mut Command) -> Result<Value, Failure> {
-    let told = |error: &dyn std::fmt::Display| failed(&format!("{name}: {error}"));
-    let output = command.stdin(Stdio::null()).output().map_err(|error| told(&error))?;
+    let reported = |error: &dyn std::fmt::Display| failed(&format!("{name}: {error}"));
+    let output = command.stdin(Stdio::null()).output().map_err(|error| reported(&error))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(told(&format!("{}: {}", output.status, said.trim())));
+        return Err(reported(&format!("{}: {}", output.status, said.trim())));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().find(|line| line.starts_with('{')).ok_or_else(|| told(&"it told no figures"))?;
-    serde_json::from_str(line).map_err(|error| told(&error))
+    let line = text.lines().find(|line| line.starts_with('{')).ok_or_else(|| reported(&"it printed no figures"))?;
+    serde_json::from_str(line).map_err(|error| reported(&error))
 }
 
-fn table(report: &mut Report, ways: &[Way]) {
+fn table(report: &mut Report, ways: &[Setup]) {
     let rows = ways.iter().map(|way| {
         let cell = |name: &str, digits: usize| way.figure(name).map_or("-".into(), |it| format!("{it:.digits$}"));
         vec![
@@ -146,7 +146,7 @@ fn table(report: &mut Report, ways: &[Way]) {
     report.table(&title, &["", "new CONNECT/s", "p99 of it", "requests/s, kept", "bulk"], rows.collect());
 }
 
-/// What is held against what: measure, figure, the other way, its bound.
+/// Comparisons: measure, figure, the figure to compare with, the bound.
 const BOUNDS: &[(&str, &str, &str, &str, f64)] = &[
     ("new CONNECT", NAMES[0], "direct", "x direct", 0.38),
     ("new CONNECT", NAMES[0], "squid", "x squid", 1.6),
@@ -155,7 +155,7 @@ const BOUNDS: &[(&str, &str, &str, &str, f64)] = &[
 ];
 const P99_MS: Bound = Bound::AtMost(2.5);
 
-fn judge(report: &mut Report, way: &Way, ways: &[Way]) {
+fn evaluate(report: &mut Report, way: &Setup, ways: &[Setup]) {
     for (what, name, other, unit, bound) in BOUNDS {
         let to = ways.iter().find(|way| way.name == *other);
         let found = match (way.figure(name), to.and_then(|to| to.figure(name))) {
@@ -179,15 +179,15 @@ struct Server {
 
 impl Server {
     fn start(runner: &Runner, program: &Path) -> Result<Self, Failure> {
-        let told = |error: &dyn std::fmt::Display| failed(&format!("the server: {error}"));
+        let reported = |error: &dyn std::fmt::Display| failed(&format!("the server: {error}"));
         let mut command = runner.command(program);
         command.arg("target").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| told(&error))?;
+        let mut child = command.spawn().map_err(|error| reported(&error))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(|error| told(&error))?;
+            BufReader::new(out).read_line(&mut line).map_err(|error| reported(&error))?;
         }
-        let port = line.trim().parse().map_err(|error| told(&error))?;
+        let port = line.trim().parse().map_err(|error| reported(&error))?;
         Ok(Self { child, port })
     }
 }
@@ -196,7 +196,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
-            say(&format!("the server could not be waited for: {error}"));
+            announce(&format!("the server could not be waited for: {error}"));
         }
     }
 }

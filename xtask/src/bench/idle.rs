@@ -10,19 +10,19 @@ use super::options::{Options, P};
 use super::place::Place;
 use super::report::{Bound, Report};
 use super::stats::mib;
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 use std::collections::HashMap;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// What each sandbox runs.
+/// Command that each sandbox runs.
 const COMMAND: &[&str] = &["sleep", "infinity"];
 /// Processes of one run: `nexus`, the guest, the command.
 const PROCESSES: usize = 3;
 /// Counters of `/proc/meminfo` that are the kernel's own, and pages of tmpfs.
 const KERNEL: &[&str] = &["Slab", "KernelStack", "PageTables", "SecPageTables", "Percpu", "Shmem"];
-/// How many are started before the next look at who is up.
+/// Number of sandboxes that are started before the next check which ones are up.
 const AT_ONCE: usize = 20;
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -33,7 +33,7 @@ struct Memory {
     kernel: u64,
 }
 
-/// What the processes of all sandboxes hold, in bytes.
+/// Memory that the processes of all sandboxes hold, in bytes.
 #[derive(Debug, Default)]
 struct Held {
     guest_private: u64,
@@ -45,10 +45,10 @@ struct Held {
 /// Starts them, measures, ends them.
 pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
     let count = options.idle;
-    say(&format!("{count} idle sandboxes"));
+    announce(&format!("{count} idle sandboxes"));
     let plain = grown_by_plain(count * PROCESSES)?;
     let mut runs = Vec::new();
-    let before = Memory::look()?;
+    let before = Memory::inspect()?;
     let started = start(place, count, &mut runs);
     let found = started.and_then(|()| {
         let after = Memory::settled()?;
@@ -63,7 +63,7 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
     let all = before.available.saturating_sub(after.available);
     let mebi = f64::from(1 << 20);
     let half = Bound::AtMost(0.5);
-    report.judge(
+    report.evaluate(
         P::Idle,
         "the guest's private memory",
         mib(per(held.guest_private)),
@@ -71,7 +71,7 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
         "MiB",
         half,
     );
-    report.judge(
+    report.evaluate(
         P::Idle,
         "kernel memory of an idle sandbox, over plain processes",
         mib(kernel),
@@ -80,7 +80,7 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
         half,
     );
     let figure = format!("{} in all", mib(all as f64));
-    report.judge(P::Idle, "idle sandboxes at once", figure, count as f64, "sandboxes", Bound::AtLeast(1000.0));
+    report.evaluate(P::Idle, "idle sandboxes at once", figure, count as f64, "sandboxes", Bound::AtLeast(1000.0));
     let row = |what: &str, bytes: f64| vec![what.to_owned(), mib(bytes)];
     let rows = vec![
         row("guest (PID 1), private", per(held.guest_private)),
@@ -100,7 +100,7 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
 }
 
 impl Memory {
-    fn look() -> Result<Self, Failure> {
+    fn inspect() -> Result<Self, Failure> {
         let text =
             std::fs::read_to_string("/proc/meminfo").map_err(|error| failed(&format!("/proc/meminfo: {error}")))?;
         let available = meminfo(&text, "MemAvailable").ok_or_else(|| failed("/proc/meminfo has no MemAvailable"))?;
@@ -111,10 +111,10 @@ impl Memory {
     /// After the kernel's counters stand still: what is freed by others is freed late.
     fn settled() -> Result<Self, Failure> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        let mut last = Self::look()?;
+        let mut last = Self::inspect()?;
         loop {
             std::thread::sleep(Duration::from_millis(500));
-            let now = Self::look()?;
+            let now = Self::inspect()?;
             if now.kernel.abs_diff(last.kernel) < 1 << 18 || Instant::now() > deadline {
                 return Ok(now);
             }
@@ -159,7 +159,7 @@ fn start(place: &Place, count: usize, runs: &mut Vec<Child>) -> Result<(), Failu
     Ok(())
 }
 
-/// SIGTERM, which `nexus` passes on: it clears up by itself.
+/// Sends SIGTERM, which `nexus` passes on, and waits: `nexus` removes its files on its own.
 fn end(runs: Vec<Child>) -> Result<(), Failure> {
     for run in &runs {
         if let Some(pid) = i32::try_from(run.id()).ok().and_then(rustix::process::Pid::from_raw) {
@@ -180,7 +180,7 @@ struct Process {
     pid: u32,
     parent: u32,
     name: String,
-    /// How many pid namespaces below ours it lives.
+    /// Number of pid namespaces below ours in which the process lives.
     depth: usize,
 }
 
@@ -213,7 +213,7 @@ fn is_command(process: &Process) -> bool {
     process.name == COMMAND[0]
 }
 
-/// How many of the commands run.
+/// Returns the number of the commands that run.
 fn commands(runs: &[Child]) -> Result<usize, Failure> {
     Ok(inside(processes()?, runs).iter().filter(|process| is_command(process)).count())
 }

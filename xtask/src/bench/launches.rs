@@ -1,10 +1,10 @@
 //! P3, P4 and P13: one launch after the other through the launcher process.
 
+use super::announce;
 use super::launch_bench::{Answer, figure, rows, with_heap};
 use super::options::{Options, P};
 use super::place::Place;
 use super::report::{Bound, Report};
-use super::say;
 use super::stats::{Sample, ms};
 use crate::failure::Failure;
 use serde_json::Value;
@@ -14,17 +14,17 @@ const HEAP: usize = 256;
 /// Blocks with a small and with a large heap, in turn.
 const BLOCKS: usize = 6;
 const PYTHON: &[&str] = &["/usr/bin/python3", "-c", "print(1)"];
-/// What a launch is held against: its mode, to posix_spawn, to bubblewrap, milliseconds over posix_spawn.
+/// Bounds of a launch: its mode, its ratio to posix_spawn and to bubblewrap, its milliseconds over posix_spawn.
 const BOUNDS: &[(&str, f64, f64, f64)] = &[("fresh", 2.6, 0.50, 1.2), ("pooled", 1.9, 0.36, 0.65)];
 
 /// Everything that goes through the launcher one by one.
 pub fn measure(options: &Options, place: &Place, report: &mut Report) -> Result<(), Failure> {
-    say("through the launcher");
+    announce("through the launcher");
     if options.wants_any(&[P::Launcher, P::LiveExec]) {
         let answer = rows(&place.launch_bench, options.rounds * 3, 0, &[])?;
         table(report, "/bin/true", &answer);
         if options.wants(P::Launcher) {
-            judge_launches(report, &answer);
+            evaluate_launches(report, &answer);
         }
         if options.wants(P::LiveExec) {
             let ratio = found(&answer, "live", "posix_spawn").map(|(us, to)| (ms(us), us / to));
@@ -50,7 +50,8 @@ pub fn measure(options: &Options, place: &Place, report: &mut Report) -> Result<
 /// The medians of two modes.
 fn found(answer: &Answer, mode: &str, to: &str) -> Result<(f64, f64), String> {
     let lines = answer.as_ref().map_err(Clone::clone)?;
-    let median = |mode: &str| figure(lines, mode, 1, "median_us").ok_or(format!("launch_bench told nothing of {mode}"));
+    let median =
+        |mode: &str| figure(lines, mode, 1, "median_us").ok_or(format!("launch_bench printed nothing about {mode}"));
     Ok((median(mode)?, median(to)?))
 }
 
@@ -69,14 +70,14 @@ fn table(report: &mut Report, command: &str, answer: &Answer) {
     report.table(&title, &["", "median", "p99", "x posix_spawn", "x bwrap"], all);
 }
 
-fn judge_launches(report: &mut Report, answer: &Answer) {
+fn evaluate_launches(report: &mut Report, answer: &Answer) {
     for (mode, to_spawn, to_bwrap, over) in BOUNDS {
         let what = format!("{mode} through the launcher");
         let spawn = found(answer, mode, "posix_spawn");
         let bwrap = found(answer, mode, "bwrap").map(|(us, to)| (ms(us), us / to));
         let p99 = spawn.clone().and_then(|(us, _)| {
             let lines = answer.as_ref().map_err(Clone::clone)?;
-            let p99 = figure(lines, mode, 1, "p99_us").ok_or("launch_bench told no p99".to_owned())?;
+            let p99 = figure(lines, mode, 1, "p99_us").ok_or("launch_bench printed no p99".to_owned())?;
             Ok((ms(p99), p99 / us))
         });
         let ratio = spawn.clone().map(|(us, to)| (ms(us), us / to));
@@ -102,7 +103,7 @@ fn heaps(options: &Options, place: &Place, report: &mut Report) -> Result<(), Fa
             let answer = with_heap(&place.launch_bench, runs, heap)?;
             match answer.map(|lines| lines.first().and_then(|line| line["launch_us"].as_f64())) {
                 Ok(Some(us)) => sample.push(us),
-                Ok(None) => unknown = Some("launch_bench told no time".to_owned()),
+                Ok(None) => unknown = Some("launch_bench printed no time".to_owned()),
                 Err(reason) => unknown = Some(reason),
             }
         }

@@ -1,14 +1,14 @@
-//! What the figures were measured on, and whether it was quiet.
+//! The machine on which the figures were measured, and its load from other programs.
 
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// More than this share of processor time taken by others makes figures worthless.
 const BUSY: f64 = 0.15;
-/// How long others are given to finish.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that other programs are given to finish.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The header of a report.
 #[derive(Debug, Serialize)]
@@ -17,7 +17,7 @@ pub struct Facts {
     pub date: String,
     /// Processors that we may use.
     pub processors: usize,
-    /// What the processors call themselves.
+    /// Name of the processor model.
     pub model: String,
     /// Release of the kernel.
     pub kernel: String,
@@ -27,22 +27,22 @@ pub struct Facts {
     pub load: String,
     /// Share of processor time that others took in the second before the start.
     pub busy: f64,
-    /// Whether the measurement was made although the machine was busy.
+    /// Set when the measurement was made although the machine was busy.
     pub disturbed: bool,
 }
 
 impl Facts {
-    /// Looks, and waits for quiet; refuses a busy machine unless told to measure `anyway`.
-    pub fn look(anyway: bool) -> Result<Self, Failure> {
+    /// Reads the machine's data and waits for quiet; refuses a busy machine unless asked to measure `anyway`.
+    pub fn inspect(anyway: bool) -> Result<Self, Failure> {
         let mut busy = busy_share()?;
         let mut waited = Duration::ZERO;
         while busy > BUSY && !anyway {
-            if waited >= PATIENCE {
+            if waited >= TIMEOUT {
                 let what = format!("others take {:.0} % of the processors", busy * 100.0);
                 return Err(Failure::new(what, "wait until the machine is quiet, or measure with --anyway"));
             }
             if waited.is_zero() {
-                say(&format!("others take {:.0} % of the processors; waiting for quiet", busy * 100.0));
+                announce(&format!("others take {:.0} % of the processors; waiting for quiet", busy * 100.0));
             }
             let before = std::time::Instant::now();
             busy = busy_share()?;
@@ -61,7 +61,7 @@ impl Facts {
         })
     }
 
-    /// For people.
+    /// Returns a line of text for the report.
     pub fn line(&self) -> String {
         let disturbed = if self.disturbed { "; MEASURED ON A BUSY MACHINE, do not quote" } else { "" };
         format!(
@@ -88,7 +88,7 @@ pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.split_once(':').filter(|(known, _)| known.trim() == name)).map(|(_, v)| v.trim())
 }
 
-/// Over one second; we do nothing in it, so that all that runs is somebody else's.
+/// Returns the load over one second; this program does nothing in it, so that all load comes from other programs.
 fn busy_share() -> Result<f64, Failure> {
     let read = || -> Result<(u64, u64), Failure> {
         let text = std::fs::read_to_string("/proc/stat").map_err(|error| failed(&format!("/proc/stat: {error}")))?;

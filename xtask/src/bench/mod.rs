@@ -7,7 +7,7 @@
 //! ```
 //! Everything inside one measure is taken in turn (A B C A B C …), so that a machine whose speed drifts slows all of
 //! them alike; medians and ratios count. Nothing is dropped and nothing is installed: a peer that is missing or does
-//! not work here is named with the reason. Tests and continuous integration never call this: a time is no test.
+//! not work here is named with the reason. Tests and continuous integration never call this: a time is not a test.
 
 mod allowlist;
 mod breakdown;
@@ -49,9 +49,9 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     build(workspace, &["build", "--release", "--package", "nexus-driver", "--example", "launch_bench"])?;
     build(workspace, &["build", "--release", "--package", "nexus-egress", "--example", "egress_bench"])?;
     // After the build, which is a load of its own.
-    let facts = machine::Facts::look(options.anyway)?;
+    let facts = machine::Facts::inspect(options.anyway)?;
     let mut place = Place::make(workspace, &options)?;
-    let mut report = Report::new(facts, options.told.clone());
+    let mut report = Report::new(facts, options.reported.clone());
     let measured = measure(&options, &mut place, &mut report);
     let removed = place.remove();
     // What was measured before a failure is shown too.
@@ -108,6 +108,6 @@ fn failed(what: &str) -> Failure {
 }
 
 /// Progress, beside the report and never in it.
-fn say(what: &str) {
+fn announce(what: &str) {
     eprintln!("bench: {what}");
 }

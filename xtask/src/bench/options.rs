@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` was asked for.
+//! Options of `cargo xtask bench`.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub enum P {
     ChangeSets,
     /// P12: start of the program and its size.
     Version,
-    /// P13: Python.
+    /// P13: starting Python.
     Python,
 }
 
@@ -54,7 +54,7 @@ impl P {
     }
 }
 
-/// The choice.
+/// Options of the command line.
 #[derive(Debug)]
 pub struct Options {
     only: Vec<P>,
@@ -64,16 +64,16 @@ pub struct Options {
     pub idle: usize,
     /// GiB of output for P7.
     pub gib: u64,
-    /// Where the figures go as JSON.
+    /// File to which the figures go as JSON.
     pub json: Option<PathBuf>,
-    /// Print Markdown.
+    /// Prints the figures as Markdown.
     pub markdown: bool,
     /// Also count and time the system calls of a run.
     pub breakdown: bool,
     /// Measure although the machine is busy.
     pub anyway: bool,
     /// The arguments as they were given, for the header.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
 }
 
 impl Options {
@@ -88,7 +88,7 @@ impl Options {
             markdown: false,
             breakdown: false,
             anyway: false,
-            told: words.to_vec(),
+            reported: words.to_vec(),
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -108,12 +108,12 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether this row is measured.
+    /// Returns whether this row is measured.
     pub fn wants(&self, row: P) -> bool {
         self.only.is_empty() || self.only.contains(&row)
     }
 
-    /// Whether one of these rows is measured.
+    /// Returns whether one of these rows is measured.
     pub fn wants_any(&self, rows: &[P]) -> bool {
         rows.iter().any(|row| self.wants(*row))
     }
@@ -130,7 +130,7 @@ fn row(name: &str) -> Result<P, String> {
 fn number(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text} is no number of at least 1")),
+        _ => Err(format!("{text} is not a number of at least 1")),
     }
 }
 

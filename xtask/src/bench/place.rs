@@ -1,8 +1,8 @@
-//! The folder of one benchmark: copies of the programs, and the identities that run them.
+//! Directory of one benchmark: copies of the programs, and the identities that run them.
 
 use super::options::Options;
 use super::runner::Runner;
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 use std::os::unix::fs::PermissionsExt;
@@ -22,8 +22,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes it. Not below /tmp, which is private inside a sandbox, nor below the build folder, which may be closed to
-    /// the ordinary user.
+    /// Makes the directory. It does not lie below /tmp, which is private inside a sandbox, nor below the build
+    /// directory, which may be closed to the ordinary user.
     pub fn make(workspace: &Workspace, _: &Options) -> Result<Self, Failure> {
         let base = PathBuf::from(format!("/var/tmp/nexus-bench-{}", std::process::id()));
         let made = std::fs::create_dir(&base)
@@ -39,12 +39,12 @@ impl Place {
             let user = crate::free_user::ordinary_user().map_err(|error| failed(&error))?;
             runners.push(Runner::start("user", Some(user), &base, &timer)?);
         } else {
-            say("not root: only the caller is measured, and peers that need root are not");
+            announce("not root: only the caller is measured, and peers that need root are not");
         }
         Ok(Self { base, nexus: nexus.display().to_string(), launch_bench, egress_bench, runners })
     }
 
-    /// Ends the timers and removes the folder.
+    /// Ends the timers and removes the directory.
     pub fn remove(self) -> Result<(), Failure> {
         let stopped = self.runners.into_iter().map(Runner::stop).fold(Ok(()), Result::and);
         let removed = std::fs::remove_dir_all(&self.base);
@@ -52,9 +52,9 @@ impl Place {
     }
 }
 
-fn copy(program: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+fn copy(program: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     let name = program.file_name().ok_or_else(|| failed(&format!("{} has no name", program.display())))?;
-    let to = folder.join(name);
+    let to = directory.join(name);
     std::fs::copy(program, &to).map_err(|error| failed(&format!("{}: {error}", program.display())))?;
     Ok(to)
 }

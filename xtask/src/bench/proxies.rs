@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a proxy may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Where the server is; it serves each of these addresses.
+/// Time that a proxy may take until it listens.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Addresses of the server; it serves each of them.
 pub const RANGE: &str = "127.0.0.0/29";
 
 /// One proxy that can be installed.
 pub struct Peer {
-    /// Its program.
+    /// Name of its program.
     pub name: &'static str,
-    /// What brings it.
+    /// Package that contains it.
     pub install: &'static str,
     words: &'static [&'static str],
     settings: fn(&Path, u16, u16) -> String,
@@ -32,11 +32,11 @@ pub const PEERS: &[Peer] = &[
         name: "tinyproxy",
         install: "apt-get install tinyproxy",
         words: &["-d", "-c"],
-        settings: |folder, port, server| {
+        settings: |directory, port, server| {
             format!(
                 "Port {port}\nListen 127.0.0.1\nTimeout 60\nMaxClients 100\nAllow 127.0.0.1\nConnectPort {server}\n\
                  LogLevel Connect\nLogFile \"{0}/tinyproxy.log\"\n",
-                folder.display(),
+                directory.display(),
             )
         },
     },
@@ -44,13 +44,13 @@ pub const PEERS: &[Peer] = &[
         name: "squid",
         install: "apt-get install squid",
         words: &["-N", "-f"],
-        settings: |folder, port, server| {
+        settings: |directory, port, server| {
             format!(
                 "http_port 127.0.0.1:{port}\nacl server dst {RANGE}\nacl server_port port {server}\n\
                  http_access allow server server_port\nhttp_access deny all\ncache deny all\n\
                  access_log stdio:{0}/access.log\ncache_log {0}/cache.log\npid_filename {0}/squid.pid\n\
                  coredump_dir {0}\nvisible_hostname localhost\npinger_enable off\nshutdown_lifetime 0 seconds\n",
-                folder.display(),
+                directory.display(),
             )
         },
     },
@@ -58,7 +58,7 @@ pub const PEERS: &[Peer] = &[
 
 /// A proxy that listens. It is ended when it is dropped.
 pub struct Proxy {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     child: Child,
 }
@@ -69,13 +69,13 @@ impl Peer {
         // An ordinary user's PATH often lacks the folder of servers.
         let there = || Some(PathBuf::from("/usr/sbin").join(self.name)).filter(|file| file.is_file());
         let Some(program) = find(self.name).or_else(there) else { return Ok(None) };
-        let told = |error: &dyn std::fmt::Display| failed(&format!("{}: {error}", self.name));
-        let folder = runner.folder.join(self.name);
-        std::fs::create_dir(&folder).map_err(|error| told(&error))?;
-        std::os::unix::fs::chown(&folder, runner.uid, runner.uid).map_err(|error| told(&error))?;
-        let file = folder.join("settings");
-        let port = free_port().map_err(|error| told(&error))?;
-        std::fs::write(&file, (self.settings)(&folder, port, server)).map_err(|error| told(&error))?;
+        let reported = |error: &dyn std::fmt::Display| failed(&format!("{}: {error}", self.name));
+        let directory = runner.directory.join(self.name);
+        std::fs::create_dir(&directory).map_err(|error| reported(&error))?;
+        std::os::unix::fs::chown(&directory, runner.uid, runner.uid).map_err(|error| reported(&error))?;
+        let file = directory.join("settings");
+        let port = free_port().map_err(|error| reported(&error))?;
+        std::fs::write(&file, (self.settings)(&directory, port, server)).map_err(|error| reported(&error))?;
         let mut command = runner.command(&program);
         command.args(self.words).arg(&file);
         Proxy::wait_for(self.name, command, port).map(Some)
@@ -93,17 +93,17 @@ impl Proxy {
     }
 
     fn wait_for(name: &str, mut command: Command, port: u16) -> Result<Self, Failure> {
-        let told = |error: &dyn std::fmt::Display| failed(&format!("{name}: {error}"));
+        let reported = |error: &dyn std::fmt::Display| failed(&format!("{name}: {error}"));
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut proxy = Self { address, child: child.map_err(|error| told(&error))? };
+        let mut proxy = Self { address, child: child.map_err(|error| reported(&error))? };
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
-            if let Some(status) = proxy.child.try_wait().map_err(|error| told(&error))? {
-                return Err(told(&format!("it ended with {status} before it listened")));
+            if let Some(status) = proxy.child.try_wait().map_err(|error| reported(&error))? {
+                return Err(reported(&format!("it ended with {status} before it listened")));
             }
-            if start.elapsed() > PATIENCE {
-                return Err(told(&"it does not listen"));
+            if start.elapsed() > TIMEOUT {
+                return Err(reported(&"it does not listen"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -115,12 +115,13 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         // It fails only on a process that has ended; waiting takes what is left of it in either case.
         if let Err(error) = self.child.kill().and_then(|()| self.child.wait().map(drop)) {
-            super::say(&format!("a proxy could not be ended: {error}"));
+            super::announce(&format!("a proxy could not be ended: {error}"));
         }
     }
 }
 
-/// Nobody else is given it before the proxy takes it: the kernel hands free ports out in turn.
+/// Returns a free port. No other program is given it before the proxy takes it: the kernel hands free ports out in
+/// turn.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Bound {
     /// A time or a size.
     AtMost(f64),
-    /// A rate.
+    /// The value must be at least this rate.
     AtLeast(f64),
 }
 
@@ -18,22 +18,22 @@ pub enum Bound {
 pub struct Verdict {
     /// `P1` and so on.
     pub row: &'static str,
-    /// What was measured.
+    /// Name of the measure.
     pub what: String,
     /// The measured thing itself, such as `4.31 ms`.
     pub figure: String,
-    /// What is held against the bound.
+    /// Value that is compared with the bound.
     pub value: Option<f64>,
     /// The unit of value and bound, such as `x bwrap`.
     pub unit: &'static str,
-    /// The target.
+    /// Bound of the target.
     pub bound: Bound,
-    /// Why there is no value.
+    /// Reason for which there is no value.
     pub missing: Option<String>,
 }
 
 impl Verdict {
-    /// Whether the target is reached; `None` without a value.
+    /// Returns whether the target is reached; `None` without a value.
     pub fn reached(&self) -> Option<bool> {
         let value = self.value?;
         Some(match self.bound {
@@ -60,11 +60,11 @@ impl Verdict {
 /// Figures beside each other.
 #[derive(Debug, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
     /// Names of the columns.
     pub head: Vec<String>,
-    /// The rows.
+    /// Rows of the table.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -83,8 +83,8 @@ pub struct Report {
 
 impl Report {
     /// An empty one.
-    pub fn new(facts: Facts, told: Vec<String>) -> Self {
-        let command = ["cargo xtask bench".to_owned()].into_iter().chain(told).collect::<Vec<_>>().join(" ");
+    pub fn new(facts: Facts, reported: Vec<String>) -> Self {
+        let command = ["cargo xtask bench".to_owned()].into_iter().chain(reported).collect::<Vec<_>>().join(" ");
         Self {
             schema: "nexus.bench/1",
             facts,
@@ -97,11 +97,11 @@ impl Report {
     }
 
     /// Adds a figure with its target.
-    pub fn judge(&mut self, row: P, what: &str, figure: String, value: f64, unit: &'static str, bound: Bound) {
+    pub fn evaluate(&mut self, row: P, what: &str, figure: String, value: f64, unit: &'static str, bound: Bound) {
         self.hold(row, what, Ok((figure, value)), unit, bound);
     }
 
-    /// Adds a figure with its target, or the reason why there is none. That is shown too, so that nobody takes its
+    /// Adds a figure with its target, or the reason why there is none. That is shown too, so that no reader takes its
     /// absence for success.
     pub fn hold(&mut self, row: P, what: &str, found: Result<(String, f64), String>, unit: &'static str, bound: Bound) {
         let (row, what) = (row.name(), what.to_owned());
@@ -171,7 +171,7 @@ impl Report {
         lines.join("\n") + "\n"
     }
 
-    /// For programs.
+    /// Returns the report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }

@@ -1,4 +1,4 @@
-//! One identity that programs are measured as: its timer process, its folders, its environment.
+//! One identity that programs are measured as: its timer process, its directories, its environment.
 
 use super::timer::{Answer, Job};
 use super::{TIMER, failed};
@@ -9,15 +9,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Who programs are measured as.
+/// An identity that programs are measured as.
 pub struct Runner {
     /// `root`, `user`, or `caller`.
     pub who: &'static str,
     /// The uid, when it is not the caller's own.
     pub uid: Option<u32>,
-    /// Its folders; programs start in `project` below it.
-    pub folder: PathBuf,
-    /// Where programs start.
+    /// Directory of the identity; programs start in `project` below it.
+    pub directory: PathBuf,
+    /// Directory in which programs start.
     pub project: PathBuf,
     env: Vec<(String, String)>,
     timer: Child,
@@ -26,11 +26,11 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Makes the folders below `base` and starts `program` as the timer.
+    /// Makes the directories below `base` and starts `program` as the timer.
     pub fn start(who: &'static str, uid: Option<u32>, base: &Path, program: &Path) -> Result<Self, Failure> {
-        let folder = base.join(who);
-        let project = folder.join("project");
-        for path in [&folder, &project, &folder.join("state"), &folder.join("home")] {
+        let directory = base.join(who);
+        let project = directory.join("project");
+        for path in [&directory, &project, &directory.join("state"), &directory.join("home")] {
             std::fs::create_dir(path)
                 .and_then(|()| uid.map_or(Ok(()), |uid| chown(path, Some(uid), Some(uid))))
                 .map_err(|error| failed(&format!("{}: {error}", path.display())))?;
@@ -47,10 +47,10 @@ impl Runner {
         let text = |path: PathBuf| path.display().to_string();
         let env = vec![
             ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
-            ("HOME".to_owned(), text(folder.join("home"))),
-            ("NEXUS_STATE_DIR".to_owned(), text(folder.join("state"))),
+            ("HOME".to_owned(), text(directory.join("home"))),
+            ("NEXUS_STATE_DIR".to_owned(), text(directory.join("state"))),
         ];
-        Ok(Self { who, uid, folder, project, env, timer, jobs, answers: BufReader::new(answers) })
+        Ok(Self { who, uid, directory, project, env, timer, jobs, answers: BufReader::new(answers) })
     }
 
     /// Starts a command once; the reason when it fails.

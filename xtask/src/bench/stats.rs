@@ -1,6 +1,6 @@
 //! Medians and percentiles of times in microseconds.
 
-/// What was measured of one thing, all of it.
+/// All measured times of one thing.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     times: Vec<f64>,

@@ -6,14 +6,14 @@ use super::place::Place;
 use super::report::{Bound, Report};
 use super::stats::Sample;
 use super::tools::argv;
-use super::{failed, say};
+use super::{announce, failed};
 use crate::failure::Failure;
 
 const WORKERS: &[usize] = &[1, 2, 8];
 const ROUNDS: usize = 3;
 /// Modes of the launcher, and what each must reach of bubblewrap's rate with most workers.
 const BOUNDS: &[(&str, f64)] = &[("fresh", 1.9), ("pooled", 3.2), ("live", 4.8)];
-/// How long each mode is let run.
+/// Seconds for which each mode runs.
 const SECONDS: usize = 2;
 
 /// One line of the table: a rate for each number of workers.
@@ -42,7 +42,7 @@ impl Line {
 
 /// All of them in turn; the middle one of three rounds counts.
 pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
-    say("runs in a second");
+    announce("runs in a second");
     let runs = (2 * options.rounds).max(20);
     let mut lines = vec![
         Line::new("nexus run", How::Program(argv(&[&place.nexus, "run", "--", "/bin/true"]))),
@@ -54,7 +54,7 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
         Line::new("launcher, live", How::Mode("live")),
     ];
     let mut unknown = None;
-    let Some(runner) = place.runners.first_mut() else { return Err(failed("nobody to measure as")) };
+    let Some(runner) = place.runners.first_mut() else { return Err(failed("there is no identity to measure as")) };
     for _ in 0..ROUNDS {
         for line in &mut lines {
             let How::Program(words) = &line.how else { continue };
@@ -64,18 +64,18 @@ pub fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Res
         }
         match rows(&place.launch_bench, 1, SECONDS, &[])? {
             Err(reason) => unknown = Some(reason),
-            Ok(told) => {
+            Ok(reported) => {
                 for line in &mut lines {
                     let How::Mode(mode) = line.how else { continue };
                     for (&workers, sample) in WORKERS.iter().zip(&mut line.rates) {
-                        sample.extend(figure(&told, mode, workers, "runs_per_s"));
+                        sample.extend(figure(&reported, mode, workers, "runs_per_s"));
                     }
                 }
             }
         }
     }
     table(report, &lines);
-    judge(report, &lines, unknown.as_deref());
+    evaluate(report, &lines, unknown.as_deref());
     Ok(())
 }
 
@@ -88,13 +88,13 @@ fn table(report: &mut Report, lines: &[Line]) {
     report.table(&title, &["", "1 worker", "2 workers", "8 workers"], rows.collect());
 }
 
-fn judge(report: &mut Report, lines: &[Line], unknown: Option<&str>) {
+fn evaluate(report: &mut Report, lines: &[Line], unknown: Option<&str>) {
     let rate =
         |wanted: &str| lines.iter().find(|line| matches!(line.how, How::Mode(mode) if mode == wanted))?.most_workers();
     for (mode, bound) in BOUNDS {
         let found = match (rate(mode), rate("bwrap")) {
             (Some(rate), Some(bwrap)) => Ok((format!("{rate:.0}/s"), rate / bwrap)),
-            _ => Err(unknown.unwrap_or("launch_bench told no rate of it or of bwrap").to_owned()),
+            _ => Err(unknown.unwrap_or("launch_bench printed no rate of it or of bwrap").to_owned()),
         };
         report.hold(P::Throughput, &format!("{mode}, 8 workers"), found, "x bwrap", Bound::AtLeast(*bound));
     }

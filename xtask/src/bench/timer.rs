@@ -13,31 +13,31 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// What to start, how often.
+/// A program to start, and the number of times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Where.
+    /// Directory in which it starts.
     pub cwd: PathBuf,
     /// All of its environment.
     pub env: Vec<(String, String)>,
-    /// How often each worker starts it, one after the other.
+    /// Number of starts by each worker, one after the other.
     pub repeat: usize,
     /// Threads that start it at the same time.
     pub workers: usize,
-    /// Whether to keep what it writes to stderr, for the reason of a failure; never while time counts.
+    /// Keeps the program's stderr, for the reason of a failure; never while time counts.
     pub explain: bool,
 }
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     /// Each start to each end in microseconds.
     pub us: Vec<f64>,
     /// From the first start to the last end in microseconds.
     pub wall_us: f64,
-    /// Why it failed, if it did.
+    /// Reason for its failure, if it failed.
     pub failed: Option<String>,
 }
 

@@ -14,7 +14,7 @@ pub struct Tool {
     pub name: String,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// What was measured.
+    /// Measured times of the tool.
     pub sample: Sample,
 }
 
@@ -25,11 +25,11 @@ impl Tool {
     }
 }
 
-/// How a peer is told which command to run.
+/// Way in which a peer gets the command to run.
 enum How {
     /// These words, then the command.
     Words(&'static str),
-    /// An OCI bundle; these words, then its folder and a name.
+    /// An OCI bundle; these words, then its directory and a name.
     Bundle(&'static str),
 }
 
@@ -79,7 +79,7 @@ pub fn peers(runner: &mut Runner, command: &[String], report: &mut Report) -> Re
     Ok(found)
 }
 
-/// Why there is no ratio to it.
+/// Reason for a missing ratio to bubblewrap.
 pub const NO_BWRAP: &str = "bwrap is not there to compare with";
 
 fn words(peer: &Peer, program: &Path, runner: &Runner, command: &[String]) -> Result<Vec<String>, Failure> {
@@ -90,12 +90,12 @@ fn words(peer: &Peer, program: &Path, runner: &Runner, command: &[String]) -> Re
             argv.extend(command.iter().cloned());
         }
         How::Bundle(words) => {
-            let folder = runner.folder.join(format!("{}-bundle", peer.name));
-            bundle::make(&folder, runner.uid, command)
-                .map_err(|error| failed(&format!("{}: {error}", folder.display())))?;
-            let state = folder.join("state").display().to_string();
+            let directory = runner.directory.join(format!("{}-bundle", peer.name));
+            bundle::make(&directory, runner.uid, command)
+                .map_err(|error| failed(&format!("{}: {error}", directory.display())))?;
+            let state = directory.join("state").display().to_string();
             argv.extend(split(words).map(|word| if word == "STATE" { state.clone() } else { word }));
-            argv.push(folder.display().to_string());
+            argv.push(directory.display().to_string());
             argv.push(format!("nexus-bench-{}-{}", runner.who, std::process::id()));
         }
     }
@@ -109,7 +109,7 @@ fn split(words: &str) -> impl Iterator<Item = String> + '_ {
 /// A program of PATH.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
 /// Strings of words.

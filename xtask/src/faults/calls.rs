@@ -93,14 +93,14 @@ pub enum Harm {
     Kill,
 }
 
-/// One fault.
+/// One fault at one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The call.
+    /// Name of the call.
     pub call: String,
-    /// Which of them, from 1.
+    /// Number of the call among those of its name, from 1.
     pub number: u32,
-    /// What happens there.
+    /// Harm that is done there.
     pub harm: Harm,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn every_call_is_killed_and_fails_once_and_a_write_fails_for_good() {
         let faults = every(&count(RECORD), &["EIO".to_owned()]);
-        let told: Vec<String> = faults.iter().map(Fault::inject).collect();
+        let reported: Vec<String> = faults.iter().map(Fault::inject).collect();
         let wanted = [
             "inject=fsync:signal=KILL:when=1",
             "inject=fsync:error=EIO:when=1",
@@ -173,7 +173,7 @@ mod tests {
             "inject=openat:signal=KILL:when=2",
             "inject=openat:error=EIO:when=2",
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
     }
 
     #[test]

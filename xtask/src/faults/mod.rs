@@ -1,7 +1,7 @@
 //! `faults`: each system call of a run, a commit, an accept, a reject and a recovery fails or is the last one.
 //!
 //! The calls of each command ([`phases`]) are recorded by `strace`; then the command is played again with one of them
-//! failing once, failing from then on, or killed there ([`calls`]), and the result is judged by the program's own commands
+//! failing once, failing from then on, or killed there ([`calls`]), and the result is evaluated by the program's own commands
 //! ([`verdict`]). Only the host's process is traced, never the sandbox.
 
 mod calls;
@@ -44,7 +44,7 @@ struct Options {
     program: PathBuf,
 }
 
-/// The command.
+/// Runs the plays that the options choose.
 pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let options = options(workspace, words).map_err(|why| Failure::new(why, USAGE))?;
     all(&options)
@@ -96,14 +96,14 @@ fn options(workspace: &Workspace, words: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// One play.
+/// One play of a fault.
 #[derive(Debug, Clone)]
 enum Case {
     Injected { user: bool, phase: Phase, fault: Fault, after: After },
     Standing { user: bool, fault: Standing, accept: bool },
 }
 
-/// What all plays share.
+/// Values that all plays share.
 struct Stage {
     base: Base,
     versions: BTreeMap<bool, Versions>,
@@ -112,7 +112,7 @@ struct Stage {
 
 fn all(options: &Options) -> Result<(), Failure> {
     let began = Instant::now();
-    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was judged");
+    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was tested");
     let path = PathBuf::from(format!("/var/tmp/nexus-faults-{}", options.seed));
     let base = Base::make(path, &options.program).map_err(|error| failed(error.to_string()))?;
     let mut stage = Stage { base, versions: BTreeMap::new(), has_recover: false };
@@ -161,7 +161,7 @@ fn record(stage: &Stage, user: bool, phase: Phase) -> Result<Calls, String> {
     let strace = ["strace", "-qq", "-o", &log.display().to_string()];
     let ended = world.start(&strace, phase.words(stage.has_recover), "")?.wait().map_err(failed)?;
     if ended.code != Some(0) {
-        return Err(format!("{} without a fault: {}", phase.name(), ended.told()));
+        return Err(format!("{} without a fault: {}", phase.name(), ended.describe()));
     }
     let calls = calls::count(&String::from_utf8_lossy(&std::fs::read(log).map_err(failed)?));
     std::fs::remove_dir_all(&place).map_err(failed)?;
@@ -245,7 +245,7 @@ fn play_all(options: &Options, stage: &Stage, cases: &[Case], end: Instant) -> (
                         Ok(true) => {}
                         Ok(false) => lock().missed += 1,
                         Err(why) => {
-                            let line = format!("{}: {why}", told(case));
+                            let line = format!("{}: {why}", describe(case));
                             println!("faults: {} of {}: {line}", number + 1, cases.len());
                             lock().failures.push(line);
                         }
@@ -261,12 +261,12 @@ fn play_all(options: &Options, stage: &Stage, cases: &[Case], end: Instant) -> (
     (found.failures, found.next, found.missed)
 }
 
-fn told(case: &Case) -> String {
+fn describe(case: &Case) -> String {
     let who = |user: bool| if user { "user" } else { "root" };
     match case {
         Case::Standing { user, fault, accept } => {
             let then = if *accept { "accepted when it is gone" } else { "rejected while it stands" };
-            format!("{}, {}, {then}", fault.told(), who(*user))
+            format!("{}, {}, {then}", fault.describe(), who(*user))
         }
         Case::Injected { user, phase, fault, after } => {
             let edit = if after.edit { ", then an edit" } else { "" };
@@ -282,12 +282,12 @@ fn play(stage: &Stage, case: &Case, number: usize) -> Result<bool, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", place.display());
     let world = World::make(&place, &stage.base.program, *user, 0).map_err(failed)?;
     let versions = stage.versions.get(user).ok_or("no versions were recorded")?;
-    let judged = match case {
+    let evaluated = match case {
         Case::Standing { fault, accept, .. } => standing::play(&world, versions, *fault, *accept).map(|()| true),
         Case::Injected { phase, fault, after, .. } => injected(stage, &world, versions, (*phase, fault, *after)),
     };
     std::fs::remove_dir_all(&place).map_err(failed)?;
-    judged
+    evaluated
 }
 
 fn injected(
@@ -304,5 +304,5 @@ fn injected(
     let ended = world.start(&strace, phase.words(stage.has_recover), "")?.wait().map_err(failed)?;
     let record = String::from_utf8_lossy(&std::fs::read(log).map_err(failed)?).into_owned();
     let met = record.contains("(INJECTED)") || ended.code.is_none();
-    verdict::judge(world, versions, phase, &fault.harm, &ended, after).map(|()| met)
+    verdict::evaluate(world, versions, phase, &fault.harm, &ended, after).map(|()| met)
 }

@@ -30,7 +30,7 @@ impl Standing {
     pub const ALL: [Self; 4] = [Self::MountBefore, Self::Mount, Self::Immutable, Self::FullOutput];
 
     /// Returns the words for reports.
-    pub fn told(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::MountBefore => "a mount over a file of the workspace",
             Self::Mount => "a mount over a file that the run replaces",
@@ -40,7 +40,7 @@ impl Standing {
     }
 
     fn begin(self, file: &Path, beside: &Path) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", self.told());
+        let failed = |error: std::io::Error| format!("{}: {error}", self.describe());
         match self {
             Self::MountBefore | Self::Mount => mount_bind(beside, file).map_err(|error| failed(error.into())),
             Self::Immutable => change_flag("+i", file),
@@ -81,14 +81,14 @@ pub fn play(world: &World, versions: &Versions, fault: Standing, accept: bool) -
         }
         Standing::Mount | Standing::Immutable => while_running(world, || fault.begin(&file, &beside))?,
     };
-    let judged = while_it_stands(world, versions, &ended, fault, accept);
+    let evaluated = while_it_stands(world, versions, &ended, fault, accept);
     fault.end(&file)?;
-    judged?;
-    let mut told = vec![brief(&ended)];
+    evaluated?;
+    let mut reported = vec![brief(&ended)];
     for run in world.waiting()? {
         if accept {
             // What was made immutable or mounted over has changed outside, and may be a conflict.
-            told.push(brief(&world.nexus(&world.workspace(), &["changes", "accept", "--run", &run])?));
+            reported.push(brief(&world.nexus(&world.workspace(), &["changes", "accept", "--run", &run])?));
         }
         if world.waiting()?.contains(&run) {
             world.must(&world.workspace(), &["changes", "reject", "--run", &run])?;
@@ -104,7 +104,7 @@ pub fn play(world: &World, versions: &Versions, fault: Standing, accept: bool) -
         found.insert("f3".to_owned(), entry.clone());
     }
     if found != versions.old && found != versions.new {
-        return Err(format!("in the end ({}): {}", told.join("; "), difference(&found, &versions.new)));
+        return Err(format!("in the end ({}): {}", reported.join("; "), difference(&found, &versions.new)));
     }
     world.must(&world.workspace(), &["run", "--", "true"]).map(drop)
 }
@@ -152,12 +152,12 @@ fn while_it_stands(
             found.insert("f3".to_owned(), entry.clone());
         }
     }
-    let told = brief(ended);
+    let reported = brief(ended);
     let rules = Rules { world, versions, edited: false };
-    rules.one_of_both(&found).map_err(|why| format!("{why} ({told})"))?;
+    rules.one_of_both(&found).map_err(|why| format!("{why} ({reported})"))?;
     let waiting = world.waiting()?;
     if found == versions.old && waiting.is_empty() && ended.stdout.contains("DONE") {
-        return Err(format!("the work of the run is gone ({told})"));
+        return Err(format!("the work of the run is gone ({reported})"));
     }
     if !accept {
         for run in waiting {

@@ -1,5 +1,5 @@
-//! What has to hold after a fault: the changes are in the workspace, wait for a decision, or never came to be; what a
-//! person wrote meanwhile is there; and later commands work and come to an end.
+//! Conditions that hold after a fault: the changes are in the workspace, wait for a decision, or never came to be; a
+//! person's bytes are there; and later commands work and come to an end.
 
 use super::calls::Harm;
 use super::phases::{Phase, Versions};
@@ -14,17 +14,17 @@ use std::path::Path;
 const EDITED: &str = "f2";
 const EDIT: &str = "written by a person\n";
 
-/// What the harness does after the fault.
+/// Actions of the harness after the fault.
 #[derive(Debug, Clone, Copy)]
 pub struct After {
-    /// Whether a person edits a file before any later command.
+    /// Lets a person edit a file before any later command.
     pub edit: bool,
-    /// Whether what waits is accepted; otherwise it is rejected.
+    /// Accepts the waiting changes; otherwise they are rejected.
     pub accept: bool,
 }
 
-/// Judges a workspace after a command with a fault; the error is one sentence about what is wrong.
-pub fn judge(
+/// Evaluates a workspace after a command with a fault; the error is one sentence about what is wrong.
+pub fn evaluate(
     world: &World,
     versions: &Versions,
     phase: Phase,
@@ -59,15 +59,18 @@ pub fn judge(
     let after = After { accept: after.accept && !unfinished, ..after };
     // Half of what is being rejected may be gone: it need not be shown, and no half of it may be accepted.
     let whole = phase != Phase::Reject;
-    let told = if after.accept { accept(world, &waiting, whole)? } else { String::new() };
+    let reported = if after.accept { accept(world, &waiting, whole)? } else { String::new() };
     if after.accept && !after.edit && whole && !waiting.is_empty() {
         let found = world.tree()?;
         if found != versions.new {
-            return Err(format!("an accept did not bring the changes ({told}): {}", difference(&found, &versions.new)));
+            return Err(format!(
+                "an accept did not bring the changes ({reported}): {}",
+                difference(&found, &versions.new)
+            ));
         }
     }
     let kept = world.tree()?;
-    rules.one_of_both(&kept).map_err(|why| format!("after accept ({told}) {why}"))?;
+    rules.one_of_both(&kept).map_err(|why| format!("after accept ({reported}) {why}"))?;
     for run in world.waiting()? {
         world.must(&world.workspace(), &["changes", "reject", "--run", &run])?;
     }
@@ -97,15 +100,15 @@ fn later_commands(world: &World) -> Result<(), String> {
 
 fn accept(world: &World, waiting: &[String], whole: bool) -> Result<String, String> {
     let workspace = world.workspace();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for run in waiting {
         if whole {
             world.must(&workspace, &["changes", "show", "--run", run])?;
             world.must(&workspace, &["changes", "diff", "--run", run])?;
         }
-        told.push(brief(&world.nexus(&workspace, &["changes", "accept", "--run", run])?));
+        reported.push(brief(&world.nexus(&workspace, &["changes", "accept", "--run", run])?));
     }
-    Ok(told.join("; "))
+    Ok(reported.join("; "))
 }
 
 fn usable(world: &World) -> Result<(), String> {
@@ -119,7 +122,7 @@ fn usable(world: &World) -> Result<(), String> {
 
 /// Returns the exit of a command and its first words.
 pub fn brief(ended: &Ended) -> String {
-    let line = ended.told().replace('\n', ", ");
+    let line = ended.describe().replace('\n', ", ");
     match line.char_indices().nth(200) {
         Some((end, _)) => format!("{} …", line.get(..end).unwrap_or_default()),
         None => line,
@@ -128,16 +131,16 @@ pub fn brief(ended: &Ended) -> String {
 
 /// The rules about the workspace's content.
 pub struct Rules<'a> {
-    /// Where it is.
+    /// Directories and program of the play.
     pub world: &'a World,
     /// The old version and the new one.
     pub versions: &'a Versions,
-    /// Whether a person has edited a file.
+    /// Set when a person has edited a file.
     pub edited: bool,
 }
 
 impl Rules<'_> {
-    /// Whether a tree is this version, apart from the file that a person edited.
+    /// Returns whether a tree is this version, apart from the file that a person edited.
     fn same(&self, found: &Tree, version: &Tree) -> bool {
         if !self.edited {
             return found == version;

@@ -1,4 +1,5 @@
-//! Whether what is fuzzed is what is shipped: the package `fuzz` has a lock file of its own, which could fall behind.
+//! Checks that the fuzzed code is the shipped code: the package `fuzz` has a lock file of its own, which could fall
+//! behind.
 
 use std::collections::BTreeSet;
 

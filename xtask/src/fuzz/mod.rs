@@ -21,7 +21,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the compiler adds to every branch, comparison and function, as libFuzzer reads it (LLVM, SanitizerCoverage).
+/// Instrumentation that the compiler adds to every branch, comparison and function, as libFuzzer reads it (LLVM,
+/// SanitizerCoverage).
 const INSTRUMENT: &[&str] = &[
     "-C",
     "passes=sancov-module",
@@ -42,9 +43,9 @@ const INPUT_SECONDS: u32 = 10;
 /// Memory of one target, in MiB: an input that makes a reader allocate without bound ends here.
 const MEMORY_MIB: u32 = 1024;
 
-/// Where things are.
-struct Places {
-    /// The package.
+/// Directories of the fuzzer.
+struct Directories {
+    /// Directory of the package.
     package: PathBuf,
     /// Everything that is made.
     made: PathBuf,
@@ -59,7 +60,7 @@ pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let host = host()?;
     let made = workspace.target.join("fuzz");
     let built = made.join("build").join(&host).join("release");
-    let places = Places { package: workspace.root.join("fuzz"), made, built };
+    let places = Directories { package: workspace.root.join("fuzz"), made, built };
     let targets = chosen(&targets(&places.package)?, options.target.as_deref())?;
     same_versions(workspace)?;
     build(&places, &host)?;
@@ -78,20 +79,20 @@ pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     if found.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = found.iter().map(|report| report.told(&places.built)).collect();
+    let reported: Vec<String> = found.iter().map(|report| report.describe(&places.built)).collect();
     let advice = "replay the input as above, fix the reader, and put the input into fuzz/seeds/TARGET/ under a name that \
                   says what it is: `cargo test` tries every seed";
-    Err(Failure::new(told.join("\n"), advice))
+    Err(Failure::new(reported.join("\n"), advice))
 }
 
 /// The names of all targets: the files of `fuzz/src/bin`.
 fn targets(package: &Path) -> Result<Vec<String>, Failure> {
-    let folder = package.join("src/bin");
+    let directory = package.join("src/bin");
     let unreadable = |error: std::io::Error| {
-        Failure::new(format!("{}: {error}", folder.display()), "the targets lie there: restore them from git")
+        Failure::new(format!("{}: {error}", directory.display()), "the targets lie there: restore them from git")
     };
     let mut found = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(unreadable)? {
+    for entry in fs::read_dir(&directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
             found.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
@@ -127,7 +128,7 @@ fn host() -> Result<String, Failure> {
 }
 
 fn same_versions(workspace: &Workspace) -> Result<(), Failure> {
-    let lock = |folder: &str| crate::deps::read(&workspace.root.join(folder).join("Cargo.lock"));
+    let lock = |directory: &str| crate::deps::read(&workspace.root.join(directory).join("Cargo.lock"));
     let apart = locks::apart(&lock("")?, &lock("fuzz")?);
     if apart.is_empty() {
         return Ok(());
@@ -138,7 +139,7 @@ fn same_versions(workspace: &Workspace) -> Result<(), Failure> {
     ))
 }
 
-fn build(places: &Places, host: &str) -> Result<(), Failure> {
+fn build(places: &Directories, host: &str) -> Result<(), Failure> {
     let status = Command::new(cargo())
         .args(["build", "--release", "--locked", "--bins", "--target", host])
         .arg("--manifest-path")
@@ -157,15 +158,16 @@ fn build(places: &Places, host: &str) -> Result<(), Failure> {
 }
 
 /// Runs one target. What it writes goes to a file, since it is long and only matters after a crash.
-fn one(places: &Places, target: &str, seconds: u32) -> Result<Report, Failure> {
-    let folder = |kind: &str| {
-        let folder = places.made.join(kind).join(target);
-        fs::create_dir_all(&folder)
-            .map_err(|error| Failure::new(format!("{}: {error}", folder.display()), "make it writable"))?;
-        Ok::<_, Failure>(folder)
+fn one(places: &Directories, target: &str, seconds: u32) -> Result<Report, Failure> {
+    let directory = |kind: &str| {
+        let directory = places.made.join(kind).join(target);
+        fs::create_dir_all(&directory)
+            .map_err(|error| Failure::new(format!("{}: {error}", directory.display()), "make it writable"))?;
+        Ok::<_, Failure>(directory)
     };
-    let (corpus, crashes, seeds) = (folder("corpus")?, folder("crashes")?, places.package.join("seeds").join(target));
-    let log = folder("log")?.join("last");
+    let (corpus, crashes, seeds) =
+        (directory("corpus")?, directory("crashes")?, places.package.join("seeds").join(target));
+    let log = directory("log")?.join("last");
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", log.display()), "make it writable");
     // Without seeds most readers refuse everything at the first byte, and a run proves nothing.
     if fs::read_dir(&seeds).map_or(true, |mut entries| entries.next().is_none()) {
@@ -199,14 +201,14 @@ mod tests {
     #[test]
     fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
-        let mut folders: Vec<String> = fs::read_dir(package.join("seeds"))
+        let mut directories: Vec<String> = fs::read_dir(package.join("seeds"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        folders.sort();
+        directories.sort();
         let all = targets(&package).unwrap();
         assert!(all.len() >= 15, "{all:?}");
-        assert_eq!(all, folders);
+        assert_eq!(all, directories);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `cargo xtask fuzz` was asked for.
+//! Options of `cargo xtask fuzz`.
 
 use crate::failure::Failure;
 
@@ -7,7 +7,7 @@ const USAGE: &str = "cargo xtask fuzz [TARGET] [--seconds N]";
 /// Long enough to pass the first plateau of every target.
 const SECONDS: u32 = 60;
 
-/// The choice.
+/// Options of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     /// One target; all when missing.

@@ -1,22 +1,22 @@
-//! What one run of a target came to, read from what libFuzzer prints.
+//! Result of one run of a target, read from the output of libFuzzer.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// One target.
+/// Result of one target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Its name.
+    /// Name of the target.
     pub target: String,
     /// Inputs that were tried.
     pub executions: u64,
     /// Places in the code that were reached, and how many there are.
     pub covered: (u64, u64),
-    /// Whether it ended otherwise than by its time.
+    /// Set when the target ended otherwise than by its time.
     pub failed: bool,
     /// The input that broke it.
     pub crash: Option<PathBuf>,
-    /// What was said about it.
+    /// Lines that describe a failure.
     said: Vec<String>,
     /// All that was said.
     log: PathBuf,
@@ -50,8 +50,8 @@ impl Report {
         format!("  {:<14} {:>12} executions  {covered:>6} of {all:>6} places  {crashes}", self.target, self.executions)
     }
 
-    /// What went wrong, and how to see it again.
-    pub fn told(&self, built: &Path) -> String {
+    /// Describes the failure, and a command that shows it again.
+    pub fn describe(&self, built: &Path) -> String {
         let mut text = format!("{}:", self.target);
         for line in &self.said {
             let _written = write!(text, "\n    {line}");
@@ -72,8 +72,8 @@ pub fn table(reports: &[Report]) -> String {
     lines.join("\n")
 }
 
-fn number_behind(text: &str, mark: &str) -> Option<u64> {
-    let (_, behind) = text.split_once(mark)?;
+fn number_behind(text: &str, label: &str) -> Option<u64> {
+    let (_, behind) = text.split_once(label)?;
     let digits: String = behind.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
@@ -110,10 +110,10 @@ mod tests {
     fn a_crash_is_told_with_its_input_and_how_to_replay_it() {
         let report = read(CRASH, false);
         assert_eq!((report.executions, report.failed), (21, true));
-        let told = report.told(Path::new("/built"));
-        assert!(told.contains("src/dns.rs:21:9:\n    it is another name\n"), "{told}");
-        assert!(told.contains("replay: /built/dns /t/crash-01\n"), "{told}");
-        assert!(!told.contains("0: x"), "{told}");
+        let reported = report.describe(Path::new("/built"));
+        assert!(reported.contains("src/dns.rs:21:9:\n    it is another name\n"), "{reported}");
+        assert!(reported.contains("replay: /built/dns /t/crash-01\n"), "{reported}");
+        assert!(!reported.contains("0: x"), "{reported}");
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub fn mount_ext4(device: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Unmounts; what somebody still has open goes when it is closed.
+/// Unmounts; a file that a process still has open goes when it is closed.
 pub fn leave(target: &Path) {
     // What a command left behind may take a moment to go, and a file system that is unmounted lazily would still be
     // attached when its device is used again.

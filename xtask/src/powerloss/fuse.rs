@@ -26,18 +26,18 @@ pub enum Request<'a> {
     Attributes,
     /// Opens the file.
     Open,
-    /// Reads.
+    /// Reads blocks of the disk.
     Read {
         /// The first byte.
         offset: u64,
         /// The number of bytes.
         size: u32,
     },
-    /// Writes.
+    /// Writes blocks of the disk.
     Write {
         /// The first byte.
         offset: u64,
-        /// The bytes.
+        /// Bytes to write.
         data: &'a [u8],
     },
     /// Asks that everything written so far is on the disk.
@@ -53,9 +53,9 @@ pub enum Request<'a> {
 /// A request and the number that its reply carries.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Numbered<'a> {
-    /// The number.
+    /// Number of the request.
     pub unique: u64,
-    /// The request.
+    /// Content of the request.
     pub request: Request<'a>,
 }
 

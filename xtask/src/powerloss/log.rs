@@ -13,16 +13,16 @@ const BLOCK: usize = 4096;
 pub enum Event {
     /// Bytes were written.
     Write {
-        /// The disk.
+        /// Number of the disk.
         disk: usize,
         /// The first byte.
         offset: u64,
-        /// The bytes.
+        /// Bytes that were written.
         data: Vec<u8>,
     },
     /// Everything written so far is kept.
     Flush {
-        /// The disk.
+        /// Number of the disk.
         disk: usize,
     },
 }
@@ -40,7 +40,7 @@ impl Event {
 pub struct Crash {
     /// The number of events that happened.
     pub position: usize,
-    /// How many of 256 blocks are kept of what was not flushed.
+    /// Number of blocks that are kept, of each 256 that were not flushed.
     pub kept: u64,
     /// The seed of the choice.
     pub seed: u64,

@@ -2,7 +2,7 @@
 //!
 //! Workspace and state directory lie on ext4 on loop devices whose writes and flushes this program logs ([`device`]). A
 //! play ([`scenarios`]) runs the program there; then images of the disks are built as a power loss could have left them
-//! ([`log`]), mounted, and judged by the program's own commands ([`verdict`]).
+//! ([`log`]), mounted, and evaluated by the program's own commands ([`verdict`]).
 
 mod device;
 mod fuse;
@@ -40,11 +40,11 @@ struct Options {
     skip: Option<Skip>,
     keep: bool,
     each_sync: bool,
-    /// Whether the first image that is judged wrong ends a play.
+    /// Ends a play at the first image that fails.
     first_only: bool,
 }
 
-/// The command.
+/// Runs the plays that the options choose.
 pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let options = options(workspace, words).map_err(|why| Failure::new(why, USAGE))?;
     all(workspace, &options)
@@ -89,7 +89,7 @@ fn options(workspace: &Workspace, words: &[String]) -> Result<Options, String> {
             "--both" => options.identities = &[false, true],
             "--only" => options.only = Some(value()?.clone()),
             "--program" => options.program = PathBuf::from(value()?),
-            "--skip-sync" => options.skip = Some(Skip::Inside(value()?.parse().map_err(bad)?)),
+            "--skip-sync" => options.skip = Some(Skip::Process(value()?.parse().map_err(bad)?)),
             "--each-sync" => options.each_sync = true,
             "--keep" => options.keep = true,
             other => return Err(format!("{other} is not known")),
@@ -136,14 +136,14 @@ fn all(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     if failures.is_empty() {
         return Ok(());
     }
-    let what = format!("{count} images were judged wrong, with seed {}:\n  {}", options.seed, failures.join("\n  "));
+    let what = format!("{count} images failed, with seed {}:\n  {}", options.seed, failures.join("\n  "));
     let advice = format!("play them again: cargo xtask powerloss --seed {} --only PLAY --keep", options.seed);
     Err(Failure::new(what, advice))
 }
 
 /// Plays each case once for each of its syncs, without that sync, until an image shows it.
 fn each_sync(workspace: &Workspace, options: &Options, base: &Base, cases: &[Case]) -> Result<(), Failure> {
-    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was judged");
+    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was tested");
     let mut useless = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let place = base.path.join(format!("record{number}"));
@@ -158,7 +158,7 @@ fn each_sync(workspace: &Workspace, options: &Options, base: &Base, cases: &[Cas
             let place = base.path.join(format!("{number}-{at}"));
             let mut random = skip::seed(options.seed, at);
             let found = one(workspace, &options, case, (&place, &base.program), options.images, &mut random)?;
-            let name = format!("{} without {}", case.scenario.name, skip::told(sync));
+            let name = format!("{} without {}", case.scenario.name, skip::describe(sync));
             if let Some(why) = found.first() {
                 println!("powerloss: {name}: shown: {why}");
             } else {
@@ -200,7 +200,7 @@ fn cases(options: &Options, random: &mut Random) -> Vec<Case> {
     cases.into_iter().enumerate().filter(|(number, _)| chosen.contains(number)).map(|(_, case)| case).collect()
 }
 
-/// Plays one case and judges its images; returns a sentence for each that failed.
+/// Plays one case and evaluates its images; returns a sentence for each that failed.
 fn one(
     workspace: &Workspace,
     options: &Options,
@@ -209,17 +209,17 @@ fn one(
     images: usize,
     random: &mut Random,
 ) -> Result<Vec<String>, Failure> {
-    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was judged");
+    let failed = |why: String| Failure::new(why, "look at what is named; nothing of the program was tested");
     let broken = |error: std::io::Error| failed(format!("{}: {error}", base.display()));
     let mut world = World::make(base, program, case.user, case.disks).map_err(broken)?;
     world.skip.clone_from(&options.skip);
-    let told = format!("{} ({})", case.scenario.name, world.told());
+    let reported = format!("{} ({})", case.scenario.name, world.describe());
     let mut failures = Vec::new();
     let began = Instant::now();
     let played = match Play::perform(&world, case.scenario, SIZE, random) {
         Ok(played) => played,
         Err(why) => {
-            failures.push(format!("{told}: {why}"));
+            failures.push(format!("{reported}: {why}"));
             std::fs::remove_dir_all(base).map_err(broken)?;
             return Ok(failures);
         }
@@ -231,14 +231,14 @@ fn one(
         if let Err(why) = image(&world, &played, &crash).map_err(broken)? {
             let moment = verdict::moment(&played.stages, crash.position);
             let kept = keep(workspace, options, &played, &crash, failures.len()).map_err(broken)?;
-            failures.push(format!("{told}, event {} of {last}, {moment}: {why}{kept}", crash.position));
+            failures.push(format!("{reported}, event {} of {last}, {moment}: {why}{kept}", crash.position));
             if options.first_only {
                 break;
             }
         }
     }
     println!(
-        "powerloss: {told}: {} events, {images} images, {} failed; play {time:.1} s, all {:.1} s",
+        "powerloss: {reported}: {} events, {images} images, {} failed; play {time:.1} s, all {:.1} s",
         played.events.len(),
         failures.len(),
         began.elapsed().as_secs_f64()
@@ -247,7 +247,7 @@ fn one(
     Ok(failures)
 }
 
-/// Builds the disks after a crash, mounts them where they were, and judges them.
+/// Builds the disks after a crash, mounts them where they were, and evaluates them.
 fn image(world: &World, played: &Played, crash: &Crash) -> std::io::Result<Result<(), String>> {
     let memory = PathBuf::from("/dev/shm");
     let beside = if memory.is_dir() { &memory } else { &world.base };
@@ -262,7 +262,7 @@ fn image(world: &World, played: &Played, crash: &Crash) -> std::io::Result<Resul
         mount_ext4(&attached.0, target)?;
         mounted.push(Mounted { target: target.clone(), _attached: attached });
     }
-    let verdict = verdict::judge(world, played, crash.position);
+    let verdict = verdict::evaluate(world, played, crash.position);
     drop(mounted);
     Ok(verdict)
 }

@@ -24,13 +24,13 @@ pub struct Stage {
     pub trees: Vec<Tree>,
     /// More states that are allowed on the way here.
     pub on_way: Vec<Tree>,
-    /// Whether every change of the play is in the workspace or waits for a decision from now on.
+    /// Set when every change of the play is in the workspace or waits for a decision from now on.
     pub holds: bool,
 }
 
 /// A play in progress.
 pub struct Play {
-    /// Where it happens.
+    /// Directories and program of the play.
     pub world: World,
     recorder: Recorder,
     /// The choices of the play.
@@ -43,9 +43,9 @@ pub struct Play {
 pub struct Played {
     /// The disks at the beginning.
     pub disks: Vec<Vec<u8>>,
-    /// What happened to them.
+    /// Writes and flushes of the disks.
     pub events: Vec<Event>,
-    /// The moments.
+    /// Moments of the play.
     pub stages: Vec<Stage>,
     /// The workspace after every change was accepted.
     pub last: Tree,
@@ -53,7 +53,7 @@ pub struct Played {
 
 /// A play by name.
 pub struct Scenario {
-    /// The name.
+    /// Name of the play.
     pub name: &'static str,
     /// Makes the files of the workspace.
     pub setup: fn(&World) -> std::io::Result<()>,
@@ -113,7 +113,11 @@ impl Play {
     /// [`Self::nexus`] with answers from a pipe.
     pub fn answer(&mut self, words: &[&str], input: &str) -> Result<Ended, String> {
         let ended = self.world.start(&[], words, input)?.wait().map_err(|error| error.to_string())?;
-        if ended.code == Some(0) { Ok(ended) } else { Err(format!("`nexus {}`: {}", words.join(" "), ended.told())) }
+        if ended.code == Some(0) {
+            Ok(ended)
+        } else {
+            Err(format!("`nexus {}`: {}", words.join(" "), ended.describe()))
+        }
     }
 
     /// Records that a command has ended: the workspace is as it is now, and `holds` as in [`Stage`].
@@ -147,8 +151,8 @@ pub fn demand_gone(tree: &Tree, name: &str) -> Result<(), String> {
     if tree.contains_key(name) { Err(format!("{name} is still there")) } else { Ok(()) }
 }
 
-/// A process of somebody else that syncs files of its own on the same disks: this brings the directory entries of
-/// everybody to the disk, and not their bytes.
+/// A process of another user that syncs files of its own on the same disks: this brings the directory entries of all
+/// processes to the disk, and not their bytes.
 struct Neighbour {
     ended: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<()>,
@@ -185,7 +189,7 @@ impl Neighbour {
 
 fn touch(disk: &Path) -> std::io::Result<()> {
     let mut file = fs::File::create(disk.join("neighbour/file"))?;
-    file.write_all(b"of somebody else")?;
+    file.write_all(b"of another user")?;
     file.sync_all()
 }
 

@@ -159,7 +159,7 @@ fn killed(play: &mut Play) -> Result<(), String> {
     let workspace = play.world.workspace();
     let recovered = play.world.nexus(&workspace, &["changes", "recover"])?;
     if recovered.code != Some(0) && recovered.code != Some(2) {
-        return Err(format!("`nexus changes recover`: {}", recovered.told()));
+        return Err(format!("`nexus changes recover`: {}", recovered.describe()));
     }
     play.stage_of("changes recover", both, Vec::new(), true)
 }
@@ -174,7 +174,7 @@ fn two_runs(play: &mut Play) -> Result<(), String> {
     let of_second = play.world.tree()?;
     let ended = running.wait().map_err(|error| error.to_string())?;
     if ended.code != Some(0) {
-        return Err(format!("the first run: {}", ended.told()));
+        return Err(format!("the first run: {}", ended.describe()));
     }
     let both = play.world.tree()?;
     demand(&both, "fa", "A\n")?;

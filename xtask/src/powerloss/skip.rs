@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One sync of the commands of a play.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sync {
-    /// The call.
+    /// Name of the call.
     pub call: String,
-    /// Which of them within one command, from 1.
+    /// Number of the call within one command, from 1.
     pub number: u32,
     /// The paths that it was about, one for each command that comes so far.
     pub paths: BTreeSet<String>,
@@ -47,7 +47,7 @@ fn shorten(path: &str, base: &str) -> String {
 }
 
 /// Names a sync for the report.
-pub fn told(sync: &Sync) -> String {
+pub fn describe(sync: &Sync) -> String {
     let paths: Vec<&str> = sync.paths.iter().map(String::as_str).collect();
     format!("{} {} ({})", sync.call, sync.number, paths.join(", "))
 }
@@ -66,7 +66,7 @@ mod tests {
         let record = "fsync(3</b/disk0/state/layers/01a203a0-a928-7665-b800-72fd2c197459/journal.new>) = 0\n\
             fsync(4</b/disk0/ws>) = 0\nsyncfs(5</b/disk0>) = 0\n+++ exited with 0 +++\n\
             fsync(3</b/disk0/ws>) = 0\n+++ exited with 0 +++\n";
-        let found: Vec<String> = read(record, "/b").iter().map(told).collect();
+        let found: Vec<String> = read(record, "/b").iter().map(describe).collect();
         let wanted =
             ["fsync 1 (disk0/state/layers/ID/journal.new, disk0/ws)", "fsync 2 (disk0/ws)", "syncfs 1 (disk0)"];
         assert_eq!(found, wanted);

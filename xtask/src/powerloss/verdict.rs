@@ -1,15 +1,15 @@
-//! What has to hold after the power came back, whatever the disks kept.
+//! Conditions that hold after the power came back, whatever the disks kept.
 
 use super::play::{Played, Stage};
 use crate::tree::{Tree, difference};
 use crate::world::World;
 
-/// Judges the mounted disks of `world` after a crash at `position`; the error is one sentence about what is wrong.
+/// Evaluates the mounted disks of `world` after a crash at `position`; the error is one sentence about what is wrong.
 ///
 /// Every later command works, here and elsewhere; the workspace is one of the allowed versions and no mix; what waits
 /// can be shown, and an accept brings exactly the changes that the run made. From the moment at which a command said
 /// that the changes are committed or wait, they are.
-pub fn judge(world: &World, played: &Played, position: usize) -> Result<(), String> {
+pub fn evaluate(world: &World, played: &Played, position: usize) -> Result<(), String> {
     let now = played.stages.iter().rposition(|stage| stage.position <= position).unwrap_or(0);
     let (stage, next) = (played.stages.get(now), played.stages.get(now + 1));
     let mut allowed: Vec<&Tree> = stage.map(|stage| stage.trees.iter().collect()).unwrap_or_default();
@@ -19,22 +19,22 @@ pub fn judge(world: &World, played: &Played, position: usize) -> Result<(), Stri
     let recovered = commands_work(world)?;
     let found = world.tree()?;
     one_of(&found, &allowed, &format!("after the recovery ({}) the workspace", brief(&recovered)))?;
-    let told = accept_all(world)?;
+    let reported = accept_all(world)?;
     let found = world.tree()?;
     allowed.push(&played.last);
     if holds && found != played.last {
-        let told: Vec<String> = told.iter().map(|told| brief(told)).collect();
-        let what = if told.is_empty() { "nothing waited".to_owned() } else { told.join("; ") };
+        let reported: Vec<String> = reported.iter().map(|reported| brief(reported)).collect();
+        let what = if reported.is_empty() { "nothing waited".to_owned() } else { reported.join("; ") };
         return Err(format!(
-            "changes that were told to be kept are lost ({what}): {}",
+            "changes that were reported as kept are lost ({what}): {}",
             difference(&found, &played.last)
         ));
     }
     // Of a command that had not ended the disk may have any part, and the program may keep what there is of it.
-    let warned = recovered.contains(WARNING) || told.iter().any(|told| told.contains(WARNING));
+    let warned = recovered.contains(WARNING) || reported.iter().any(|reported| reported.contains(WARNING));
     if !warned {
-        let told: Vec<String> = told.iter().map(|told| brief(told)).collect();
-        one_of(&found, &allowed, &format!("after accept ({}) the workspace", told.join("; ")))?;
+        let reported: Vec<String> = reported.iter().map(|reported| brief(reported)).collect();
+        one_of(&found, &allowed, &format!("after accept ({}) the workspace", reported.join("; ")))?;
     }
     still_usable(world)
 }
@@ -57,19 +57,19 @@ const WARNING: &str = "incomplete";
 /// Runs what a person would run first; returns what the commands said.
 fn commands_work(world: &World) -> Result<String, String> {
     let (workspace, other) = (world.workspace(), world.other());
-    let mut told = world.must(&other, &["changes", "list"])?.told();
+    let mut reported = world.must(&other, &["changes", "list"])?.describe();
     let recovered = world.nexus(&workspace, &["changes", "recover"])?;
     // 2: a program without this command.
     if recovered.code != Some(0) && recovered.code != Some(2) {
-        return Err(format!("`nexus changes recover`: {}", recovered.told()));
+        return Err(format!("`nexus changes recover`: {}", recovered.describe()));
     }
     if recovered.code == Some(0) {
-        told = format!("{told} | {}", recovered.told());
+        reported = format!("{reported} | {}", recovered.describe());
     }
     for place in [&other, &workspace] {
-        told = format!("{told} | {}", world.must(place, &["run", "--", "true"])?.told());
+        reported = format!("{reported} | {}", world.must(place, &["run", "--", "true"])?.describe());
     }
-    Ok(told)
+    Ok(reported)
 }
 
 fn one_of(found: &Tree, allowed: &[&Tree], what: &str) -> Result<(), String> {
@@ -78,31 +78,31 @@ fn one_of(found: &Tree, allowed: &[&Tree], what: &str) -> Result<(), String> {
     }
     // The nearest version is the one that makes the sentence short.
     let nearest = allowed.iter().map(|tree| difference(found, tree)).min_by_key(String::len).unwrap_or_default();
-    Err(format!("{what} is no version of it: {nearest}"))
+    Err(format!("{what} is not a version of it: {nearest}"))
 }
 
 /// Shows and accepts everything that waits; what an accept refuses is rejected. Returns what the commands said.
 fn accept_all(world: &World) -> Result<Vec<String>, String> {
     let workspace = world.workspace();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for run in world.waiting()? {
-        told.push(world.must(&workspace, &["changes", "show", "--run", &run])?.told());
+        reported.push(world.must(&workspace, &["changes", "show", "--run", &run])?.describe());
         world.must(&workspace, &["changes", "diff", "--run", &run])?;
         let ended = world.nexus(&workspace, &["changes", "accept", "--protected", "--run", &run])?;
-        told.push(ended.told());
+        reported.push(ended.describe());
         if world.waiting()?.contains(&run) {
             world.must(&workspace, &["changes", "reject", "--run", &run])?;
         }
     }
     match world.waiting()?.first() {
-        Some(run) => Err(format!("{run} still waits after it was accepted and rejected: {}", told.join("; "))),
-        None => Ok(told),
+        Some(run) => Err(format!("{run} still waits after it was accepted and rejected: {}", reported.join("; "))),
+        None => Ok(reported),
     }
 }
 
 /// Shortens what a command said to its exit and its first words.
-fn brief(told: &str) -> String {
-    let line = told.replace('\n', ", ");
+fn brief(reported: &str) -> String {
+    let line = reported.replace('\n', ", ");
     match line.char_indices().nth(120) {
         Some((end, _)) => format!("{} …", line.get(..end).unwrap_or_default()),
         None => line,

@@ -64,8 +64,8 @@ fn command(parts: &Parts, initramfs: &Path) -> Command {
     } else {
         command.env_remove("LD_LIBRARY_PATH");
     }
-    for folder in &parts.firmware {
-        command.arg("-L").arg(folder);
+    for directory in &parts.firmware {
+        command.arg("-L").arg(directory);
     }
     // q35 and not microvm: that one has no timer against which an emulated processor can be calibrated, and hangs.
     command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY]);

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-const FOLDER: u32 = 0o040_000;
+const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
@@ -21,9 +21,9 @@ impl<W: Write> Archive<W> {
         Self { out, inode: 0 }
     }
 
-    /// Adds a folder that everybody may enter.
-    pub fn folder(&mut self, name: &str) -> io::Result<()> {
-        self.entry(name, FOLDER | 0o755, b"")
+    /// Adds a directory that every user may enter.
+    pub fn directory(&mut self, name: &str) -> io::Result<()> {
+        self.entry(name, DIRECTORY | 0o755, b"")
     }
 
     /// Adds a file that everybody may read and, as asked, execute.
@@ -47,7 +47,7 @@ impl<W: Write> Archive<W> {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) -> io::Result<()> {
         let size = u32::try_from(content.len()).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         self.inode += 1;
-        let links = if mode & FOLDER == FOLDER { 2 } else { 1 };
+        let links = if mode & DIRECTORY == DIRECTORY { 2 } else { 1 };
         // Inode, mode, uid, gid, links, time, size, four numbers of devices, length of the name, no checksum.
         let fields = [self.inode, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name.len() as u32 + 1, 0];
         let mut header = String::from("070701");
@@ -71,7 +71,7 @@ mod tests {
 
     fn archive() -> Vec<u8> {
         let mut archive = Archive::new(Vec::new());
-        archive.folder("dir").unwrap();
+        archive.directory("dir").unwrap();
         archive.file("dir/file", true, b"hello").unwrap();
         archive.link("link", "dir/file").unwrap();
         archive.finish().unwrap()

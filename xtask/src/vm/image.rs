@@ -9,15 +9,15 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the cases call of busybox.
+/// Programs of busybox that the cases call.
 const APPLETS: &[&str] = &[
     "sh", "cat", "dd", "echo", "false", "id", "kill", "ls", "mkdir", "mount", "seq", "sleep", "test", "touch", "true",
     "umount",
 ];
-/// Empty folders that things are mounted on, or that everything expects.
-const FOLDERS: &[&str] =
+/// Empty directories that are mount points, or that programs expect.
+const DIRECTORIES: &[&str] =
     &["dev", "proc", "sys", "root.new", "usr", "usr/bin", "usr/lib", "usr/lib64", "usr/lib/modules"];
-/// The old names of folders below /usr.
+/// The old names of directories below /usr.
 const LINKS: &[&str] = &["bin", "lib", "lib64"];
 /// Makes the file system that layers need: tmpfs takes no `user.` attributes on old kernels.
 const MKFS: &str = "/sbin/mke2fs";
@@ -35,8 +35,8 @@ pub fn write(file: &Path, parts: &Parts, built: &Path) -> Result<(), Failure> {
     let mut archive =
         File::create(file).map(|file| Archive::new(BufWriter::new(file))).map_err(|e| failed(e.to_string()))?;
     let mut add = || -> io::Result<()> {
-        for name in FOLDERS {
-            archive.folder(name)?;
+        for name in DIRECTORIES {
+            archive.directory(name)?;
         }
         for name in LINKS {
             archive.link(name, &format!("usr/{name}"))?;
@@ -50,8 +50,8 @@ pub fn write(file: &Path, parts: &Parts, built: &Path) -> Result<(), Failure> {
         for library in &libraries {
             // The folder of Debian's libraries; the loader is named by its full path.
             let name = library.file_name().unwrap_or_default().to_string_lossy();
-            let folder = if name.starts_with("ld-") { "usr/lib64" } else { "usr/lib" };
-            archive.file(&format!("{folder}/{name}"), true, &read(library)?)?;
+            let directory = if name.starts_with("ld-") { "usr/lib64" } else { "usr/lib" };
+            archive.file(&format!("{directory}/{name}"), true, &read(library)?)?;
         }
         for module in &parts.modules {
             let name = module.file_name().unwrap_or_default().to_string_lossy();
@@ -69,9 +69,9 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, String> {
     let output = Command::new("ldd").arg(program).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("ldd {}: {error}", program.display()))?;
-    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (reported, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
-        return Ok(libraries(&told));
+        return Ok(libraries(&reported));
     }
     // A static program has none.
     if said.contains("not a dynamic executable") {
@@ -82,8 +82,8 @@ fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// The paths that ldd(1) tells: behind an arrow, or alone for the loader.
-fn libraries(told: &str) -> Vec<PathBuf> {
-    let paths = told.lines().filter_map(|line| {
+fn libraries(reported: &str) -> Vec<PathBuf> {
+    let paths = reported.lines().filter_map(|line| {
         let path = line.split_once("=>").map_or(line, |(_, path)| path);
         path.split_whitespace().next().filter(|path| path.starts_with('/'))
     });
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_kernels_own_library_has_no_file() {
-        let told = "\tlinux-vdso.so.1 (0x7ffc)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x7f)\n\t/lib64/ld-linux-x86-64.so.2 (0x7f)\n";
-        assert_eq!(libraries(told), ["/lib/x/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from));
+        let reported = "\tlinux-vdso.so.1 (0x7ffc)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x7f)\n\t/lib64/ld-linux-x86-64.so.2 (0x7f)\n";
+        assert_eq!(libraries(reported), ["/lib/x/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from));
     }
 }

@@ -1,4 +1,4 @@
-//! What the machine says on its serial port, and what that means.
+//! Lines that the machine writes to its serial port, and their meaning.
 
 use crate::failure::Failure;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// The beginning of each line that counts; everything else is the kernel's or a command's.
 pub const MARK: &str = "vm-case:";
 
-/// What was heard.
+/// Results that were read from the lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Cases that passed.
@@ -17,7 +17,7 @@ pub struct Verdict {
     pub names: Vec<String>,
     /// Names of all cases that ran.
     pub ran: BTreeSet<String>,
-    /// Whether the machine came to the end of its list.
+    /// Set when the machine came to the end of its list.
     pub complete: bool,
 }
 
@@ -42,7 +42,7 @@ impl Verdict {
     }
 
     /// Good only if as many cases passed as there are: a machine that stops early is a failure.
-    pub fn judge(&self, wanted: usize) -> Result<(), Failure> {
+    pub fn evaluate(&self, wanted: usize) -> Result<(), Failure> {
         if self.failed == 0 && self.complete && self.passed == wanted as u64 {
             return Ok(());
         }
@@ -67,15 +67,15 @@ mod tests {
 
     #[test]
     fn all_cases_must_pass_and_the_end_must_be_reached() {
-        assert!(heard("vm-case: ok a\nvm-case: ok b\r\nvm-case: end\n").judge(2).is_ok());
-        assert!(heard("vm-case: ok a\nvm-case: ok b\n").judge(2).is_err());
-        assert!(heard("vm-case: ok a\nvm-case: end\n").judge(2).is_err());
-        assert!(heard("").judge(0).is_err());
+        assert!(heard("vm-case: ok a\nvm-case: ok b\r\nvm-case: end\n").evaluate(2).is_ok());
+        assert!(heard("vm-case: ok a\nvm-case: ok b\n").evaluate(2).is_err());
+        assert!(heard("vm-case: ok a\nvm-case: end\n").evaluate(2).is_err());
+        assert!(heard("").evaluate(0).is_err());
     }
 
     #[test]
     fn a_case_that_failed_is_named() {
-        let failure = heard("vm-case: FAILED b: why\nvm-case: ok a\nvm-case: end\n").judge(2).unwrap_err();
+        let failure = heard("vm-case: FAILED b: why\nvm-case: ok a\nvm-case: end\n").evaluate(2).unwrap_err();
         assert!(failure.what.contains("b: why"), "{failure}");
     }
 

@@ -1,12 +1,12 @@
-//! `vm`: what needs another kernel or cgroup v2, tried in a virtual machine that QEMU emulates.
+//! `vm`: tests that need another kernel or cgroup v2, in a virtual machine that QEMU emulates.
 //!
 //! ```text
 //!  parts (Debian packages, unpacked) ─▶ image (initramfs: nexus, this program as init, busybox) ─▶ boot (QEMU, TCG)
 //!        not for this processor: skipped                        guest: init ─▶ cases ─▶ lines on the serial port
-//!                                                                        lines ─▶ judged here
+//!                                                                        lines ─▶ evaluated here
 //! ```
 //! The host of a test may have cgroup v1 only, and its kernel is newer than the oldest that Nexus promises to work on.
-//! Nothing is installed: packages are downloaded and unpacked below the build folder. The machine has no network and no
+//! Nothing is installed: packages are downloaded and unpacked below the build directory. The machine has no network and no
 //! disk. Without KVM, since a `/dev/kvm` that opens may still be unable to run a kernel; emulation boots in seconds.
 
 mod boot;
@@ -39,8 +39,8 @@ pub fn step() -> Step {
 }
 
 fn boot(workspace: &Workspace, counts: &mut crate::counts::Counts) -> Result<(), Failure> {
-    let folder = workspace.target.join("vm");
-    let parts = match parts::fetch(&folder)? {
+    let directory = workspace.target.join("vm");
+    let parts = match parts::fetch(&directory)? {
         Found::All(parts) => parts,
         Found::Nothing(reason) => {
             println!("vm: SKIPPED, nothing below was tried: cgroup v2, the oldest kernel: {reason}");
@@ -48,11 +48,11 @@ fn boot(workspace: &Workspace, counts: &mut crate::counts::Counts) -> Result<(),
             return Ok(());
         }
     };
-    let initramfs = folder.join("initramfs.cpio");
+    let initramfs = directory.join("initramfs.cpio");
     image::write(&initramfs, &parts, &workspace.target.join("debug"))?;
     let verdict = boot::run(&parts, &initramfs)?;
     counts.passed += verdict.passed;
     counts.failed += verdict.failed;
     counts.cases.extend(verdict.ran.iter().cloned());
-    verdict.judge(guest::count())
+    verdict.evaluate(guest::count())
 }

@@ -1,4 +1,4 @@
-//! QEMU, a kernel and busybox from Debian packages, unpacked below the build folder and never installed.
+//! QEMU, a kernel and busybox from Debian packages, unpacked below the build directory and never installed.
 //!
 //! Installing QEMU from the stable suite would remove a newer qemu-utils that is already there (both want one version of
 //! a common package). `apt-get install --download-only` names the packages with everything that is missing here, and
@@ -15,16 +15,16 @@ const KERNEL: &str = "linux-image-cloud-amd64";
 /// Modules that the cases need and that are not built in.
 const MODULES: &[&str] = &["kernel/fs/overlayfs/overlay.ko", "kernel/drivers/block/loop.ko"];
 
-/// What a boot needs.
+/// Files that a boot needs.
 #[derive(Debug)]
 pub struct Parts {
-    /// The emulator.
+    /// Program of the emulator.
     pub qemu: PathBuf,
     /// Its libraries when it is not installed.
     pub libraries: Option<OsString>,
-    /// Folders with its firmware when it is not installed.
+    /// Directories with its firmware when it is not installed.
     pub firmware: Vec<PathBuf>,
-    /// The kernel.
+    /// Image of the kernel.
     pub kernel: PathBuf,
     /// Modules, in the order in which they are loaded.
     pub modules: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Parts {
     pub busybox: PathBuf,
 }
 
-/// Whether there are parts here.
+/// Parts, or the reason for which there are none.
 pub enum Found {
     /// All of them.
     All(Parts),
@@ -41,14 +41,14 @@ pub enum Found {
 }
 
 /// Downloads what is not there yet. Not being able to is a failure: promises hang on these cases.
-pub fn fetch(folder: &Path) -> Result<Found, Failure> {
+pub fn fetch(directory: &Path) -> Result<Found, Failure> {
     if !cfg!(target_arch = "x86_64") {
         return Ok(Found::Nothing("only x86_64 is emulated".to_owned()));
     }
     let installed = crate::packages::find(EMULATOR);
-    let fetched = unpacked(folder, "busybox", &["busybox-static"]).and_then(|busybox| {
-        let kernel = unpacked_kernel(folder)?;
-        let qemu = if installed.is_none() { Some(unpacked(folder, "qemu", &["qemu-system-x86"])?) } else { None };
+    let fetched = unpacked(directory, "busybox", &["busybox-static"]).and_then(|busybox| {
+        let kernel = unpacked_kernel(directory)?;
+        let qemu = if installed.is_none() { Some(unpacked(directory, "qemu", &["qemu-system-x86"])?) } else { None };
         Ok((busybox, kernel, qemu))
     });
     match fetched {
@@ -64,8 +64,8 @@ impl Parts {
     fn new(busybox: &Path, kernel: &Path, qemu: Option<&Path>, installed: Option<PathBuf>) -> Result<Self, Failure> {
         let release = one_in(&kernel.join("lib/modules"), "")?;
         let libraries = qemu.map(|qemu| {
-            let folders = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|lib| qemu.join(lib));
-            folders.map(PathBuf::into_os_string).join(&OsString::from(":"))
+            let directories = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|lib| qemu.join(lib));
+            directories.map(PathBuf::into_os_string).join(&OsString::from(":"))
         });
         let firmware = qemu.map(|qemu| ["usr/share/qemu", "usr/share/seabios"].map(|share| qemu.join(share)).to_vec());
         let program = installed.or_else(|| Some(qemu?.join("usr/bin").join(EMULATOR)));
@@ -88,19 +88,19 @@ fn missing(file: &Path) -> Failure {
 }
 
 /// The only entry that begins with `prefix`.
-fn one_in(folder: &Path, prefix: &str) -> Result<PathBuf, Failure> {
-    let entries = std::fs::read_dir(folder).map_err(|_| missing(folder))?;
+fn one_in(directory: &Path, prefix: &str) -> Result<PathBuf, Failure> {
+    let entries = std::fs::read_dir(directory).map_err(|_| missing(directory))?;
     let names = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let mut fitting =
         names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)));
-    fitting.next().ok_or_else(|| missing(&folder.join(prefix)))
+    fitting.next().ok_or_else(|| missing(&directory.join(prefix)))
 }
 
-fn unpacked_kernel(folder: &Path) -> Result<PathBuf, String> {
+fn unpacked_kernel(directory: &Path) -> Result<PathBuf, String> {
     let depends = say_on_failure(&["apt-cache", "depends", KERNEL])?;
     let package = kernel_of(&String::from_utf8_lossy(&depends.stdout))
         .ok_or(format!("{KERNEL} is not known here; `apt-get update` may help"))?;
-    unpacked(folder, &package, &[])
+    unpacked(directory, &package, &[])
 }
 
 /// The package that the meta package depends on.
@@ -109,16 +109,16 @@ fn kernel_of(depends: &str) -> Option<String> {
     lines.map(str::trim).find(|name| name.starts_with("linux-image-")).map(str::to_owned)
 }
 
-/// The folder with the content of these packages, and of what they need and this machine lacks. Without packages: of
-/// the one package `name`, alone.
-fn unpacked(folder: &Path, name: &str, packages: &[&str]) -> Result<PathBuf, String> {
-    let done = folder.join(name);
+/// Returns the directory with the content of these packages, and of the packages that they need and this machine lacks.
+/// Without packages: of the one package `name`, alone.
+fn unpacked(directory: &Path, name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let done = directory.join(name);
     if done.is_dir() {
         return Ok(done);
     }
     println!("vm: downloading {name}");
     let text = |path: &Path| path.display().to_string();
-    let part = folder.join(format!("{name}.part"));
+    let part = directory.join(format!("{name}.part"));
     let debs = part.join("debs");
     if part.exists() {
         std::fs::remove_dir_all(&part).map_err(|error| format!("{}: {error}", text(&part)))?;
@@ -160,10 +160,10 @@ fn say_on_failure(words: &[&str]) -> Result<Output, String> {
     command(words, Path::new("/"))
 }
 
-fn command(words: &[&str], folder: &Path) -> Result<Output, String> {
+fn command(words: &[&str], directory: &Path) -> Result<Output, String> {
     let (program, arguments) = words.split_first().ok_or("an empty command")?;
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    command.args(arguments).current_dir(directory).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(output);
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn the_meta_package_names_its_kernel() {
-        let told = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-1-cloud-amd64\n  Suggests: linux-doc\n";
-        assert_eq!(kernel_of(told).as_deref(), Some("linux-image-6.1.0-1-cloud-amd64"));
+        let reported = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-1-cloud-amd64\n  Suggests: linux-doc\n";
+        assert_eq!(kernel_of(reported).as_deref(), Some("linux-image-6.1.0-1-cloud-amd64"));
         assert_eq!(kernel_of("linux-image-cloud-amd64\n  Depends: other\n"), None);
     }
 

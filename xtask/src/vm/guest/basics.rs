@@ -5,7 +5,7 @@ use super::world::{Who, ensure};
 use std::fs;
 use std::path::Path;
 
-/// What Debian 12 has: the oldest kernel of the promises.
+/// Version of Debian 12's kernel: the oldest kernel of the promises.
 const OLDEST: &str = "6.1.";
 
 pub const CASES: &[Case] = &[
@@ -48,19 +48,19 @@ fn layered(who: &Who) -> Result<Option<String>, String> {
     let file = who.workspace.join("layered");
     let run = who.json(&["--shell", "echo layered > layered; cat layered"])?;
     run.ended(0, "exit")?;
-    let committed = run.told.pointer("/changes/state").and_then(|state| state.as_str()) == Some("committed");
-    ensure(committed, || format!("the changes are {}", run.told["changes"]))?;
+    let committed = run.reported.pointer("/changes/state").and_then(|state| state.as_str()) == Some("committed");
+    ensure(committed, || format!("the changes are {}", run.reported["changes"]))?;
     ensure(fs::read_to_string(&file).is_ok_and(|text| text == "layered\n"), || "the file is not there".to_owned())?;
     Ok(None)
 }
 
 /// This kernel maps no ids on tmpfs: then nothing may have happened, and the message says what is missing.
 fn refused(who: &Who) -> Result<Option<String>, String> {
-    let folder = Path::new("/tmp/workspace");
-    fs::create_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let directory = Path::new("/tmp/workspace");
+    fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let run = who.json(&["--workspace", "/tmp/workspace", "--shell", "echo layered > layered"])?;
     run.ended(125, "driver_failed")?;
-    ensure(!folder.join("layered").exists(), || "the refused command wrote to the workspace".to_owned())?;
+    ensure(!directory.join("layered").exists(), || "the refused command wrote to the workspace".to_owned())?;
     Ok(Some(format!("refused on this kernel: {}", run.message())))
 }
 
@@ -76,9 +76,9 @@ fn direct(who: &Who) -> Result<Option<String>, String> {
 fn few_processes(who: &Who) -> Result<Option<String>, String> {
     let script = |count: u32| format!("for i in $(seq {count}); do sleep 5 & done; echo all of them; kill $(jobs -p)");
     let fits = who.json(&["--direct", "--pids", "16", "--shell", &script(4)])?;
-    ensure(fits.stdout().contains("all of them"), || format!("four processes of 16: {}", fits.told["output"]))?;
+    ensure(fits.stdout().contains("all of them"), || format!("four processes of 16: {}", fits.reported["output"]))?;
     let exceeds = who.json(&["--direct", "--pids", "16", "--shell", &script(40)])?;
     ensure(!exceeds.stdout().contains("all of them"), || "40 processes of 16 were all started".to_owned())?;
-    ensure(exceeds.told["reason"] != "driver_failed", || format!("it never ran: {}", exceeds.told))?;
+    ensure(exceeds.reported["reason"] != "driver_failed", || format!("it never ran: {}", exceeds.reported))?;
     Ok(None)
 }

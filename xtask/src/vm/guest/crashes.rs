@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const PATTERN: &str = "/proc/sys/kernel/core_pattern";
 const HANDLER: &str = "/usr/bin/core-handler";
-/// Where the handler writes a line for each crash that the kernel hands to it.
+/// File to which the handler writes a line for each crash that the kernel hands to it.
 const SEEN: &str = "/tmp/crashes";
 const CRASH: &str = "kill -SEGV $$";
 
@@ -36,9 +36,9 @@ fn a_socket_is_refused(who: &Who) -> Result<(), String> {
     for (pattern, code) in [("@/run/cores.socket", 125), ("@@/run/cores.socket", 125), ("core", 0)] {
         fs::write(PATTERN, pattern).map_err(|error| format!("{PATTERN}: {pattern}: {error}"))?;
         let run = who.json(&["--", "true"])?;
-        ensure(run.code == code, || format!("{}: {pattern}: ended with {}: {}", who.name, run.code, run.told))?;
-        let names_it = run.told.pointer("/error/code").and_then(serde_json::Value::as_str) == Some("core_pattern");
-        ensure(names_it == (code != 0), || format!("{}: {pattern}: {}", who.name, run.told))?;
+        ensure(run.code == code, || format!("{}: {pattern}: ended with {}: {}", who.name, run.code, run.reported))?;
+        let names_it = run.reported.pointer("/error/code").and_then(serde_json::Value::as_str) == Some("core_pattern");
+        ensure(names_it == (code != 0), || format!("{}: {pattern}: {}", who.name, run.reported))?;
     }
     Ok(())
 }
@@ -55,7 +55,9 @@ fn only_the_hosts_crashes_are_handled(root: &Who, user: &Who) -> Result<(), Stri
     wait_for(2)?;
     for who in [root, user] {
         let run = who.json(&["--shell", CRASH])?;
-        ensure(run.code == 128 + 11, || format!("{}: the command ended with {}: {}", who.name, run.code, run.told))?;
+        ensure(run.code == 128 + 11, || {
+            format!("{}: the command ended with {}: {}", who.name, run.code, run.reported)
+        })?;
     }
     crash_outside(user)?;
     wait_for(3)

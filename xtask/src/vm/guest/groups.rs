@@ -95,30 +95,30 @@ fn born_inside(world: &World) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// What an administrator does for a user: a folder of their own with the controllers, and the files to manage it
-/// (cgroups(7), delegation).
+/// Delegates as an administrator does for a user: a directory of their own with the controllers, and the files to
+/// manage it (cgroups(7), delegation).
 fn delegate() -> Result<(), String> {
-    let told = |path: &Path, error: &std::io::Error| format!("{}: {error}", path.display());
-    for folder in [Path::new(GROUPS).to_owned(), of_root()] {
-        if !folder.exists() {
-            fs::create_dir(&folder).map_err(|error| told(&folder, &error))?;
+    let reported = |path: &Path, error: &std::io::Error| format!("{}: {error}", path.display());
+    for directory in [Path::new(GROUPS).to_owned(), of_root()] {
+        if !directory.exists() {
+            fs::create_dir(&directory).map_err(|error| reported(&directory, &error))?;
         }
-        let file = folder.join("cgroup.subtree_control");
-        fs::write(&file, "+memory +cpu").map_err(|error| told(&file, &error))?;
+        let file = directory.join("cgroup.subtree_control");
+        fs::write(&file, "+memory +cpu").map_err(|error| reported(&file, &error))?;
     }
     let own = of_user();
     if !own.exists() {
-        fs::create_dir(&own).map_err(|error| told(&own, &error))?;
+        fs::create_dir(&own).map_err(|error| reported(&own, &error))?;
     }
     for name in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
         let path = own.join(name);
-        chown(&path, Some(USER), Some(USER)).map_err(|error| told(&path, &error))?;
+        chown(&path, Some(USER), Some(USER)).map_err(|error| reported(&path, &error))?;
     }
     Ok(())
 }
 
-/// The user owns the subtree, but the process that asks does not live there: the kernel lets nobody move or start a
-/// process across a border that they do not own.
+/// The user owns the subtree, but the process that asks does not live there: the kernel lets no user move or start a
+/// process across a border that the user does not own.
 fn outside(world: &World) -> Result<Option<String>, String> {
     delegate()?;
     let run = world.user.json(&["--direct", "--memory", "64M", "--", "true"])?;
@@ -130,9 +130,9 @@ fn outside(world: &World) -> Result<Option<String>, String> {
 /// Runs a case from inside of the user's subtree: this process enters a leaf of it, and what it starts begins there.
 fn delegated(world: &World, case: fn(&Who, &Path) -> Result<Option<String>, String>) -> Result<Option<String>, String> {
     delegate()?;
-    let enter = |folder: &Path| {
-        fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
-            .map_err(|error| format!("{}: {error}", folder.display()))
+    let enter = |directory: &Path| {
+        fs::write(directory.join("cgroup.procs"), std::process::id().to_string())
+            .map_err(|error| format!("{}: {error}", directory.display()))
     };
     let leaf = of_user().join("session");
     fs::create_dir(&leaf).map_err(|error| format!("{}: {error}", leaf.display()))?;

@@ -1,4 +1,4 @@
-//! What this program does inside the virtual machine: first process, then the cases.
+//! This program inside the virtual machine: first process, then the cases.
 
 mod basics;
 mod crashes;
@@ -22,7 +22,7 @@ fn all() -> impl Iterator<Item = &'static Case> {
     basics::CASES.iter().chain(crashes::CASES).chain(groups::CASES)
 }
 
-/// How many cases there are.
+/// Returns the number of cases.
 pub fn count() -> usize {
     all().count()
 }
@@ -32,7 +32,7 @@ pub fn init() -> ExitCode {
     start::main()
 }
 
-/// All cases, one after the other; each is told on a line.
+/// All cases, one after the other; each is reported on a line.
 pub fn cases() -> ExitCode {
     let world = match World::make() {
         Ok(world) => world,

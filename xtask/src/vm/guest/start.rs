@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const NEW_ROOT: &str = "/root.new";
-/// Where the disk in memory is mounted: an ext4, since layers need its extended attributes.
+/// Mount point of the disk in memory: an ext4, since layers need its extended attributes.
 pub const DISK: &str = "/data";
 const DISK_BYTES: u64 = 256 << 20;
 /// In the order in which they are loaded.
@@ -65,8 +65,8 @@ fn set_up() -> io::Result<()> {
     mount_kind("devpts", "/dev/pts", "ptmxmode=666")?;
     fs::create_dir("/dev/shm")?;
     mount_kind("tmpfs", "/dev/shm", "mode=1777")?;
-    for folder in ["/tmp", "/var/tmp"] {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o1777))?;
+    for directory in ["/tmp", "/var/tmp"] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o1777))?;
     }
     fs::write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n")?;
     fs::write("/etc/group", "root:x:0:\nuser:x:1000:\n")?;
@@ -108,7 +108,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for everybody until the cases have ended: whoever loses its parent becomes ours.
+/// Waits for all processes until the cases have ended: a process that loses its parent becomes ours.
 fn start_cases() -> io::Result<()> {
     let cases = Command::new("/usr/bin/xtask").arg(CASES).env("PATH", "/usr/bin").spawn()?;
     loop {

@@ -1,4 +1,4 @@
-//! What the cases share: root and an ordinary user, each with a workspace, and ways to run `nexus` as them.
+//! Objects that the cases share: root and an ordinary user, each with a workspace, and ways to run `nexus` as them.
 
 use super::start::DISK;
 use serde_json::Value;
@@ -11,34 +11,34 @@ use std::time::{Duration, Instant};
 
 /// The ordinary user of the machine.
 pub const USER: u32 = 1000;
-/// Where the unified hierarchy is mounted.
+/// Mount point of the unified hierarchy.
 pub const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Emulation on a busy machine is slow; a condition that holds at all holds by then.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Somebody who runs `nexus`.
+/// A user who runs `nexus`.
 #[derive(Debug, Clone)]
 pub struct Who {
-    /// For messages.
+    /// Name of the user in messages.
     pub name: &'static str,
-    /// The uid.
+    /// Uid of the user.
     pub uid: u32,
-    /// Their folder to work on.
+    /// Directory that the user works on.
     pub workspace: PathBuf,
     home: PathBuf,
 }
 
 /// Both of them.
 pub struct World {
-    /// uid 0.
+    /// The user with uid 0.
     pub root: Who,
-    /// [`USER`].
+    /// The user with the uid [`USER`].
     pub user: Who,
 }
 
 impl World {
-    /// Makes their folders.
+    /// Makes the directories of both users.
     pub fn make() -> Result<Self, String> {
         Ok(Self { root: who("root", 0)?, user: who("user", USER)? })
     }
@@ -80,38 +80,38 @@ impl Who {
     }
 }
 
-/// What a run said of itself.
+/// Result of a run, as it reported it.
 #[derive(Debug)]
 pub struct Run {
     /// Exit code of `nexus`.
     pub code: i32,
-    /// The document.
-    pub told: Value,
+    /// Document that the run printed.
+    pub reported: Value,
 }
 
 impl Run {
     fn read(output: &Output) -> Result<Self, String> {
-        let told = serde_json::from_slice(&output.stdout)
+        let reported = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("{error}; {}", String::from_utf8_lossy(&output.stderr)))?;
-        Ok(Self { code: output.status.code().unwrap_or(-1), told })
+        Ok(Self { code: output.status.code().unwrap_or(-1), reported })
     }
 
-    /// Whether it ended with this code for this reason.
+    /// Checks that the run ended with this code for this reason.
     pub fn ended(&self, code: i32, reason: &str) -> Result<(), String> {
-        if self.code == code && self.told["reason"].as_str() == Some(reason) {
+        if self.code == code && self.reported["reason"].as_str() == Some(reason) {
             return Ok(());
         }
-        Err(format!("ended with {} {} and not {code} {reason}; {}", self.code, self.told["reason"], self.message()))
+        Err(format!("ended with {} {} and not {code} {reason}; {}", self.code, self.reported["reason"], self.message()))
     }
 
     /// Its error message, if it has one.
     pub fn message(&self) -> String {
-        self.told.pointer("/error/message").and_then(Value::as_str).unwrap_or("no message").to_owned()
+        self.reported.pointer("/error/message").and_then(Value::as_str).unwrap_or("no message").to_owned()
     }
 
-    /// What the command wrote.
+    /// Returns the output of the command.
     pub fn stdout(&self) -> String {
-        self.told.pointer("/output/stdout/text").and_then(Value::as_str).unwrap_or_default().to_owned()
+        self.reported.pointer("/output/stdout/text").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
 
@@ -119,7 +119,7 @@ impl Run {
 pub struct Live(Child);
 
 impl Live {
-    /// Its pid.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -131,7 +131,7 @@ impl Live {
             .map_err(|error| format!("SIGTERM: {error}"))?;
         let status =
             wait_for("the end of nexus", || self.0.try_wait().transpose())?.map_err(|error| error.to_string())?;
-        ensure(status.code().is_some(), || format!("nexus did not end by itself but with {status}"))
+        ensure(status.code().is_some(), || format!("nexus did not end on its own but with {status}"))
     }
 }
 
@@ -145,29 +145,29 @@ impl Drop for Live {
 }
 
 /// The groups of runs below `folder`: their names are ids, which begin with a digit and hold dashes.
-pub fn groups(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let folders = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    folders.filter(|path| path.is_dir() && path.to_string_lossy().contains('-')).collect()
+pub fn groups(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let directories = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    directories.filter(|path| path.is_dir() && path.to_string_lossy().contains('-')).collect()
 }
 
-/// Where root's runs have their groups.
+/// Returns the directory with the control groups of root's runs.
 pub fn of_root() -> PathBuf {
     Path::new(GROUPS).join("nexus")
 }
 
-/// Where the user's runs have theirs.
+/// Returns the directory with the control groups of the user's runs.
 pub fn of_user() -> PathBuf {
     of_root().join(USER.to_string())
 }
 
 /// The only group below `folder`, as soon as at least `members` processes are in it.
-pub fn group_with(folder: &Path, members: usize) -> Result<PathBuf, String> {
-    let found = wait_for(&format!("a group with {members} processes in {}", folder.display()), || {
-        groups(folder).into_iter().find(|group| processes(group).len() >= members)
+pub fn group_with(directory: &Path, members: usize) -> Result<PathBuf, String> {
+    let found = wait_for(&format!("a group with {members} processes in {}", directory.display()), || {
+        groups(directory).into_iter().find(|group| processes(group).len() >= members)
     });
     found.map_err(|reason| {
-        let each = groups(folder).into_iter().map(|group| format!("{}: {:?}", group.display(), processes(&group)));
+        let each = groups(directory).into_iter().map(|group| format!("{}: {:?}", group.display(), processes(&group)));
         format!("{reason}; there are {:?}", each.collect::<Vec<_>>())
     })
 }
@@ -186,11 +186,11 @@ pub fn setting(group: &Path, name: &str) -> Result<String, String> {
 
 /// Asks until there is an answer.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match ask() {
             Some(answer) => return Ok(answer),
-            None if Instant::now() > deadline => return Err(format!("{what}: not within {} s", PATIENCE.as_secs())),
+            None if Instant::now() > deadline => return Err(format!("{what}: not within {} s", TIMEOUT.as_secs())),
             None => std::thread::sleep(Duration::from_millis(10)),
         }
     }
