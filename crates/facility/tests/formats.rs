@@ -18,11 +18,10 @@ fn git_directory() -> Vec<Op> {
     vec![Op::Mkdir("d".into()), Op::Mkdir("d/.git".into())]
 }
 
-/// An index with one entry. `id` is the object id with its length, `name` the name.
-fn index(id: &[u8], name: &[u8]) -> Vec<u8> {
+/// An index with one entry. `id` is the object id with its length, `name` the name, `bit` a flag of the entry.
+fn index(id: &[u8], name: &[u8], bit: u16) -> Vec<u8> {
     let mut one = [&[0; 24][..], &0o100_755_u32.to_be_bytes(), &[0; 12], id].concat();
-    // With a bit that makes no byte of it zero.
-    one.extend((0x8000 | u16::try_from(name.len()).unwrap()).to_be_bytes());
+    one.extend((bit | u16::try_from(name.len()).unwrap()).to_be_bytes());
     one.extend(name);
     one.resize((one.len() + 8) & !7, 0);
     [b"DIRC", &2_u32.to_be_bytes()[..], &1_u32.to_be_bytes(), &one].concat()
@@ -33,13 +32,14 @@ fn index(id: &[u8], name: &[u8]) -> Vec<u8> {
 fn of_two_readings() -> Vec<u8> {
     let name = b".git/hooks/post-checkout";
     let length = u16::try_from(name.len() + 12).unwrap().to_be_bytes();
-    let mut bytes = index(&[&[1; 20][..], &length, &[1; 10]].concat(), name);
+    // With a bit that makes no byte of it zero.
+    let mut bytes = index(&[&[1; 20][..], &length, &[1; 10]].concat(), name, 0x8000);
     bytes.extend([b"TREE", &4_u32.to_be_bytes()[..], b"abcd", &[0; 20]].concat());
     bytes
 }
 
 fn ordinary(id: usize) -> Vec<u8> {
-    [index(&vec![1; id], b"f"), vec![0; id]].concat()
+    [index(&vec![1; id], b"f", 0), vec![0; id]].concat()
 }
 
 /// Commits `run` with an index, if there is one, over a workspace made by `base`.
@@ -150,7 +150,7 @@ fn a_repository_without_its_configuration_is_no_new_one() {
 #[test]
 fn the_names_of_an_index_are_looked_at_in_both_lengths() {
     let with = |config: &str| [git_directory(), vec![write("d/.git/config", config)]].concat();
-    let named_by_short = [index(&[1; 20], b".git/hooks/post-checkout"), vec![0; 20]].concat();
+    let named_by_short = [index(&[1; 20], b".git/hooks/post-checkout", 0), vec![0; 20]].concat();
     for config in [SHA1, SHA256, "[core]\nbare = false\n"] {
         assert_eq!(parked(&with(config), &[], Some(&of_two_readings())), ["d/.git/index"], "{config}");
         assert_eq!(parked(&with(config), &[], Some(&named_by_short)), ["d/.git/index"], "{config}");
