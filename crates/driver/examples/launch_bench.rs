@@ -116,13 +116,13 @@ fn one(runs: usize, heap: usize) -> Result<(), Failure> {
 }
 
 /// One way to run the command once.
-type Way<'a> = (&'static str, Box<dyn Fn() -> Result<(), Failure> + Sync + 'a>);
+type Mode<'a> = (&'static str, Box<dyn Fn() -> Result<(), Failure> + Sync + 'a>);
 
 fn rows(runs: usize, seconds: usize, words: &[String]) -> Result<(), Failure> {
     let bench = Bench::new(words)?;
-    let told = if words.is_empty() { String::new() } else { format!(",\"command\":{:?}", words.join(" ")) };
+    let named = if words.is_empty() { String::new() } else { format!(",\"command\":{:?}", words.join(" ")) };
     {
-        let mut ways: Vec<Way<'_>> = vec![("posix_spawn", Box::new(|| start_plain(&bench.command)))];
+        let mut ways: Vec<Mode<'_>> = vec![("posix_spawn", Box::new(|| start_plain(&bench.command)))];
         if find("bwrap").is_some() {
             ways.push(("bwrap", Box::new(|| run(Command::new("bwrap").args(BWRAP).args(&bench.command)))));
         }
@@ -130,22 +130,22 @@ fn rows(runs: usize, seconds: usize, words: &[String]) -> Result<(), Failure> {
         ways.push(("fresh", Box::new(|| bench.launch(&bench.fresh))));
         ways.push(("pooled", Box::new(|| bench.launch(&bench.pooled))));
         let mut live = Live::start(&bench)?;
-        in_turn(&ways, &mut live, runs, &told)?;
+        in_turn(&ways, &mut live, runs, &named)?;
         drop(live);
         for workers in [1, 2, 8].into_iter().filter(|_| seconds > 0) {
             for (name, way) in &ways {
                 let rate = rate(workers, seconds, || Ok(()), |()| way())?;
-                println!("{{\"mode\":\"{name}\",\"workers\":{workers},\"runs_per_s\":{rate:.0}{told}}}");
+                println!("{{\"mode\":\"{name}\",\"workers\":{workers},\"runs_per_s\":{rate:.0}{named}}}");
             }
             let rate = rate(workers, seconds, || Live::start(&bench), Live::run)?;
-            println!("{{\"mode\":\"live\",\"workers\":{workers},\"runs_per_s\":{rate:.0}{told}}}");
+            println!("{{\"mode\":\"live\",\"workers\":{workers},\"runs_per_s\":{rate:.0}{named}}}");
         }
     }
     bench.stop()
 }
 
 /// A B C A B C …, so that a machine whose speed drifts slows all of them alike.
-fn in_turn(ways: &[Way<'_>], live: &mut Live, runs: usize, told: &str) -> Result<(), Failure> {
+fn in_turn(ways: &[Mode<'_>], live: &mut Live, runs: usize, named: &str) -> Result<(), Failure> {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); ways.len() + 1];
     for turn in 0..runs + WARM_UP {
         for (index, slot) in times.iter_mut().enumerate() {
@@ -165,7 +165,7 @@ fn in_turn(ways: &[Way<'_>], live: &mut Live, runs: usize, told: &str) -> Result
     for (name, Summary { p10, median, p99 }) in names.iter().zip(&figures) {
         let ratio = |to: Option<f64>| to.map_or("null".to_owned(), |to| format!("{:.3}", *median as f64 / to));
         println!(
-            "{{\"mode\":\"{name}\",\"workers\":1,\"runs\":{runs},\"p10_us\":{p10},\"median_us\":{median},\"p99_us\":{p99},\"x_spawn\":{},\"x_bwrap\":{}{told}}}",
+            "{{\"mode\":\"{name}\",\"workers\":1,\"runs\":{runs},\"p10_us\":{p10},\"median_us\":{median},\"p99_us\":{p99},\"x_spawn\":{},\"x_bwrap\":{}{named}}}",
             ratio(median_of("posix_spawn")),
             ratio(median_of("bwrap")),
         );
@@ -228,7 +228,7 @@ fn run(command: &mut Command) -> Result<(), Failure> {
 }
 
 fn find(name: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
 /// Launchers and a workspace.
@@ -239,7 +239,7 @@ struct Bench {
     command: Vec<String>,
     workspace: PathBuf,
     null: File,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Bench {
@@ -250,15 +250,15 @@ impl Bench {
             program.arg("--as-launcher").args(arguments);
             Ok(Mutex::new(Launcher::start(program)?))
         };
-        let folder = tempfile::tempdir_in("/var/tmp")?;
+        let directory = tempfile::tempdir_in("/var/tmp")?;
         Ok(Self {
             cold: launcher(&["0"])?,
             fresh: launcher(&["2"])?,
             pooled: launcher(&["2", "16"])?,
             command: if words.is_empty() { vec![TRUE.to_owned()] } else { words.to_vec() },
-            workspace: std::fs::canonicalize(folder.path())?,
+            workspace: std::fs::canonicalize(directory.path())?,
             null: File::options().read(true).write(true).open("/dev/null")?,
-            _folder: folder,
+            _directory: directory,
         })
     }
 

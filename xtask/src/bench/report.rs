@@ -157,7 +157,7 @@ impl Report {
         lines.join("\n") + "\n"
     }
 
-    /// For `docs/performance.md`.
+    /// Returns the report as Markdown for `docs/performance.md`.
     pub fn markdown(&self) -> String {
         let mut lines =
             vec![format!("{}; `{}`; load at the end {}", self.facts.line(), self.command, self.load_at_end)];
