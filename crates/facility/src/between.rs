@@ -7,6 +7,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::fold::fold;
 use crate::link_ends::{Ends, LayerLinks, is_no_way, link};
+use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, stat_if_there};
 use crate::nested::{has, is_in_one};
 use crate::tree::{LayerTree, Node, Role, Verdict};
@@ -24,37 +25,47 @@ const MOST: usize = 20_000;
 
 /// Judges the links of a layer. `new` are the directories in which new repositories wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, new: &[Vec<u8>]) -> Result<(), IoFailure> {
+    for (at, why) in find(walk, tree, new)? {
+        tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Finds the links that wait, each with the reason.
+fn find(walk: &Walk<'_>, tree: &LayerTree, new: &[Vec<u8>]) -> Result<Vec<(usize, &'static str)>, IoFailure> {
     let is_changed = |one: &Node| one.covers.is_none() || !one.same_content;
     let is_link = |one: &Node| {
         let is_open = one.rare.verdict.is_none() && is_changed(one);
         one.role == Role::Entry && one.meta.kind == EntryType::Symlink && is_open
     };
     if !tree.nodes.iter().skip(1).any(is_link) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let links = LayerLinks::read(walk, tree)?;
     let ends = Ends::new(walk.rules, walk.base.path());
     let places =
         Places { walk, tree, links: &links, is_in_one: is_in_one(walk.base.path())?, known: RefCell::default() };
+    let after = Links::new(|path| links.after(walk, tree, path));
+    let before = Links::new(|path| link(walk.base, path));
     let mut found = Vec::new();
     for (at, text) in links.all().filter(|(at, _)| is_link(&tree.nodes[*at])) {
         let path = &tree.nodes[at].path.0;
         let mut all: Vec<Vec<u8>> = Vec::new();
         let mut add = |inside: Option<&[u8]>, _: &[u8]| all.extend(inside.map(<[u8]>::to_vec));
         // What is committed, and what stays where something of it is held back.
-        ends.follow(path, text, &|path| links.after(walk, tree, path), &mut add)?;
-        ends.follow(path, text, &|path| link(walk.base, path), &mut add)?;
+        let ways = [ends.follow(path, text, &after, &mut add)?, ends.follow(path, text, &before, &mut add)?];
+        if ways.contains(&Way::TooLong) {
+            found.push((at, TOO_LONG));
+            continue;
+        }
         for end in all {
             if places.leads_between(path, &end, new)? {
-                found.push(at);
+                found.push((at, BETWEEN));
                 break;
             }
         }
     }
-    for at in found {
-        tree.nodes[at].rare.verdict = Some(Verdict::Park(BETWEEN.to_owned()));
-    }
-    Ok(())
+    Ok(found)
 }
 
 /// The workspace as it is, or as it will be when the layer is committed.

@@ -11,7 +11,7 @@ use crate::fold::fold;
 use crate::git_names::{EXCLUDE, PACKED, may_go};
 use crate::git_refs;
 use crate::link_ends::Ends;
-use crate::link_steps::Links;
+use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::protected::{Class, Rules};
 use crate::reads::Reads;
@@ -225,7 +225,10 @@ impl Scanner<'_> {
                     }
                     None => {
                         let mut inside = None;
-                        ends.follow(path, text.to_bytes(), &read, &mut |end, _| inside = end.map(<[u8]>::to_vec))?;
+                        let mut take = |end: Option<&[u8]>, _: &[u8]| inside = end.map(<[u8]>::to_vec);
+                        if ends.follow(path, text.to_bytes(), links, &mut take)? == Way::TooLong {
+                            return Ok(Some(TOO_LONG.to_owned()));
+                        }
                         let leads = inside.map_or(Ok(false), |end| leads_between(self.base, path, &end))?;
                         Ok(leads.then(|| BETWEEN.to_owned()))
                     }

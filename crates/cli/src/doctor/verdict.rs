@@ -1,7 +1,7 @@
 //! What the attacks mean, per vector, for people and as JSON. Pure.
 
 use crate::failure::{Failure, one_line};
-use nexus_escape::{Judged, Kind, Outcome, VECTORS, Verdict};
+use nexus_escape::{Evaluated, Kind, Outcome, VECTORS, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub struct Vector {
 }
 
 /// Sums up rows by vector; a vector of which nothing was asked is left out.
-pub fn vectors(rows: &[Judged]) -> Vec<Vector> {
+pub fn vectors(rows: &[Evaluated]) -> Vec<Vector> {
     let mut found = Vec::new();
     for known in VECTORS {
         let (mut attacks, mut harmless) = (Counts::default(), Counts::default());
@@ -167,12 +167,12 @@ pub fn unknown(failure: &Failure) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn row(id: &str, kind: Kind, verdict: Verdict) -> Judged {
+    fn row(id: &str, kind: Kind, verdict: Verdict) -> Evaluated {
         let case = nexus_escape::cases().find(|case| case.id == id && case.kind == kind).unwrap();
-        Judged { case, answers: [].into(), verdict }
+        Evaluated { case, answers: [].into(), verdict }
     }
 
-    fn outcome(rows: Vec<Judged>) -> Outcome {
+    fn outcome(rows: Vec<Evaluated>) -> Outcome {
         Outcome { rows, notes: Vec::new() }
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn a_vector_holds_only_when_an_attack_was_refused_and_nothing_failed() {
         let fail = || Verdict::Fail("Root answers ok".to_owned());
         let skip = || Verdict::Skip("cannot be held here".to_owned());
-        let of = |rows: Vec<Judged>| vectors(&rows).first().map(|vector| vector.state);
+        let of = |rows: Vec<Evaluated>| vectors(&rows).first().map(|vector| vector.state);
         let (bad, good) = (Kind::Malicious, Kind::Harmless);
         assert_eq!(of(vec![row("A05", bad, Verdict::Pass), row("A05", good, Verdict::Pass)]), Some(State::Held));
         assert_eq!(of(vec![row("A05", bad, fail()), row("A05", good, Verdict::Pass)]), Some(State::Failed));
