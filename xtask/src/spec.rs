@@ -1,17 +1,19 @@
 //! `check-spec`: every test, vector and case that SPECIFICATION.md names exists. At the end, [`check_all_ran`]: it has run.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::counts::Counts;
 use crate::deps::read;
 use crate::failure::Failure;
 use crate::sources::{self, Source};
-use crate::spec_table::{self, Evidence, Promise};
+use crate::spec_table::{self, Document, Evidence, Promise};
 use crate::workspace::Workspace;
 
 /// Tests that a message names; the others are counted.
 const MAX_SHOWN: usize = 20;
+/// Directory with the page of each area of the specification.
+const AREAS: &str = "docs/specification";
 /// Directory with the vectors of the escape suite.
 const ESCAPE_SOURCES: &str = "tests/escape/src";
 /// Directory with the cases of the virtual machine.
@@ -32,9 +34,22 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 fn promises(workspace: &Workspace, advice: &str) -> Result<Vec<Promise>, Failure> {
-    let text = read(&workspace.root.join("SPECIFICATION.md"))?;
-    spec_table::parse(&text)
-        .map_err(|errors| Failure::new(format!("SPECIFICATION.md:\n  {}", errors.join("\n  ")), advice))
+    spec_table::parse_all(&documents(workspace)?)
+        .map_err(|errors| Failure::new(format!("the specification:\n  {}", errors.join("\n  ")), advice))
+}
+
+/// Reads SPECIFICATION.md and the page of each area.
+fn documents(workspace: &Workspace) -> Result<Vec<Document>, Failure> {
+    let mut paths = vec![PathBuf::from("SPECIFICATION.md")];
+    let unreadable = |error| Failure::new(format!("{AREAS}: {error}"), "restore the directory from git");
+    for entry in std::fs::read_dir(workspace.root.join(AREAS)).map_err(unreadable)? {
+        paths.push(Path::new(AREAS).join(entry.map_err(unreadable)?.file_name()));
+    }
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| Ok(Document { text: read(&workspace.root.join(&path))?, name: path.display().to_string() }))
+        .collect()
 }
 
 /// Compares the document with what ran in the steps before. A test may be in the sources and yet not be compiled (`cfg`), be

@@ -32,21 +32,39 @@ pub struct Promise {
     pub pending: Option<String>,
 }
 
-/// Reads every row that starts like a promise. The errors name the line; a row that cannot be read is never skipped,
-/// because a skipped row is a promise that nothing holds.
+/// One file of the specification.
+pub struct Document {
+    /// The path from the root of the checkout, for messages.
+    pub name: String,
+    /// Everything that stands in the file.
+    pub text: String,
+}
+
+/// Reads the rows of one document.
+#[cfg(test)]
 pub fn parse(text: &str) -> Result<Vec<Promise>, Vec<String>> {
+    parse_all(&[Document { name: "SPECIFICATION.md".to_owned(), text: text.to_owned() }])
+}
+
+/// Reads every row that starts like a promise. The errors name the line; a row that cannot be read is never skipped,
+/// because a skipped row is a promise that nothing holds. A number stands in all documents together once.
+pub fn parse_all(documents: &[Document]) -> Result<Vec<Promise>, Vec<String>> {
     let mut promises: Vec<Promise> = Vec::new();
     let mut errors = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    let lines = documents.iter().flat_map(|document| {
+        let lines = document.text.lines().enumerate();
+        lines.map(move |(index, line)| (format!("{} line {}", document.name, index + 1), line))
+    });
+    for (place, line) in lines {
         if !line.replace(' ', "").to_uppercase().starts_with("|S-") {
             continue;
         }
         match parse_row(line) {
             Ok(promise) if promises.iter().any(|earlier| earlier.id == promise.id) => {
-                errors.push(format!("line {}: {} stands there twice", index + 1, promise.id));
+                errors.push(format!("{place}: {} stands there twice", promise.id));
             }
             Ok(promise) => promises.push(promise),
-            Err(reason) => errors.push(format!("line {}: {reason}", index + 1)),
+            Err(reason) => errors.push(format!("{place}: {reason}")),
         }
     }
     if promises.is_empty() && errors.is_empty() {

@@ -62,7 +62,7 @@ fn malformed_names_numbers_and_cells_are_refused() {
 #[test]
 fn a_number_stands_for_one_promise_only() {
     let error = refused("| S-001 | x | `t` |\n| S-001 | y | `t` |");
-    assert!(error.contains("line 2: S-001 stands there twice"), "{error}");
+    assert!(error.contains("SPECIFICATION.md line 2: S-001 stands there twice"), "{error}");
 }
 
 #[test]
