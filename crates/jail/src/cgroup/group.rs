@@ -262,6 +262,35 @@ mod tests {
     }
 
     #[test]
+    fn v1_bounds_swap_with_memory_or_tells_the_group_not_to_swap() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Group::V1 { memory: Some(folder.path().to_owned()), cpu: None };
+        let (with_swap, none) = ("memory.memsw.limit_in_bytes", "memory.swappiness");
+        let value = |name: &str| {
+            let settings = group.settings(&limits(Some(4096), None));
+            settings.into_iter().find(|(file, _)| file.ends_with(name)).map(|(_, value)| value)
+        };
+        assert_eq!((value(with_swap), value(none)), (None, Some("0".to_owned())));
+        std::fs::write(folder.path().join(with_swap), "").unwrap();
+        assert_eq!((value(with_swap), value(none)), (Some("4096".to_owned()), None));
+    }
+
+    #[test]
+    fn members_are_killed_at_once_where_the_kernel_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = folder.path().join("cgroup.kill");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        std::fs::write(folder.path().join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
+        std::fs::write(&all, "").unwrap();
+        kill_members(folder.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&all).unwrap(), "1");
+        assert_eq!(child.try_wait().unwrap(), None, "one by one, too");
+        std::fs::remove_file(&all).unwrap();
+        kill_members(folder.path()).unwrap();
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
     fn the_share_of_the_processor_is_lifted_in_both_versions() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().to_owned();
