@@ -59,7 +59,8 @@ fn judge(node: Node, driver: Option<&str>) -> Verdict {
         (10, 232) => Verdict::Refused("virtual machines run in the host's kernel with the rights of its drivers"),
         (10, 223 | 239) | (13, _) => Verdict::Refused("the command could read or press the keys of this machine"),
         (10, 144) | (202 | 203, _) => Verdict::Refused("it sets up the machine itself"),
-        (195, 254) | (226, 0..=127) => {
+        // Render nodes have 64 minor numbers; those from 192 on are display nodes again (Linux 6.12).
+        (195, 254) | (226, 0..=127 | 192..) => {
             Verdict::Refused("it controls the display; a command computes with /dev/dri/renderD128 or the like")
         }
         (10, 200) | (226 | 261, _) => Verdict::Given,
@@ -69,8 +70,7 @@ fn judge(node: Node, driver: Option<&str>) -> Verdict {
 }
 
 /// Drivers of GPUs that take their major number when they are loaded.
-const DRIVERS_OF_ACCELERATORS: &[&str] =
-    &["kfd", "nvidia", "nvidia-frontend", "nvidiactl", "nvidia-uvm", "nvidia-caps"];
+const DRIVERS_OF_ACCELERATORS: &[&str] = &["kfd", "nvidia", "nvidia-frontend", "nvidiactl", "nvidia-uvm"];
 
 /// Finds the driver of character devices with this major number.
 fn driver_of(drivers: &str, major: u32) -> Option<&str> {
@@ -148,6 +148,7 @@ mod tests {
     fn gpus_and_tun_are_given_and_the_machine_is_not() {
         for (major, minor, driver) in [
             (226, 128, Some("drm")),
+            (226, 191, Some("drm")),
             (261, 0, None),
             (10, 200, Some("misc")),
             (195, 0, Some("nvidia")),
@@ -181,13 +182,18 @@ mod tests {
             (13, 64),
             (202, 0),
             (226, 0),
+            (226, 192),
             (195, 254),
         ] {
             assert!(matches!(of(major, minor, Some("nvidia")), Verdict::Refused(_)), "{major}:{minor}");
         }
-        for (major, minor, driver) in
-            [(10, 231, Some("misc")), (189, 0, Some("usb_device")), (240, 0, None), (195, 0, None)]
-        {
+        for (major, minor, driver) in [
+            (10, 231, Some("misc")),
+            (234, 1, Some("nvidia-caps")),
+            (189, 0, Some("usb_device")),
+            (240, 0, None),
+            (195, 0, None),
+        ] {
             assert_eq!(of(major, minor, driver), Verdict::Unknown, "{major}:{minor}");
         }
     }

@@ -64,7 +64,8 @@ fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {
 fn outermost(found: BTreeSet<PathBuf>) -> Vec<ByteText> {
     let mut kept: Vec<PathBuf> = Vec::new();
     for path in found {
-        if !kept.iter().any(|outer| path.starts_with(outer)) {
+        // In their order what is below a path comes right behind it.
+        if !kept.last().is_some_and(|outer| path.starts_with(outer)) {
             kept.push(path);
         }
     }
