@@ -47,6 +47,7 @@ mod git_lock;
 mod git_names;
 mod git_refs;
 pub mod gitconfig;
+pub mod going;
 mod hardlinks;
 pub mod identity;
 mod in_the_way;

@@ -9,12 +9,21 @@ use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Removes `path` and everything beneath it; that it is not there is fine.
+/// Removes `path` and everything below it; that it is not there is fine.
 pub(crate) fn remove_tree(root: &Workspace, top: &[u8]) -> io::Result<()> {
+    remove_tree_until(root, top, &mut || false).map(drop)
+}
+
+/// Removes `path` and everything below it until `stop`. Returns whether nothing is left.
+pub(crate) fn remove_tree_until(root: &Workspace, top: &[u8], stop: &mut dyn FnMut() -> bool) -> io::Result<bool> {
     let mut stack = vec![(top.to_vec(), State::Unknown)];
-    let mut lifted = 0;
+    let mut lifted = first_lifted();
     while let Some((path, state)) = stack.pop() {
+        if stop() {
+            return Ok(false);
+        }
         if matches!(remove_one(root, &path)?, Gone::Yes) {
             continue;
         }
@@ -34,6 +43,9 @@ pub(crate) fn remove_tree(root: &Workspace, top: &[u8]) -> io::Result<()> {
         }
         stack.push((path.clone(), State::Queued));
         for name in names(dir.as_fd())? {
+            if stop() {
+                return Ok(false);
+            }
             match rustix::fs::unlinkat(dir.as_fd(), &*name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(Errno::ISDIR) => stack.push((join(&path, &name), State::Unknown)),
@@ -41,7 +53,12 @@ pub(crate) fn remove_tree(root: &Workspace, top: &[u8]) -> io::Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Returns the number of the first directory that is moved up: another one than in a removal that was stopped before.
+fn first_lifted() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() << 24)
 }
 
 /// A directory that lies deeper than this below the top is moved up first: each call on it would look up its whole path.

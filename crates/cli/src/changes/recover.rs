@@ -15,7 +15,12 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
         None => all,
         Some(run) => all.into_iter().filter(|one| one.run == run.to_string()).collect(),
     };
+    let removed = if run.is_none() { run::recover::remove_going_until(&places, &mut || false)? } else { 0 };
     if chosen.is_empty() {
+        if removed > 0 {
+            let runs = if removed == 1 { "one run".to_owned() } else { format!("{removed} runs") };
+            return Ok(format!("Removed what was left of {runs}.\n"));
+        }
         let of = run.map_or_else(String::new, |run| format!(" of the run {run}"));
         return Ok(format!("No commit{of} was interrupted.\n"));
     }

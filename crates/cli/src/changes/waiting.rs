@@ -4,6 +4,7 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::receipt::utc;
 use crate::run::{self, FolderId, RunNote, recover::Interrupted};
+use nexus_facility::going::GOING;
 use nexus_model::{ByteText, RunId};
 use std::path::{Path, PathBuf};
 
@@ -79,6 +80,9 @@ pub fn all(places: &Places, interrupted: &[Interrupted]) -> Result<Vec<Waiting>,
     for entry in std::fs::read_dir(&places.layers).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Ok(run) = entry.file_name().into_string() else { continue };
+        if run == GOING {
+            continue;
+        }
         let path = entry.path();
         let is_interrupted = interrupted.iter().any(|one| one.run == run);
         // A run that still goes has a record (what had none alive was cleared just now) and decides by itself. One that

@@ -19,6 +19,7 @@ use super::{chain, tell};
 use crate::failure::Failure;
 use crate::places::Places;
 use nexus_driver::{Driver, Namespace};
+use nexus_facility::going::Going;
 use nexus_facility::{
     Abandoned, Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage,
     Workspace,
@@ -161,6 +162,10 @@ pub fn before_run(
 
 /// Clears up what changes no workspace, and collects the rest.
 fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
+    // Its errors keep no command from its work: nothing of it is ever read.
+    if let Err(failure) = remove_going(places) {
+        tell(&failure.text());
+    }
     let orphans = record::orphans(&places.runs).map_err(|error| refused(&error.to_string()))?;
     let mut found = Found::default();
     if !orphans.is_empty() {
@@ -246,8 +251,8 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
     }
     match stage {
         Stage::Parked => {
-            if let Some((path, folder)) = &recorded {
-                clear_staging(places, &run, path, *folder);
+            if let Some((path, directory)) = &recorded {
+                clear_staging(places, &run, path, *directory);
             }
             tell_over(&run, deciding, recorded.as_ref(), true);
             Ok(None)
@@ -378,9 +383,37 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
 /// Removes a layer so that no part of it is ever taken for the whole.
 pub fn remove(layer: Layer) -> Result<(), String> {
     note::mark_gone(layer.root()).map_err(|error| format!("{}: {error}", layer.root().display()))?;
+    let layers = layer.root().parent().map(Path::to_owned);
     let left = layer.discard().map_err(|error| chain(&error))?;
     tell_leftovers(left.iter());
+    // An error says that again when the next command removes the rest.
+    let going = layers.and_then(|layers| Going::open(&layers).ok().flatten());
+    if going.is_some_and(|going| going.count().is_ok_and(|count| count > 0)) {
+        tell(
+            "What the run wrote takes long to remove: later commands remove the rest, and nexus changes recover all of it.",
+        );
+    }
     Ok(())
+}
+
+/// Time that each command spends on layers that are going away.
+const ON_GOING: Duration = Duration::from_millis(200);
+
+/// Removes a part of what is left of layers that take long to remove.
+fn remove_going(places: &Places) -> Result<(), Failure> {
+    let end = Instant::now() + ON_GOING;
+    remove_going_until(places, &mut || Instant::now() >= end).map(drop)
+}
+
+/// Removes what is left of layers that take long to remove, until `stop`. Returns how many there were.
+pub fn remove_going_until(places: &Places, stop: &mut dyn FnMut() -> bool) -> Result<usize, Failure> {
+    let failed = |error| refused(&chain(&error));
+    let Some(going) = Going::open(&places.layers).map_err(failed)? else { return Ok(0) };
+    let count = going.count().map_err(failed)?;
+    if count > 0 {
+        going.remove(stop).map_err(failed)?;
+    }
+    Ok(count)
 }
 
 /// Why an interrupted commit was not finished.

@@ -21,9 +21,10 @@ use crate::commit::stage::{mark_stays, slots_at, unmark_stays};
 use crate::commit::sweep::{is_known_name, sweep};
 use crate::commit::withdrawn::{WHY, is_marked, remove_what_is_empty};
 use crate::faults::{Faults, Step};
+use crate::going;
 use crate::opened::close_again;
 use crate::plan::Keep;
-use crate::remove::{remove_known, remove_name, remove_tree};
+use crate::remove::{remove_known, remove_name, remove_tree, remove_tree_until};
 use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
 use nexus_model::ByteText;
@@ -296,7 +297,8 @@ fn is_kept_back(kept: &HashMap<&[u8], &KeptBack>, path: &[u8]) -> bool {
 }
 
 /// Removes a layer. The note that it is parked goes first: what is left after a crash must not look like a review. What
-/// cannot be removed is set aside and returned, and so is a layer to which a process may still write.
+/// cannot be removed is set aside and returned, and so is a layer to which a process may still write. What takes too long is
+/// left to [`going`].
 pub(crate) fn remove_layer(
     layers: &Workspace,
     root: &Workspace,
@@ -332,9 +334,13 @@ fn remove_all(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) 
         Err(Errno::NOTEMPTY | Errno::EXIST) => remove_tree(root, b"upper").doing("remove", b"upper")?,
         Err(error) => return Err(error).doing("remove", b"upper"),
     }
+    let mut time_is_up = going::time_is_up();
     for directory in [GONE.as_bytes(), b"work"] {
         faults.action();
-        remove_tree(root, directory).doing("remove", directory)?;
+        if !remove_tree_until(root, directory, &mut time_is_up).doing("remove", directory)? {
+            faults.action();
+            return going::put(layers, run).doing("move away", run.as_bytes());
+        }
     }
     faults.action();
     remove_tree(layers, run.as_bytes()).doing("remove", run.as_bytes())
