@@ -390,6 +390,33 @@ fn a_direct_run_covers_directories_that_it_cannot_look_through() {
 }
 
 #[test]
+fn a_directory_below_hundreds_of_others_is_covered_and_named() {
+    for bench in benches() {
+        let chain = |depth: usize| format!("c/{}", vec!["d"; depth].join("/"));
+        let program = |name: &str, depth: usize| {
+            format!(
+                "import os\nos.makedirs('{name}', exist_ok=True)\nos.chdir('{name}')\nfor i in range({depth}):\n  os.makedirs('d', exist_ok=True)\n  os.chdir('d')\n"
+            )
+        };
+        let (report, code) = bench.json(["--direct", "--", "python3", "-c", &program("c", 200)]);
+        assert_eq!(
+            (code, report["changes"]["appeared"].to_string().contains("d/d")),
+            (0, false),
+            "{}: {report}",
+            bench.who()
+        );
+        let (report, code) = bench.json(["--direct", "--", "python3", "-c", &program("c", 400)]);
+        assert_eq!(code, 0, "{}: {report}", bench.who());
+        let appeared = report["changes"]["appeared"].to_string();
+        assert!(appeared.contains(&chain(257)) && !appeared.contains(&chain(258)), "{}", bench.who());
+        // What is below it cannot be changed by the next run, and what is above can.
+        let write = format!("mkdir -p c/d/x && ! mkdir {}/x", chain(300));
+        let next = bench.run(["run", "--direct", "--", "sh", "-c", &write]);
+        assert_eq!(next.status.code(), Some(0), "{}: {}", bench.who(), stderr(&next));
+    }
+}
+
+#[test]
 fn a_direct_run_reports_beside_a_path_that_is_too_long() {
     for bench in benches() {
         let program = "import os\nopen('.envrc', 'w').close()\nos.mkdir('deep')\nos.chdir('deep')\nfor i in range(25):\n  \

@@ -2,7 +2,8 @@
 //!
 //! Every directory in which a protected name could be is listed, so the work for one entry is small: most entries are
 //! files that begin no pattern, and of those nothing but the name and the type in the listing is looked at. A directory
-//! that cannot be listed, or whose path is too long for a call, is an error or is covered as a whole.
+//! that cannot be listed, whose path is too long for a call, or that lies below hundreds of others, is an error or is covered as
+//! a whole.
 
 use super::watch::{Watched, is_index};
 use nexus_facility::Rules;
@@ -22,6 +23,9 @@ use std::path::Path;
 pub(super) const OF_GIT: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 /// Directories of packages at any depth are replaced as a whole by package managers, which covers would stop.
 const PASSED_BY: &[&[u8]] = PACKAGES;
+/// Directories below so many others are covered as a whole: each look costs what its path is long, and a command makes chains
+/// of more than a thousand for nothing.
+const MAX_DEPTH: usize = 256;
 /// Holds the entries that one call of getdents64(2) lists.
 const BUFFER: usize = 64 * 1024;
 
@@ -77,6 +81,10 @@ impl<'a> Found<'a> {
         };
         let mut buffer = Vec::with_capacity(BUFFER);
         while let Some(at) = directories.pop() {
+            if depth(&at) > MAX_DEPTH {
+                self.protected.insert(ByteText(at));
+                continue;
+            }
             match open(&top, &at) {
                 Ok(directory) => self.look_into(&directory, &at, &mut buffer, &mut directories)?,
                 Err(error) if is_gone(&error) => {}
@@ -194,6 +202,10 @@ impl<'a> Found<'a> {
         }
         Ok(())
     }
+}
+
+fn depth(path: &[u8]) -> usize {
+    path.split(|byte| *byte == b'/').count() - 1
 }
 
 /// Returns where to look on in a directory that may hold protected names. Of what git itself fills, nothing is looked at
