@@ -45,6 +45,7 @@ mod fold;
 mod git_index;
 mod git_lock;
 mod git_names;
+mod git_objects;
 mod git_refs;
 pub mod gitconfig;
 pub mod going;

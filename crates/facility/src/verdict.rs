@@ -1,6 +1,7 @@
 //! Judges single entries of a layer: does it change anything, how is it reported, does it need an accept. Pure.
 
 use crate::changes::{Change, ChangeKind};
+use crate::git_objects;
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
@@ -67,6 +68,7 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
         return false;
     }
     match (node.role, &node.rare.lower) {
+        (Role::Whiteout | Role::Implied, _) if git_objects::stays(&node.path.0) => return true,
         (Role::Whiteout | Role::Implied, _) => return node.covers.is_none() || node.claimed,
         (Role::Entry, Lower::Merged(found)) => {
             let (new, old) = (&node.meta, &found.meta);

@@ -438,6 +438,52 @@ fn what_needs_a_shallow_history_waits_with_it() {
     assert!(!fsck().contains("error") && !fsck().contains("missing"), "{}", fsck());
 }
 
+/// The objects that a reference of the host needs outlive every deletion of a run.
+#[test]
+fn a_run_deletes_no_objects_of_git() {
+    const GC: [&[&str]; 2] = [&["reflog", "expire", "--expire=all", "--all"], &["gc", "-q", "--prune=now"]];
+    // What names the old commit waits, or is made on the host meanwhile.
+    let cases: [(&[&[&str]], bool); 2] =
+        [(&[&["symbolic-ref", "refs/heads/work", "refs/heads/main"]], false), (&[&["branch", "-D", "work"]], true)];
+    for (work, kept_by_the_host) in cases {
+        let scene = cloned_scene();
+        let ws = scene.ws();
+        git(&ws, &["checkout", "-q", "-b", "work"]);
+        git(&ws, &["commit", "-q", "--allow-empty", "-m", "unpushed"]);
+        git(&ws, &["checkout", "-q", "main"]);
+        let commit = git(&ws, &["rev-parse", "work"]).trim().to_owned();
+        let layer = run_git(&scene, &[work, &GC[..]].concat());
+        if kept_by_the_host {
+            git(&ws, &["branch", "keep", "work"]);
+        }
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert!(result.conflicts.is_empty(), "{work:?}: {result:?}");
+        let of = if kept_by_the_host { "keep" } else { "work" };
+        assert_eq!(git(&ws, &["rev-parse", of]).trim(), commit, "{work:?}");
+        let told = git(&ws, &["fsck", "--full"]);
+        assert!(git(&ws, &["log", "--oneline", of]).contains("unpushed"), "{work:?}: {told}");
+        assert!(!told.contains("missing") && !told.contains("error") && !told.contains("broken"), "{work:?}: {told}");
+        // The next collection on the host takes what nothing names.
+        git(&ws, &["gc", "-q", "--prune=now"]);
+        assert!(git(&ws, &["log", "--oneline", of]).contains("unpushed"));
+    }
+}
+
+/// The twin: what `git gc` does is committed otherwise, and nothing waits.
+#[test]
+fn a_collection_of_git_in_a_run_leaves_a_whole_repository() {
+    let scene = cloned_scene();
+    let layer =
+        run_git(&scene, &[&["repack", "-q", "-a", "-d"], &["gc", "-q", "--prune=now"], &["pack-refs", "--all"]]);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0));
+    assert!(!scene.path("layers/run").exists(), "nothing of it waits");
+    let packs = std::fs::read_dir(scene.ws().join(".git/objects/pack")).unwrap().count();
+    assert!(packs > 0, "the pack has come");
+    let told = git(&scene.ws(), &["fsck", "--full"]);
+    assert!(!told.contains("missing") && !told.contains("error"), "{told}");
+}
+
 /// With such a flag, neither `git status` nor `git diff` shows that the file changed.
 #[test]
 fn an_index_that_hides_a_file_waits() {

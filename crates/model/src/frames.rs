@@ -161,7 +161,7 @@ pub enum GuestFrame {
     },
     /// The listeners of the egress, before `Hello`: come as descriptors with this frame, in this order: HTTP proxy,
     /// SOCKS proxy, DNS over UDP, DNS over TCP, transparent, and with IPv6 a second transparent one. Before them, for
-    /// [`Network::EgressByProgram`], the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network. Between
+    /// `Network::EgressByProgram`, the sandbox's `/proc` and a `NETLINK_SOCK_DIAG` socket of its network. Between
     /// both, for each host port of the plan, a listener on 127.0.0.1 and with IPv6 one on `::1`.
     Listeners,
     /// A UDP socket on the name service's port, where there is no egress; comes as a descriptor with this frame, before
