@@ -7,15 +7,17 @@
 //! ```text
 //!  goes     old version − what the new one at its place has   (an append takes nothing away)
 //!  stays    what the run put in − what the old version at its place has
-//!  a copy   both have a piece in common; or the pieces say nothing, and enough was put in
+//!  a copy   both have a piece in common; or the pieces say nothing, and enough was put in; or what stays is compressed
 //! ```
 //!
 //! Only a commit of a part of a layer reads anything. What cannot be read, or is beyond the bounds, counts as a copy.
 
+mod encoded;
 mod gone;
 mod pieces;
 mod reading;
 
+use self::encoded::{SAMPLE, is_encoded};
 use self::gone::Gone;
 use self::pieces::{Finder, Pieces};
 use self::reading::{Content, Reading};
@@ -85,6 +87,11 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
     };
     if changed.is_empty() {
         return Ok(false);
+    }
+    let mut beginning = Vec::new();
+    reading.each(&new, 0..SAMPLE.min(new.all().end), |block| beginning.extend_from_slice(block))?;
+    if is_encoded(&beginning) {
+        return Ok(true);
     }
     if gone.least_vague.is_some_and(|least| (changed.end - changed.start).saturating_mul(PART) >= least) {
         return Ok(true);

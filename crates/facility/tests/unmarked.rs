@@ -264,6 +264,20 @@ fn what_has_no_mark_and_is_kept_back_keeps_its_old_names() {
     }
 }
 
+#[test]
+fn an_archive_may_hold_what_went_away() {
+    let file = write("f", "text of f");
+    for (mode, archive) in [(LayerMode::Root, "BZh91AY&SY"), (LayerMode::User, "PK\u{3}\u{4}and more")] {
+        let scene = Scene::new(mode, std::slice::from_ref(&file));
+        let layer = scene.layer(&[Op::Remove(b("f")), write("n", archive)]);
+        accept(&scene, &layer, &["f"]);
+        drop(layer);
+        let left = abandon(&scene.path("layers"), "run", || Ok(())).unwrap();
+        assert!(matches!(left, Abandoned::Removed(Some(_))), "{archive:?}: {left:?}");
+        assert!(has(&scene.path("layers"), archive), "{archive:?}");
+    }
+}
+
 /// What cannot be a copy of what went away keeps no layer.
 #[test]
 fn what_cannot_be_a_copy_of_what_went_keeps_no_layer() {

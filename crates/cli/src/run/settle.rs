@@ -189,7 +189,7 @@ pub fn settle(
     let keep = *reason != ExitReason::DiskQuota;
     let commit = keep && order.changes != Changes::Discard;
     // Needs no lock, since it has no part in any commit. An error comes again on the long way, which tells it.
-    if commit
+    if keep
         && in_memory.is_none()
         && let Ok((true, left)) = layer.end_if_empty()
     {
