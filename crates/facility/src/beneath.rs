@@ -41,7 +41,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 /// How long the path of a directory may be that is copied, in bytes and in names: the work for a chain of directories
 /// grows with the square of its depth.
 const MAX_PATH: usize = 16 << 10;
-const MAX_LEVELS: usize = 1024;
+const MAX_LEVELS: usize = 256;
 
 /// Refuses a directory that lies too deep.
 pub(crate) fn check_depth(path: &[u8]) -> io::Result<()> {

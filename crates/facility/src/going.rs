@@ -87,6 +87,11 @@ impl Going {
                 return Ok(false);
             }
         }
-        Ok(true)
+        match std::fs::remove_dir(self.root.path()) {
+            Ok(()) => Ok(true),
+            // Another command has put a layer there, or removed the directory too.
+            Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(true),
+            Err(error) => Err(error).doing("remove", GOING.as_bytes()),
+        }
     }
 }
