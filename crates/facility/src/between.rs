@@ -2,7 +2,7 @@
 //!
 //! Below such a link git takes the user's commits for those of the repository that the link leads to. A directory of the user's
 //! repository that becomes a link would be taken over as by a new `.git` in it (`nested`), also by a repository that came unasked
-//! elsewhere in the workspace.
+//! elsewhere in the workspace, or by one of the user's beside it (`other_repositories`).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::fold::fold;
@@ -10,11 +10,14 @@ use crate::link_ends::{Ends, LayerLinks, is_no_way, link};
 use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, stat_if_there};
 use crate::nested::{has, is_in_one};
+use crate::other_repositories::OtherRepositories;
 use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::Walk;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// Says why such a link waits.
 pub(crate) const BETWEEN: &str =
@@ -43,20 +46,31 @@ fn find(walk: &Walk<'_>, tree: &LayerTree, new: &[Vec<u8>]) -> Result<Vec<(usize
     }
     let links = LayerLinks::read(walk, tree)?;
     let ends = Ends::new(walk.rules, walk.base.path());
-    let places =
-        Places { walk, tree, links: &links, is_in_one: is_in_one(walk.base.path())?, known: RefCell::default() };
+    let is_in_one = is_in_one(walk.base.path())?;
+    let (known, others) = (RefCell::default(), OtherRepositories::default());
+    let places = Places { walk, tree, links: &links, is_in_one, known, others };
     let after = Links::new(|path| links.after(walk, tree, path));
     let before = Links::new(|path| link(walk.base, path));
     let mut found = Vec::new();
     for (at, text) in links.all().filter(|(at, _)| is_link(&tree.nodes[*at])) {
         let path = &tree.nodes[at].path.0;
-        let mut all: Vec<Vec<u8>> = Vec::new();
-        let mut add = |inside: Option<&[u8]>, _: &[u8]| all.extend(inside.map(<[u8]>::to_vec));
+        let (mut all, mut outside): (Vec<Vec<u8>>, Vec<Vec<u8>>) = Default::default();
+        let mut add = |inside: Option<&[u8]>, end: &[u8]| match inside {
+            Some(inside) => all.push(inside.to_vec()),
+            None => outside.push(end.to_vec()),
+        };
         // What is committed, and what stays where something of it is held back.
         let ways = [ends.follow(path, text, &after, &mut add)?, ends.follow(path, text, &before, &mut add)?];
         if ways.contains(&Way::TooLong) {
             found.push((at, TOO_LONG));
             continue;
+        }
+        for end in outside {
+            if places.leads_out(path, &ends, &end)? {
+                all.clear();
+                found.push((at, BETWEEN));
+                break;
+            }
         }
         for end in all {
             if places.leads_between(path, &end, new)? {
@@ -85,6 +99,7 @@ struct Places<'a> {
     /// A repository is around the workspace.
     is_in_one: bool,
     known: RefCell<HashMap<(View, Vec<u8>), Nearest>>,
+    others: OtherRepositories,
 }
 
 impl Places<'_> {
@@ -107,6 +122,18 @@ impl Places<'_> {
             }
         }
         Ok(is_alone && self.holds_one(end)?)
+    }
+
+    /// Tells whether a link that ends outside of the workspace, at an absolute path, leads into another repository there.
+    fn leads_out(&self, path: &[u8], ends: &Ends<'_>, end: &[u8]) -> Result<bool, IoFailure> {
+        let directory = split(path).0;
+        for view in [View::Before, View::After] {
+            let own = self.nearest(view, directory)?;
+            if leads_out(self.walk.base, (own.is_some(), self.is_in_one), (&self.others, ends), end) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn nearest(&self, view: View, directory: &[u8]) -> Result<Nearest, IoFailure> {
@@ -176,8 +203,25 @@ fn open(base: &Workspace, at: &[u8]) -> Result<Option<std::os::fd::OwnedFd>, IoF
     }
 }
 
-/// Tells whether a link of the workspace that comes to `path` with its directory leads into another repository there.
-pub(crate) fn leads_between(base: &Workspace, path: &[u8], end: &[u8]) -> Result<bool, IoFailure> {
+/// Tells whether a link leads to a repository outside of the workspace. Its own one is in the workspace, or around it.
+fn leads_out(
+    base: &Workspace,
+    (is_inside, is_around): (bool, bool),
+    (others, ends): (&OtherRepositories, &Ends<'_>),
+    end: &[u8],
+) -> bool {
+    let around = base.path().parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
+    (is_inside || is_around) && others.has(ends, (!is_inside).then_some(around), end)
+}
+
+/// Tells whether a link of the workspace that comes to `path` with its directory leads into another repository there, which is
+/// `inside` the workspace or has an absolute path.
+pub(crate) fn leads_between(
+    base: &Workspace,
+    ends: &Ends<'_>,
+    path: &[u8],
+    (inside, end): (Option<&[u8]>, &[u8]),
+) -> Result<bool, IoFailure> {
     let nearest = |directory: &[u8]| -> Result<Nearest, IoFailure> {
         let mut at = directory;
         loop {
@@ -190,7 +234,10 @@ pub(crate) fn leads_between(base: &Workspace, path: &[u8], end: &[u8]) -> Result
             at = split(at).0;
         }
     };
-    let own = nearest(split(path).0)?;
-    let other = nearest(end)?;
-    Ok(own != other && (is_in_one(base.path())? || (own.is_some() && other.is_some())))
+    let (own, is_in_one) = (nearest(split(path).0)?, is_in_one(base.path())?);
+    let Some(inside) = inside else {
+        return Ok(leads_out(base, (own.is_some(), is_in_one), (&OtherRepositories::default(), ends), end));
+    };
+    let other = nearest(inside)?;
+    Ok(own != other && (is_in_one || (own.is_some() && other.is_some())))
 }

@@ -67,6 +67,7 @@ mod nested;
 mod opened;
 pub mod origin;
 mod orphans;
+mod other_repositories;
 mod outside;
 pub(crate) mod own;
 mod part;

@@ -224,6 +224,11 @@ impl<'a> Ends<'a> {
         Ok(found? || way == Way::TooLong)
     }
 
+    /// Takes the steps for looking at a place outside of the workspace. Returns whether there were as many.
+    pub(crate) fn can_look(&self, path: &[u8]) -> bool {
+        self.steps.ask(path)
+    }
+
     /// Takes the steps for asking about each directory on the way to a path that is not known yet.
     fn can_ask(&self, path: &[u8], known: &HashMap<Vec<u8>, bool>) -> bool {
         let mut at = path;

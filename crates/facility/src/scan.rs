@@ -224,12 +224,17 @@ impl Scanner<'_> {
                         Ok(Some(crate::link_ends::TO_BARE.to_owned()))
                     }
                     None => {
-                        let mut inside = None;
-                        let mut take = |end: Option<&[u8]>, _: &[u8]| inside = end.map(<[u8]>::to_vec);
+                        let mut found = None;
+                        let mut take = |inside: Option<&[u8]>, end: &[u8]| {
+                            found = Some((inside.map(<[u8]>::to_vec), end.to_vec()));
+                        };
                         if ends.follow(path, text.to_bytes(), links, &mut take)? == Way::TooLong {
                             return Ok(Some(TOO_LONG.to_owned()));
                         }
-                        let leads = inside.map_or(Ok(false), |end| leads_between(self.base, path, &end))?;
+                        let leads = match &found {
+                            Some((inside, end)) => leads_between(self.base, ends, path, (inside.as_deref(), end))?,
+                            None => false,
+                        };
                         Ok(leads.then(|| BETWEEN.to_owned()))
                     }
                     why => Ok(why),

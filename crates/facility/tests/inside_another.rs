@@ -183,6 +183,65 @@ fn a_link_into_another_repository_waits() {
     assert_eq!(parked(&commit(&led, &[Op::Touch(b("a/l"))]).1), [""; 0]);
 }
 
+/// A repository of the user beside the workspace may have another remote.
+#[test]
+fn a_link_to_a_repository_outside_waits() {
+    let own = ops(&[&repository(".git", ""), &files("")]);
+    let inner = ops(&[&[dir("a")], &repository("a/.git", ""), &files("a/"), &[dir("x")]]);
+    let led = ops(&[&own, &[dir("p"), dir("p/q"), link("../../pub", "p/q/l")]]);
+    let taken = |text: &str| vec![gone("src"), link(text, "src")];
+    for (base, run, at, waits) in [
+        (&own, taken("../pub/src"), "src", true),
+        (&own, taken("../pub"), "src", true),
+        (&own, taken("../pub/none"), "src", true),
+        (&own, taken("../bare.git/refs"), "src", true),
+        (&own, taken("../tree"), "src", true),
+        (&own, vec![link("../data/on", "p")], "p", true),
+        (&own, vec![link("../pub/src", "one"), link("one", "two")], "two", true),
+        (&inner, vec![link("../../pub", "a/p")], "a/p", true),
+        // The directory of a link of the user comes to a place from where it leads there.
+        (&led, vec![rename("p/q", "q")], "q/l", true),
+        // Where no repository is, to a file, where the link itself lies in none, and a link of before.
+        (&own, taken("../data"), "src", false),
+        (&own, taken("../none"), "src", false),
+        (&own, taken("/usr/share"), "src", false),
+        (&own, taken(".."), "src", false),
+        (&own, vec![link("../pub/src/b", "p")], "p", false),
+        (&inner, vec![link("../pub/src", "p"), link("../../pub", "x/p")], "x/p", false),
+        (&led, vec![Op::Touch(b("p/q/l"))], "p/q/l", false),
+    ] {
+        let scene = beside(base);
+        let result = scene.layer(&run).commit(&scene.workspace(), &Rules::default()).unwrap();
+        assert_eq!(!scene.ws().join(at).is_symlink(), waits, "{run:?} {:?}", parked(&result));
+    }
+}
+
+/// The workspace is a directory of a repository, in which it may have links, and not out of it.
+#[test]
+fn a_link_within_the_repository_around_comes() {
+    for (text, waits) in [("../beside", false), ("..", false), ("../beside/other/src", true), ("/usr/share", false)] {
+        let scene = beside(&files(""));
+        std::fs::create_dir(scene.path(".git")).unwrap();
+        std::fs::create_dir_all(scene.path("beside/other/.git")).unwrap();
+        std::fs::create_dir(scene.path("beside/other/src")).unwrap();
+        let result = scene.layer(&[link(text, "p")]).commit(&scene.workspace(), &Rules::default()).unwrap();
+        assert_eq!(!scene.ws().join("p").is_symlink(), waits, "{text} {:?}", parked(&result));
+    }
+}
+
+/// A workspace with repositories and a plain directory beside it.
+fn beside(base: &[Op]) -> Scene {
+    let scene = Scene::one_of_many(LayerMode::Root, base);
+    for at in ["pub/.git", "pub/src", "bare.git/objects", "bare.git/refs", "tree", "data"] {
+        std::fs::create_dir_all(scene.path(at)).unwrap();
+    }
+    for at in ["pub/src/b", "bare.git/HEAD", "tree/.git"] {
+        std::fs::write(scene.path(at), "").unwrap();
+    }
+    std::os::unix::fs::symlink("../pub/src", scene.path("data/on")).unwrap();
+    scene
+}
+
 /// Names in this file are not shown by `git status`.
 #[test]
 fn what_git_status_leaves_out_does_not_change_unasked() {
