@@ -96,7 +96,7 @@ fn repository_of(link: &[u8], end: &[u8], new: &HashMap<&[u8], usize>) -> Option
 }
 
 /// The links of the workspace outside of `.git`. `None` when not all of it can be looked through.
-fn existing(walk: &Walk<'_>) -> Result<Option<Vec<Vec<u8>>>, IoFailure> {
+pub(crate) fn existing(walk: &Walk<'_>) -> Result<Option<Vec<Vec<u8>>>, IoFailure> {
     let (mut stack, mut found, mut left) = (vec![Vec::new()], Vec::new(), MOST);
     while let Some(at) = stack.pop() {
         let dir = match walk.base.readable_dir(&at) {

@@ -54,6 +54,7 @@ pub mod identity;
 mod in_the_way;
 pub mod layer;
 mod leads;
+mod led_to;
 mod link_ends;
 mod link_in_place;
 mod link_steps;

@@ -69,11 +69,12 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
     Ok(tops)
 }
 
-fn by_path(why: &str, path: &[u8]) -> String {
+/// Adds the command that accepts a whole directory to the reason why it waits.
+pub(crate) fn by_path(why: &str, path: &[u8]) -> String {
     format!("{why}: accept it with nexus changes accept {}", String::from_utf8_lossy(path))
 }
 
-fn is_git(path: &[u8]) -> bool {
+pub(crate) fn is_git(path: &[u8]) -> bool {
     fold(split(path).1).as_ref() == b".git"
 }
 

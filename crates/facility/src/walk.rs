@@ -140,7 +140,8 @@ impl Walk<'_> {
         self.judge(&mut tree)?;
         crate::link_ends::judge(self, &mut tree)?;
         let bare = crate::bare::judge(self, &mut tree)?;
-        let new = crate::nested::judge(self, &mut tree, &bare)?;
+        let mut new = crate::nested::judge(self, &mut tree, &bare)?;
+        new.extend(crate::led_to::judge(self, &mut tree)?);
         crate::between::judge(self, &mut tree, &new)?;
         crate::unmade::judge(self, &mut tree)?;
         crate::closed::judge(self, &mut tree)?;

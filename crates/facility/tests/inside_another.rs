@@ -183,6 +183,44 @@ fn a_link_into_another_repository_waits() {
     assert_eq!(parked(&commit(&led, &[Op::Touch(b("a/l"))]).1), [""; 0]);
 }
 
+/// The link may come from an earlier run, when no repository was there.
+#[test]
+fn a_repository_to_which_links_of_another_lead_waits() {
+    let plain = ops(&[&[dir("a")], &repository("a/.git", ""), &files("a/"), &[dir("o"), dir("o/s"), dir("p")]]);
+    let with = |links: &[Op]| ops(&[&plain, links]);
+    let below = [dir("a/d"), link("../../o/s", "a/d/l"), link("l", "a/d/m")];
+    let deep = [dir("p/x"), link("../../../o", "p/x/l")];
+    for (base, run, at, waits) in [
+        // To, into and above the new one, through another link, to what is not there yet, and from below the repository's top.
+        (with(&[link("../o", "a/l")]), evil("o/.git"), "o/.git", true),
+        (with(&[link("../o/s", "a/l")]), evil("o/.git"), "o/.git", true),
+        (with(&[link("../o", "a/l")]), evil("o/s/.git"), "o/s/.git", true),
+        (with(&[link("../one", "a/l"), link("o", "one")]), evil("o/.git"), "o/.git", true),
+        (
+            with(&[link("../one", "a/l"), link("p", "one")]),
+            ops(&[&[gone("one"), link("o", "one")], &evil("o/.git")]),
+            "o/.git",
+            true,
+        ),
+        (with(&[link("../new", "a/l")]), ops(&[&[dir("new")], &evil("new/.git")]), "new/.git", true),
+        (with(&below), evil("o/.git"), "o/.git", true),
+        (with(&[link("../..", "a/l")]), evil("o/.git"), "o/.git", true),
+        (with(&[link("../o", "a/l")]), ops(&[&evil("p/git"), &[rename("p/git", "o/.git")]]), "o/.git", true),
+        // Elsewhere, from no repository, from the new one itself, within the other one, and at the top of the workspace.
+        (with(&[link("../o", "a/l")]), evil("p/.git"), "p/.git", false),
+        (with(&[link("../o", "p/l")]), evil("o/.git"), "o/.git", false),
+        (with(&[link("s", "o/l"), link("..", "o/s/up")]), evil("o/.git"), "o/.git", false),
+        (with(&[link("src", "a/l")]), evil("o/.git"), "o/.git", false),
+        (with(&[link("../o", "a/l")]), evil(".git"), ".git", false),
+        (with(&deep), evil("o/.git"), "o/.git", false),
+    ] {
+        let (scene, result) = commit(&base, &run);
+        assert_eq!(!scene.ws().join(at).exists(), waits, "{base:?} {run:?} {:?}", parked(&result));
+        let why = result.parked.first().map(|first| first.protected.clone().unwrap());
+        assert_eq!(why.is_some_and(|why| why.contains("links of another one lead")), waits, "{run:?}");
+    }
+}
+
 /// A repository of the user beside the workspace may have another remote.
 #[test]
 fn a_link_to_a_repository_outside_waits() {
