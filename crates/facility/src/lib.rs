@@ -118,6 +118,7 @@ pub use layer::{
 pub use leads::{Host, Reach};
 pub use link_in_place::{Lead, LinksInPlace};
 pub use meta::FsTime;
+pub use nested::WITH_REPOSITORY;
 pub use origin::LayerOrigin;
 pub use protected::Rules;
 pub use reads::Reads;

@@ -4,9 +4,12 @@
 //! Files that the outer repository has there may be gone since an earlier run, may be on another branch, or may come with the next
 //! pull, and git directories can hide what is there from `git status`. So that each new repository waits that has another one
 //! around it, whatever the outer one has at the place.
+//!
+//! The files of its working tree wait with it: without their `.git` the next `git reset --hard` or `git commit` there would work on
+//! the outer repository.
 
 use crate::bare;
-use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
 use crate::fold::fold;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
@@ -19,6 +22,10 @@ use std::path::Path;
 
 /// Says that a repository waits because another one is around it.
 pub(crate) const INSIDE: &str = "makes a repository inside a repository";
+/// Says that a working tree waits because its `.git` is a file or a link.
+const LINKED: &str = "points git to another folder";
+/// Says that an entry waits because a repository in a directory above it does.
+pub const WITH_REPOSITORY: &str = "waits with the new repository around it";
 /// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its own.
 const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 
@@ -27,17 +34,18 @@ const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
     let mut around = Around::new(walk);
+    let mut trees = Vec::new();
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
-        let is_directory = one.role == Role::Entry && one.meta.kind == EntryType::Directory;
-        if is_directory
-            && lower_path(one).is_none()
-            && is_git(&one.path.0)
-            && walk.rules.class(&one.path.0) == Class::GitRoot
-            && around.has(tree, one.parent)?
-        {
+        if !is_new_git(walk, one) {
+            continue;
+        }
+        let is_inside = around.has(tree, one.parent)?;
+        let is_directory = one.meta.kind == EntryType::Directory;
+        // A `.git` file waits at any place.
+        if is_inside || (!is_directory && is_new_tree(tree, one.parent)) {
             tops.push(tree.nodes[one.parent].path.0.to_vec());
-            found.push((at, by_path(INSIDE, &one.path.0)));
+            trees.push((at, if is_directory { INSIDE } else { LINKED }));
         }
     }
     for at in bare.iter().copied() {
@@ -66,10 +74,64 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
         }
     }
+    for (at, why) in trees {
+        hold_tree(walk, tree, at, why);
+    }
     Ok(tops)
 }
 
-/// Adds the command that accepts a whole directory to the reason why it waits.
+/// Tells whether an entry is a `.git` that the workspace does not have at this place.
+fn is_new_git(walk: &Walk<'_>, one: &Node) -> bool {
+    one.role == Role::Entry
+        && is_git(&one.path.0)
+        && walk.rules.class(&one.path.0) == Class::GitRoot
+        && match one.meta.kind {
+            EntryType::Directory => lower_path(one).is_none(),
+            _ => one.covers.is_none() && matches!(one.rare.verdict, Some(Verdict::Park(_))),
+        }
+}
+
+/// Tells whether a directory comes with the layer, with nothing of the workspace in it.
+fn is_new_tree(tree: &LayerTree, at: usize) -> bool {
+    at != 0 && lower_path(&tree.nodes[at]).is_none()
+}
+
+/// Holds back a new `.git` together with the files of its working tree.
+fn hold_tree(walk: &Walk<'_>, tree: &mut LayerTree, git: usize, why: &str) {
+    let top = tree.nodes[git].parent;
+    // No path stands for the workspace as a whole, and the repository around it is not in reach of a run.
+    if top == 0 {
+        if why == INSIDE {
+            let path = tree.nodes[git].path.clone();
+            tree.nodes[git].rare.verdict = Some(Verdict::Park(by_path(why, &path.0)));
+        }
+        return;
+    }
+    let path = tree.nodes[top].path.clone();
+    if walk.rules.accepts_exactly(&path.0) {
+        // The name of the working tree stands for its `.git`, too.
+        tree.nodes[git].rare.verdict = Some(Verdict::Commit);
+        return;
+    }
+    let whole = by_path(why, &path.0);
+    tree.nodes[git].rare.verdict = Some(Verdict::Park(whole.clone()));
+    if is_new_tree(tree, top) {
+        tree.nodes[top].rare.verdict = Some(Verdict::Park(whole));
+        return;
+    }
+    let (with, own) = (by_path(WITH_REPOSITORY, &path.0), tree.nodes[git].path.clone());
+    for node in tree.nodes.iter_mut().skip(1) {
+        // What is in the new git directory comes and waits with it.
+        if *node.path.0 != *path.0
+            && is_beneath(&node.path.0, &path.0)
+            && !is_beneath(&node.path.0, &own.0)
+            && !matches!(node.rare.verdict, Some(Verdict::Park(_)))
+        {
+            node.rare.verdict = Some(Verdict::Park(with.clone()));
+        }
+    }
+}
+
 pub(crate) fn by_path(why: &str, path: &[u8]) -> String {
     format!("{why}: accept it with nexus changes accept {}", String::from_utf8_lossy(path))
 }

@@ -365,9 +365,9 @@ fn a_repository_that_git_makes_in_another_one_waits() {
     let origin = ["-C", "src", "remote", "add", "origin", "https://git.example.org/a.git"];
     for (work, place) in [
         (&[&["init", "-q", "src"][..], &origin[..]][..], "src/.git"),
-        (&[&["init", "-q", "lib"]], "lib/.git"),
-        (&[&["clone", "-q", ".", "copy"]], "copy/.git"),
-        (&[&["init", "-q", "--object-format=sha256", "lib/sha256"]], "lib/sha256/.git"),
+        (&[&["init", "-q", "lib"]], "lib"),
+        (&[&["clone", "-q", ".", "copy"]], "copy"),
+        (&[&["init", "-q", "--object-format=sha256", "lib/sha256"]], "lib/sha256"),
         (&[&["init", "-q", "--bare", "bare.git"]], "bare.git"),
         (&[&["clone", "-q", "--bare", ".", "copy.git"]], "copy.git"),
         (&[&["init", "-q", "--bare", ".git/worktrees/wt"]], ".git/worktrees/wt"),
@@ -377,7 +377,7 @@ fn a_repository_that_git_makes_in_another_one_waits() {
         assert!(waits.iter().all(|path| path.starts_with(place)), "{waits:?}");
     }
     // The twin: what `git worktree add` writes into the git directory comes, and what makes the working tree waits.
-    assert_eq!(waits_after(&[&["worktree", "add", "-q", "wt", "-b", "aside"]]), ["wt/.git"]);
+    assert_eq!(waits_after(&[&["worktree", "add", "-q", "wt", "-b", "aside"]])[..2], ["wt", "wt/.git"]);
     for (place, waits) in [(".git", true), ("other", false)] {
         let scene = Scene::new(LayerMode::Root, &[]);
         std::fs::create_dir(scene.ws().join("src")).unwrap();
@@ -399,6 +399,34 @@ fn a_repository_that_git_makes_in_another_one_waits() {
                 std::fs::remove_dir_all(scene.path("layers/run")).unwrap();
             }
         }
+    }
+}
+
+/// The next run and the user find no files there with which git would work on the outer repository.
+#[test]
+fn no_run_works_on_the_outer_repository_by_mistake() {
+    let add = ["worktree", "add", "-q", "trees/fix", "-b", "fix"];
+    for (work, top) in [(&[&["clone", "-q", ".", "deps/one"][..]][..], "deps/one"), (&[&add[..]], "trees/fix")] {
+        let scene = cloned_scene();
+        let layer = run_git(&scene, work);
+        // A run has the workspace at its own place.
+        let file = layer.upper().join(top).join(".git");
+        if file.is_file() {
+            let (upper, ws) = (layer.upper(), scene.ws());
+            let text = std::fs::read_to_string(&file).unwrap();
+            std::fs::write(&file, text.replace(upper.to_str().unwrap(), ws.to_str().unwrap())).unwrap();
+        }
+        drop(commit_by(&scene, &layer, &Rules::default()));
+        drop(layer);
+        std::fs::write(scene.ws().join("f"), "an edit of the user").unwrap();
+        assert!(!scene.ws().join(top).exists(), "{top}");
+        // Accepted, git works there on the repository itself.
+        accept(&scene, &named(&[top]));
+        let found = git(&scene.ws().join(top), &["rev-parse", "--show-toplevel"]);
+        assert!(found.trim().ends_with(top), "{found}");
+        git(&scene.ws().join(top), &["reset", "-q", "--hard"]);
+        assert_eq!(std::fs::read_to_string(scene.ws().join("f")).unwrap(), "an edit of the user");
+        assert_eq!(git(&scene.ws().join(top), &["status", "--short"]), "", "{top}");
     }
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Op, Scene, b, rename, write};
-use nexus_facility::{Committed, LayerMode, Rules};
+use nexus_facility::{Committed, Layer, LayerMode, Rules};
 
 const HEAD: &str = "ref: refs/heads/main\n";
 const EVIL: &str = "[core]\nrepositoryformatversion = 0\nbare = false\n[remote \"origin\"]\nurl = https://evil.example.org/a\n\
@@ -58,36 +58,86 @@ fn parked(result: &Committed) -> Vec<String> {
     result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
 }
 
-/// Each row: what the run does, and the place that must not be there afterwards.
-fn variants() -> Vec<(Vec<Op>, &'static str)> {
+/// Each row: what the run does, the place that must not be there afterwards, and what waits as a whole.
+fn variants() -> Vec<(Vec<Op>, &'static str, &'static str)> {
     vec![
-        (evil("src/.git"), "src/.git"),
+        (evil("src/.git"), "src/.git", "src/.git"),
         // Files of the outer repository that are gone since an earlier run, on another branch, or come with a pull.
-        (ops(&[&[dir("docs")], &evil("docs/.git")]), "docs/.git"),
-        (ops(&[&[dir("p"), dir("p/q")], &evil("p/q/.git")]), "p/q/.git"),
-        (ops(&[&[gone("src"), dir("src")], &evil("src/.git")]), "src/.git"),
-        (ops(&[&[gone("c"), dir("c")], &evil("c/.git")]), "c/.git"),
-        (ops(&[&[rename("src", "lib")], &evil("lib/.git")]), "lib/.git"),
+        (ops(&[&[dir("docs")], &evil("docs/.git")]), "docs/.git", "docs"),
+        (ops(&[&[dir("p"), dir("p/q")], &evil("p/q/.git")]), "p/q/.git", "p/q"),
+        (ops(&[&[gone("src"), dir("src")], &evil("src/.git")]), "src/.git", "src/.git"),
+        (ops(&[&[gone("c"), dir("c")], &evil("c/.git")]), "c/.git", "c"),
+        (ops(&[&[rename("src", "lib")], &evil("lib/.git")]), "lib/.git", "lib/.git"),
         // A submodule that is not initialised.
-        (evil("sub/.git"), "sub/.git"),
-        (ops(&[&[gone("sub"), dir("sub2")], &evil("sub2/.git"), &[rename("sub2", "sub")]]), "sub/.git"),
+        (evil("sub/.git"), "sub/.git", "sub/.git"),
+        (ops(&[&[gone("sub"), dir("sub2")], &evil("sub2/.git"), &[rename("sub2", "sub")]]), "sub/.git", "sub/.git"),
         // Without the name `.git`.
-        (evil("bare.git"), "bare.git"),
-        (evil("almost"), "almost/HEAD"),
+        (evil("bare.git"), "bare.git", "bare.git"),
+        (evil("almost"), "almost/HEAD", "almost/HEAD"),
     ]
 }
 
 #[test]
 fn a_repository_inside_another_one_waits_as_a_whole() {
-    for (run, place) in variants() {
+    for (run, place, whole) in variants() {
         let (scene, result) = commit(&ops(&[&repository(".git", "[core]\nbare = false\n"), &files("")]), &run);
         let first = result.parked.first().unwrap();
-        assert_eq!(String::from_utf8_lossy(&first.path.0), place, "{run:?} {:?}", parked(&result));
+        assert_eq!(String::from_utf8_lossy(&first.path.0), whole, "{run:?} {:?}", parked(&result));
         assert!(first.protected.as_ref().unwrap().contains("a repository inside a repository"), "{first:?}");
         assert!(!scene.ws().join(place).exists(), "{place}");
         // The twin: nothing is around it.
         let (scene, result) = commit(&files(""), &run);
         assert!(scene.ws().join(place).exists(), "{place} waits: {:?}", parked(&result));
+    }
+}
+
+/// Without their `.git`, the next `git reset --hard` there would work on the outer repository.
+#[test]
+fn the_files_of_a_new_repository_wait_with_its_git() {
+    let base = ops(&[&repository(".git", "[core]\nbare = false\n"), &files("")]);
+    let beside = [write("beside", "1"), write("c", "2")];
+    let tree = |at: &str, more: &[Op]| {
+        let place = |name: &str| format!("{at}/{name}");
+        ops(&[more, &[write(&place("new"), "n"), dir(&place("d")), write(&place("d/x"), "x")], &beside])
+    };
+    let file = |at: &str| write(&format!("{at}/.git"), "gitdir: ../.git/worktrees/w\n");
+    let hook = [dir("docs/.git/hooks"), write("docs/.git/hooks/post-checkout", "#!/bin/sh\n")];
+    for (top, is_new, run) in [
+        ("docs", true, tree("docs", &ops(&[&[dir("docs")], &evil("docs/.git"), &hook]))),
+        ("src", false, tree("src", &ops(&[&evil("src/.git"), &[write("src/b", "B")]]))),
+        ("src", false, tree("src", &ops(&[&[gone("src"), dir("src")], &evil("src/.git"), &[write("src/b", "B")]]))),
+        // A further working tree and a submodule.
+        ("wt", true, tree("wt", &[dir("wt"), file("wt")])),
+        ("sub", false, tree("sub", &[file("sub")])),
+    ] {
+        let (scene, result) = commit(&base, &run);
+        let waits = parked(&result);
+        let read = |name: &str| std::fs::read_to_string(scene.ws().join(name)).unwrap_or_default();
+        assert!(waits.iter().all(|path| path == top || path.starts_with(&format!("{top}/"))), "{waits:?}");
+        assert_eq!(waits[0] == top, is_new, "{waits:?}");
+        let why = format!("accept it with nexus changes accept {top}");
+        assert!(result.parked[0].protected.as_ref().unwrap().ends_with(&why), "{:?}", result.parked[0]);
+        for name in [".git", "new", "d"] {
+            assert!(!scene.ws().join(top).join(name).exists(), "{top}/{name}");
+        }
+        assert_eq!((&*read("src/b"), &*read("beside"), &*read("c")), ("b", "1", "2"), "{top}");
+        // Its name brings all of it but what waits for its own reasons.
+        let paths = vec![top.into()];
+        let rules = Rules { only: Some(paths.clone()), named: paths, ..Rules::default() };
+        let result = Layer::open(&scene.path("layers"), "run").unwrap().commit(&scene.workspace(), &rules).unwrap();
+        for name in [".git", "new", "d/x"] {
+            assert!(scene.ws().join(top).join(name).exists(), "{top}/{name} {:?}", parked(&result));
+        }
+        let hooks = parked(&result).iter().all(|path| path.starts_with("docs/.git/hooks"));
+        assert!(hooks && !scene.ws().join("docs/.git/hooks/post-checkout").exists(), "{:?}", parked(&result));
+    }
+    // The twins: without `.git`, and with nothing around it.
+    for (base, run) in [
+        (base, tree("docs", &[dir("docs")])),
+        (files(""), tree("docs", &ops(&[&[dir("docs")], &evil("docs/.git")]))),
+        (files(""), tree("src", &ops(&[&evil("src/.git"), &[write("src/b", "B")]]))),
+    ] {
+        assert_eq!(parked(&commit(&base, &run).1), [""; 0], "{run:?}");
     }
 }
 
@@ -170,6 +220,13 @@ fn a_link_into_another_repository_waits() {
         (&other, vec![link("o/s", "p")], "p", false),
         (
             &base,
+            ops(&[&[dir("n")], &evil("n/.git"), &[dir("n/d"), link("../d", "n/d/l"), link("d", "n/l")]]),
+            "n/l",
+            // With the working tree that it is in.
+            true,
+        ),
+        (
+            &files(""),
             ops(&[&[dir("n")], &evil("n/.git"), &[dir("n/d"), link("../d", "n/d/l"), link("d", "n/l")]]),
             "n/l",
             false,

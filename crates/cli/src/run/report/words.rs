@@ -3,7 +3,7 @@
 use crate::failure::one_line;
 use crate::run::order::Order;
 use nexus_facility::meta::EntryType;
-use nexus_facility::{Change, ChangeKind};
+use nexus_facility::{Change, ChangeKind, WITH_REPOSITORY};
 use nexus_model::network::Network as NetworkKind;
 use nexus_model::{ByteText, Guarantee};
 use nexus_policy::profile::ProfileName;
@@ -55,17 +55,21 @@ fn parked_name(change: &Change) -> String {
 
 /// Names the first `most` changes that wait. What is in a new directory that waits as a whole needs no name of its own.
 pub(super) fn parked_names(parked: &[Change], most: usize) -> String {
-    let mut whole: Option<&Path> = None;
+    let mut whole: Option<(&Path, Option<&str>)> = None;
     let mut shown: Vec<&Change> = Vec::new();
     for change in parked {
         let path = change.path.as_path();
-        if whole.is_some_and(|whole| path.starts_with(whole)) && change.protected.is_none() && !change.setuid {
+        let why = change.protected.as_deref();
+        let is_said = whole.is_some_and(|(whole, of)| path.starts_with(whole) && (why.is_none() || why == of));
+        // The line of the repository says it for all.
+        let is_with = why.is_some_and(|why| why.starts_with(WITH_REPOSITORY));
+        if (is_said || is_with) && !change.setuid {
             continue;
         }
         let is_new = matches!(change.kind, ChangeKind::Added | ChangeKind::Type { .. });
         let is_whole = change.file_type == EntryType::Directory && is_new;
-        if is_whole && change.protected.is_some() {
-            whole = Some(path);
+        if is_whole && why.is_some() {
+            whole = Some((path, why));
         }
         shown.push(change);
     }
