@@ -208,7 +208,7 @@ fn object_id_lengths(
             Some(Verdict::Park(_)) if base.is_some() => {
                 found.extend(small(walk.upper, path, reads)?.iter().flat_map(|text| lengths_by(text)));
             }
-            Some(Verdict::Park(_)) | None => found = vec![SHORT, LONG],
+            Some(Verdict::Park(_) | Verdict::LeaveOut) | None => found = vec![SHORT, LONG],
         }
     }
     Ok(found)

@@ -49,6 +49,7 @@ mod git_objects;
 mod git_refs;
 pub mod gitconfig;
 pub mod going;
+mod graphs;
 mod hardlinks;
 pub mod identity;
 mod in_the_way;

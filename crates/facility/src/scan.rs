@@ -278,7 +278,7 @@ impl Scanner<'_> {
                 let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, &before(tree), &git_dir);
                 let directory = GitDirectory::Goes(&names_back);
                 match judge(self.rules, class, path, &Version::Absent, &version, directory) {
-                    Verdict::Commit => None,
+                    Verdict::Commit | Verdict::LeaveOut => None,
                     Verdict::Strip(_) => Some(crate::verdict::stripped(class).to_owned()),
                     Verdict::Park(why) => Some(why),
                 }

@@ -58,6 +58,8 @@ pub enum Verdict {
     Strip(Vec<u8>),
     /// Needs an explicit accept, and why.
     Park(String),
+    /// A cache that its program makes again. The workspace keeps what it has at the place, and nothing is reported.
+    LeaveOut,
 }
 
 /// What lies in a directory of the workspace that goes away or moves as a whole.

@@ -67,6 +67,9 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
     if node.rare.unseen {
         return false;
     }
+    if node.rare.verdict == Some(Verdict::LeaveOut) {
+        return true;
+    }
     match (node.role, &node.rare.lower) {
         (Role::Whiteout | Role::Implied, _) if git_objects::stays(&node.path.0) => return true,
         (Role::Whiteout | Role::Implied, _) => return node.covers.is_none() || node.claimed,
@@ -135,7 +138,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
             match &node.rare.verdict {
                 // It closes the directory to its owner (`closed`).
                 Some(Verdict::Park(why)) => protected(why),
-                Some(Verdict::Commit | Verdict::Strip(_)) | None => None,
+                Some(Verdict::Commit | Verdict::Strip(_) | Verdict::LeaveOut) | None => None,
             }
         }
         // A directory of what git resumes is held back whole; that it goes away is fine.
@@ -149,11 +152,11 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         // In a bare repository the content was judged all the same (`bare`).
         (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => match &node.rare.verdict {
             Some(Verdict::Park(why)) => protected(why),
-            Some(Verdict::Commit | Verdict::Strip(_)) | None => None,
+            Some(Verdict::Commit | Verdict::Strip(_) | Verdict::LeaveOut) | None => None,
         },
         (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_), _) => {
             match &node.rare.verdict {
-                Some(Verdict::Commit | Verdict::Strip(_)) => None,
+                Some(Verdict::Commit | Verdict::Strip(_) | Verdict::LeaveOut) => None,
                 Some(Verdict::Park(why)) => protected(why),
                 None => protected(if class == Class::GitRoot { OWN_REPOSITORY } else { NO_FILE }),
             }

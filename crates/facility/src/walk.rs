@@ -144,6 +144,7 @@ impl Walk<'_> {
         new.extend(crate::led_to::judge(self, &mut tree)?);
         crate::between::judge(self, &mut tree, &new)?;
         crate::unmade::judge(self, &mut tree)?;
+        crate::graphs::judge(self, &mut tree, &bare)?;
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);

@@ -337,6 +337,66 @@ fn beside(base: &[Op]) -> Scene {
     scene
 }
 
+/// git believes them which tree a commit has. It makes them again.
+#[test]
+fn a_commit_graph_of_a_run_is_left_out_without_a_word() {
+    let info = |at: &str| ops(&[&repository(at, ""), &[dir(&format!("{at}/objects/info"))]]);
+    let old = ops(&[&info(".git"), &[write(".git/objects/info/commit-graph", "old")]]);
+    let bare = info("b.git");
+    let chain = "/objects/info/commit-graphs";
+    let split = |at: &str| {
+        let files = ["commit-graph-chain", "graph-1.graph"].map(|name| write(&format!("{at}{chain}/{name}"), "new"));
+        ops(&[&[dir(&format!("{at}{chain}"))], &files])
+    };
+    let graph = |at: &str| write(&format!("{at}/objects/info/commit-graph"), "new");
+    for (base, run, at, wanted) in [
+        (&old, vec![graph(".git")], ".git/objects/info/commit-graph", Some("old")),
+        (
+            &old,
+            vec![write("x", "new"), rename("x", ".git/objects/info/commit-graph")],
+            ".git/objects/info/commit-graph",
+            Some("old"),
+        ),
+        (&old, split(".git"), ".git/objects/info/commit-graphs/graph-1.graph", None),
+        (&bare, vec![graph("b.git")], "b.git/objects/info/commit-graph", None),
+        (
+            &repository(".git", ""),
+            vec![dir(".git/objects/info"), graph(".git")],
+            ".git/objects/info/commit-graph",
+            None,
+        ),
+        (
+            &vec![dir("n")],
+            ops(&[&info("n/.git"), &split("n/.git")]),
+            "n/.git/objects/info/commit-graphs/commit-graph-chain",
+            None,
+        ),
+        (&vec![], ops(&[&info("n.git"), &[graph("n.git")]]), "n.git/objects/info/commit-graph", None),
+        // Its neighbours, and a file of this name elsewhere.
+        (&old, vec![write(".git/objects/info/packs", "new")], ".git/objects/info/packs", Some("new")),
+        (
+            &vec![dir("d")],
+            ops(&[&[dir("d/objects"), dir("d/objects/info")], &[graph("d")]]),
+            "d/objects/info/commit-graph",
+            Some("new"),
+        ),
+    ] {
+        let (scene, result) = commit(base, &ops(&[&run, &[write("z", "z")]]));
+        assert_eq!(parked(&result), [""; 0], "{run:?}");
+        assert_eq!(std::fs::read_to_string(scene.ws().join(at)).ok().as_deref(), wanted, "{run:?}");
+        assert!(scene.ws().join("z").exists() && scene.ws().join(at).parent().unwrap().exists());
+    }
+    // A directory of the workspace that comes to the place waits, since it may hold graphs.
+    let junk = ops(&[&old, &[dir("j"), write("j/commit-graph", "new"), write("j/graph-1.graph", "new")]]);
+    for (run, at) in [
+        (vec![rename("j", ".git/objects/info/commit-graphs")], ".git/objects/info/commit-graphs"),
+        (vec![gone(".git/objects/info"), rename("j", ".git/objects/info")], ".git/objects/info"),
+    ] {
+        let (_, result) = commit(&junk, &run);
+        assert!(parked(&result).iter().any(|one| one == at), "{run:?} {:?}", parked(&result));
+    }
+}
+
 /// Names in this file are not shown by `git status`.
 #[test]
 fn what_git_status_leaves_out_does_not_change_unasked() {
