@@ -211,7 +211,7 @@ fn leads_out(
     end: &[u8],
 ) -> bool {
     let around = base.path().parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
-    (is_inside || is_around) && others.has(ends, (!is_inside).then_some(around), end)
+    (is_inside || is_around) && others.has(&|path| ends.can_look(path), (!is_inside).then_some(around), end)
 }
 
 /// Tells whether a link of the workspace that comes to `path` with its directory leads into another repository there, which is

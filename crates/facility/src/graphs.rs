@@ -1,8 +1,8 @@
 //! Leaves out the commit graphs of git that a run wrote.
 //!
 //! git believes a commit graph which tree a commit has: one that says something else hides changed files from `git status` and
-//! `git diff`. It is a cache, without which git works, and which `git gc` makes again. So the workspace keeps its own, and nobody
-//! is asked.
+//! `git diff`. It is a cache, without which git works, and which `git gc` makes again. So the workspace keeps its own, without asking
+//! for an accept.
 
 use crate::bare;
 use crate::beneath::{IoFailure, split};
@@ -17,9 +17,9 @@ const GRAPH: &str = "a commit graph of git, which can hide changes";
 /// Says why a directory waits in which there may be graphs.
 const MOVED: &str = "a directory that becomes a part of git's";
 
-/// Judges the graphs of a layer, and the directories that come to their places. `bare` are the directories that become
+/// Leaves out the graphs of a layer, and holds back the directories that come to their places. `bare` are the directories that become
 /// repositories without the name `.git`.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<(), IoFailure> {
+pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<(), IoFailure> {
     let mut found = Vec::new();
     for (at, one) in tree.nodes.iter().enumerate().skip(1) {
         let is_open = one.role == Role::Entry && !matches!(one.rare.verdict, Some(Verdict::Park(_)));

@@ -18,8 +18,8 @@ use std::os::unix::ffi::OsStrExt as _;
 /// Says why such a repository waits.
 const LED_TO: &str = "makes a repository where links of another one lead, or could lead";
 
-/// Judges the new directories `.git` that do not wait yet. Returns the directories, by their paths, in which they wait.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<Vec<Vec<u8>>, IoFailure> {
+/// Holds back the new directories `.git` to which links lead. Returns the directories, by their paths, in which they wait.
+pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<Vec<Vec<u8>>, IoFailure> {
     let mut tops = Vec::new();
     for at in find(walk, tree)? {
         let why = by_path(LED_TO, &tree.nodes[at].path.0);

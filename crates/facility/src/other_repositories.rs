@@ -4,7 +4,6 @@
 //! that cannot be looked at counts as one in another repository.
 
 use crate::beneath::split;
-use crate::link_ends::Ends;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -32,26 +31,26 @@ impl OtherRepositories {
     /// that is known to lie in the link's own repository; `None` where that one is in the workspace.
     ///
     /// No commit can be made below a plain file: programs of `~/.pyenv`, which is a repository, may be linked.
-    pub(crate) fn has(&self, ends: &Ends<'_>, around: Option<&[u8]>, end: &[u8]) -> bool {
-        match look(end) {
+    pub(crate) fn has(&self, can_look: &dyn Fn(&[u8]) -> bool, around: Option<&[u8]>, end: &[u8]) -> bool {
+        match kind_at(end) {
             Ok(Some(FileType::Directory) | None) => {}
             Ok(Some(_)) => return false,
             Err(_) => return true,
         }
-        match self.nearest(ends, end) {
+        match self.nearest(can_look, end) {
             Around::Nothing => false,
             Around::Unknown => true,
-            other @ Around::At(_) => around.is_none_or(|own| other != self.nearest(ends, own)),
+            other @ Around::At(_) => around.is_none_or(|own| other != self.nearest(can_look, own)),
         }
     }
 
-    fn nearest(&self, ends: &Ends<'_>, end: &[u8]) -> Around {
+    fn nearest(&self, can_look: &dyn Fn(&[u8]) -> bool, end: &[u8]) -> Around {
         let (mut at, mut seen) = (end, Vec::new());
         let found = loop {
             if let Some(known) = self.known.borrow().get(at) {
                 break known.clone();
             }
-            if !ends.can_look(at) {
+            if !can_look(at) {
                 break Around::Unknown;
             }
             seen.push(at.to_vec());
@@ -69,12 +68,12 @@ impl OtherRepositories {
 
 /// Tells whether a directory has a `.git`, or is a repository without that name.
 fn is_top(directory: &[u8]) -> rustix::io::Result<bool> {
-    let has = |name: &[u8]| Ok::<_, Errno>(look(&[directory, b"/", name].concat())?.is_some());
+    let has = |name: &[u8]| Ok::<_, Errno>(kind_at(&[directory, b"/", name].concat())?.is_some());
     Ok(has(b".git")? || (has(b"HEAD")? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?))))
 }
 
 /// Returns the kind of what is at an absolute path; `None` for nothing.
-fn look(path: &[u8]) -> rustix::io::Result<Option<FileType>> {
+fn kind_at(path: &[u8]) -> rustix::io::Result<Option<FileType>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = if path.is_empty() { &b"/"[..] } else { path };
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {

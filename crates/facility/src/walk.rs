@@ -141,10 +141,10 @@ impl Walk<'_> {
         crate::link_ends::judge(self, &mut tree)?;
         let bare = crate::bare::judge(self, &mut tree)?;
         let mut new = crate::nested::judge(self, &mut tree, &bare)?;
-        new.extend(crate::led_to::judge(self, &mut tree)?);
+        new.extend(crate::led_to::hold_back(self, &mut tree)?);
         crate::between::judge(self, &mut tree, &new)?;
         crate::unmade::judge(self, &mut tree)?;
-        crate::graphs::judge(self, &mut tree, &bare)?;
+        crate::graphs::hold_back(self, &mut tree, &bare)?;
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);
