@@ -12,11 +12,12 @@ use crate::fold::fold;
 use crate::git_names::git_class;
 use crate::link_ends::{TO_BARE, is_no_way};
 use crate::meta::EntryType;
+use crate::nested::has;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
 /// What git looks for.
@@ -172,6 +173,18 @@ impl Place {
 
 fn is_repository(has: &impl Fn(&[u8]) -> Result<bool, IoFailure>) -> Result<bool, IoFailure> {
     Ok(has(HEAD)? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?)))
+}
+
+/// Tells whether a directory of the layer is a git directory before it, and whether it is one with it. What the layer takes away
+/// may stay after all. `in_layer` are its entries in the layer by their folded names.
+pub(crate) fn before_and_after(
+    walk: &Walk<'_>,
+    node: &Node,
+    in_layer: &HashSet<Vec<u8>>,
+) -> Result<(bool, bool), IoFailure> {
+    let in_base = |name: &[u8]| lower_path(node).map_or(Ok(false), |base| has(walk.base, base, name));
+    let will_be = |name: &[u8]| Ok(in_layer.contains(fold(name).as_ref()) || in_base(name)?);
+    Ok((is_repository(&in_base)?, is_repository(&will_be)?))
 }
 
 /// Whether a directory with entries of these names is a repository.

@@ -16,12 +16,14 @@ use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Says that a repository waits because another one is around it.
 pub(crate) const INSIDE: &str = "makes a repository inside a repository";
+/// Says that a new `.git` waits because it lacks parts of a repository.
+const UNFINISHED: &str = "a git directory that lacks HEAD, objects or refs";
 /// Says that a working tree waits because its `.git` is a file or a link.
 const LINKED: &str = "points git to another folder";
 /// Says that an entry waits because a repository in a directory above it does.
@@ -34,18 +36,33 @@ const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
     let mut around = Around::new(walk);
-    let mut trees = Vec::new();
+    let (mut trees, none) = (Vec::new(), HashSet::new());
+    let entries = makers_of_git(tree);
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
-        if !is_new_git(walk, one) {
+        if one.role != Role::Entry || !is_git(&one.path.0) || walk.rules.class(&one.path.0) != Class::GitRoot {
             continue;
         }
-        let is_inside = around.has(tree, one.parent)?;
         let is_directory = one.meta.kind == EntryType::Directory;
-        // A `.git` file waits at any place.
-        if is_inside || (!is_directory && is_new_tree(tree, one.parent)) {
+        let comes = if is_directory {
+            let (was_one, will_be) = bare::before_and_after(walk, one, entries.get(&at).unwrap_or(&none))?;
+            match (lower_path(one).is_none(), was_one, will_be) {
+                (true, _, true) => Comes::New,
+                (true, _, false) => Comes::Unfinished,
+                (false, false, true) => Comes::Finished,
+                (false, ..) => continue,
+            }
+        } else if one.covers.is_none() && waits(one) {
+            Comes::File
+        } else {
+            continue;
+        };
+        if around.has(tree, one.parent)? || (comes == Comes::File && is_new_tree(tree, one.parent)) {
             tops.push(tree.nodes[one.parent].path.0.to_vec());
-            trees.push((at, if is_directory { INSIDE } else { LINKED }));
+            trees.push((at, comes));
+        } else if comes == Comes::Unfinished {
+            // No tool leaves one, and a later run could finish it when another repository is around it.
+            found.push((at, by_path(UNFINISHED, &one.path.0)));
         }
     }
     for at in bare.iter().copied() {
@@ -70,25 +87,43 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
         );
     }
     for (at, why) in found {
-        if !matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_))) {
+        if !waits(&tree.nodes[at]) {
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
         }
     }
-    for (at, why) in trees {
-        hold_tree(walk, tree, at, why);
+    for (at, comes) in trees {
+        hold_tree(walk, tree, at, comes);
     }
     Ok(tops)
 }
 
-/// Tells whether an entry is a `.git` that the workspace does not have at this place.
-fn is_new_git(walk: &Walk<'_>, one: &Node) -> bool {
-    one.role == Role::Entry
-        && is_git(&one.path.0)
-        && walk.rules.class(&one.path.0) == Class::GitRoot
-        && match one.meta.kind {
-            EntryType::Directory => lower_path(one).is_none(),
-            _ => one.covers.is_none() && matches!(one.rare.verdict, Some(Verdict::Park(_))),
+/// A `.git` of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    /// A new repository.
+    New,
+    /// A new directory that lacks parts of a repository.
+    Unfinished,
+    /// A directory of the workspace that lacked parts of a repository and gets them now.
+    Finished,
+    /// A file or a link.
+    File,
+}
+
+/// Collects the entries of the layer that make directories named `.git` repositories, by their folded names.
+fn makers_of_git(tree: &LayerTree) -> HashMap<usize, HashSet<Vec<u8>>> {
+    let mut found: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
+    for node in tree.nodes.iter().skip(1).filter(|node| node.role == Role::Entry) {
+        let name = fold(split(&node.path.0).1);
+        if bare::is_maker(&name) && is_git(&tree.nodes[node.parent].path.0) {
+            found.entry(node.parent).or_default().insert(name.into_owned());
         }
+    }
+    found
+}
+
+fn waits(one: &Node) -> bool {
+    matches!(one.rare.verdict, Some(Verdict::Park(_)))
 }
 
 /// Tells whether a directory comes with the layer, with nothing of the workspace in it.
@@ -97,36 +132,45 @@ fn is_new_tree(tree: &LayerTree, at: usize) -> bool {
 }
 
 /// Holds back a new `.git` together with the files of its working tree.
-fn hold_tree(walk: &Walk<'_>, tree: &mut LayerTree, git: usize, why: &str) {
+fn hold_tree(walk: &Walk<'_>, tree: &mut LayerTree, git: usize, comes: Comes) {
     let top = tree.nodes[git].parent;
-    // No path stands for the workspace as a whole, and the repository around it is not in reach of a run.
-    if top == 0 {
-        if why == INSIDE {
-            let path = tree.nodes[git].path.clone();
-            tree.nodes[git].rare.verdict = Some(Verdict::Park(by_path(why, &path.0)));
+    let (path, own) = (tree.nodes[top].path.clone(), tree.nodes[git].path.clone());
+    if top != 0 && walk.rules.accepts_exactly(&path.0) {
+        // The name of the working tree stands for its `.git`, too.
+        if comes == Comes::File {
+            tree.nodes[git].rare.verdict = Some(Verdict::Commit);
         }
         return;
     }
-    let path = tree.nodes[top].path.clone();
-    if walk.rules.accepts_exactly(&path.0) {
-        // The name of the working tree stands for its `.git`, too.
-        tree.nodes[git].rare.verdict = Some(Verdict::Commit);
+    // No path stands for the workspace as a whole, and the repository around it is not in reach of a run.
+    let why = match (comes, top) {
+        (Comes::File, 0) => return,
+        (Comes::Finished, 0) => format!("{INSIDE}: accept it with nexus changes accept --protected"),
+        (_, 0) => by_path(INSIDE, &own.0),
+        (Comes::File, _) => by_path(LINKED, &path.0),
+        _ => by_path(INSIDE, &path.0),
+    };
+    if comes == Comes::Finished {
+        for node in tree.nodes.iter_mut().skip(1).filter(|node| node.parent == git && node.role == Role::Entry) {
+            if !waits(node) && bare::is_maker(&fold(split(&node.path.0).1)) {
+                node.rare.verdict = Some(Verdict::Park(why.clone()));
+            }
+        }
+    } else {
+        tree.nodes[git].rare.verdict = Some(Verdict::Park(why.clone()));
+    }
+    if top == 0 {
         return;
     }
-    let whole = by_path(why, &path.0);
-    tree.nodes[git].rare.verdict = Some(Verdict::Park(whole.clone()));
     if is_new_tree(tree, top) {
-        tree.nodes[top].rare.verdict = Some(Verdict::Park(whole));
+        tree.nodes[top].rare.verdict = Some(Verdict::Park(why));
         return;
     }
-    let (with, own) = (by_path(WITH_REPOSITORY, &path.0), tree.nodes[git].path.clone());
+    let with = by_path(WITH_REPOSITORY, &path.0);
     for node in tree.nodes.iter_mut().skip(1) {
-        // What is in the new git directory comes and waits with it.
-        if *node.path.0 != *path.0
-            && is_beneath(&node.path.0, &path.0)
-            && !is_beneath(&node.path.0, &own.0)
-            && !matches!(node.rare.verdict, Some(Verdict::Park(_)))
-        {
+        // What is in a new git directory comes and waits with it.
+        let is_own = comes != Comes::Finished && is_beneath(&node.path.0, &own.0);
+        if *node.path.0 != *path.0 && is_beneath(&node.path.0, &path.0) && !is_own && !waits(node) {
             node.rare.verdict = Some(Verdict::Park(with.clone()));
         }
     }

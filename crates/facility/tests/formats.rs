@@ -42,6 +42,12 @@ fn ordinary(id: usize) -> Vec<u8> {
     [index(&vec![1; id], b"f", 0), vec![0; id]].concat()
 }
 
+/// The entries without which git takes no notice of a git directory.
+fn rest() -> Vec<Op> {
+    let directories = ["d/.git/objects", "d/.git/refs"].map(|path| Op::Mkdir(path.into()));
+    [directories.to_vec(), vec![write("d/.git/HEAD", "ref: refs/heads/main\n")]].concat()
+}
+
 /// Commits `run` with an index, if there is one, over a workspace made by `base`.
 fn parked(base: &[Op], run: &[Op], index: Option<&[u8]>) -> Vec<String> {
     let scene = Scene::new(LayerMode::Root, base);
@@ -70,11 +76,11 @@ fn an_index_is_read_as_its_configuration_says_for_certain() {
         let wanted: &[&str] = if waits { &["d/.git/index"] } else { &[] };
         // In the workspace, and in a new repository of the run.
         assert_eq!(parked(&with(config), &[], Some(&index)), wanted, "{config}");
-        assert_eq!(parked(&[], &with(config), Some(&index)), wanted, "{config}");
+        assert_eq!(parked(&[], &[with(config), rest()].concat(), Some(&index)), wanted, "{config}");
     }
     // No configuration at all, and one that waits.
     for index in [of_two_readings(), ordinary(20)] {
-        assert_eq!(parked(&[], &git_directory(), Some(&index)), ["d/.git/index"]);
+        assert_eq!(parked(&[], &[git_directory(), rest()].concat(), Some(&index)), ["d/.git/index"]);
         assert_eq!(parked(&git_directory(), &[], Some(&index)), ["d/.git/index"]);
         let run = [write("d/.git/config", "[core")];
         assert_eq!(parked(&git_directory(), &run, Some(&index)), ["d/.git/config", "d/.git/index"]);
@@ -132,7 +138,7 @@ fn a_repository_without_its_configuration_is_no_new_one() {
     assert_eq!(parked(&base, &[write("d/.git/config", SHA1)], None), none);
     let run = [git_directory(), vec![write("d/.git/config", "[core]\nbare = true\n")]].concat();
     assert_eq!(parked(&git_directory(), &run[2..], None), ["d/.git/config"]);
-    assert_eq!(parked(&[], &run, None), ["d/.git/config"], "a new one has a working tree");
+    assert_eq!(parked(&[], &[run.clone(), rest()].concat(), None), ["d/.git/config"], "a new one has a working tree");
     let run: Vec<Op> = run
         .iter()
         .map(|op| match op {

@@ -141,6 +141,48 @@ fn the_files_of_a_new_repository_wait_with_its_git() {
     }
 }
 
+/// git takes no notice of such a directory, until a later run gives it the rest.
+#[test]
+fn a_git_directory_that_is_finished_later_waits() {
+    let outer = repository(".git", "[core]\nbare = false\n");
+    let is_missing = |one: &Op, lacks: &[&str]| {
+        let (Op::Write(path, _) | Op::Mkdir(path)) = one else { return false };
+        let path = String::from_utf8_lossy(path);
+        let name = path.trim_start_matches("src/.git").split('/').nth(1).unwrap_or_default();
+        lacks.contains(&name)
+    };
+    let part = |lacks: &[&str], missing: bool| -> Vec<Op> {
+        evil("src/.git").into_iter().filter(|one| is_missing(one, lacks) == missing).collect()
+    };
+    for lacks in [&["HEAD"][..], &["objects"], &["refs"], &["HEAD", "objects", "refs"]] {
+        // New, with and without a repository around it.
+        for base in [files(""), ops(&[&files(""), &outer])] {
+            let (scene, result) = commit(&base, &part(lacks, false));
+            assert_eq!(parked(&result)[0], "src/.git", "{lacks:?}");
+            assert!(!scene.ws().join("src/.git").exists(), "{lacks:?}");
+        }
+        // Finished: the missing parts and what else the run changed wait.
+        let base = ops(&[&files(""), &part(lacks, false)]);
+        let run = ops(&[&part(lacks, true), &[write("src/b", "B")]]);
+        let (scene, result) = commit(&ops(&[&base, &outer]), &run);
+        for name in lacks {
+            assert!(!scene.ws().join("src/.git").join(name).exists(), "{lacks:?} {name} {:?}", parked(&result));
+        }
+        assert!(parked(&result).contains(&"src/b".to_owned()), "{:?}", parked(&result));
+        // Its name brings it, and with nothing around it comes unasked.
+        let named = vec!["src".into()];
+        let rules = Rules { only: Some(named.clone()), named, ..Rules::default() };
+        let result = Layer::open(&scene.path("layers"), "run").unwrap().commit(&scene.workspace(), &rules).unwrap();
+        assert!(scene.ws().join("src/.git/HEAD").exists(), "{:?}", parked(&result));
+        let (scene, result) = commit(&base, &run);
+        assert!(scene.ws().join("src/.git/HEAD").exists(), "{lacks:?} {:?}", parked(&result));
+    }
+    // The twin: a repository that was one before.
+    let base = ops(&[&files(""), &outer, &evil("src/.git")]);
+    let run = [write("src/.git/HEAD", "ref: refs/heads/other\n"), dir("src/.git/objects/aa"), write("src/b", "B")];
+    assert_eq!(parked(&commit(&base, &run).1), [""; 0]);
+}
+
 /// The outer repository may be around the workspace, a working tree with a `.git` file, or a directory of the workspace.
 #[test]
 fn each_kind_of_outer_repository_counts() {

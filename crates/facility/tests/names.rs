@@ -434,9 +434,9 @@ fn other_spellings_of_protected_names_park() {
         assert!(scene.ws().join("fine").exists());
     }
     for git in ["GIT~1", ".g\u{200d}it", ".git ", ".git.", ".Git"] {
-        let scene = Scene::new(LayerMode::Root, &[]);
+        let scene = Scene::new(LayerMode::Root, &[dir(git)]);
         let hook = format!("{git}/hooks/post-merge");
-        let result = run(&scene, &[dir(git), dir(&format!("{git}/hooks")), file(&hook, "evil")]);
+        let result = run(&scene, &[dir(&format!("{git}/hooks")), file(&hook, "evil")]);
         assert_eq!(parked(&result), [hook], "{git}");
     }
 }

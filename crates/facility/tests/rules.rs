@@ -167,6 +167,8 @@ fn a_new_repository_commits_without_its_hooks_and_dangerous_settings() {
         dir("repo"),
         dir("repo/.git"),
         dir("repo/.git/hooks"),
+        dir("repo/.git/objects"),
+        dir("repo/.git/refs"),
         file("repo/.git/HEAD", "ref: refs/heads/x"),
         file("repo/.git/config", evil),
         file("repo/.git/hooks/pre-commit", "evil"),
