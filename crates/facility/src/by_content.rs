@@ -30,7 +30,11 @@ impl Walk<'_> {
                 tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
                 continue;
             }
-            if !by_content || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
+            // A git directory that goes is judged as a whole (`nested`).
+            let goes = class == Class::GitRoot
+                && one.role != Role::Entry
+                && one.covers.as_ref().is_some_and(|old| old.meta.kind == EntryType::Directory);
+            if !by_content || goes || (one.role == Role::Entry && one.meta.kind == EntryType::Directory) {
                 continue;
             }
             let is_new = lower_path(&tree.nodes[one.parent]).is_none();

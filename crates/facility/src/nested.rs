@@ -9,7 +9,7 @@
 //! the outer repository.
 
 use crate::bare;
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
@@ -17,11 +17,14 @@ use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Says that a repository waits because another one is around it.
 pub(crate) const INSIDE: &str = "makes a repository inside a repository";
+/// Says that a git directory goes away that has objects.
+pub(crate) const GOES: &str = "takes a git repository away";
 /// Says that a new `.git` waits because it lacks parts of a repository.
 const UNFINISHED: &str = "a git directory that lacks HEAD, objects or refs";
 /// Says that a working tree waits because its `.git` is a file or a link.
@@ -35,12 +38,21 @@ const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 /// Returns the directories, by their paths, in which repositories wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
-    let mut around = Around::new(walk);
+    let mut around = Around::new(walk, tree);
     let (mut trees, none) = (Vec::new(), HashSet::new());
     let entries = makers_of_git(tree);
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
-        if one.role != Role::Entry || !is_git(&one.path.0) || walk.rules.class(&one.path.0) != Class::GitRoot {
+        if !is_git(&one.path.0) || walk.rules.class(&one.path.0) != Class::GitRoot {
+            continue;
+        }
+        if one.role != Role::Entry {
+            let old = one.covers.as_ref().filter(|old| old.meta.kind == EntryType::Directory && !one.claimed);
+            if let Some(old) = old
+                && has_objects(walk.base, &old.at.0)?
+            {
+                found.push((at, by_path(GOES, &one.path.0)));
+            }
             continue;
         }
         let is_directory = one.meta.kind == EntryType::Directory;
@@ -210,15 +222,20 @@ fn stands_alone(walk: &Walk<'_>, tree: &LayerTree, at: usize) -> Result<bool, Io
     }
 }
 
-/// Tells which directories of a layer have a repository of the workspace around them.
+/// Tells which directories of a layer have a repository around them, in the workspace or in the layer itself.
 struct Around<'a> {
     walk: &'a Walk<'a>,
+    /// The directories that have a `.git` in the layer.
+    in_layer: HashSet<usize>,
     known: HashMap<usize, bool>,
 }
 
 impl<'a> Around<'a> {
-    fn new(walk: &'a Walk<'a>) -> Self {
-        Self { walk, known: HashMap::new() }
+    fn new(walk: &'a Walk<'a>, tree: &LayerTree) -> Self {
+        let nodes = tree.nodes.iter().skip(1);
+        // What the layer has is no entry of the workspace alone: it may have been away for one run.
+        let in_layer = nodes.filter(|one| one.role == Role::Entry && is_git(&one.path.0)).map(|one| one.parent);
+        Self { walk, in_layer: in_layer.collect(), known: HashMap::new() }
     }
 
     /// Tells whether a repository is around the directory at a node: above it, and not in it.
@@ -231,7 +248,7 @@ impl<'a> Around<'a> {
             above = tree.nodes[above].parent;
             let node = &tree.nodes[above];
             // A directory that moves is followed to both places.
-            found = has(base, &node.path.0, b".git")?;
+            found = self.in_layer.contains(&above) || has(base, &node.path.0, b".git")?;
             if let Some(lower) = lower_path(node).filter(|lower| *lower != &*node.path.0) {
                 found |= has(base, lower, b".git")?;
             }
@@ -250,6 +267,23 @@ pub(crate) fn has(base: &Workspace, directory: &[u8], name: &[u8]) -> Result<boo
         Err(error) if is_no_way(&error) => Ok(false),
         Err(error) => Err(error).doing("look at", &path),
     }
+}
+
+/// Tells whether a git directory of the workspace has objects, or an entry in the place of their directory that cannot be listed.
+pub(crate) fn has_objects(base: &Workspace, git_dir: &[u8]) -> Result<bool, IoFailure> {
+    let place = join(git_dir, b"objects");
+    for (at, except) in [(place.clone(), &[&b"info"[..], b"pack"][..]), (join(&place, b"pack"), &[])] {
+        let dir = match base.readable_dir(&at) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(&error) => continue,
+            Err(error) if is_no_way(&error) || is_other_mount(&error) => return Ok(true),
+            Err(error) => return Err(error).doing("open", &at),
+        };
+        if names(dir.as_fd()).doing("list", &at)?.iter().any(|name| !except.contains(&name.as_slice())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Tells whether a directory above the workspace is a repository.

@@ -13,6 +13,7 @@ use crate::git_refs;
 use crate::link_ends::Ends;
 use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, FsTime, stat_if_there};
+use crate::nested::{GOES, has_objects};
 use crate::protected::{Class, Rules};
 use crate::reads::Reads;
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
@@ -133,8 +134,13 @@ impl Scanner<'_> {
         (top, moved): (&[u8], Moved<'_>),
         around: &[Vec<u8>],
     ) -> Result<Option<String>, IoFailure> {
-        if let Some(why) = self.reason(entry, &self.rules.class(path), path, None)? {
+        let class = self.rules.class(path);
+        if let Some(why) = self.reason(entry, &class, path, None)? {
             return Ok(Some(why));
+        }
+        let is_git = class == Class::GitRoot && entry.kind == EntryType::Directory;
+        if is_git && moved.is_none() && has_objects(self.base, path)? {
+            return Ok(Some(GOES.to_owned()));
         }
         if let Some(why) = Self::gone_ref(entry, path, top, &self.budget.reads)? {
             return Ok(Some(why.to_owned()));

@@ -147,7 +147,10 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         (Class::GitRoot | Class::GitState(_), Role::Whiteout | Role::Implied)
             if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Directory) =>
         {
-            None
+            match &node.rare.verdict {
+                Some(Verdict::Park(why)) if class == Class::GitRoot => protected(why),
+                _ => None,
+            }
         }
         // In a bare repository the content was judged all the same (`bare`).
         (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => match &node.rare.verdict {

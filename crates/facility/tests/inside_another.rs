@@ -183,6 +183,36 @@ fn a_git_directory_that_is_finished_later_waits() {
     assert_eq!(parked(&commit(&base, &run).1), [""; 0]);
 }
 
+/// A repository that is away for one run is not around what that run makes, and comes back in the next one.
+#[test]
+fn a_repository_with_objects_does_not_go_unasked() {
+    let objects = |at: &str| vec![dir(&format!("{at}/objects/aa")), write(&format!("{at}/objects/aa/bb"), "x")];
+    let packed = |at: &str| vec![dir(&format!("{at}/objects/pack")), write(&format!("{at}/objects/pack/p.idx"), "x")];
+    let plain = |at: &str| repository(at, "[core]\nbare = false\n");
+    for (more, waits) in [(objects as fn(&str) -> Vec<Op>, true), (packed, true), (|_| vec![], false)] {
+        let base = ops(&[&files(""), &plain(".git"), &more(".git"), &plain("src/.git"), &more("src/.git")]);
+        for (run, place) in [
+            (vec![gone(".git")], ".git"),
+            (vec![gone("src/.git")], "src/.git"),
+            (vec![gone("src")], "src"),
+            (vec![gone(".git"), write("notes.bin", "x")], ".git"),
+        ] {
+            let (scene, result) = commit(&base, &run);
+            let wanted: &[&str] = if waits { &[place] } else { &[] };
+            assert_eq!(parked(&result), wanted, "{run:?}");
+            assert_eq!(scene.ws().join(place).join("").exists(), waits, "{run:?}");
+            if waits {
+                let rules = Rules { accept_protected: true, ..Rules::default() };
+                Layer::open(&scene.path("layers"), "run").unwrap().commit(&scene.workspace(), &rules).unwrap();
+                assert!(!scene.ws().join(place).exists(), "{run:?}");
+            }
+        }
+        // With its working tree it may get another name.
+        let moved = vec![rename("src", "lib")];
+        assert_eq!(parked(&commit(&base, &moved).1), [""; 0]);
+    }
+}
+
 /// The outer repository may be around the workspace, a working tree with a `.git` file, or a directory of the workspace.
 #[test]
 fn each_kind_of_outer_repository_counts() {
@@ -195,7 +225,10 @@ fn each_kind_of_outer_repository_counts() {
         (inner.clone(), run(""), false),
         // The outer repository moves in the same run.
         (inner.clone(), ops(&[&[rename("a", "z")], &run("z/")]), true),
-        (inner, ops(&[&[dir("new")], &evil("new/.git"), &run("new/")]), false),
+        // The outer repository comes in the same run.
+        (inner, ops(&[&[dir("new")], &evil("new/.git"), &run("new/")]), true),
+        (files(""), ops(&[&evil(".git"), &run("")]), true),
+        (files(""), run(""), false),
     ] {
         let (scene, result) = commit(&base, &run);
         let has = |at: &str| scene.ws().join(at).join("docs/.git").exists();
