@@ -28,7 +28,7 @@ pub(crate) const GOES: &str = "takes a git repository away";
 /// Says that a new `.git` waits because it lacks parts of a repository.
 const UNFINISHED: &str = "a git directory that lacks HEAD, objects or refs";
 /// Says that a working tree waits because its `.git` is a file or a link.
-const LINKED: &str = "points git to another folder";
+const LINKED: &str = "points git to another directory";
 /// Says that an entry waits because a repository in a directory above it does.
 pub const WITH_REPOSITORY: &str = "waits with the new repository around it";
 /// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its own.
