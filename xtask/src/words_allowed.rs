@@ -18,7 +18,7 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/cli", counts(524, 281, 75, 1205)),
     ("crates/driver", counts(0, 0, 1, 39)),
     ("crates/egress", counts(215, 69, 8, 383)),
-    ("crates/facility", counts(567, 224, 9, 421)),
+    ("crates/facility", counts(567, 224, 9, 423)),
     ("crates/guest", counts(0, 0, 0, 1)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 5)),

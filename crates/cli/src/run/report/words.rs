@@ -53,6 +53,11 @@ fn parked_name(change: &Change) -> String {
     format!("{} ({why})", change.path.as_path().display())
 }
 
+/// Tells whether a directory waits for this reason with all that is in it.
+fn is_of_repository(why: &str) -> bool {
+    why.contains("repository")
+}
+
 /// Names the first `most` changes that wait. What is in a new directory that waits as a whole needs no name of its own.
 pub(super) fn parked_names(parked: &[Change], most: usize) -> String {
     let mut whole: Option<(&Path, Option<&str>)> = None;
@@ -60,7 +65,9 @@ pub(super) fn parked_names(parked: &[Change], most: usize) -> String {
     for change in parked {
         let path = change.path.as_path();
         let why = change.protected.as_deref();
-        let is_said = whole.is_some_and(|(whole, of)| path.starts_with(whole) && (why.is_none() || why == of));
+        let is_said = whole.is_some_and(|(whole, of)| {
+            path.starts_with(whole) && (why.is_none() || (why == of && of.is_some_and(is_of_repository)))
+        });
         // The line of the repository says it for all.
         let is_with = why.is_some_and(|why| why.starts_with(WITH_REPOSITORY));
         if (is_said || is_with) && !change.setuid {
