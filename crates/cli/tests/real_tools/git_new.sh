@@ -14,8 +14,8 @@ step 0 git mv deep moved
 step 0 git commit -m 'A folder made and renamed in this run'
 step 0 git checkout main
 step 0 git merge next
-step 0 git init --bare bare.git
-step 0 git push bare.git main
+step 0 git init --bare /tmp/bare.git
+step 0 git push /tmp/bare.git main
 step 0 git -c pack.threads=1 gc --quiet
 step 0 git fsck
 step 0 git log --format='%h %an %ae %ad %s'

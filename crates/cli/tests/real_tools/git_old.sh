@@ -49,9 +49,9 @@ step 0 ls -l --time-style=+ bin src link
 step 0 git -c pack.threads=1 gc --quiet --prune=now
 step 0 git count-objects
 step 0 git fsck --full --strict
-step 0 git -c pack.threads=1 clone --quiet . copy
-step 0 git -C copy log --oneline
-step 0 git -C copy status --short --branch
+step 0 git -c pack.threads=1 clone --quiet . /tmp/copy
+step 0 git -C /tmp/copy log --oneline
+step 0 git -C /tmp/copy status --short --branch
 step 0 git log --graph --oneline --all
 step 0 git grep -n main
 step 0 git blame -s src/two.c
