@@ -15,7 +15,7 @@ pub(crate) fn stays(path: &[u8]) -> bool {
     let places = (0..names.len()).filter(|at| names[*at] == b"objects");
     places.into_iter().any(|at| {
         let below = &names[at + 1..];
-        (is_inside(at) && !is_pointer(below)) || has_shape(below)
+        (is_inside(at) && !below.is_empty() && !is_pointer(below)) || has_shape(below)
     })
 }
 
@@ -52,7 +52,6 @@ mod tests {
             ".git/objects/ab/H",
             ".git/objects/ab",
             ".git/objects/pack/pack-H.idx",
-            ".git/objects",
             "a/.git/modules/b/objects/pack/multi-pack-index",
             "a/.GIT/Objects/ab/H",
             "bare.git/objects/ab/H",
@@ -62,6 +61,7 @@ mod tests {
         }
         for path in [
             ".git",
+            ".git/objects",
             ".git/objects/info/alternates",
             ".git/modules/b/objects/info/alternates",
             "objects/ab/file",
