@@ -30,10 +30,17 @@ fn has_shape(below: &[&[u8]]) -> bool {
         [directory, object] => {
             let is_object =
                 directory.len() == 2 && matches!(object.len(), 38 | 62) && is_hex(directory) && is_hex(object);
-            is_object || (*directory == b"pack" && object.starts_with(b"pack-"))
+            is_object || (*directory == b"pack" && is_pack(object))
         }
         _ => false,
     }
+}
+
+/// Tells whether a name is that of a pack or of a file beside one: `pack-`, the checksum, and a kind.
+fn is_pack(name: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = name.split(|byte| *byte == b'.').collect();
+    let [pack, _kind] = parts[..] else { return false };
+    pack.strip_prefix(b"pack-").is_some_and(|checksum| matches!(checksum.len(), 40 | 64) && is_hex(checksum))
 }
 
 fn is_hex(name: &[u8]) -> bool {
@@ -47,15 +54,15 @@ mod tests {
     #[test]
     fn objects_are_recognised_by_their_paths() {
         let object = "0123456789abcdef0123456789abcdef012345";
-        let of = |text: &str| stays(text.replace('H', object).as_bytes());
+        let of = |text: &str| stays(text.replace('P', &format!("{object}00")).replace('H', object).as_bytes());
         for path in [
             ".git/objects/ab/H",
             ".git/objects/ab",
-            ".git/objects/pack/pack-H.idx",
+            ".git/objects/pack/pack-P.idx",
             "a/.git/modules/b/objects/pack/multi-pack-index",
             "a/.GIT/Objects/ab/H",
             "bare.git/objects/ab/H",
-            "x/objects/pack/pack-H.pack",
+            "x/objects/pack/pack-P.pack",
         ] {
             assert!(of(path), "{path}");
         }
@@ -67,6 +74,9 @@ mod tests {
             "objects/ab/file",
             "objects/ab",
             "objects/pack/readme",
+            "objects/pack/pack-1.bin",
+            "objects/pack/pack-P",
+            "objects/pack/pack-H.pack",
             "objects",
             "src/objects/H",
         ] {

@@ -9,7 +9,7 @@
 //! the outer repository.
 
 use crate::bare;
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_gone, is_other_mount, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
@@ -77,10 +77,12 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
             found.push((at, by_path(UNFINISHED, &one.path.0)));
         }
     }
+    let parts = if bare.is_empty() { HashMap::new() } else { makers(tree) };
     for at in bare.iter().copied() {
         let one = &tree.nodes[at];
+        let parts = parts.get(&at).map(Vec::as_slice).unwrap_or_default();
         let why = match git_directory_above(tree, at) {
-            Some(git) if lower_path(&tree.nodes[git]).is_some() && stands_alone(walk, tree, at)? => BELOW_GIT,
+            Some(git) if lower_path(&tree.nodes[git]).is_some() && stands_alone(walk, tree, at, parts)? => BELOW_GIT,
             None if around.has(tree, at)? => INSIDE,
             // What is in a new git directory comes and waits with it.
             Some(_) | None => continue,
@@ -90,22 +92,14 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
             found.push((at, by_path(why, &one.path.0)));
             continue;
         }
-        let is_maker = |node: &Node| node.parent == at && bare::is_maker(&fold(split(&node.path.0).1));
-        let makers = (1..tree.nodes.len()).filter(|maker| is_maker(&tree.nodes[*maker]));
-        found.extend(
-            makers
-                .filter(|maker| tree.nodes[*maker].role == Role::Entry)
-                .map(|maker| (maker, format!("{why}: accept it with nexus changes accept --protected"))),
-        );
+        found.extend(parts.iter().map(|part| (*part, by_all(why))));
     }
     for (at, why) in found {
         if !waits(&tree.nodes[at]) {
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
         }
     }
-    for (at, comes) in trees {
-        hold_tree(walk, tree, at, comes);
-    }
+    hold_trees(walk, tree, &trees);
     Ok(tops)
 }
 
@@ -122,16 +116,26 @@ enum Comes {
     File,
 }
 
-/// Collects the entries of the layer that make directories named `.git` repositories, by their folded names.
-fn makers_of_git(tree: &LayerTree) -> HashMap<usize, HashSet<Vec<u8>>> {
-    let mut found: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
-    for node in tree.nodes.iter().skip(1).filter(|node| node.role == Role::Entry) {
-        let name = fold(split(&node.path.0).1);
-        if bare::is_maker(&name) && is_git(&tree.nodes[node.parent].path.0) {
-            found.entry(node.parent).or_default().insert(name.into_owned());
+/// Collects the entries of the layer that make their directories repositories, by these directories.
+fn makers(tree: &LayerTree) -> HashMap<usize, Vec<usize>> {
+    let mut found: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.role == Role::Entry) {
+        if bare::is_maker(&name_of(node)) {
+            found.entry(node.parent).or_default().push(at);
         }
     }
     found
+}
+
+/// Collects the folded names of the entries of the layer that make directories named `.git` repositories.
+fn makers_of_git(tree: &LayerTree) -> HashMap<usize, HashSet<Vec<u8>>> {
+    let of_git = makers(tree).into_iter().filter(|(at, _)| is_git(&tree.nodes[*at].path.0));
+    of_git.map(|(at, makers)| (at, makers.iter().map(|one| name_of(&tree.nodes[*one])).collect())).collect()
+}
+
+/// Returns the folded name of an entry.
+fn name_of(node: &Node) -> Vec<u8> {
+    fold(split(&node.path.0).1).into_owned()
 }
 
 fn waits(one: &Node) -> bool {
@@ -143,49 +147,76 @@ fn is_new_tree(tree: &LayerTree, at: usize) -> bool {
     at != 0 && lower_path(&tree.nodes[at]).is_none()
 }
 
-/// Holds back a new `.git` together with the files of its working tree.
-fn hold_tree(walk: &Walk<'_>, tree: &mut LayerTree, git: usize, comes: Comes) {
-    let top = tree.nodes[git].parent;
-    let (path, own) = (tree.nodes[top].path.clone(), tree.nodes[git].path.clone());
-    if top != 0 && walk.rules.accepts_exactly(&path.0) {
-        // The name of the working tree stands for its `.git`, too.
-        if comes == Comes::File {
-            tree.nodes[git].rare.verdict = Some(Verdict::Commit);
-        }
-        return;
-    }
-    // No path stands for the workspace as a whole, and the repository around it is not in reach of a run.
-    let why = match (comes, top) {
-        (Comes::File, 0) => return,
-        (Comes::Finished, 0) => format!("{INSIDE}: accept it with nexus changes accept --protected"),
-        (_, 0) => by_path(INSIDE, &own.0),
-        (Comes::File, _) => by_path(LINKED, &path.0),
-        _ => by_path(INSIDE, &path.0),
-    };
-    if comes == Comes::Finished {
-        for node in tree.nodes.iter_mut().skip(1).filter(|node| node.parent == git && node.role == Role::Entry) {
-            if !waits(node) && bare::is_maker(&fold(split(&node.path.0).1)) {
-                node.rare.verdict = Some(Verdict::Park(why.clone()));
+/// Holds back each new `.git` together with the files of its working tree.
+fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, Comes)]) {
+    // A layer has any number of repositories and of entries, so that each entry is looked at once for all of them.
+    let (mut whole, mut finished) = (HashMap::new(), HashMap::new());
+    for (git, comes) in all.iter().copied() {
+        let top = tree.nodes[git].parent;
+        let (path, own) = (tree.nodes[top].path.clone(), tree.nodes[git].path.clone());
+        if top != 0 && walk.rules.accepts_exactly(&path.0) {
+            // The name of the working tree stands for its `.git`, too.
+            if comes == Comes::File {
+                tree.nodes[git].rare.verdict = Some(Verdict::Commit);
             }
+            continue;
         }
-    } else {
-        tree.nodes[git].rare.verdict = Some(Verdict::Park(why.clone()));
+        // No path stands for the workspace as a whole, and the repository around it is not in reach of a run.
+        let why = match (comes, top) {
+            (Comes::File, 0) => continue,
+            (Comes::Finished, 0) => by_all(INSIDE),
+            (_, 0) => by_path(INSIDE, &own.0),
+            (Comes::File, _) => by_path(LINKED, &path.0),
+            _ => by_path(INSIDE, &path.0),
+        };
+        if comes == Comes::Finished {
+            finished.insert(git, why.clone());
+        } else {
+            tree.nodes[git].rare.verdict = Some(Verdict::Park(why.clone()));
+        }
+        if is_new_tree(tree, top) {
+            tree.nodes[top].rare.verdict = Some(Verdict::Park(why));
+        } else if top != 0 {
+            // What is in a new git directory comes and waits with it.
+            let own = (comes != Comes::Finished).then_some(git);
+            whole.insert(top, Whole { own, why: by_path(WITH_REPOSITORY, &path.0) });
+        }
     }
-    if top == 0 {
+    if whole.is_empty() && finished.is_empty() {
         return;
     }
-    if is_new_tree(tree, top) {
-        tree.nodes[top].rare.verdict = Some(Verdict::Park(why));
-        return;
-    }
-    let with = by_path(WITH_REPOSITORY, &path.0);
-    for node in tree.nodes.iter_mut().skip(1) {
-        // What is in a new git directory comes and waits with it.
-        let is_own = comes != Comes::Finished && is_beneath(&node.path.0, &own.0);
-        if *node.path.0 != *path.0 && is_beneath(&node.path.0, &path.0) && !is_own && !waits(node) {
-            node.rare.verdict = Some(Verdict::Park(with.clone()));
+    for at in 1..tree.nodes.len() {
+        let node = &tree.nodes[at];
+        let part = || node.role == Role::Entry && bare::is_maker(&name_of(node));
+        let made = finished.get(&node.parent).filter(|_| part());
+        if let Some(why) = made.or_else(|| around(tree, at, &whole)).filter(|_| !waits(node)) {
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.clone()));
         }
     }
+}
+
+/// A working tree of the workspace whose changes wait with its new `.git`.
+struct Whole {
+    /// The new `.git`, with which what is in it comes.
+    own: Option<usize>,
+    why: String,
+}
+
+/// Returns why an entry waits that lies in one of these working trees.
+fn around<'a>(tree: &LayerTree, at: usize, whole: &'a HashMap<usize, Whole>) -> Option<&'a String> {
+    let mut below = at;
+    while below != 0 {
+        let above = tree.nodes[below].parent;
+        if let Some(found) = whole.get(&above).filter(|found| found.own != Some(below)) {
+            return Some(&found.why);
+        }
+        below = above;
+    }
+    None
+}
+
+fn by_all(why: &str) -> String {
+    format!("{why}: accept it with nexus changes accept --protected")
 }
 
 pub(crate) fn by_path(why: &str, path: &[u8]) -> String {
@@ -209,11 +240,8 @@ fn git_directory_above(tree: &LayerTree, at: usize) -> Option<usize> {
 }
 
 /// Tells whether a repository has objects of its own, which that of a further working tree has not.
-fn stands_alone(walk: &Walk<'_>, tree: &LayerTree, at: usize) -> Result<bool, IoFailure> {
-    let is_objects = |node: &Node| {
-        node.parent == at && node.role == Role::Entry && fold(split(&node.path.0).1).as_ref() == b"objects"
-    };
-    if tree.nodes.iter().skip(1).any(is_objects) {
+fn stands_alone(walk: &Walk<'_>, tree: &LayerTree, at: usize, parts: &[usize]) -> Result<bool, IoFailure> {
+    if parts.iter().any(|part| name_of(&tree.nodes[*part]) == b"objects") {
         return Ok(true);
     }
     match lower_path(&tree.nodes[at]) {
