@@ -15,16 +15,16 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(524, 281, 75, 1205)),
+    ("crates/cli", counts(518, 280, 64, 1205)),
     ("crates/driver", counts(0, 0, 1, 39)),
-    ("crates/egress", counts(215, 69, 8, 383)),
-    ("crates/facility", counts(567, 224, 9, 423)),
+    ("crates/egress", counts(213, 69, 8, 383)),
+    ("crates/facility", counts(567, 224, 8, 423)),
     ("crates/guest", counts(0, 0, 0, 1)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 5)),
     ("crates/policy", counts(346, 69, 24, 207)),
-    ("crates/profiles", counts(54, 35, 14, 99)),
-    ("crates/receipt", counts(133, 26, 7, 83)),
+    ("crates/profiles", counts(54, 35, 12, 99)),
+    ("crates/receipt", counts(133, 25, 7, 83)),
     ("crates/terminal", counts(21, 1, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 5)),

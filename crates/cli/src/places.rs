@@ -82,7 +82,7 @@ impl Places {
                 return Err(Failure::refused(
                     "state_dir",
                     message,
-                    "set NEXUS_STATE_DIR to another folder, or chmod 700 it",
+                    "set NEXUS_STATE_DIR to another directory, or chmod 700 it",
                 ));
             }
         }

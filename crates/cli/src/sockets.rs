@@ -18,10 +18,10 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// What the search of all binds of a run may cost: an entry costs one. A bind that is not searched to its end is refused, because an
+/// The cost of searching all binds of a run may be this: an entry costs one. A bind that is not searched to its end is refused, because an
 /// earlier run may have filled it so that a socket was not found.
 const MOST: usize = 4_000_000;
-/// What a directory costs beside its entries, with one for each so many bytes of its path.
+/// The cost of a directory beside its entries, with one for each so many bytes of its path.
 const PER_DIRECTORY: usize = 16;
 
 /// The sockets of a run.

@@ -72,7 +72,7 @@ pub fn check(path: &Path, places: &Places) -> Result<(), Failure> {
     }
     if places.state.starts_with(path) {
         let message = format!("the state directory {} lies inside the workspace {name}", places.state.display());
-        return refuse(message, "set NEXUS_STATE_DIR to a folder outside, or name a smaller workspace");
+        return refuse(message, "set NEXUS_STATE_DIR to a directory outside, or name a smaller workspace");
     }
     if path.starts_with(&places.state) {
         let message = format!("the workspace {name} lies inside the state directory");

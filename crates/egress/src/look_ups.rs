@@ -23,11 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// How long a name is looked up here that the proxy looks up too.
+/// The time for which a name is looked up here that the proxy looks up too.
 const LOOK_UP: Duration = Duration::from_secs(3);
-/// For how long a name that was not answered in time is waited for less.
+/// The time for which a name that was not answered is waited for less.
 const SILENT: Duration = Duration::from_secs(30);
-/// Which part of the time it then gets.
+/// The divisor of the time that it then gets.
 const SHORT: u32 = 10;
 /// Silent names that are remembered. A name that is forgotten is waited for in full.
 const MAX_SILENT: usize = 256;

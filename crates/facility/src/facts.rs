@@ -130,7 +130,7 @@ pub(crate) fn judge(
                 Verdict::Park("moves git's configuration".to_owned())
             }
         }
-        Class::GitRoot => Verdict::Park("points git to another folder".to_owned()),
+        Class::GitRoot => Verdict::Park("points git to another directory".to_owned()),
         Class::GitState(why) if *why == PACKED => judge_packed(new, base),
         // A new repository hides what is its own, and git writes a file there that has comments alone.
         Class::GitState(why) if *why == EXCLUDE => {

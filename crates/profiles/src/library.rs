@@ -17,13 +17,13 @@ pub enum LibraryError {
     #[error(transparent)]
     Document(#[from] BrokenDocument),
     /// The directory of the configuration would be another one in every place, and the workspace's in some.
-    #[error("the configuration folder {} is not an absolute path", path.display())]
+    #[error("the configuration directory {} is not an absolute path", path.display())]
     Relative {
         /// The directory.
         path: PathBuf,
     },
     /// The command could write the directory of the configuration.
-    #[error("the configuration folder {} lies inside the workspace, where the command could write it", path.display())]
+    #[error("the configuration directory {} lies inside the workspace, where the command could write it", path.display())]
     InWorkspace {
         /// The directory.
         path: PathBuf,

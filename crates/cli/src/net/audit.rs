@@ -42,7 +42,7 @@ pub fn create(places: &Places, run: RunId) -> Result<File, Failure> {
     });
     made.map_err(|error| {
         let message = format!("the network cannot be recorded in {}: {error}", path.display());
-        Failure::refused("net_record", message, "make room there, or set NEXUS_STATE_DIR to another folder")
+        Failure::refused("net_record", message, "make room there, or set NEXUS_STATE_DIR to another directory")
     })
 }
 

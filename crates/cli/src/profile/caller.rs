@@ -54,7 +54,7 @@ impl From<ReadOwnedError> for Failure {
         let hint = match &error {
             ReadOwnedError::Unreadable { .. } => "make it readable, or move it away",
             ReadOwnedError::InWorkspace { .. } => {
-                "move the configuration out of the workspace, or set NEXUS_CONFIG_DIR to another folder"
+                "move the configuration out of the workspace, or set NEXUS_CONFIG_DIR to another directory"
             }
             ReadOwnedError::OpenToOthers { .. } => {
                 "chown it to yourself and take the right to write from others: chmod go-w"
@@ -81,7 +81,9 @@ impl From<LibraryError> for Failure {
             LibraryError::File(inner) => return inner.into(),
             LibraryError::Document(inner) => return inner.into(),
             LibraryError::Relative { .. } => "write the whole path in NEXUS_CONFIG_DIR",
-            LibraryError::InWorkspace { .. } => "set NEXUS_CONFIG_DIR to a folder outside, or name a smaller workspace",
+            LibraryError::InWorkspace { .. } => {
+                "set NEXUS_CONFIG_DIR to a directory outside, or name a smaller workspace"
+            }
         };
         Self::refused(error.code(), error.to_string(), hint)
     }
@@ -108,7 +110,7 @@ impl From<WorkspaceFileError> for Failure {
 
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
-        let hint = "make room there, or set NEXUS_STATE_DIR to another folder";
+        let hint = "make room there, or set NEXUS_STATE_DIR to another directory";
         Self::refused(error.code(), error.to_string(), hint)
     }
 }

@@ -37,7 +37,7 @@ pub fn key(error: &KeyError) -> Failure {
     let hint = match error {
         KeyError::Directory(inner) => return directory(inner),
         KeyError::Open { .. } => {
-            "somebody else may have read or written it: move it away, and the next run makes a new one (its .pub file stays, so that older receipts can be verified)"
+            "another user may have read or written it: move it away, and the next run makes a new one (its .pub file stays, so that older receipts can be verified)"
         }
         KeyError::Damaged { .. } => "move it away, and the next run makes a new one",
         KeyError::Io { .. } => "look at the state directory's disk and permissions, or set NEXUS_STATE_DIR",
@@ -49,7 +49,7 @@ pub fn key(error: &KeyError) -> Failure {
 /// Advises what to do about a directory that cannot be used.
 pub fn directory(error: &DirectoryError) -> Failure {
     let hint = match error {
-        DirectoryError::Open { .. } => "if nobody else can have written there: chmod 700 it; else move it away",
+        DirectoryError::Open { .. } => "if no other user can have written there: chmod 700 it; otherwise move it away",
         DirectoryError::Io { .. } => "look at the state directory's disk and permissions, or set NEXUS_STATE_DIR",
     };
     Failure::refused(error.code(), error.to_string(), hint)

@@ -1,4 +1,4 @@
-//! `nexus receipt close`: breaks in the chain of receipts that somebody has looked at, and their receipts.
+//! `nexus receipt close`: breaks in the chain of receipts that a person has looked at, and their receipts.
 
 use super::advice::now_unix_ms;
 use super::utc;

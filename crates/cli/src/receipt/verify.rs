@@ -82,7 +82,7 @@ pub fn failure(invalid: &Invalid) -> Failure {
     Failure { exit: INVALID, code: invalid.code(), message, hint: String::new() }
 }
 
-/// Why something is not valid, with the command that helps.
+/// Returns the problem as a sentence, with the command that helps.
 fn told(invalid: &Invalid) -> String {
     match invalid {
         Invalid::Chain(ChainProblem::NotContinued { chain }) => {
@@ -92,7 +92,7 @@ fn told(invalid: &Invalid) -> String {
     }
 }
 
-/// What was found not to be valid: the first problem, and how many more there are.
+/// The first problem that was found, and the number of the others.
 struct Refused {
     first: Invalid,
     more: usize,

@@ -229,7 +229,7 @@ fn recorded<C: Caller>(
     };
     let record = Record::create(&order.places.runs, &content).map_err(|error| {
         let message = format!("the run cannot be recorded in {}: {error}", order.places.runs.display());
-        Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
+        Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another directory")
     })?;
     let mut run = Run {
         order: &order,

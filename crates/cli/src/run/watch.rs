@@ -184,7 +184,7 @@ fn beginning(directory: &OwnedFd, name: &CStr) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Whether packed references may say that an object is read in place of another. Those that are not read may.
+/// Tells whether packed references may say that an object is read in place of another. Those that are not read may.
 fn may_replace(directory: &OwnedFd, name: &CStr, reads: &Reads) -> bool {
     const WORD: &[u8] = b"refs/replace/";
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -240,7 +240,7 @@ fn add(directory: &OwnedFd, name: &CStr, depth: usize, all: &mut Vec<Print>) -> 
     Ok(())
 }
 
-/// What a link leads to, which may change while the link stays; `None` for one that leads nowhere. A command can make links that
+/// Returns the file that a link leads to, which may change while the link stays; `None` for one that leads nowhere. A command can make links that
 /// the kernel follows for long, so that one which leads on through another link, or says too much, is an error.
 fn end_of(directory: &OwnedFd, name: &CStr) -> Result<Option<Stat>, Error> {
     let text = rustix::fs::readlinkat(directory, name, Vec::new())?;

@@ -145,7 +145,7 @@ impl Store {
             return Err(Failure::refused(
                 "state_dir",
                 message,
-                "chmod 700 it, or set NEXUS_STATE_DIR to another folder",
+                "chmod 700 it, or set NEXUS_STATE_DIR to another directory",
             ));
         }
         Ok(Self { root })
@@ -377,5 +377,5 @@ pub fn now_ms() -> u64 {
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
     let message = format!("{} cannot be used: {error}", path.display());
-    Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another folder")
+    Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another directory")
 }

@@ -1,4 +1,4 @@
-//! Breaks in the chain of receipts that somebody has looked at: `receipts/breaks`.
+//! Breaks in the chain of receipts that a person has looked at: `receipts/breaks`.
 //!
 //! ```text
 //!  chain  damaged ─▶ chain.damaged-RUN, kept     the next run begins a new chain; verify names the old one and fails

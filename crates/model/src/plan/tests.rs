@@ -1,0 +1,184 @@
+//! Plans that are refused, and their neighbours that are not.
+
+use super::*;
+
+fn draft() -> PlanDraft {
+    PlanDraft {
+        run_id: RunId::new(),
+        profile: SandboxProfile::Untrusted,
+        workspace: WorkspaceMount {
+            source: "/srv/project".into(),
+            target: "/srv/project".into(),
+            writes: Writes::Layer { root: "/var/lib/nexus/layers/x".into() },
+        },
+        hidden: vec!["secrets/.env".into()],
+        binds: vec![Bind { source: "/opt/tool".into(), target: "/opt/tool".into(), access: Access::ReadOnly }],
+        covered: vec!["/opt/tool/run/socket".into()],
+        argv: vec!["true".into()],
+        cwd: "/srv/project/sub".into(),
+        env: vec![("PATH".into(), "/usr/bin".into())],
+        network: Network::None,
+        host_ports: Vec::new(),
+        limits: Limits::defaults(1 << 30),
+        required: BTreeSet::new(),
+        allow_ptrace: false,
+        marker: "/var/lib/nexus/runs/x".into(),
+    }
+}
+
+fn refusal(change: impl FnOnce(&mut PlanDraft)) -> PlanError {
+    let mut bad = draft();
+    change(&mut bad);
+    Plan::new(bad).unwrap_err()
+}
+
+#[test]
+fn a_plan_with_a_network_cannot_require_that_there_is_none() {
+    let mut with = draft();
+    with.network = Network::Egress;
+    assert!(Plan::new(with.clone()).is_ok());
+    with.required.insert(Guarantee::NetNone);
+    assert_eq!(Plan::new(with.clone()), Err(PlanError::Contradiction));
+    with.network = Network::None;
+    assert!(Plan::new(with).is_ok());
+}
+
+#[test]
+fn a_host_port_is_a_port_that_the_set_up_can_serve() {
+    let draft = |ports: &[u16], network| PlanDraft { host_ports: ports.to_vec(), network, ..draft() };
+    for ports in [&[5432][..], &[1, u16::MAX], &(2000..2016).collect::<Vec<_>>()] {
+        assert!(Plan::new(draft(ports, Network::Egress)).is_ok(), "{ports:?}");
+    }
+    for ports in [&[0][..], &[53], &[3128], &[1080], &[15_001], &[7, 7]] {
+        assert!(matches!(Plan::new(draft(ports, Network::Egress)), Err(PlanError::HostPort { .. })), "{ports:?}");
+    }
+    assert!(matches!(Plan::new(draft(&[7], Network::None)), Err(PlanError::HostPort { .. })));
+    let many: Vec<_> = (2000..2017).collect();
+    assert_eq!(Plan::new(draft(&many, Network::Egress)), Err(PlanError::TooManyHostPorts { count: 17 }));
+}
+
+#[test]
+fn a_sound_draft_is_a_plan_and_survives_the_wire() {
+    let plan = Plan::new(draft()).unwrap();
+    let bytes = postcard::to_stdvec(&plan).unwrap();
+    assert_eq!(postcard::from_bytes::<Plan>(&bytes).unwrap(), plan);
+}
+
+#[test]
+fn an_unsound_draft_is_refused_on_the_wire_too() {
+    let mut bad = draft();
+    bad.cwd = "/".into();
+    let bytes = postcard::to_stdvec(&bad).unwrap();
+    assert!(postcard::from_bytes::<Plan>(&bytes).is_err());
+}
+
+#[test]
+fn a_plan_needs_a_command_without_nul_bytes_and_of_a_size_that_linux_takes() {
+    assert_eq!(refusal(|d| d.argv.clear()), PlanError::NoCommand);
+    assert_eq!(refusal(|d| d.argv[0] = "".into()), PlanError::NoCommand);
+    assert!(matches!(refusal(|d| d.argv.push(ByteText(vec![b'a', 0]))), PlanError::Nul { .. }));
+    let long = ByteText(vec![b'a'; MAX_ARG_BYTES]);
+    assert!(matches!(refusal(|d| d.argv.push(long)), PlanError::ArgumentTooLong { index: 1, .. }));
+    let mut fits = draft();
+    fits.argv.push(ByteText(vec![b'a'; MAX_ARG_BYTES - 1]));
+    assert!(Plan::new(fits).is_ok());
+}
+
+#[test]
+fn paths_have_one_spelling() {
+    for bad in ["", "relative", "/srv/../etc", "/srv/./x", "/srv//x", "/srv/x/"] {
+        let refused = refusal(|d| d.binds[0].target = bad.into());
+        assert!(matches!(refused, PlanError::NotNormal { .. }), "{bad}: {refused}");
+    }
+}
+
+#[test]
+fn hidden_and_protected_names_stay_beneath_the_workspace() {
+    for bad in ["", "/etc/passwd", "../x", "a/../../b"] {
+        assert!(matches!(refusal(|d| d.hidden = vec![bad.into()]), PlanError::NotNormal { .. }), "{bad}");
+        let writes = Writes::Direct { protected: vec![bad.into()] };
+        assert!(matches!(refusal(|d| d.workspace.writes = writes), PlanError::NotNormal { .. }), "{bad}");
+    }
+}
+
+#[test]
+fn nothing_covers_the_system_the_workspace_or_another_bind() {
+    for bad in ["/", "/usr", "/proc/self", "/dev", "/dev/shm/x", "/etc", "/usr/bin/tool", "/lib64"] {
+        let refused = refusal(|d| d.binds[0].target = bad.into());
+        assert!(matches!(refused, PlanError::Reserved { .. }), "{bad}: {refused}");
+    }
+    for system in
+        ["/usr/sbin", "/usr/share", "/usr/libexec/x", "/usr/local", "/etc/ssl", "/etc/ssl/certs", "/etc/passwd"]
+    {
+        let refused = refusal(|d| d.binds[0].target = system.into());
+        assert!(matches!(refused, PlanError::Reserved { .. }), "{system}: {refused}");
+    }
+    for fine in ["/usr/local/tool", "/etc/tool.conf", "/etc/apt"] {
+        let mut other = draft();
+        other.covered.clear();
+        other.binds[0].target = fine.into();
+        assert!(Plan::new(other).is_ok(), "{fine}");
+    }
+    let mut own = draft();
+    own.covered.clear();
+    own.binds[0] = Bind { source: "/usr/share/x".into(), target: "/usr/share/x".into(), access: Access::ReadOnly };
+    assert!(Plan::new(own).is_ok(), "what is there anyway");
+    for bad in ["/srv", "/srv/project"] {
+        let refused = refusal(|d| d.binds[0].target = bad.into());
+        assert!(matches!(refused, PlanError::CoversWorkspace { .. }), "{bad}: {refused}");
+    }
+    let twice = refusal(|d| d.binds.push(d.binds[0].clone()));
+    assert!(matches!(twice, PlanError::Overlap { .. }));
+    let mut nested = draft();
+    nested.binds[0].target = "/srv/project/vendor".into();
+    nested.covered.clear();
+    assert!(Plan::new(nested).is_ok());
+}
+
+#[test]
+fn a_device_stays_at_its_own_place() {
+    let with = |source: &str, target: &str, access| {
+        let mut draft = draft();
+        draft.binds = vec![Bind { source: source.into(), target: target.into(), access }];
+        draft.covered.clear();
+        Plan::new(draft).is_ok()
+    };
+    assert!(with("/dev/net/tun", "/dev/net/tun", Access::Device));
+    assert!(with("/dev/dri/renderD128", "/dev/dri/renderD128", Access::Device));
+    for (source, target) in [
+        ("/dev/net/tun", "/dev/tun"),
+        ("/srv/tun", "/srv/tun"),
+        ("/dev", "/dev"),
+        ("/dev/null", "/dev/null"),
+        ("/dev/pts/1", "/dev/pts/1"),
+        ("/dev/shm/x", "/dev/shm/x"),
+    ] {
+        assert!(!with(source, target, Access::Device), "{source} {target}");
+    }
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        assert!(!with("/dev/net/tun", "/dev/net/tun", access), "{access:?}");
+    }
+}
+
+#[test]
+fn only_what_a_bind_shows_is_covered() {
+    for bad in ["/opt/tool", "/usr/bin/x", "/srv/project/x"] {
+        let refused = refusal(|d| d.covered = vec![bad.into()]);
+        assert!(matches!(refused, PlanError::CoveredOutside { .. }), "{bad}: {refused}");
+    }
+    assert!(matches!(refusal(|d| d.covered = vec!["/opt/tool/../x".into()]), PlanError::NotNormal { .. }));
+}
+
+#[test]
+fn the_working_directory_never_leaves_the_workspace() {
+    for bad in ["/srv", "/srv/project2", "/"] {
+        let refused = refusal(|d| d.cwd = bad.into());
+        assert!(matches!(refused, PlanError::CwdOutside { .. }), "{bad}: {refused}");
+    }
+}
+
+#[test]
+fn a_limit_of_zero_is_refused() {
+    assert!(matches!(refusal(|d| d.limits.pids = 0), PlanError::ZeroLimit { .. }));
+    assert!(matches!(refusal(|d| d.limits.memory_bytes = Some(0)), PlanError::ZeroLimit { .. }));
+}
