@@ -34,8 +34,9 @@ impl Counts {
     /// Adds what one line of output says, if it is a line of result.
     ///
     /// Understood are `test result: ok. 3 passed; 0 failed; …` of the Rust test harness, `3 passed, 0 failed, …` and the rows
-    /// of the escape suite, and `skipped test NAME: REASON` (see `tests/support/skip.rs`), each at the start of a line. A
-    /// test may start its own program again with a filter; the result of such a run is a part of that test.
+    /// of the escape suite, `vm-case: ok NAME` of the virtual machine, and `skipped test NAME: REASON` (see
+    /// `tests/support/skip.rs`), each at the start of a line. A test may start its own program again with a filter; the
+    /// result of such a run is a part of that test.
     pub fn add_line(&mut self, line: &str) {
         let line = line.trim_end();
         let counted = match line.strip_prefix("test result: ") {
@@ -55,6 +56,7 @@ impl Counts {
         }
         self.ran.extend(test_that_ran(line).map(str::to_owned));
         self.add_row(line);
+        self.add_case(line);
         for (start, into) in [("skipped test ", &mut self.idle), ("partial test ", &mut self.partial)] {
             if let Some((name, reason)) = line.strip_prefix(start).and_then(|rest| rest.split_once(": ")) {
                 let name = name.rsplit("::").next().unwrap_or_default();
@@ -78,6 +80,20 @@ impl Counts {
         } else if kind == " bad  " && (rest.ends_with(" pass") || rest.contains(" FAIL: ")) {
             self.vectors.insert(vector.to_owned());
         }
+    }
+
+    /// Adds a line of the virtual machine. A remark may stand behind a name, and a reason behind that of a failure.
+    fn add_case(&mut self, line: &str) {
+        if let Some(reason) = line.strip_prefix("skipped machine: ") {
+            self.no_machine = Some(reason.to_owned());
+        }
+        let (count, rest) = match line.strip_prefix("vm-case: ").and_then(|said| said.split_once(' ')) {
+            Some(("ok", rest)) => (&mut self.passed, rest),
+            Some(("FAILED", rest)) => (&mut self.failed, rest),
+            _ => return,
+        };
+        *count += 1;
+        self.cases.extend(rest.split([' ', ':']).next().map(str::to_owned));
     }
 
     /// Tests that passed and tried something.
@@ -151,6 +167,16 @@ mod tests {
             "40 passed, 1 failed, 2 skipped",
         ]);
         assert_eq!(counts, Counts { passed: 44, failed: 3, ..Counts::default() });
+    }
+
+    #[test]
+    fn cases_of_the_machine_are_counted_by_their_names() {
+        let counts =
+            count(&["vm-case: ok a", "vm-case: ok b (remark: slow)", "vm-case: FAILED c: why", "vm-case: end"]);
+        let cases = BTreeSet::from(["a", "b", "c"].map(str::to_owned));
+        assert_eq!(counts, Counts { passed: 2, failed: 1, cases, ..Counts::default() });
+        let counts = count(&["skipped machine: no QEMU", "[1.0] vm-case: ok a"]);
+        assert_eq!(counts, Counts { no_machine: Some("no QEMU".to_owned()), ..Counts::default() });
     }
 
     #[test]

@@ -23,7 +23,6 @@
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod bounded;
 mod circles;
 mod counts;
@@ -50,7 +49,6 @@ mod sources;
 mod spec;
 mod spec_table;
 mod tree;
-mod vm;
 mod waits;
 mod waits_allowed;
 mod words;
@@ -85,8 +83,8 @@ const COMMANDS: &[Command] = &[
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("check-words", "plain English in doc comments, messages and names: [CRATE]", Does::WithWords(words::run)),
-    ("bench", "measure the targets beside every peer that is installed", Does::WithWords(bench::run)),
-    ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(vm::run)),
+    ("bench", "measure the targets beside every peer that is installed", Does::WithWords(plans::bench)),
+    ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(plans::vm)),
     ("registries", "write down for the tests where this machine's package clients go", Does::Plain(registries::write)),
     ("soak", "the long versions of tests that ci runs bounded (some hours)", Does::Plain(soak::run)),
     ("fuzz", "the readers of hostile bytes under libFuzzer: [TARGET] [--seconds N]", Does::WithWords(fuzz::run)),
@@ -98,12 +96,6 @@ const COMMANDS: &[Command] = &[
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (first, words) = arguments.split_first().map_or(("", &[][..]), |(first, words)| (first.as_str(), words));
-    match first {
-        bench::TIMER => return bench::serve_timer(),
-        vm::INIT => return vm::init(),
-        vm::CASES => return vm::cases(),
-        _ => {}
-    }
     let wanted = COMMANDS
         .iter()
         .find(|(known, _, does)| *known == first && (words.is_empty() || matches!(does, Does::WithWords(_))));

@@ -4,7 +4,8 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, vm, waits, words};
+use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, waits, words};
+use std::process::Command;
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
 const INJECT: &str = "nexus-cli/inject";
@@ -45,7 +46,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         release(),
         powerloss(),
         faults(),
-        vm::step(),
+        machine(workspace),
         promised(spec::check_all_ran),
         largest(),
     ]
@@ -64,6 +65,33 @@ fn test_steps(workspace: &Workspace) -> Vec<Step> {
 /// `prepush`: what takes seconds when little has changed.
 pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
     run::run(workspace, &[fmt(), clippy(), check_deps(), check_waits(), check_spec(), check_words(), unit_tests()])
+}
+
+/// `bench`: its arguments are those of the program.
+pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    let failed = |what: String| Failure::new(what, "read what bench says above");
+    let status = Command::new(cargo())
+        .args(["run", "--quiet", "--package", "nexus-bench", "--"])
+        .args(arguments)
+        .current_dir(&workspace.root)
+        .status()
+        .map_err(|error| failed(format!("cargo did not start: {error}")))?;
+    // The program has said what is wrong.
+    if status.success() { Ok(()) } else { Err(failed(status.to_string()).printed()) }
+}
+
+/// `vm`: builds `nexus` and the cases, and starts the machine.
+pub fn vm(workspace: &Workspace) -> Result<(), Failure> {
+    let words = ["build", "--package", "nexus-cli", "--package", "nexus-vm"];
+    run::run(workspace, &[cargo_step(BUILD, "fix what the compiler names", &words), machine(workspace)])
+}
+
+/// Takes the programs that were built before.
+fn machine(workspace: &Workspace) -> Step {
+    let words = vec![workspace.target.join("debug/nexus-vm").display().to_string()];
+    let advice = "read the lines that begin with vm-case";
+    let action = Action::Program { words, env: &[], counted: true };
+    Step { name: "virtual machine", advice, needs: &[BUILD], action }
 }
 
 fn packages() -> Step {

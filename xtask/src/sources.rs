@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::workspace::Workspace;
 
 /// The directories that hold our sources.
-const DIRECTORIES: &[&str] = &["crates", "fuzz", "tests", "xtask"];
+const DIRECTORIES: &[&str] = &["bench", "crates", "fuzz", "tests", "xtask"];
 
 /// One source file and its text.
 pub struct Source {

@@ -17,7 +17,7 @@ const AREAS: &str = "docs/specification";
 /// Directory with the vectors of the escape suite.
 const ESCAPE_SOURCES: &str = "tests/escape/src";
 /// Directory with the cases of the virtual machine.
-const MACHINE_SOURCES: &str = "xtask/src/vm/guest";
+const MACHINE_SOURCES: &str = "tests/vm/src/guest";
 
 /// Compares the document with the sources; every gap is named.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_case_counts_only_where_the_virtual_machine_has_it() {
-        let machine = [source("xtask/src/vm/guest/groups.rs", "(\"a_limit_holds\", limit)")];
+        let machine = [source("tests/vm/src/guest/groups.rs", "(\"a_limit_holds\", limit)")];
         let elsewhere = [source("crates/jail/src/lib.rs", "\"a_limit_holds\"")];
         assert!(missing("| S-001 | x | `vm:a_limit_holds` |", &machine).is_empty());
         assert_eq!(missing("| S-001 | x | `vm:a_limit` |", &machine).len(), 1);
