@@ -11,6 +11,7 @@ mod locked;
 mod reading;
 
 pub(crate) use self::locked::Locked;
+use crate::autostash::Stash;
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::decide::{Needs, survey};
@@ -75,6 +76,8 @@ pub struct Committed {
     pub unwatched: u64,
     /// What was displaced, or is left of the layer, and could not be removed.
     pub left: Vec<Leftover>,
+    /// Commits with uncommitted changes that git took out of the working tree in the run.
+    pub stashes: Vec<Stash>,
 }
 
 impl Committed {
@@ -86,6 +89,7 @@ impl Committed {
             conflicts: Vec::new(),
             unwatched: 0,
             left: Vec::new(),
+            stashes: Vec::new(),
         }
     }
 }
@@ -324,10 +328,12 @@ impl Layer {
         self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
         let mut plan = plan(&tree, rules);
         self.note_copies(workspace, &tree, &mut plan).map_err(prepare)?;
+        let stashes = self.note_stashes(workspace, &tree, &mut plan).map_err(prepare)?;
         let watched = self.faults.compares(Comparison::OpenElsewhere).then_some(workspace);
         let needs = survey(&tree, rules, &plan, watched).map_err(prepare)?;
         if needs.open.is_empty() {
-            return self.carry_out(workspace, tree, rules, plan, &needs);
+            let done = self.carry_out(workspace, tree, rules, plan, &needs)?;
+            return Ok(Committed { stashes, ..done });
         }
         let open = park_all(&tree, needs.open);
         self.carry_out(workspace, tree, rules, open, &Needs::default())
@@ -386,7 +392,8 @@ impl Layer {
         };
         let Finished { committed, parked, conflicts, unwatched, left } = Finished::new(journal, outcome);
         let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
-        Ok(Committed { state, changes: ChangeSet { changes: committed }, parked, conflicts, unwatched, left })
+        let changes = ChangeSet { changes: committed };
+        Ok(Committed { state, changes, parked, conflicts, unwatched, left, stashes: Vec::new() })
     }
 
     /// Keeps the layer for a review and says what is in it.

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod altered;
+mod autostash;
 mod bare;
 mod bare_links;
 mod beneath;
@@ -100,6 +101,7 @@ mod verdict;
 mod walk;
 mod xattr;
 
+pub use autostash::Stash;
 pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::abandon::{

@@ -3,41 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 mod common;
+#[path = "common/repository.rs"]
+mod repository;
 
 use common::{Scene, wait_for_tick};
-use nexus_facility::{Committed, Layer, LayerMode, Rules};
+use nexus_facility::{Layer, LayerMode, Rules};
+use repository::{accept, cloned_scene, commit_by, git, named, parked, run_git, waits_after};
 use std::path::Path;
 use std::process::Command;
-
-fn commit_by(scene: &Scene, layer: &Layer, rules: &Rules) -> Committed {
-    layer.commit(&scene.workspace(), rules).unwrap()
-}
-
-fn parked(result: &Committed) -> Vec<String> {
-    result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
-}
-
-fn named(paths: &[&str]) -> Rules {
-    let paths: Vec<_> = paths.iter().map(|path| (*path).into()).collect();
-    Rules { only: Some(paths.clone()), named: paths, ..Rules::default() }
-}
-
-fn accept(scene: &Scene, rules: &Rules) -> Committed {
-    commit_by(scene, &Layer::open(&scene.path("layers"), "run").unwrap(), rules)
-}
-
-fn git(dir: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@b"])
-        .args(arguments)
-        .current_dir(dir)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("HOME", dir)
-        .env("GIT_EDITOR", "true")
-        .output()
-        .unwrap();
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 /// A repository with two commits, and a layer whose upper directory has the run's `.git/config`.
 fn git_scene(config: &[&[&str]]) -> (Scene, Layer) {
@@ -181,60 +154,6 @@ fn git_resumes_no_rebase_that_a_run_left() {
     assert_eq!(parked(&accept(&scene, &named(&[".git/rebase-merge"]))), [""; 0]);
     git(&scene.ws(), &["rebase", "--continue"]);
     assert!(scene.ws().join("PWNED").exists());
-}
-
-/// A clone with `origin`, which has the branches `main`, `old` and `topic`.
-fn cloned_scene() -> Scene {
-    let scene = Scene::new(LayerMode::Root, &[]);
-    let origin = scene.path("origin.git");
-    let here = scene.dir.path();
-    git(here, &["init", "-q", "--bare", "-b", "main", origin.to_str().unwrap()]);
-    git(here, &["clone", "-q", origin.to_str().unwrap(), scene.ws().to_str().unwrap()]);
-    let ws = scene.ws();
-    git(&ws, &["checkout", "-q", "-b", "main"]);
-    for name in ["f", "src/f"] {
-        std::fs::create_dir_all(ws.join("src")).unwrap();
-        std::fs::write(ws.join(name), "1").unwrap();
-    }
-    git(&ws, &["add", "."]);
-    git(&ws, &["commit", "-q", "-m", "1"]);
-    git(&ws, &["push", "-q", "-u", "origin", "main", "main:topic"]);
-    git(&ws, &["checkout", "-q", "-b", "old"]);
-    git(&ws, &["push", "-q", "-u", "origin", "old"]);
-    git(&ws, &["checkout", "-q", "main"]);
-    git(&ws, &["branch", "mine"]);
-    git(&ws, &["fetch", "-q"]);
-    scene
-}
-
-/// Runs git on a copy of the workspace, and makes the copy what the layer holds: as if the run had done it.
-fn run_git(scene: &Scene, work: &[&[&str]]) -> Layer {
-    wait_for_tick(scene.dir.path());
-    let layer = scene.layer(&[]);
-    let upper = layer.upper();
-    assert!(Command::new("cp").arg("-aT").arg(scene.ws()).arg(&upper).status().unwrap().success());
-    for arguments in work {
-        let told = git(&upper, arguments);
-        assert!(!told.contains("fatal:") && !told.contains("error:"), "{arguments:?}: {told}");
-    }
-    // What is gone is marked as such.
-    let listed = Command::new("find").args([".", "-type", "f"]).current_dir(scene.ws()).output().unwrap();
-    for name in String::from_utf8_lossy(&listed.stdout).lines() {
-        if !upper.join(name).exists() {
-            std::fs::create_dir_all(upper.join(name).parent().unwrap()).unwrap();
-            let kind = rustix::fs::FileType::CharacterDevice;
-            rustix::fs::mknodat(rustix::fs::CWD, upper.join(name), kind, rustix::fs::Mode::empty(), 0).unwrap();
-        }
-    }
-    layer
-}
-
-/// The paths that wait after this work in a clone.
-fn waits_after(work: &[&[&str]]) -> Vec<String> {
-    let scene = cloned_scene();
-    let result = commit_by(&scene, &run_git(&scene, work), &Rules::default());
-    assert!(result.conflicts.is_empty(), "{work:?}: {result:?}");
-    parked(&result)
 }
 
 #[test]

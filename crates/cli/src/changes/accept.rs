@@ -168,6 +168,7 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
     let accepted: String = accepted.collect();
     run::tell_leftovers(&committed.left);
+    run::tell_stashes(&committed.stashes);
     let Some(first) = committed.conflicts.first() else { return Ok(accepted) };
     let what = |one: &Conflict| format!("{} {}", one.path.as_path().display(), happened(one));
     let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();

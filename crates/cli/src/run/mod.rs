@@ -57,7 +57,7 @@ pub use protect::rules as protect_rules;
 pub use pump::{pipe, write_unless_closed};
 pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use settle::{INTERRUPTED, chain, faults, tell_leftovers};
+pub use settle::{INTERRUPTED, chain, faults, tell_leftovers, tell_stashes};
 pub use signals::{Signals, hold as hold_signals, survive_file_limit};
 pub use sink::{Kept, Show, Sink};
 pub use streams::stdin_pair;

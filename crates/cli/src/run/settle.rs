@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use nexus_facility::layer::CommitError;
 use nexus_facility::{
     Abandoned, Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, Leftover,
-    OpenLayerError, Recovered, Rules, Spares,
+    OpenLayerError, Recovered, Rules, Spares, Stash,
 };
 use nexus_model::plan::Writes;
 use nexus_model::{ByteText, ExitReason, RunId};
@@ -364,6 +364,7 @@ impl Parking<'_> {
 
 fn concluded(committed: Committed, layer: &Layer, mut readers: Vec<ByteText>) -> Result<Settled, Failure> {
     tell_leftovers(&committed.left);
+    tell_stashes(&committed.stashes);
     let state = match committed.state {
         CommitState::Nothing => State::None,
         CommitState::Committed => State::Committed,
@@ -446,6 +447,13 @@ fn take_back(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &str) -> O
 pub fn tell_leftovers<'a>(left: impl IntoIterator<Item = &'a Leftover>) {
     for one in left {
         tell(&format!("{one} Nexus is done with it; remove it when you do not need it any more."));
+    }
+}
+
+/// Names the commits with uncommitted changes that git took out of the working tree.
+pub fn tell_stashes(stashes: &[Stash]) {
+    for one in stashes {
+        tell(&one.to_string());
     }
 }
 

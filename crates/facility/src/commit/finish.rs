@@ -306,16 +306,15 @@ pub(crate) fn remove_layer(
     faults: &Faults,
 ) -> Result<Option<Leftover>, IoFailure> {
     faults.check(Step::Discard).doing("remove", b"")?;
-    let why = match () {
-        () if only_copies::is_any_left(root)? => Some(only_copies::WHY),
+    let why = match only_copies::why_it_stays(root)? {
         // An error about it is no reason to remove anything.
-        () if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(WHY),
-        () => None,
+        None if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(WHY.to_owned()),
+        why => why,
     };
     if let Some(why) = why {
         faults.action();
         let place = set_layer_aside(layers, root, run, faults)?;
-        return Ok(Some(Leftover::new(&place, None, why.to_owned())));
+        return Ok(Some(Leftover::new(&place, None, why)));
     }
     let Err(failure) = remove_all(layers, root, run, faults).or_else(|_| remove_all(layers, root, run, faults)) else {
         return Ok(None);

@@ -3,6 +3,7 @@
 //! A run renames a file, and a person accepts that its old name goes but not that its new one comes. The layer then has the
 //! last copy, and a reject must not remove it: the layer is moved aside as it is. An entry that arrives later is forgotten.
 
+use crate::autostash;
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome, read, sync_directory, write};
@@ -22,8 +23,10 @@ use std::os::fd::AsFd as _;
 pub(crate) const ONLY_COPIES: &str = "only-copies.json";
 
 /// Why the files stay.
-pub(crate) const WHY: &str =
-    "they may be the only copy of files that an accept deleted; remove them when nobody needs them";
+const WHY: &str = "they may be the only copy of files that an accept deleted; remove them when nobody needs them";
+
+/// The commits with uncommitted changes that the reason names.
+const STASHES: usize = 5;
 
 /// Overlay's mark of a file that was copied up, without its prefix.
 const ORIGIN: &[u8] = b".overlay.origin";
@@ -177,18 +180,26 @@ fn is_unmarked(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Whether a layer still has one of the entries that were noted. A note that cannot be read counts as one.
-pub(crate) fn is_any_left(root: &Workspace) -> Result<bool, IoFailure> {
+/// Says why a layer stays that still has one of the entries that were noted; `None` where it has none. A note that cannot be read
+/// counts as one.
+pub(crate) fn why_it_stays(root: &Workspace) -> Result<Option<String>, IoFailure> {
     if root.stat(ONLY_COPIES.as_bytes()).doing("look at", ONLY_COPIES.as_bytes())?.is_none() {
-        return Ok(false);
+        return Ok(None);
     }
     let upper = match open_upper(root) {
         // It is being removed already.
-        Err(error) if crate::beneath::is_gone(&error) => return Ok(false),
+        Err(error) if crate::beneath::is_gone(&error) => return Ok(None),
         other => Workspace::from_fd(other.doing("open", b"upper")?),
     };
-    let Ok(Some(paths)) = read::<Vec<ByteText>>(root, ONLY_COPIES) else { return Ok(true) };
-    Ok(paths
-        .iter()
-        .any(|path| upper.stat(&path.0).map_or_else(|error| !crate::beneath::is_gone(&error), |m| m.is_some())))
+    let Ok(Some(paths)) = read::<Vec<ByteText>>(root, ONLY_COPIES) else { return Ok(Some(WHY.to_owned())) };
+    let is_left =
+        |path: &&ByteText| upper.stat(&path.0).map_or_else(|error| !crate::beneath::is_gone(&error), |m| m.is_some());
+    let left: Vec<&ByteText> = paths.iter().filter(is_left).collect();
+    let of_stashes = left.iter().filter(|path| autostash::is_named_by(&path.0));
+    let stashes: Vec<String> = of_stashes
+        .filter_map(|path| autostash::read(&upper, &path.0))
+        .take(STASHES)
+        .map(|stash| format!(". {stash}"))
+        .collect();
+    Ok((!left.is_empty()).then(|| format!("{WHY}{}", stashes.concat())))
 }

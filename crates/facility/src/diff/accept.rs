@@ -145,15 +145,18 @@ impl Layer {
                 conflicts,
                 unwatched: 0,
                 left: Vec::new(),
+                stashes: Vec::new(),
             });
         }
         self.note_copies(workspace, &tree, &mut plan).map_err(|source| AcceptError::Io { source })?;
+        let stashes = self.note_stashes(workspace, &tree, &mut plan).map_err(|source| AcceptError::Io { source })?;
         let needs = needs_of(&tree, &part, &plan)?;
         if !needs.written.contains(path) {
             let why = "directories were renamed in a way that only the whole layer can repeat";
             return Err(AcceptError::Entangled { why });
         }
-        Ok(self.carry_out(workspace, tree, &part, plan, &needs)?)
+        let done = self.carry_out(workspace, tree, &part, plan, &needs)?;
+        Ok(Committed { stashes, ..done })
     }
 
     /// The file's difference now, if it is the one that was reviewed.

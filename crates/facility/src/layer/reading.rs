@@ -1,6 +1,7 @@
 //! Reads a layer from its directory, or from the memory that it was in.
 
 use super::{Layer, LayerMode, ReadLayerError};
+use crate::autostash::Stash;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
 use crate::commit::recover::open_index;
 use crate::faults::Step;
@@ -54,6 +55,17 @@ impl Layer {
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         crate::copies::note_copies(tree, plan, &upper, workspace);
         Ok(())
+    }
+
+    /// Adds what git keeps of uncommitted changes to the plan of a commit. Returns the commits to name.
+    pub(crate) fn note_stashes(
+        &self,
+        workspace: &Workspace,
+        tree: &LayerTree,
+        plan: &mut CommitPlan,
+    ) -> Result<Vec<Stash>, IoFailure> {
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
+        Ok(crate::autostash::note_stashes(tree, plan, &upper, workspace))
     }
 
     fn read_upper(

@@ -1,0 +1,78 @@
+//! What only git's files lead to outlives a run: with the real git.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "this is a test")]
+
+mod common;
+#[path = "common/repository.rs"]
+mod repository;
+
+use common::Scene;
+use nexus_facility::{Layer, Rules};
+use repository::{cloned_scene, commit_by, git, parked, run_git, run_with};
+use std::fs;
+
+/// A clone with a branch `other` that conflicts with `main`, and an edit that nobody committed.
+fn edited_scene() -> Scene {
+    let scene = cloned_scene();
+    let ws = scene.ws();
+    fs::write(ws.join("work"), "base\n").unwrap();
+    git(&ws, &["add", "."]);
+    git(&ws, &["commit", "-q", "-m", "work"]);
+    for branch in ["other", "main"] {
+        git(&ws, &["checkout", "-q", "-B", branch, "main"]);
+        fs::write(ws.join("f"), branch).unwrap();
+        git(&ws, &["commit", "-q", "-a", "-m", branch]);
+    }
+    fs::write(ws.join("work"), "base\nan edit of the user\n").unwrap();
+    scene
+}
+
+/// git took the edit out of the working tree, and only the file that waits names the commit with it.
+#[test]
+fn edits_that_git_stashes_by_itself_stay_reachable() {
+    for work in ["merge", "rebase"] {
+        let scene = edited_scene();
+        let ws = scene.ws();
+        let layer = run_with(&scene, |upper| drop(git(upper, &[work, "--autostash", "other"])));
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert!(result.conflicts.is_empty(), "{work}: {result:?}");
+        assert_eq!(fs::read_to_string(ws.join("work")).unwrap(), "base\n", "{work}");
+        let [stash] = &result.stashes[..] else { panic!("{work}: {result:?}") };
+        assert!(git(&ws, &["show", &format!("{}:work", stash.commit)]).contains("an edit of the user"));
+        let left = layer.discard().unwrap().expect("the layer has a last copy");
+        let said = left.to_string();
+        assert!(said.contains(&format!("git stash apply {}", stash.commit)), "{work}: {said}");
+        let named = left.at.as_path().join("upper").join(stash.path.as_path());
+        assert!(fs::read_to_string(named).unwrap().contains(&stash.commit), "{work}");
+        git(&ws, &["checkout", "-q", "-f", "main"]);
+        git(&ws, &["stash", "apply", &stash.commit]);
+        assert!(fs::read_to_string(ws.join("work")).unwrap().contains("an edit of the user"), "{work}");
+    }
+}
+
+#[test]
+fn the_commit_is_named_when_its_file_goes_away() {
+    for (begin, end) in [("merge", "--abort"), ("merge", "--quit"), ("rebase", "--abort")] {
+        let scene = edited_scene();
+        git(&scene.ws(), &[begin, "--autostash", "other"]);
+        let layer = run_git(&scene, &[&[begin, end]]);
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert_eq!((parked(&result), result.stashes.len()), (vec![], 1), "{begin} {end}: {result:?}");
+        let shown = git(&scene.ws(), &["show", &format!("{}:work", result.stashes[0].commit)]);
+        assert!(shown.contains("an edit of the user"), "{begin} {end}: {shown}");
+    }
+}
+
+/// The twin: what git leaves in ordinary work names nothing, and a reject keeps nothing.
+#[test]
+fn without_such_a_stash_nothing_is_kept() {
+    let scene = edited_scene();
+    git(&scene.ws(), &["checkout", "-q", "--", "work"]);
+    let layer = run_with(&scene, |upper| drop(git(upper, &["rebase", "other"])));
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(result.stashes, []);
+    assert!(parked(&result).contains(&".git/rebase-merge".to_owned()), "{result:?}");
+    drop(layer);
+    let left = Layer::open(&scene.path("layers"), "run").unwrap().discard().unwrap();
+    assert!(left.is_none_or(|left| !left.to_string().contains("git stash")));
+}
