@@ -43,6 +43,7 @@ mod errors;
 mod facts;
 pub mod faults;
 mod fold;
+mod further_trees;
 mod git_index;
 mod git_lock;
 mod git_names;

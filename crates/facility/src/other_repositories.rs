@@ -73,7 +73,7 @@ fn is_top(directory: &[u8]) -> rustix::io::Result<bool> {
 }
 
 /// Returns the kind of what is at an absolute path; `None` for nothing.
-fn kind_at(path: &[u8]) -> rustix::io::Result<Option<FileType>> {
+pub(crate) fn kind_at(path: &[u8]) -> rustix::io::Result<Option<FileType>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = if path.is_empty() { &b"/"[..] } else { path };
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {

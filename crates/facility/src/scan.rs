@@ -8,6 +8,7 @@ use crate::between::{BETWEEN, leads_between};
 use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
+use crate::further_trees;
 use crate::git_names::{EXCLUDE, PACKED, may_go};
 use crate::git_refs;
 use crate::link_ends::Ends;
@@ -141,6 +142,9 @@ impl Scanner<'_> {
         let is_git = class == Class::GitRoot && entry.kind == EntryType::Directory;
         if is_git && moved.is_none() && has_objects(self.base, path)? {
             return Ok(Some(GOES.to_owned()));
+        }
+        if fold(entry.name).as_ref() == b"gitdir" && moved.is_none() && further_trees::is_of_one(path) {
+            return Ok(further_trees::why_not(self.base, split(path).0));
         }
         if let Some(why) = Self::gone_ref(entry, path, top, &self.budget.reads)? {
             return Ok(Some(why.to_owned()));

@@ -143,6 +143,7 @@ impl Walk<'_> {
         let mut new = crate::nested::judge(self, &mut tree, &bare)?;
         new.extend(crate::led_to::hold_back(self, &mut tree)?);
         crate::between::judge(self, &mut tree, &new)?;
+        crate::further_trees::judge(self, &mut tree)?;
         crate::unmade::judge(self, &mut tree)?;
         crate::graphs::hold_back(self, &mut tree, &bare)?;
         crate::closed::judge(self, &mut tree)?;

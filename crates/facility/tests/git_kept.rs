@@ -8,8 +8,9 @@ mod repository;
 
 use common::Scene;
 use nexus_facility::{Layer, Rules};
-use repository::{cloned_scene, commit_by, git, parked, run_git, run_with};
+use repository::{accept, cloned_scene, commit_by, git, parked, run_git, run_with};
 use std::fs;
+use std::path::Path;
 
 /// A clone with a branch `other` that conflicts with `main`, and an edit that nobody committed.
 fn edited_scene() -> Scene {
@@ -75,4 +76,63 @@ fn without_such_a_stash_nothing_is_kept() {
     drop(layer);
     let left = Layer::open(&scene.path("layers"), "run").unwrap().discard().unwrap();
     assert!(left.is_none_or(|left| !left.to_string().contains("git stash")));
+}
+
+fn remove(path: &Path) {
+    if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+}
+
+/// Removes what `git worktree prune` removes in a sandbox, which does not show the working tree.
+fn pruned(scene: &Scene, path: &str) -> Vec<(String, String)> {
+    let layer = run_with(scene, |upper| remove(&upper.join(path)));
+    let result = commit_by(scene, &layer, &Rules::default());
+    assert!(result.conflicts.is_empty(), "{result:?}");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    result.parked.into_iter().map(|one| (text(&one.path.0), one.protected.unwrap_or_default())).collect()
+}
+
+#[test]
+fn what_a_further_working_tree_needs_does_not_go_unasked() {
+    for path in [".git/worktrees", ".git/worktrees/wt", ".git/worktrees/wt/gitdir", ".git/worktrees/wt/HEAD"] {
+        for inside in [false, true] {
+            let scene = cloned_scene();
+            let wt = if inside { scene.ws().join("wt") } else { scene.path("wt") };
+            git(&scene.ws(), &["worktree", "add", "-q", "--detach", wt.to_str().unwrap()]);
+            git(&wt, &["commit", "-q", "--allow-empty", "-m", "detached"]);
+            let waits = pruned(&scene, path);
+            assert_eq!(waits[0].0, path, "{inside}: {waits:?}");
+            assert!(waits[0].1.contains(wt.to_str().unwrap()), "{waits:?}");
+            assert!(git(&wt, &["log", "--oneline"]).contains("detached"), "{path} {inside}");
+        }
+    }
+}
+
+/// The twins: nobody needs what goes away.
+#[test]
+fn a_further_working_tree_that_is_gone_is_pruned() {
+    let scene = cloned_scene();
+    git(&scene.ws(), &["worktree", "add", "-q", "--detach", "../wt"]);
+    fs::remove_dir_all(scene.path("wt")).unwrap();
+    assert_eq!(pruned(&scene, ".git/worktrees"), []);
+    let scene = cloned_scene();
+    git(&scene.ws(), &["worktree", "add", "-q", "--detach", "../wt"]);
+    fs::remove_dir_all(scene.path("wt")).unwrap();
+    fs::create_dir(scene.path("wt")).unwrap();
+    assert_eq!(pruned(&scene, ".git/worktrees/wt"), []);
+}
+
+/// The removal of its working tree waits, as the `.git` in it is protected.
+#[test]
+fn a_working_tree_and_its_git_directory_wait_together() {
+    let scene = cloned_scene();
+    let wt = scene.ws().join("wt");
+    git(&scene.ws(), &["worktree", "add", "-q", "--detach", wt.to_str().unwrap()]);
+    let layer = run_with(&scene, |upper| ["wt", ".git/worktrees"].iter().for_each(|path| remove(&upper.join(path))));
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(parked(&result), [".git/worktrees", "wt"], "{result:?}");
+    assert!(!git(&wt, &["log", "--oneline"]).contains("fatal"));
+    drop(layer);
+    let left = accept(&scene, &Rules { accept_protected: true, ..Rules::default() });
+    assert_eq!((parked(&left), left.conflicts.len()), (vec![], 0), "{left:?}");
+    assert!(!wt.exists() && !scene.ws().join(".git/worktrees").exists());
 }
