@@ -100,6 +100,7 @@ mod unmarked;
 mod upper;
 mod verdict;
 mod walk;
+mod with_index;
 mod xattr;
 
 pub use autostash::Stash;

@@ -148,6 +148,7 @@ impl Walk<'_> {
         crate::graphs::hold_back(self, &mut tree, &bare)?;
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
+        crate::with_index::judge(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);
         self.judge_shallow(&mut tree)?;
         crate::hardlinks::tie(self, &mut tree)?;

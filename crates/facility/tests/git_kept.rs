@@ -8,7 +8,7 @@ mod repository;
 
 use common::Scene;
 use nexus_facility::{Layer, Rules};
-use repository::{accept, cloned_scene, commit_by, git, parked, run_git, run_with};
+use repository::{accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, waits_after};
 use std::fs;
 use std::path::Path;
 
@@ -135,4 +135,40 @@ fn a_working_tree_and_its_git_directory_wait_together() {
     let left = accept(&scene, &Rules { accept_protected: true, ..Rules::default() });
     assert_eq!((parked(&left), left.conflicts.len()), (vec![], 0), "{left:?}");
     assert!(!wt.exists() && !scene.ws().join(".git/worktrees").exists());
+}
+
+/// With the new branch and the old index, the user's next commit would delete what the run committed.
+#[test]
+fn the_branch_waits_with_an_index_that_waits() {
+    const WITH: [&str; 3] = [".git/index", ".git/logs/HEAD", ".git/logs/refs/heads/main"];
+    let hide = ["update-index", "--skip-worktree", "src/f"];
+    let commit: [&[&str]; 2] = [&hide, &["commit", "-q", "--allow-empty", "-m", "of the run"]];
+    for (pack, branch) in [(&[][..], ".git/refs/heads/main"), (&["pack-refs", "--all"][..], ".git/packed-refs")] {
+        let scene = cloned_scene();
+        let ws = scene.ws();
+        if !pack.is_empty() {
+            git(&ws, pack);
+        }
+        let new: &[&[&str]] = &[&["mv", "f", "renamed"]];
+        let packs: &[&[&str]] = if pack.is_empty() { &[] } else { &[pack] };
+        let layer = run_git(&scene, &[new, &commit[..], packs].concat());
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let mut wanted = [&WITH[..], &[branch]].concat();
+        wanted.sort_unstable();
+        assert_eq!(parked(&result), wanted, "{result:?}");
+        let status = git(&ws, &["status", "--short"]);
+        assert!(!status.contains("D  renamed"), "{status}");
+        git(&ws, &["commit", "-q", "--allow-empty", "-m", "of the user"]);
+        assert!(!git(&ws, &["show", "--stat", "HEAD"]).contains("renamed"));
+        assert!(!git(&ws, &["fsck"]).contains("error"));
+    }
+    // Accepted by its name, the index comes, and then nothing keeps the branch.
+    let scene = cloned_scene();
+    drop(commit_by(&scene, &run_git(&scene, &commit), &Rules::default()));
+    assert!(!git(&scene.ws(), &["log", "--oneline"]).contains("of the run"));
+    accept(&scene, &named(&[".git/index"]));
+    assert_eq!(parked(&accept(&scene, &Rules::default())), [""; 0]);
+    assert!(git(&scene.ws(), &["log", "--oneline"]).contains("of the run"));
+    // The twin: another branch comes.
+    assert_eq!(waits_after(&[&hide, &["branch", "-q", "aside"], &["tag", "v1"]]), [".git/index"]);
 }

@@ -1,0 +1,117 @@
+//! Holds `HEAD` and its branch back together with the index of their working tree.
+//!
+//! Where the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next commit of
+//! the user would delete it. Other branches come: they fit no index.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
+use crate::facts::read_small;
+use crate::fold::fold;
+use crate::git_names::PACKED;
+use crate::git_refs::target;
+use crate::link_ends::is_no_way;
+use crate::protected::Class;
+use crate::tree::{LayerTree, Role, Verdict};
+use crate::walk::{Walk, lower_path};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd as _;
+
+const WHY: &str = "fits only the git index that waits";
+
+/// Judges what belongs to the indexes that wait.
+pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut waiting: HashSet<Vec<u8>> = HashSet::new();
+    let mut packed: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for node in tree.nodes.iter().skip(1) {
+        let path = &node.path.0;
+        let waits = matches!(node.rare.verdict, Some(Verdict::Park(_)));
+        let comes = walk.rules.is_chosen(path) && walk.rules.accepts_protected(path);
+        if !waits || comes || node.role != Role::Entry || fold(split(path).1).as_ref() != b"index" {
+            continue;
+        }
+        // A new repository has no branch that the user works on.
+        let parent = &tree.nodes[node.parent];
+        let Some(base) = lower_path(parent) else { continue };
+        waiting.extend([b"HEAD".as_slice(), b"logs/HEAD"].map(|name| join(&parent.path.0, name)));
+        let Some(branch) = branch(walk.base, base)? else { continue };
+        let (common, old_common) = (common(&parent.path.0), common(base));
+        waiting.extend([join(common, &branch), join(&join(common, b"logs"), &branch)]);
+        if is_only_packed(walk.base, old_common, &branch)? {
+            packed.push((common.to_vec(), branch));
+        }
+    }
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let by_path: HashMap<&[u8], usize> =
+        tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
+    let mut found: Vec<usize> = waiting.iter().filter_map(|path| by_path.get(path.as_slice()).copied()).collect();
+    for (common, branch) in packed {
+        let Some(at) = by_path.get(join(&common, b"packed-refs").as_slice()).copied() else { continue };
+        if is_changed(walk, tree, at, &branch)? {
+            found.push(at);
+            // The files of the refs that the run packed stay, too.
+            let refs = join(&common, b"refs");
+            let goes = |at: &usize| tree.nodes[*at].role != Role::Entry && is_beneath(&tree.nodes[*at].path.0, &refs);
+            found.extend((1..tree.nodes.len()).filter(goes));
+        }
+    }
+    for at in found {
+        let verdict = &mut tree.nodes[at].rare.verdict;
+        if !matches!(verdict, Some(Verdict::Park(_))) {
+            *verdict = Some(Verdict::Park(WHY.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the git directory that has the branches of one: a further working tree shares those of its repository.
+fn common(git_dir: &[u8]) -> &[u8] {
+    let (parent, name) = split(git_dir);
+    let is_further = !name.is_empty() && fold(split(parent).1).as_ref() == b"worktrees";
+    if is_further { split(parent).0 } else { git_dir }
+}
+
+/// Returns the ref that `HEAD` of the workspace names. What cannot be read names none.
+fn branch(base: &Workspace, git_dir: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+    let text = match base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"HEAD")) {
+        Ok(text) => text,
+        Err(error) if is_no_way(&error) => None,
+        Err(error) => return Err(error).doing("read the HEAD of", git_dir),
+    };
+    let target = text.as_deref().and_then(target).filter(|target| target.starts_with(b"refs/"));
+    Ok(target.map(<[u8]>::to_vec))
+}
+
+fn is_only_packed(base: &Workspace, common: &[u8], branch: &[u8]) -> Result<bool, IoFailure> {
+    Ok(!crate::nested::has(base, split(&join(common, branch)).0, split(branch).1)?)
+}
+
+/// Tells whether a `packed-refs` of the layer says something else of a branch than that of the workspace.
+fn is_changed(walk: &Walk<'_>, tree: &LayerTree, at: usize, branch: &[u8]) -> Result<bool, IoFailure> {
+    let node = &tree.nodes[at];
+    let read = |tree, path: &[u8]| walk.version(tree, path, &Class::GitState(PACKED));
+    let new = if node.role == Role::Entry { Some(read(walk.upper, &node.path.0)?) } else { None };
+    let old = node.covers.as_ref().map(|old| read(walk.base, &old.at.0)).transpose()?;
+    let line = |version: Option<crate::facts::Version>| match version {
+        Some(crate::facts::Version::Bytes(text)) => {
+            let mut lines = text.split(|byte| *byte == b'\n');
+            lines.find(|line| line.strip_suffix(branch).is_some_and(|rest| rest.ends_with(b" "))).map(<[u8]>::to_vec)
+        }
+        Some(_) | None => None,
+    };
+    Ok(line(new) != line(old))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_further_working_tree_shares_the_branches() {
+        for (path, wanted) in
+            [(".git", ".git"), (".git/worktrees/wt", ".git"), ("a/.git/modules/m", "a/.git/modules/m")]
+        {
+            assert_eq!(common(path.as_bytes()), wanted.as_bytes());
+        }
+    }
+}
