@@ -14,7 +14,9 @@ use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::Walk;
 use std::collections::HashSet;
 
-const WHY: &str = "needs the file shallow of its git directory, which waits";
+/// Says that a ref waits for the file `shallow`, without which no accept brings it: git would take the repository for damaged.
+pub(crate) const NEEDS_SHALLOW: &str =
+    "needs the file shallow of its git directory, which waits or was rejected: accept that file first";
 
 impl Walk<'_> {
     /// Judges the refs of the repositories whose history a layer cuts off.
@@ -42,7 +44,7 @@ impl Walk<'_> {
                 around = tree.nodes[around].parent;
             }
             if cut.contains(&around) && leads_to_history(&node.path.0[tree.nodes[around].path.0.len()..]) {
-                tree.nodes[at].rare.verdict = Some(Verdict::Park(WHY.to_owned()));
+                tree.nodes[at].rare.verdict = Some(Verdict::Park(NEEDS_SHALLOW.to_owned()));
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::changes::{Change, ChangeKind};
 use crate::git_objects;
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
+use crate::shallow::NEEDS_SHALLOW;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use nexus_model::ByteText;
 
@@ -116,6 +117,9 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         if node.marks.forged {
             return exact("attributes that the next layer would obey");
         }
+    }
+    if node.rare.verdict.as_ref().is_some_and(|verdict| matches!(verdict, Verdict::Park(why) if why == NEEDS_SHALLOW)) {
+        return Some(Hold::Never(NEEDS_SHALLOW.to_owned()));
     }
     let class = rules.class(&node.path.0);
     let by_name = match (&class, node.role) {

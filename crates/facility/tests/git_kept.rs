@@ -7,7 +7,7 @@ mod common;
 mod repository;
 
 use common::Scene;
-use nexus_facility::{Layer, Rules};
+use nexus_facility::{Committed, Layer, Rules};
 use repository::{accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, waits_after};
 use std::fs;
 use std::path::Path;
@@ -171,4 +171,49 @@ fn the_branch_waits_with_an_index_that_waits() {
     assert!(git(&scene.ws(), &["log", "--oneline"]).contains("of the run"));
     // The twin: another branch comes.
     assert_eq!(waits_after(&[&hide, &["branch", "-q", "aside"], &["tag", "v1"]]), [".git/index"]);
+}
+
+/// The remote gets two more commits, and the run fetches the last of them without its parents.
+fn cut_off() -> (Scene, Committed) {
+    let scene = cloned_scene();
+    let other = scene.path("other");
+    let origin = format!("file://{}", scene.path("origin.git").display());
+    git(scene.dir.path(), &["clone", "-q", &origin, "other"]);
+    for text in ["2", "3"] {
+        fs::write(other.join("f"), text).unwrap();
+        git(&other, &["commit", "-q", "-a", "-m", text]);
+    }
+    git(&other, &["push", "-q", "origin", "HEAD:main"]);
+    git(&scene.ws(), &["remote", "set-url", "origin", &origin]);
+    let layer = run_git(&scene, &[&["fetch", "-q", "--depth", "1", "origin"]]);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    (scene, result)
+}
+
+/// Without it git takes the repository for damaged.
+#[test]
+fn a_ref_that_needs_a_shallow_file_comes_after_it() {
+    const REF: &str = ".git/refs/remotes/origin/main";
+    let rejected = Rules { accept_protected: true, except: vec![".git/shallow".into()], ..Rules::default() };
+    for rules in [named(&[REF]), rejected] {
+        let (scene, result) = cut_off();
+        assert!(parked(&result).contains(&REF.to_owned()), "{result:?}");
+        let left = accept(&scene, &rules);
+        let held = left.parked.iter().find(|one| one.path.0 == REF.as_bytes()).unwrap();
+        assert!(held.protected.as_deref().is_some_and(|why| why.contains("accept that file first")), "{held:?}");
+        let told = git(&scene.ws(), &["log", "--oneline", "--all"]) + &git(&scene.ws(), &["fsck"]);
+        assert!(!told.contains("fatal") && !told.contains("missing"), "{told}");
+        // The twins: with the file, or after it, they come.
+        let shallow = named(&[".git/shallow"]);
+        let all = Rules { accept_protected: true, ..Rules::default() };
+        let last = if rules.accept_protected {
+            all
+        } else {
+            drop(accept(&scene, &shallow));
+            named(&[REF])
+        };
+        assert!(!parked(&accept(&scene, &last)).contains(&REF.to_owned()));
+        let told = git(&scene.ws(), &["log", "--oneline", "origin/main"]) + &git(&scene.ws(), &["fsck"]);
+        assert!(told.contains('3') && !told.contains("fatal") && !told.contains("missing"), "{told}");
+    }
 }

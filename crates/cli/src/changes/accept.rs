@@ -9,7 +9,7 @@ use crate::failure::{Failure, one_line};
 use crate::places::Places;
 use crate::run;
 use crate::run::recover::{Ending, Interrupted};
-use nexus_facility::{CommitError, Committed, Conflict, Outside, Rules};
+use nexus_facility::{Change, CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
 
 /// Accepts, and says what is in the workspace now and what still waits.
@@ -101,7 +101,8 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     };
     let text = told(&committed)?;
     if committed.changes.changes.is_empty() {
-        let by_name = committed.parked.iter().any(|change| change.protected.is_some()) && !rules.accept_protected;
+        let is_unnamed = |change: &Change| change.protected.is_some() && !rules.accepts_protected(&change.path.0);
+        let by_name = committed.parked.iter().any(|change| rules.is_chosen(&change.path.0) && is_unnamed(change));
         let (message, hint) = if by_name {
             let hint = "name the paths, or add --protected when you have looked at them (nexus changes diff)";
             (
@@ -111,7 +112,7 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
                 ),
                 hint,
             )
-        } else if let Some((path, why)) = held_for_ever(&committed) {
+        } else if let Some((path, why)) = held_for_ever(&committed, rules) {
             let hint = "what waits can be accepted once nothing holds it back: nexus changes show names what does";
             (format!("nothing was accepted: {path} is held back ({why})"), hint)
         } else {
@@ -123,9 +124,10 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     Ok(text + &held_back(&committed, rules))
 }
 
-/// A path that waits, and what holds it back although everything protected was accepted.
-fn held_for_ever(committed: &Committed) -> Option<(String, &str)> {
-    let held = committed.parked.iter().find_map(|change| Some((change.path.as_path(), change.protected.as_deref()?)));
+/// A path that was chosen, and what holds it back although it was accepted.
+fn held_for_ever<'a>(committed: &'a Committed, rules: &Rules) -> Option<(String, &'a str)> {
+    let mut chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
+    let held = chosen.find_map(|change| Some((change.path.as_path(), change.protected.as_deref()?)));
     held.map(|(path, why)| (one_line(&path.display().to_string()), why))
 }
 
