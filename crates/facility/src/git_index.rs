@@ -6,27 +6,32 @@
 
 mod flags;
 pub mod in_place;
+mod lengths;
+mod sha1;
+mod stat_data;
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, open_file, split};
+use self::lengths::{Lengths, said_lengths};
+use self::stat_data::Settled;
+use crate::beneath::{Doing as _, IoFailure, join, names, open_file, split};
 use crate::fold::fold;
-use crate::gitconfig::{Setting, parse};
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
-use crate::protected::Class;
 use crate::reads::Reads;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{LastDir, Walk, lower_path};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::collections::hash_map;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 
 /// Larger configurations say nothing about the format.
 const MAX_CONFIG: u64 = 1 << 20;
 /// Indexes of a directory of the workspace that are looked at for what they hid before.
 const MAX_BEFORE: usize = 4;
 const MAGIC: &[u8] = b"DIRC";
+/// Bytes before the first entry.
+const HEADER: usize = 12;
 /// Bytes of an object id by SHA-1 and by SHA-256.
 const SHORT: usize = 20;
 const LONG: usize = 32;
@@ -48,28 +53,42 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             continue;
         }
         let dir = dirs.get(parent).doing("open", parent)?;
+        let mut settled = Settled::AsItIs;
         let why = match read(dir, name, &reads).doing("read", &one.path.0)? {
             Content::Other => None,
             Content::Closed => Some("a git index that cannot be read"),
             Content::TooLarge => Some("a git index that is too large to be read"),
-            Content::Index(bytes) => {
+            Content::Index(Index { bytes, .. }) => {
                 let said = said_lengths(&mut allowed, tree, &moved, one.parent)?;
                 // It makes no sense in another length than its own, so that only its names count in one that no configuration says.
                 let counts = |length: usize, why: &str| said.contains(&length) || why == NAMES;
                 let problem = |length| problem(&bytes, length).filter(|why| counts(length, why));
-                let hides = || Ok(flags::hide_more(&bytes, &before(walk, tree, one.parent)?).then_some(flags::HIDES));
-                [SHORT, LONG].into_iter().find_map(problem).map_or_else(hides, |why| Ok(Some(why)))?
+                let before = before(walk, tree, one.parent)?;
+                settled = stat_data::settled(&bytes, &before, fold(name).as_ref() != b"index");
+                let hides = || flags::hide_more(&bytes, &before).then_some(flags::HIDES);
+                [SHORT, LONG].into_iter().find_map(problem).or_else(hides)
             }
         };
-        if let Some(why) = why.filter(|_| !matches!(one.rare.verdict, Some(Verdict::Park(_)))) {
-            tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
+        let (instead, unsettled) = match settled {
+            Settled::AsItIs => (None, None),
+            Settled::Ambiguous => (None, Some(UNKNOWN)),
+            Settled::Instead(_) if one.group().is_some() => (None, Some("a git index under several names")),
+            Settled::Instead(bytes) => (Some(bytes), None),
+        };
+        let is_held = matches!(one.rare.verdict, Some(Verdict::Park(_)));
+        let rare = &mut tree.nodes[at].rare;
+        if let Some(why) = why.or(unsettled).filter(|_| !is_held) {
+            rare.verdict = Some(Verdict::Park(why.to_owned()));
+        }
+        if instead.is_some() {
+            rare.instead = instead;
         }
     }
     Ok(())
 }
 
 /// Returns the indexes that the workspace has in a directory of the layer. What cannot be read says nothing.
-fn before(walk: &Walk<'_>, tree: &LayerTree, directory: usize) -> Result<Vec<Vec<u8>>, IoFailure> {
+fn before(walk: &Walk<'_>, tree: &LayerTree, directory: usize) -> Result<Vec<Index>, IoFailure> {
     let Some(base) = lower_path(&tree.nodes[directory]) else { return Ok(Vec::new()) };
     let dir = match walk.base.readable_dir(base) {
         Ok(dir) => dir,
@@ -83,7 +102,7 @@ fn before(walk: &Walk<'_>, tree: &LayerTree, directory: usize) -> Result<Vec<Vec
     all.sort_unstable();
     for name in all.into_iter().take(MAX_BEFORE) {
         match read(dir.as_fd(), &name, &walk.reads) {
-            Ok(Content::Index(bytes)) => found.push(bytes),
+            Ok(Content::Index(index)) => found.push(index),
             Ok(Content::Other | Content::Closed | Content::TooLarge) => {}
             Err(error) if is_no_way(&error) => {}
             Err(error) => return Err(error).doing("read", &join(base, &name)),
@@ -104,7 +123,14 @@ enum Content {
     /// This user cannot read it, and may open it to itself later.
     Closed,
     TooLarge,
-    Index(Vec<u8>),
+    Index(Index),
+}
+
+/// The bytes of an index.
+struct Index {
+    bytes: Vec<u8>,
+    /// The second in which it was written.
+    written: i64,
 }
 
 /// Reads an index, up to what may still be read.
@@ -128,144 +154,7 @@ fn read(dir: BorrowedFd<'_>, name: &[u8], reads: &Reads) -> io::Result<Content> 
     let size = meta.len();
     bytes.reserve(usize::try_from(size).unwrap_or(0));
     file.take(size).read_to_end(&mut bytes)?;
-    Ok(Content::Index(bytes))
-}
-
-/// Returns the bytes that the configurations of a git directory allow for an object id. Where they disagree, the index must be
-/// understood in each way, and so where none says it for certain: the configuration may come, or change, in a later run.
-fn said_lengths(
-    allowed: &mut Lengths<'_>,
-    tree: &LayerTree,
-    moved: &HashMap<usize, usize>,
-    directory: usize,
-) -> Result<Vec<usize>, IoFailure> {
-    let walk = allowed.walk;
-    // The configuration of a further working tree is in the directory that the working trees share.
-    let parent = tree.nodes[directory].parent;
-    let is_further = fold(split(&tree.nodes[parent].path.0).1).as_ref() == b"worktrees";
-    let mut found = allowed.at(tree, directory)?.to_vec();
-    if is_further {
-        let shared = tree.nodes[parent].parent;
-        found.extend(allowed.at(tree, shared)?);
-    } else {
-        // It names a place whose configuration is not looked for.
-        let base = lower_path(&tree.nodes[directory]);
-        let is_moved = base.map_or(Ok(false), |base| has(walk.base, &join(base, b"commondir")))?;
-        if is_moved || moved.contains_key(&directory) {
-            return Ok(vec![SHORT, LONG]);
-        }
-    }
-    if found.is_empty() {
-        found = vec![SHORT, LONG];
-    }
-    Ok(found)
-}
-
-/// The lengths of object ids that configurations allow, by their directories: many further working trees share one.
-struct Lengths<'a> {
-    walk: &'a Walk<'a>,
-    configs: &'a HashMap<usize, usize>,
-    reads: &'a Reads,
-    known: HashMap<usize, Vec<usize>>,
-}
-
-impl Lengths<'_> {
-    fn at(&mut self, tree: &LayerTree, directory: usize) -> Result<&[usize], IoFailure> {
-        Ok(match self.known.entry(directory) {
-            hash_map::Entry::Occupied(known) => known.into_mut(),
-            hash_map::Entry::Vacant(new) => {
-                let config = self.configs.get(&directory);
-                let found = object_id_lengths(self.walk, tree, config, directory, self.reads)?;
-                // Where no bytes are left, not all of it was read.
-                new.insert(if self.reads.has(1) { found } else { vec![SHORT, LONG] })
-            }
-        })
-    }
-}
-
-/// Returns the bytes that the configuration in a directory allows for an object id: none where there is no configuration.
-fn object_id_lengths(
-    walk: &Walk<'_>,
-    tree: &LayerTree,
-    config: Option<&usize>,
-    directory: usize,
-    reads: &Reads,
-) -> Result<Vec<usize>, IoFailure> {
-    let place = &tree.nodes[directory];
-    let base = match lower_path(place) {
-        Some(base) if is_judged(walk, &place.path.0, base)? => small(walk.base, &join(base, b"config"), reads)?,
-        Some(_) | None => None,
-    };
-    let mut found = base.as_deref().map(lengths_by).unwrap_or_default();
-    if let Some(config) = config.map(|at| &tree.nodes[*at]).filter(|one| one.role == Role::Entry) {
-        let path = &config.path.0;
-        match &config.rare.verdict {
-            Some(Verdict::Strip(text)) => found.extend(lengths_by(text)),
-            Some(Verdict::Commit) => {
-                found.extend(small(walk.upper, path, reads)?.iter().flat_map(|text| lengths_by(text)));
-            }
-            // It may come later, if the one of the workspace says nothing.
-            Some(Verdict::Park(_)) if base.is_some() => {
-                found.extend(small(walk.upper, path, reads)?.iter().flat_map(|text| lengths_by(text)));
-            }
-            Some(Verdict::Park(_) | Verdict::LeaveOut) | None => found = vec![SHORT, LONG],
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a change of the configuration in a directory would be judged as one of git.
-fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
-    let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
-    Ok(by_name || crate::bare::is_one(walk.base, base)?)
-}
-
-/// The lengths of object ids that a configuration allows, as git reads it (`read_repository_format`): without a
-/// `core.repositoryformatversion` git leaves the extensions out, and with 0 it refuses this one. What is neither plain SHA-1 nor
-/// plain SHA-256 may be both.
-fn lengths_by(text: &[u8]) -> Vec<usize> {
-    const EXTENSION: &[u8] = b"objectformat";
-    let Ok(settings) = parse(text) else {
-        let says = text.to_ascii_lowercase().windows(EXTENSION.len()).any(|part| part == EXTENSION);
-        return if says { vec![SHORT, LONG] } else { vec![SHORT] };
-    };
-    let values = |section: &str, name: &str| -> Vec<Option<&[u8]>> {
-        let is_it = |one: &&Setting| one.section == section && one.subsection.is_none() && one.name == name;
-        settings.iter().filter(is_it).map(|one| one.value.as_deref()).collect()
-    };
-    let formats = values("extensions", "objectformat");
-    if formats.iter().all(|format| *format == Some(b"sha1")) {
-        return vec![SHORT];
-    }
-    match (&formats[..], &values("core", "repositoryformatversion")[..]) {
-        ([Some(b"sha256")], [Some(b"1")]) => vec![LONG],
-        _ => vec![SHORT, LONG],
-    }
-}
-
-fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
-    Ok(base.stat(path).doing("look at", path)?.is_some())
-}
-
-fn small(tree: &Workspace, path: &[u8], reads: &Reads) -> Result<Option<Vec<u8>>, IoFailure> {
-    let (parent, name) = split(path);
-    if !reads.has(1) {
-        return Ok(None);
-    }
-    let opened = tree.dir(parent).and_then(|dir| open_file(dir.as_fd(), name, OFlags::RDONLY));
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if is_gone(&error) || crate::beneath::is_other_mount(&error) => return Ok(None),
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
-            return Ok(None);
-        }
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(None),
-        Err(error) => return Err(error).doing("open", path),
-    };
-    let mut text = Vec::new();
-    std::fs::File::from(file).take(MAX_CONFIG).read_to_end(&mut text).doing("read", path)?;
-    reads.spend(text.len() as u64);
-    Ok(Some(text))
+    Ok(Content::Index(Index { bytes, written: meta.mtime() }))
 }
 
 const UNKNOWN: &str = "a git index that cannot be understood";
@@ -342,6 +231,9 @@ struct Entry<'a> {
     name: &'a [u8],
     flags: u16,
     more: u16,
+    /// The bytes of the index that it has.
+    begin: usize,
+    end: usize,
 }
 
 /// Whether all names of an index are such as a tree can have; `None` for an index that git or this reader does not know. Gives
@@ -400,7 +292,7 @@ fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<boo
         if !name.is_empty() && !is_good(&name[known..], mode) {
             return Some(false);
         }
-        seen(&Entry { name: &name, flags, more });
+        seen(&Entry { name: &name, flags, more, begin, end: reader.at });
         begins.push((begin, stays == 0));
     }
     let has_link = extensions(&bytes[..end], reader.at, &begins)?;

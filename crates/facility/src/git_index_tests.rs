@@ -21,6 +21,21 @@ pub(crate) fn index(names: &[&[u8]], id: usize) -> Vec<u8> {
     bytes
 }
 
+/// An index of names with the second of change and the object id of each.
+pub(crate) fn stamped(entries: &[(&str, u32, u8)], id: usize) -> Vec<u8> {
+    let names: Vec<&[u8]> = entries.iter().map(|(name, ..)| name.as_bytes()).collect();
+    let mut bytes = index(&names, id);
+    let mut begin = HEADER;
+    for (name, second, object) in entries {
+        bytes[begin..begin + 24].fill(1);
+        bytes[begin + 8..begin + 12].copy_from_slice(&second.to_be_bytes());
+        bytes[begin + 28..begin + 40].fill(1);
+        bytes[begin + 40..begin + 40 + id].fill(*object);
+        begin += (42 + id + name.len() + 8) & !7;
+    }
+    bytes
+}
+
 /// An index of version 3, of names with the flags of each.
 pub(crate) fn flagged(entries: &[(&str, u16, u16)], id: usize) -> Vec<u8> {
     let count = u32::try_from(entries.len()).unwrap();
@@ -39,7 +54,7 @@ pub(crate) fn flagged(entries: &[(&str, u16, u16)], id: usize) -> Vec<u8> {
     bytes
 }
 
-fn extension(name: &[u8], content: &[u8]) -> Vec<u8> {
+pub(crate) fn extension(name: &[u8], content: &[u8]) -> Vec<u8> {
     [name, &u32::try_from(content.len()).unwrap().to_be_bytes(), content].concat()
 }
 

@@ -157,6 +157,8 @@ pub struct Details {
     pub base_attrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// For a file of git's.
     pub verdict: Option<Verdict>,
+    /// The content that comes to the workspace in the place of the layer's. Nothing of the layer's waits.
+    pub instead: Option<Vec<u8>>,
     /// For a whole directory that goes away or moves.
     pub scan: Option<Scan>,
     /// It lies in a directory of the workspace that this user cannot enter: what it covers is not known.
@@ -172,6 +174,7 @@ impl Deref for Rare {
             attrs: Vec::new(),
             base_attrs: Vec::new(),
             verdict: None,
+            instead: None,
             scan: None,
             unseen: false,
         };

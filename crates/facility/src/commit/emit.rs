@@ -154,7 +154,8 @@ impl<'a, 's> Emitter<'a, 's> {
                 let node = &tree.nodes[at];
                 let kind = node.meta.kind;
                 let plain = at != 0 && tree.same_mount && node.role == Role::Entry && self.states[at] == State::Commit;
-                let as_it_is = !node.marks.forged && !matches!(node.rare.verdict, Some(Verdict::Strip(_)));
+                let is_rewritten = matches!(node.rare.verdict, Some(Verdict::Strip(_))) || node.rare.instead.is_some();
+                let as_it_is = !node.marks.forged && !is_rewritten;
                 let copied = node.group().is_some_and(|number| self.must_copy(number)) || self.held.contains_key(&at);
                 let fits = match kind {
                     // The owner must be able to get in, to remove overlay's attributes.
@@ -243,9 +244,11 @@ impl<'a, 's> Emitter<'a, 's> {
         {
             return Ok(());
         }
-        if let Some(Verdict::Strip(content)) = &node.rare.verdict
-            && !self.rules.accepts_protected(&node.path.0)
-        {
+        let stripped = match &node.rare.verdict {
+            Some(Verdict::Strip(content)) if !self.rules.accepts_protected(&node.path.0) => Some(content),
+            _ => node.rare.instead.as_ref(),
+        };
+        if let Some(content) = stripped {
             let slot = self.stage(Staged::Bytes { content: content.clone(), like: node.path.text() })?;
             return self.sink.step(Op::Put(put(Origin::Slot(slot))));
         }

@@ -128,7 +128,10 @@ impl Going {
 fn version_that_comes(reading: &mut Reading<'_>, at: usize) -> io::Result<Content> {
     match &reading.tree.nodes[at].rare.verdict {
         Some(Verdict::Strip(content)) => Ok(Content::Bytes(content.clone())),
-        _ => reading.new_version(at),
+        _ => match &reading.tree.nodes[at].rare.instead {
+            Some(content) => Ok(Content::Bytes(content.clone())),
+            None => reading.new_version(at),
+        },
     }
 }
 

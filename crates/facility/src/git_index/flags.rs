@@ -4,7 +4,7 @@
 //! --assume-unchanged`) or is skipped (`--skip-worktree`, which sparse checkouts set too). A file that is to be added
 //! (`git add --intent-to-add`) is shown.
 
-use super::{Entry, LONG, SHORT, look};
+use super::{Entry, Index, LONG, SHORT, look};
 use std::collections::HashSet;
 
 /// Says that an index waits which hides changes.
@@ -21,12 +21,12 @@ enum Flag {
 
 /// Tells whether an index hides an entry that no index before hid by the same flag. Each index is understood in every length of
 /// an object id in which it makes sense. Pure.
-pub(super) fn hide_more(new: &[u8], before: &[Vec<u8>]) -> bool {
+pub(super) fn hide_more(new: &[u8], before: &[Index]) -> bool {
     let new = hidden(new);
     if new.is_empty() {
         return false;
     }
-    let before: Hidden = before.iter().flat_map(|bytes| hidden(bytes)).collect();
+    let before: Hidden = before.iter().flat_map(|index| hidden(&index.bytes)).collect();
     // An entry of a split index may have no name, which stands in the shared one: what it hides is not known.
     new.iter().any(|one| one.0.is_empty() || !before.contains(one))
 }
@@ -62,6 +62,7 @@ mod tests {
     #[test]
     fn an_index_may_hide_what_it_hid_and_no_more() {
         let all = |entries: &[(&str, u16, u16)], id| closed(flagged(entries, id), id);
+        let old_one = |bytes| Index { bytes, written: 0 };
         for id in [SHORT, LONG] {
             for (new, old, wanted) in [
                 ([("a", 0, 0), ("b", ASSUME_UNCHANGED, 0)], [("a", 0, 0), ("b", 0, 0)], true),
@@ -73,12 +74,12 @@ mod tests {
                 // A file that is to be added hides nothing.
                 ([("a", 0, 0), ("b", 0, 0x2000)], [("a", 0, 0), ("c", 0, 0)], false),
             ] {
-                assert_eq!(hide_more(&all(&new, id), &[all(&old, id)]), wanted, "{new:?} {old:?}");
+                assert_eq!(hide_more(&all(&new, id), &[old_one(all(&old, id))]), wanted, "{new:?} {old:?}");
                 assert_eq!(hide_more(&all(&new, id), &[]), new.iter().any(|one| one.1 | (one.2 & !0x2000) != 0));
             }
             // Its name is in a shared index.
             let unnamed = all(&[("", ASSUME_UNCHANGED, 0)], id);
-            assert!(hide_more(&unnamed, std::slice::from_ref(&unnamed)));
+            assert!(hide_more(&unnamed, &[old_one(unnamed.clone())]));
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Nothing stands between such a run and the index, so it is judged afterwards. git takes a repository without an index for
 //! one with nothing staged, and `git reset` makes the index anew from the commit.
 
-use super::{Content, LONG, MAX_CONFIG, NAMES, SHORT, lengths_by, problem, read};
+use super::lengths::lengths_by;
+use super::{Content, LONG, MAX_CONFIG, NAMES, SHORT, problem, read};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
@@ -46,7 +47,7 @@ pub fn hold_bad_index(workspace: &Workspace, path: &[u8], reads: &Reads) -> Resu
             Ok(Content::Other) => None,
             Ok(Content::Closed) => Some("a git index that cannot be read"),
             Ok(Content::TooLarge) => Some("a git index that is too large to be read"),
-            Ok(Content::Index(bytes)) => reason(workspace, parent, &bytes, reads)?,
+            Ok(Content::Index(index)) => reason(workspace, parent, &index.bytes, reads)?,
             Err(error) if is_gone(&error) => None,
             Err(error) => return Err(error).doing("read", path),
         },
