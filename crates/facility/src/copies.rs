@@ -10,10 +10,14 @@
 //!  a copy   both have a piece in common; or the pieces say nothing, and enough was put in; or what stays is compressed
 //! ```
 //!
+//! A content of at most 32 bytes may be a part of any other one, so that it has changed unless each of its lines is still a line, and a
+//! short line arrives only as a whole line: `KEY=1` is not in a file with `KEY=10`.
+//!
 //! Only a commit of a part of a layer reads anything. What cannot be read, or is beyond the bounds, counts as a copy.
 
 mod encoded;
 mod gone;
+mod lines;
 mod pieces;
 mod reading;
 
@@ -82,6 +86,13 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
     let new = reading.new_version(at)?;
     let old = reading.after(at)?;
     let changed = match &old {
+        Some(old) if new.is_tiny() => {
+            if reading.has_lines(old, &new)? {
+                0..0
+            } else {
+                new.all()
+            }
+        }
         Some(old) => reading.changed(&new, old)?,
         None => new.all(),
     };
@@ -96,10 +107,10 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
     if gone.least_vague.is_some_and(|least| (changed.end - changed.start).saturating_mul(PART) >= least) {
         return Ok(true);
     }
-    let mut found = Finder::new(&gone.pieces);
+    let mut found = Finder::anywhere(&gone.pieces);
     reading.each(&new, new.around(&changed), |block| found.add(block))?;
     let found = found.end();
-    let Some(old) = old.filter(|_| !found.is_empty()) else { return Ok(!found.is_empty()) };
+    let Some(old) = old.filter(|_| !found.is_empty() && !new.is_tiny()) else { return Ok(!found.is_empty()) };
     Ok(missing(reading, &found, &old)? > 0)
 }
 
@@ -111,7 +122,7 @@ fn missing(reading: &mut Reading<'_>, pieces: &[pieces::Piece], content: &Conten
 /// The pieces that a content has, in order.
 fn common(reading: &mut Reading<'_>, pieces: &[pieces::Piece], content: &Content) -> io::Result<Vec<pieces::Piece>> {
     let pieces = Pieces::new(pieces);
-    let mut found = Finder::new(&pieces);
+    let mut found = Finder::by_line(&pieces);
     reading.each(content, content.all(), |block| found.add(block))?;
     Ok(found.end())
 }

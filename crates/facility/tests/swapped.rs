@@ -146,6 +146,25 @@ fn edited(mode: LayerMode, base: &[Op], run: &[Op]) -> (Scene, Abandoned) {
     (scene, left)
 }
 
+/// A value of a tiny file is contained in the value of another one.
+#[test]
+fn a_tiny_value_that_two_files_swapped_is_kept() {
+    let write = |name: &str, text: &str| Op::Write(b(name), text.into());
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for (one, other, more) in [
+            ("TIMEOUT=3\n", "TIMEOUT=30\n", ""),
+            ("10\n", "100\n", "q\n"),
+            ("A_LONGER_TIMEOUT=3\n", "A_LONGER_TIMEOUT=30\n", ""),
+            ("on\n", "version=1\na long text of a file\n", ""),
+        ] {
+            let base = [write("a", one), write("b", other)];
+            let run = [write("a", other), write("b", &format!("{one}{more}"))];
+            let (_, left) = edited(mode, &base, &run);
+            assert!(matches!(left, Abandoned::Removed(Some(_))), "{one:?} {mode:?}: {left:?}");
+        }
+    }
+}
+
 #[test]
 fn an_accept_of_one_edit_of_several_keeps_no_layer() {
     let names = ["a", "b", "c"];
@@ -158,6 +177,11 @@ fn an_accept_of_one_edit_of_several_keeps_no_layer() {
             ("edits in the middle", names.map(file).to_vec(), names.map(replaced).to_vec()),
             ("files with a licence", names.map(licensed).to_vec(), appends()),
             ("short files", names.map(short).to_vec(), appends()),
+            (
+                "appends to one tiny file",
+                vec![Op::Write(b("a"), "7\n".into())],
+                vec![append("a"), Op::Write(b("n"), "7\n".into())],
+            ),
             ("the same files", names.map(|name| Op::Write(b(name), text("x"))).to_vec(), appends()),
             (
                 "whole new texts",

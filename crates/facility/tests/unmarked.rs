@@ -292,7 +292,7 @@ fn what_cannot_be_a_copy_of_what_went_keeps_no_layer() {
             ),
             (
                 "a copy of a file that stays",
-                vec![file.clone()],
+                vec![write("f", "text of f\n")],
                 vec![Op::Append(b("f"), "more".into()), write("n", "text of f")],
             ),
             ("a new link", vec![file.clone()], vec![Op::Remove(b("f")), Op::Symlink(b("text of f"), b("n"))]),

@@ -143,6 +143,13 @@ fn lost(
     most: u64,
 ) -> io::Result<(Vec<Piece>, Option<u64>)> {
     let part = match new {
+        Some(new) if old.is_tiny() => {
+            if reading.has_lines(new, old)? {
+                0..0
+            } else {
+                old.all()
+            }
+        }
         Some(new) => reading.changed(old, new)?,
         None => old.all(),
     };
@@ -154,7 +161,7 @@ fn lost(
     reading.each(old, around, |block| taker.add(block))?;
     let taken = taker.end();
     let vague = taken.is_vague.then_some(part.end - part.start);
-    let Some(new) = new else { return Ok((taken.pieces, vague)) };
+    let Some(new) = new.filter(|_| !old.is_tiny()) else { return Ok((taken.pieces, vague)) };
     let arrives = common(reading, &taken.pieces, new)?;
     let is_lost = |piece: &Piece| arrives.binary_search(piece).is_err();
     Ok((taken.pieces.into_iter().filter(is_lost).collect(), vague))

@@ -3,6 +3,7 @@
 //! A piece is 16 bytes from any place of a content, so that a line that was put in moves no other piece. Short lines, and
 //! contents that are shorter than a piece, are pieces as a whole. Pieces are compared by their bytes, never by a hash.
 
+use super::lines::{LONGEST, Line};
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
@@ -89,16 +90,25 @@ impl Pieces {
 /// Finds the pieces of a set in a content that is read part by part.
 pub(crate) struct Finder<'a> {
     pieces: &'a Pieces,
+    /// The lengths of the pieces that are looked for in any place.
     lengths: Vec<usize>,
+    /// Where a short piece counts only as a whole line.
+    line: Option<Line>,
     last: Bytes,
     size: usize,
     found: Vec<Piece>,
 }
 
 impl<'a> Finder<'a> {
-    pub(crate) fn new(pieces: &'a Pieces) -> Self {
+    /// Finds short pieces in any place: `KEY=1` in `export KEY=1;`.
+    pub(crate) fn anywhere(pieces: &'a Pieces) -> Self {
         let lengths = (1..=PIECE).filter(|length| !pieces.of_length[*length].is_empty()).collect();
-        Self { pieces, lengths, last: 0, size: 0, found: Vec::new() }
+        Self { pieces, lengths, line: None, last: 0, size: 0, found: Vec::new() }
+    }
+
+    /// Finds short pieces only as whole lines: a content with `KEY=10` does not have `KEY=1`.
+    pub(crate) fn by_line(pieces: &'a Pieces) -> Self {
+        Self { lengths: vec![PIECE], line: Some(Line::default()), ..Self::anywhere(pieces) }
     }
 
     pub(crate) fn add(&mut self, bytes: &[u8]) {
@@ -111,11 +121,18 @@ impl<'a> Finder<'a> {
                     self.found.push(piece);
                 }
             }
+            if let Some(line) = self.line.as_mut().and_then(|line| line.add(*byte)) {
+                self.end_line(&line);
+            }
         }
         // A content that repeats a piece does not grow this without a bound.
         if self.found.len() > FILTER {
             self.tidy();
         }
+    }
+
+    fn end_line(&mut self, line: &[u8]) {
+        self.found.extend(short(line).filter(|piece| self.pieces.has(*piece)));
     }
 
     fn tidy(&mut self) {
@@ -125,6 +142,9 @@ impl<'a> Finder<'a> {
 
     /// The pieces that were found, each of them once, in order.
     pub(crate) fn end(mut self) -> Vec<Piece> {
+        if let Some(line) = self.line.as_mut().and_then(Line::end) {
+            self.end_line(&line);
+        }
         self.tidy();
         self.found
     }
@@ -173,7 +193,7 @@ impl Taker {
 
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            if self.head.len() < 2 * PIECE {
+            if self.head.len() < LONGEST {
                 self.head.push(*byte);
             }
             self.last = (self.last << 8) | Bytes::from(*byte);
@@ -187,7 +207,7 @@ impl Taker {
             if *byte == b'\n' {
                 self.end_line();
                 self.line = Some(Vec::new());
-            } else if let Some(line) = self.line.as_mut().filter(|line| line.len() <= 2 * PIECE) {
+            } else if let Some(line) = self.line.as_mut().filter(|line| line.len() <= LONGEST) {
                 line.push(*byte);
             }
         }
@@ -198,13 +218,13 @@ impl Taker {
     }
 
     fn end_line(&mut self) {
-        let Some(line) = self.line.take().filter(|line| line.len() <= 2 * PIECE) else { return };
+        let Some(line) = self.line.take().filter(|line| line.len() <= LONGEST) else { return };
         let piece = short(&line).filter(|(length, _)| *length >= LINE);
         self.pieces.extend(piece.filter(|piece| self.is_kept(*piece)));
     }
 
     pub(crate) fn end(mut self) -> Taken {
-        if self.is_whole && self.size <= 2 * PIECE as u64 {
+        if self.is_whole && self.size <= LONGEST as u64 {
             if let Some(piece) = short(&self.head) {
                 return Taken { pieces: vec![piece], is_vague: false };
             }
@@ -241,7 +261,7 @@ mod tests {
     }
 
     fn found(pieces: &Pieces, text: &str) -> Vec<Piece> {
-        let mut finder = Finder::new(pieces);
+        let mut finder = Finder::anywhere(pieces);
         text.as_bytes().chunks(5).for_each(|block| finder.add(block));
         finder.end()
     }
@@ -273,6 +293,21 @@ mod tests {
             let one = taken(content, 1 << 16);
             assert!(!one.is_vague, "{content:?}");
             assert_eq!(!found(&Pieces::new(&one.pieces), other).is_empty(), is_found, "{content:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_content_has_a_short_piece_only_as_a_line() {
+        for (content, other, has) in [
+            ("KEY=1\n", "KEY=10\n", false),
+            ("KEY=1\n", "x\n  KEY=1\n", true),
+            ("KEY=1\n", "x\nKEY=1", true),
+            ("KEY=abc\nOTHER=a long value of it\n", "KEY=abcd\nOTHER=a long", false),
+        ] {
+            let one = Pieces::new(&taken(content, 1 << 16).pieces);
+            let mut finder = Finder::by_line(&one);
+            other.as_bytes().chunks(5).for_each(|block| finder.add(block));
+            assert_eq!(finder.end().iter().any(|(length, _)| *length < PIECE), has, "{content:?} {other:?}");
         }
     }
 

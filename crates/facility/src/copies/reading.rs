@@ -1,5 +1,6 @@
 //! Reads the contents that are compared, up to a bound.
 
+use super::lines::{LONGEST, Lines};
 use crate::beneath::{Workspace, open_file, split};
 use crate::meta::EntryType;
 use crate::tree::{LayerTree, Verdict};
@@ -36,6 +37,11 @@ impl Content {
     /// A part and what belongs to pieces at its edges.
     pub(super) fn around(&self, part: &Range<u64>) -> Range<u64> {
         part.start.saturating_sub(AROUND)..part.end.saturating_add(AROUND).min(self.size())
+    }
+
+    /// A content that says something only as a whole: it may be a part of any other one.
+    pub(super) fn is_tiny(&self) -> bool {
+        self.size() <= LONGEST as u64
     }
 
     fn size(&self) -> u64 {
@@ -118,6 +124,15 @@ impl<'a> Reading<'a> {
             left -= count as u64;
         }
         Ok(())
+    }
+
+    /// Tells whether each line of a tiny content is a line of another one.
+    pub(super) fn has_lines(&mut self, content: &Content, tiny: &Content) -> io::Result<bool> {
+        let mut bytes = Vec::new();
+        self.each(tiny, tiny.all(), |block| bytes.extend_from_slice(block))?;
+        let mut lines = Lines::of(&bytes);
+        self.each(content, content.all(), |block| lines.add(block))?;
+        Ok(lines.are_all_there())
     }
 
     /// The part of `one` between what both begin and what both end with.
