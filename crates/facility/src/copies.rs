@@ -10,6 +10,8 @@
 //!  a copy   both have a piece in common; or the pieces say nothing, and enough was put in; or what stays is compressed
 //! ```
 //!
+//! Where each piece of a part that changed is elsewhere in the new version, the pieces say nothing of what went: their order.
+//!
 //! A content of at most 32 bytes may be a part of any other one, so that it has changed unless each of its lines is still a line, and a
 //! short line arrives only as a whole line: `KEY=1` is not in a file with `KEY=10`.
 //!

@@ -146,6 +146,24 @@ fn edited(mode: LayerMode, base: &[Op], run: &[Op]) -> (Scene, Abandoned) {
     (scene, left)
 }
 
+/// Lines that begin and end alike: each 16 bytes of the old order are somewhere in the new one.
+#[test]
+fn the_order_of_lines_that_a_run_copied_is_kept() {
+    let line = |at: u64| {
+        let number: String = (1..9).map(|turn| (at * at * 7_919 * turn % 99_991).to_string()).collect();
+        format!("{{\"time\":\"2026-11\",{number},\"name\":\"backend\"}}\n")
+    };
+    let mut lines: Vec<String> = (100..300).map(line).collect();
+    let old = lines.concat();
+    lines.sort();
+    for mode in [LayerMode::Root, LayerMode::User] {
+        let run = [Op::Write(b("b"), old.clone()), Op::Write(b("a"), lines.concat())];
+        let (scene, left) = edited(mode, &[Op::Write(b("a"), old.clone())], &run);
+        assert!(matches!(left, Abandoned::Removed(Some(_))), "{mode:?}: {left:?}");
+        assert!(has(&scene.path("layers"), &old), "{mode:?}");
+    }
+}
+
 /// A value of a tiny file is contained in the value of another one.
 #[test]
 fn a_tiny_value_that_two_files_swapped_is_kept() {

@@ -164,5 +164,8 @@ fn lost(
     let Some(new) = new.filter(|_| !old.is_tiny()) else { return Ok((taken.pieces, vague)) };
     let arrives = common(reading, &taken.pieces, new)?;
     let is_lost = |piece: &Piece| arrives.binary_search(piece).is_err();
-    Ok((taken.pieces.into_iter().filter(is_lost).collect(), vague))
+    let pieces: Vec<Piece> = taken.pieces.into_iter().filter(is_lost).collect();
+    // Where every piece of a part that changed is elsewhere, the order of the pieces is gone, or how often each was there.
+    let is_order = pieces.is_empty();
+    Ok((pieces, vague.or(is_order.then_some(part.end - part.start))))
 }
