@@ -96,7 +96,7 @@ pub(crate) async fn checked(
     check_sni(&ticket.policy(), ticket.permit(), named(&first), ticket.shared.clock.now())?;
     if matches!(first, Seen::NotTls | Seen::More) {
         // What a server may take for a hello names a host that is not seen here.
-        if hello::begins_as_hello(held.bytes()) {
+        if hello::begins_as_tls(held.bytes()) {
             return Err(Stop::Denied(denials::malformed("the ClientHello is too long, too late or malformed")));
         }
         return Ok(());
@@ -145,6 +145,11 @@ async fn next_hello(
     ticket: &Ticket,
     share: &mut Share,
 ) -> Result<(Seen, usize), Stop> {
+    // Silence is not another protocol: where one may pass, what comes after the silence is looked at too.
+    let may_pass = || check_sni(&ticket.policy(), ticket.permit(), Hello::NotTls, ticket.shared.clock.now()).is_ok();
+    if held.is_empty() && may_pass() && held.fill(from).await? == 0 {
+        return Ok((Seen::NotTls, 0));
+    }
     let whole = async {
         loop {
             match hello::read_measured(held.bytes()) {

@@ -27,11 +27,10 @@ pub fn read(bytes: &[u8]) -> Seen {
     read_measured(bytes).0
 }
 
-/// Reports whether the bytes are the first ones of a ClientHello, as far as they go, whether it can be read or not. A server may
-/// read one that is not read here, because it is too long or comes too late.
-pub fn begins_as_hello(bytes: &[u8]) -> bool {
-    let kinds = [(0, 22), (1, 3), (5, 1)];
-    !bytes.is_empty() && kinds.iter().all(|(at, kind)| bytes.get(*at).is_none_or(|byte| byte == kind))
+/// Reports whether the bytes begin with a record of TLS, as far as they go. A server may read a ClientHello behind it that is not
+/// read here, because it is too long, comes too late or stands behind a record that the server skips.
+pub fn begins_as_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [20..=24] | [20..=24, 3, ..])
 }
 
 /// The same with the number of bytes that a whole ClientHello has with its records; 0 for anything else.
@@ -70,8 +69,8 @@ fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
         let (kind, major, payload) = match bytes {
             [kind, major, _, high, low, rest @ ..] => {
                 let length = usize::from(*high) << 8 | usize::from(*low);
-                // An empty record, or one longer than the protocol has, is no honest hello.
-                if length == 0 || length > 16 * 1024 {
+                // An empty record is skipped, as servers do. One that is longer than the protocol has is no honest hello.
+                if length > 16 * 1024 {
                     return Err(Seen::NotTls);
                 }
                 let payload = rest.get(..length);

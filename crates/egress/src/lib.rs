@@ -76,7 +76,7 @@ pub use upstream::{UpstreamError, UpstreamProxy};
 pub mod pure {
     //! What parses hostile bytes, open to the tests of this crate.
     pub use crate::dns::answer::{Question, answer, question};
-    pub use crate::hello::{Seen, ServerAnswer, begins_as_hello, read as read_hello, read_answer, read_measured};
+    pub use crate::hello::{Seen, ServerAnswer, begins_as_tls, read as read_hello, read_answer, read_measured};
     pub use crate::http::fields::{Forwarded, request_fields, response_fields};
     pub use crate::http::framing::{Body, ChunkEvent, Chunks, request_body, response_body};
     pub use crate::http::head::{Field, HeadError, Request, Response, parse_request, parse_response};

@@ -11,8 +11,8 @@ mod hello;
 use by_rustls::by_rustls;
 use hello::hello;
 use nexus_egress::pure::{
-    Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, begins_as_hello, greeting,
-    parse_request, parse_response, question, read_hello, request, request_body, request_fields, response_body,
+    Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, begins_as_tls, greeting, parse_request,
+    parse_response, question, read_hello, request, request_body, request_fields, response_body,
 };
 use nexus_egress::{Limits, SYNTHETIC_V4, SYNTHETIC_V6};
 use nexus_policy::net::{Host, Name, Target};
@@ -39,6 +39,13 @@ fn a_hello_is_read_whole_and_only_whole() {
     }
     assert_eq!(read_hello(&hello("127.0.0.1", None)), Seen::NoSni);
     assert_eq!(read_hello(&[22, 3, 1, 0, 4, 1, 0, 0xff, 0xff]), Seen::NotTls, "longer than any hello");
+    let (whole, none) = (hello("a.test", Some(64)), [22, 3, 1, 0, 0]);
+    let second = 5 + usize::from(u16::from_be_bytes([whole[3], whole[4]]));
+    for behind_empty in [[&none[..], &none, &whole].concat(), [&whole[..second], &none, &whole[second..]].concat()] {
+        assert_eq!(read_hello(&behind_empty), Seen::Sni(b"a.test".to_vec()));
+        assert_eq!(read_hello(&behind_empty[..5]), Seen::More);
+    }
+    assert_eq!(read_hello(&none.repeat(5000)), Seen::NotTls, "more than a hello may have");
     // Records of one byte each: a way to make the proxy hold and read much for little.
     let tiny: Vec<u8> =
         std::iter::once(1).chain([0, 0x20, 0]).chain([7; 0x2000]).flat_map(|b| [22, 3, 1, 0, 1, b]).collect();
@@ -255,9 +262,12 @@ fn a_body_of_a_response_depends_on_the_request() {
 fn a_hello_that_cannot_be_read_is_told_by_its_beginning() {
     let long = [&[22, 3, 1, 0x40, 0, 1, 0, 0x44, 0][..], &[0; 100]].concat();
     for end in 1..long.len() {
-        assert!(begins_as_hello(&long[..end]), "{end}");
+        assert!(begins_as_tls(&long[..end]), "{end}");
     }
-    for other in [&b""[..], b"GET / HTTP/1.1", b"SSH-2.0", &[22, 2], &[21, 3, 3, 0, 2, 1], &[22, 3, 3, 0, 4, 2]] {
-        assert!(!begins_as_hello(other), "{other:?}");
+    for skipped in [&[22, 3, 1, 0, 0][..], &[21, 3, 3, 0, 2, 1], &[20, 3, 3, 0, 1, 1], &[22, 3, 3, 0, 4, 0]] {
+        assert!(begins_as_tls(skipped), "{skipped:?}");
+    }
+    for other in [&b""[..], b"GET / HTTP/1.1", b"SSH-2.0", &[22, 2], &[19, 3], &[25, 3]] {
+        assert!(!begins_as_tls(other), "{other:?}");
     }
 }

@@ -3,8 +3,10 @@
 //! ```text
 //!  CONNECT ────┐   for port 80 without TLS: await the first bytes
 //!  SOCKS5 ─────┼─▶   ├─ METHOD SP ───────────────▶ serve::inside: every request is decided
-//!  redirected ─┘     ├─ something else, the server │ refused, or by the setting
-//!                    │  first, nothing in time ────┴▶ tunnel
+//!  redirected ─┘     ├─ WORD TAB and the like ────▶ refused
+//!                    ├─ something else, the server │ refused, or by the setting
+//!                    │  first ─────────────────────┴▶ tunnel
+//!                    ├─ nothing in time ───────────▶ refused; where the setting lets something else pass, waited for
 //!                    └─ an end before a byte ───────▶ end
 //!                  for all else ────────────────────▶ tunnel (with a look at the ClientHello)
 //! ```
@@ -32,6 +34,8 @@ enum Begin {
     More,
     /// A request of HTTP/1.
     Http,
+    /// A first line that some servers take for a request, with another separator than a space.
+    Lenient,
     /// Something else.
     Other,
 }
@@ -41,6 +45,8 @@ enum First {
     Begin(Begin),
     /// An end, and not a byte before it.
     End,
+    /// Nothing more in time.
+    Late,
     /// It was cut, or its time is over.
     Over(Option<Denial>),
 }
@@ -55,10 +61,13 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
             (First::Begin(Begin::Http), _) => return Box::pin(serve::inside(stream, held, opened)).await,
             (First::Over(why), _) => why,
             (First::End, Err(_)) => return,
-            (First::Begin(Begin::More | Begin::Other), Err(denial)) => Some(denial),
+            (First::Begin(Begin::More | Begin::Lenient | Begin::Other) | First::Late, Err(denial)) => Some(denial),
             // The rest would not be seen.
-            (First::Begin(Begin::More), Ok(())) => {
+            (First::Begin(Begin::More) | First::Late, Ok(())) => {
                 Some(denials::malformed("the method of a request did not arrive in time"))
+            }
+            (First::Begin(Begin::Lenient), Ok(())) => {
+                Some(denials::malformed("the first line is not a request, and some servers would take it for one"))
             }
             (First::Begin(Begin::Other) | First::End, Ok(())) => {
                 return through(stream, held, &mut opened).await;
@@ -90,13 +99,45 @@ async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
 
 /// Waits for the first bytes of either side. The server's are left where they are.
 async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
-    let first = first_of(stream, held, opened).await;
-    // The server came first, the client ended, or the time is over.
-    match first {
-        First::Begin(Begin::Other) if !held.is_empty() && begin(held.bytes()) == Begin::More => {
-            First::Begin(Begin::More)
+    loop {
+        // Silence is not another protocol: where one may pass, what comes after the silence is looked at too.
+        let is_lax = check_not_http(&opened.ticket.policy(), opened.ticket.permit()).is_ok();
+        if is_lax
+            && held.is_empty()
+            && let Some(first) = silence(stream, opened).await
+        {
+            return first;
         }
-        first => first,
+        match first_of(stream, held, opened).await {
+            First::Late if is_lax && held.is_empty() => {}
+            // The server came first, or the client ended.
+            First::Begin(Begin::Other) if !held.is_empty() && begin(held.bytes()) == Begin::More => {
+                return First::Begin(Begin::More);
+            }
+            first => return first,
+        }
+    }
+}
+
+/// Waits until the client says something or ends, which is `None`, or until something else comes first.
+async fn silence(stream: &TcpStream, opened: &Opened) -> Option<First> {
+    tokio::select! {
+        biased;
+        why = opened.ticket.entry.until_cut() => Some(First::Over(Some(why))),
+        // An error is found by the read that follows.
+        Ok(()) | Err(_) = stream.readable() => None,
+        first = of_server(opened) => Some(first),
+        over = opened.ticket.until_over() => Some(First::Over(over)),
+    }
+}
+
+async fn of_server(opened: &Opened) -> First {
+    if !opened.dialed.early.is_empty() {
+        return First::Begin(Begin::Other);
+    }
+    match opened.dialed.stream.peek(&mut [0]).await {
+        Ok(0) | Err(_) => First::End,
+        Ok(_) => First::Begin(Begin::Other),
     }
 }
 
@@ -115,45 +156,43 @@ async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> 
             }
         }
     };
-    let server = async {
-        if !opened.dialed.early.is_empty() {
-            return First::Begin(Begin::Other);
-        }
-        match opened.dialed.stream.peek(&mut [0]).await {
-            Ok(0) | Err(_) => First::End,
-            Ok(_) => First::Begin(Begin::Other),
-        }
-    };
     let either = async {
         tokio::select! {
             biased;
             first = client => first,
-            first = server => first,
+            first = of_server(opened) => first,
         }
     };
     tokio::select! {
         biased;
         why = opened.ticket.entry.until_cut() => First::Over(Some(why)),
-        first = timeout(opened.ticket.shared.limits.hello_time, either) => {
-            first.unwrap_or(First::Begin(Begin::Other))
-        }
+        first = timeout(opened.ticket.shared.limits.hello_time, either) => first.unwrap_or(First::Late),
         over = opened.ticket.until_over() => First::Over(over),
     }
 }
 
 /// Looks for `METHOD SP`, behind empty lines and white space, which some servers pass over. `PRI` begins HTTP/2 (RFC 9113, 3.4),
-/// which is not read here.
+/// which is not read here. Some servers take other white space for the space, and any word for a method.
 fn begin(bytes: &[u8]) -> Begin {
-    let passed = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n' | b' ' | b'\t')).count();
+    let passed = bytes.iter().take_while(|byte| is_space(**byte)).count();
     let whole = bytes.len();
     let bytes = bytes.get(passed..).unwrap_or_default();
-    let method = bytes.iter().take_while(|byte| is_token(**byte)).count();
-    match bytes.get(method) {
-        None if whole > LONGEST_METHOD => Begin::Other,
-        None => Begin::More,
-        Some(b' ') if method > 0 && !bytes.starts_with(b"PRI ") => Begin::Http,
-        Some(_) => Begin::Other,
+    let length = bytes.iter().take_while(|byte| byte.is_ascii_graphic()).count();
+    let (word, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+    match rest {
+        [] | [b'\r'] if whole > LONGEST_METHOD => Begin::Other,
+        [] | [b'\r'] => Begin::More,
+        [b'\n', ..] | [b'\r', b'\n', ..] => Begin::Other,
+        [b' ', ..] if word == b"PRI" => Begin::Other,
+        [b' ', ..] if word.iter().all(|byte| is_token(*byte)) => Begin::Http,
+        [separator, ..] if !word.is_empty() && is_space(*separator) => Begin::Lenient,
+        [_, ..] => Begin::Other,
     }
+}
+
+/// Reports whether some server takes the byte for white space between two words (among others Python's `str.split`).
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | 0x1c..=b' ' | 0x85 | 0xa0)
 }
 
 #[cfg(test)]
@@ -172,6 +211,14 @@ mod tests {
             (b"\nGET / HTTP/1.1\r\n", Begin::Http),
             (b"\r\n\r\nGET / HTTP/1.1\r\n", Begin::Http),
             (b"\x16\x03\x01", Begin::Other),
+            (b"AMQP\0", Begin::Other),
+            (b"\x0b\x0c\x1f\x85\xa0GET / HTTP/1.1\r\n", Begin::Http),
+            (b"GET\t/ HTTP/1.1\r\n", Begin::Lenient),
+            (b"GET\x0b/ HTTP/1.1\r\n", Begin::Lenient),
+            (b"GET\r/\rHTTP/1.1\r\n", Begin::Lenient),
+            (b"GET\x1c/ HTTP/1.1\r\n", Begin::Lenient),
+            (b"GET\xa0/ HTTP/1.1\r\n", Begin::Lenient),
+            (b"G(T / HTTP/1.1\r\n", Begin::Lenient),
             (b"A-METHOD-THAT-IS-LONGER-THAN-ANY-OTHER / HTTP/1.1", Begin::Http),
         ] {
             assert_eq!(begin(bytes), wanted, "{bytes:?}");

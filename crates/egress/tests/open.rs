@@ -1,0 +1,113 @@
+//! Networks in which a connection may name no host (an open one, or `missing_sni = "allow"`): one that names another host than the
+//! allowed one is refused however oddly or late it begins.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_egress::{EventKind, Limits};
+use nexus_model::capability::NetMode;
+use nexus_policy::net::{MissingSni, PolicyInput};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use support::{World, eventually, hello, input, outside_of_netns, server, tunnel};
+
+const HELLO_TIME: Duration = Duration::from_millis(100);
+
+/// Both kinds of such a network: an allowlist by the operator's setting, and an open one with a denied name.
+fn worlds() -> [World; 2] {
+    let inputs = [
+        PolicyInput { missing_sni: Some(MissingSni::Allow), ..input(&["+web.test:80,443"]) },
+        PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&["+web.test:80,443", "-denied.test"]) },
+    ];
+    inputs.map(|input| {
+        World::with(input, |config| {
+            config.limits = Limits { hello_time: HELLO_TIME, ..Limits::default() };
+            let resolver = nexus_egress::Scripted::default();
+            resolver.set("web.test", &[IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+            resolver.set("denied.test", &[IpAddr::V4(Ipv4Addr::new(93, 184, 216, 35))]);
+            config.resolver = std::sync::Arc::new(resolver);
+        })
+    })
+}
+
+/// A server on `port` that echoes, and tells each thing that it got.
+fn listening(port: u16) -> Receiver<Vec<u8>> {
+    let (send, got) = channel();
+    server(("127.0.0.1", port), move |mut stream: TcpStream| {
+        let mut bytes = vec![0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            send.send(bytes[..count].to_vec()).unwrap();
+            stream.write_all(&bytes[..count]).ok();
+        }
+    });
+    got
+}
+
+/// Says `bytes` after `before`; returns what came back and whether it was refused.
+fn refused(world: &World, authority: &str, before: Duration, bytes: &[u8]) -> bool {
+    world.events.take();
+    let mut client = tunnel(world.http, authority).unwrap();
+    // Longer only makes the failure surer.
+    std::thread::sleep(before);
+    client.write_all(bytes).unwrap();
+    let mut back = vec![0; bytes.len()];
+    let came_back = client.read_exact(&mut back).is_ok() && back == bytes;
+    if !came_back {
+        let ends = |event: &nexus_egress::Event| matches!(event.event, EventKind::Cut | EventKind::Deny);
+        eventually("the refusal in the record", || world.events.all().iter().any(ends));
+    }
+    !came_back
+}
+
+#[test]
+fn a_late_or_oddly_begun_hello_must_name_the_allowed_host() {
+    if outside_of_netns() {
+        return;
+    }
+    let got = listening(443);
+    let empty = b"\x16\x03\x01\x00\x00";
+    for world in worlds() {
+        for before in [Duration::ZERO, HELLO_TIME * 4] {
+            for begin in [&b""[..], empty] {
+                let with = |name: &str| [begin, &hello(name, None)].concat();
+                assert!(refused(&world, "web.test:443", before, &with("denied.test")), "{before:?} {begin:?}");
+                assert!(got.try_recv().is_err(), "the server saw something of it");
+                assert!(!refused(&world, "web.test:443", before, &with("web.test")), "{before:?} {begin:?}");
+                got.recv_timeout(support::PATIENCE).unwrap();
+                while got.try_recv().is_ok() {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_late_or_oddly_begun_request_must_name_the_allowed_host() {
+    if outside_of_netns() {
+        return;
+    }
+    let got = listening(80);
+    let request = |line: &[u8]| [line, b"\r\nHost: denied.test\r\n\r\n"].concat();
+    for world in worlds() {
+        for line in [
+            &b"GET / HTTP/1.1"[..],
+            b"GET\t/ HTTP/1.1",
+            b"GET\t/\tHTTP/1.1",
+            b"\x0bGET / HTTP/1.1",
+            b"GET\x0c/ HTTP/1.1",
+            b"\x1cGET\x1c/ HTTP/1.1",
+            b"GET\r/\rHTTP/1.1",
+        ] {
+            for before in [Duration::ZERO, HELLO_TIME * 4] {
+                assert!(refused(&world, "web.test:80", before, &request(line)), "{before:?} {line:?}");
+                assert!(got.try_recv().is_err(), "the server saw {line:?}");
+            }
+        }
+        // Something else passes, also late.
+        for before in [Duration::ZERO, HELLO_TIME * 4] {
+            assert!(!refused(&world, "web.test:80", before, b"PING\r\n"));
+            assert_eq!(got.recv_timeout(support::PATIENCE).unwrap(), b"PING\r\n");
+        }
+    }
+}
