@@ -9,8 +9,7 @@ use crate::http;
 use crate::programs::Connection;
 use crate::shared::Shared;
 use crate::{dns, socks, transparent, tunnel};
-use nexus_policy::net::Way;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nexus_policy::net::Way as Ingress;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +20,6 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// Shorter than any time-out of a connection.
 const BEAT: Duration = Duration::from_secs(1);
-/// While somebody is asked about a connection.
-const LOOK_AT_CLIENT_EVERY: Duration = Duration::from_millis(200);
 /// Clients beyond the bound that are told so; more than these only get a reset.
 const TOLD: usize = 64;
 
@@ -113,26 +110,14 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, d
     drop(place);
 }
 
-/// Waits until the client has closed its connection, or its sending half. Bytes that it sent before stay where they are.
-pub(crate) async fn has_left(client: &TcpStream) {
-    loop {
-        let mut list = [PollFd::new(client, PollFlags::RDHUP)];
-        // An error leaves the question open, as if the client were there.
-        if poll(&mut list, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
-            return;
-        }
-        tokio::time::sleep(LOOK_AT_CLIENT_EVERY).await;
-    }
-}
-
 /// Tells a client that there are too many.
 fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: Door, told: &Arc<AtomicUsize>) {
     let denial = denials::too_many(format!("the sandbox has {} connections already", shared.limits.clients));
     let way = match door {
-        Door::Http => Way::Connect,
-        Door::Socks => Way::Socks5,
-        Door::TransparentV4 | Door::TransparentV6 | Door::Dns => Way::Transparent,
-        Door::HostPort(_) => Way::HostPort,
+        Door::Http => Ingress::Connect,
+        Door::Socks => Ingress::Socks5,
+        Door::TransparentV4 | Door::TransparentV6 | Door::Dns => Ingress::Transparent,
+        Door::HostPort(_) => Ingress::HostPort,
     };
     shared.unreadable(way, &denial);
     if door != Door::Http || told.fetch_add(1, Ordering::AcqRel) >= TOLD {

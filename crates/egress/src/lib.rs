@@ -31,6 +31,7 @@ mod dial;
 mod dns;
 mod egress;
 mod file_sink;
+mod gone;
 mod grounds;
 mod handshake;
 mod hello;

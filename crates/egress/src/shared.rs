@@ -10,7 +10,6 @@
 //! The order is the point: nothing is resolved before the name was decided, counted and, where the program inside chose it,
 //! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet leaves.
 
-use crate::accept;
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
 use crate::behind::Followed;
@@ -20,6 +19,7 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
+use crate::gone;
 use crate::grounds::{Grounds, InForce};
 use crate::look_ups::{Silence, unknown_here};
 use crate::own::{OwnAddresses, own_among};
@@ -238,8 +238,23 @@ impl Shared {
         self.grounds().note(&Event { way: Some(way), ..event }, &self.audit);
     }
 
-    /// From an attempt to a connection.
+    /// From an attempt to a connection, as long as the client waits for it.
     pub(crate) async fn open(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        caller: &Caller,
+        client: &TcpStream,
+        speech: Speech,
+    ) -> Result<Opened, Refusal> {
+        let way = attempt.way;
+        tokio::select! {
+            biased;
+            opened = self.open_for(attempt, caller, client, speech) => opened,
+            () = gone::while_opening(way, client) => Err(Refusal::Denied(denials::malformed("the client closed its connection"))),
+        }
+    }
+
+    async fn open_for(
         self: &Arc<Self>,
         attempt: Attempt,
         caller: &Caller,
@@ -347,7 +362,7 @@ impl Shared {
         let answer = tokio::select! {
             answer = approver.ask(attempt, &denial) => answer,
             // A yes would now send a request for which nobody waits.
-            () = accept::has_left(client) => Answer::Deny,
+            () = gone::until_ended(client) => Answer::Deny,
         };
         match answer {
             Answer::Deny => Err((denial, grounds)),

@@ -88,6 +88,11 @@ impl Ticket {
         self.half_closed.swap(true, Ordering::Relaxed)
     }
 
+    /// Marks the connection as half-closed: the client says nothing more.
+    pub(crate) fn client_ended(&self) {
+        self.half_closed.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until the connection was silent for too long (`None` where one direction had ended) or the policy's time is over.
     pub(crate) async fn until_over(&self) -> Option<Denial> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

@@ -3,12 +3,14 @@
 use super::framing::{Body, ChunkEvent, Chunks};
 use super::head::HeadError;
 use crate::buffers::SMALL;
+use crate::gone;
 use crate::inbuf::InBuf;
 use crate::ticket::{Flow, Ticket};
 use crate::tunnel::ready_bytes;
 use nexus_policy::net::Denial;
 use std::io;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 /// Why a body did not go through.
@@ -49,7 +51,7 @@ impl Way<'_, '_> {
     /// Writes our own bytes.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.ticket.count(self.flow, bytes.len())?;
-        self.to.write_all(bytes).await.map_err(|_| CopyError::To)
+        write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await
     }
 
     /// Reads more into the held bytes; the end is an error here.
@@ -101,7 +103,7 @@ impl Way<'_, '_> {
     async fn pass(&mut self, count: usize) -> Result<(), CopyError> {
         self.ticket.count(self.flow, count)?;
         let bytes = self.held.bytes().get(..count).unwrap_or_default();
-        self.to.write_all(bytes).await.map_err(|_| CopyError::To)?;
+        write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await?;
         self.held.consume(count);
         Ok(())
     }
@@ -127,5 +129,20 @@ impl Way<'_, '_> {
                 }
             }
         }
+    }
+}
+
+/// Writes `bytes`. A server that takes nothing more does not hide that the client has gone.
+async fn write(
+    flow: Flow,
+    ticket: &Ticket,
+    from: &TcpStream,
+    to: &mut WriteHalf<'_>,
+    bytes: &[u8],
+) -> Result<(), CopyError> {
+    tokio::select! {
+        biased;
+        written = to.write_all(bytes) => written.map_err(|_| CopyError::To),
+        () = gone::watch(from, || ticket.client_ended()), if flow == Flow::Up => Err(CopyError::From),
     }
 }

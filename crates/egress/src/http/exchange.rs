@@ -10,6 +10,7 @@ use super::framing::{Body, response_body};
 use super::head::{HeadError, Response, parse_response};
 use super::order::{Forward, put};
 use crate::denials;
+use crate::gone;
 use crate::inbuf::InBuf;
 use crate::shared::Opened;
 use crate::ticket::Flow;
@@ -79,28 +80,31 @@ pub(crate) async fn run(
         ticket: &*ticket,
         flow: Flow::Down,
     };
+    let sent = AtomicBool::new(false);
     let both = async {
+        // Ends only by an error: what is left to do after the request is to notice that the client has gone.
         let send = async {
-            up.write(head).await?;
-            up.copy(order.body, false).await
+            let pushed = match up.write(head).await {
+                Ok(()) => up.copy(order.body, false).await,
+                failed => failed,
+            };
+            match pushed {
+                Ok(()) => sent.store(true, Ordering::Relaxed),
+                // The server may have answered early and closed.
+                Err(CopyError::To) => {}
+                Err(error) => return error,
+            }
+            gone::watch(up.from.as_ref(), || ticket.client_ended()).await;
+            CopyError::From
         };
         let receive = response(&mut down, order, &answered, by_proxy);
-        tokio::pin!(send, receive);
-        let mut sent = None;
-        loop {
-            tokio::select! {
-                biased;
-                ended = &mut send, if sent.is_none() => match ended {
-                    Ok(()) => sent = Some(true),
-                    // It may have answered early and closed.
-                    Err(CopyError::To) => sent = Some(false),
-                    Err(error) => return Err(error),
-                },
-                received = &mut receive => return received.map(|outcome| match outcome {
-                    Outcome::Done { .. } if sent != Some(true) => Outcome::Done { client: false, server: false },
-                    outcome => outcome,
-                }),
-            }
+        tokio::select! {
+            biased;
+            error = send => Err(error),
+            received = receive => received.map(|outcome| match outcome {
+                Outcome::Done { .. } if !sent.load(Ordering::Relaxed) => Outcome::Done { client: false, server: false },
+                outcome => outcome,
+            }),
         }
     };
     let ended = tokio::select! {

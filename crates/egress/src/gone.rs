@@ -1,0 +1,66 @@
+//! Notices that a client has gone while nothing is read from it.
+//!
+//! A closed connection and one whose client only has nothing more to say look alike (both are a FIN), until something is sent or
+//! the kernel of the client forgets the connection: then comes a reset.
+
+use nexus_policy::net::Way as Ingress;
+use rustix::net::{RecvFlags, recv, sockopt};
+use std::io;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// The time between two looks at a client that has sent what is not read yet.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two questions whether the client's kernel still knows a half-closed connection.
+const ASK_EVERY: Duration = Duration::from_secs(15);
+
+/// Waits until the client has closed its connection, or its sending half. Bytes that it sent before stay where they are.
+pub(crate) async fn until_ended(client: &TcpStream) {
+    loop {
+        match client.ready(Interest::READABLE).await {
+            Ok(ready) if !ready.is_read_closed() => {}
+            Ok(_) | Err(_) => return,
+        }
+        // Takes the readiness back where there is nothing to read.
+        let peek = || Ok(recv(client, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
+        match client.try_io(Interest::READABLE, peek) {
+            Ok(1..) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// Waits until nothing reaches the client any more.
+pub(crate) async fn until_broken(client: &TcpStream) {
+    loop {
+        match client.ready(Interest::ERROR).await {
+            Ok(ready) if ready.is_empty() => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Waits until the client does not wait any more for a connection that is being opened. Who asks a proxy for one has nothing to say
+/// before the answer; other clients may have said all that they have, and listen.
+pub(crate) async fn while_opening(by: Ingress, client: &TcpStream) {
+    match by {
+        Ingress::Connect | Ingress::Socks5 => until_ended(client).await,
+        Ingress::HttpAbsolute | Ingress::Transparent | Ingress::HostPort => until_broken(client).await,
+    }
+}
+
+/// Waits until nothing reaches the client any more. Calls `ended` when it ends its sending half; from then on its kernel is asked
+/// whether it still knows the connection.
+pub(crate) async fn watch(client: &TcpStream, ended: impl FnOnce()) {
+    until_ended(client).await;
+    ended();
+    let asked = sockopt::set_socket_keepalive(client, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(client, ASK_EVERY))
+        .and_then(|()| sockopt::set_tcp_keepintvl(client, ASK_EVERY));
+    // It fails only on a socket that is gone already.
+    if asked.is_ok() {
+        until_broken(client).await;
+    }
+}
