@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -48,6 +49,17 @@ pub(crate) struct Dialer {
     pub(crate) heads: Arc<Heads>,
 }
 
+/// Bytes that an upstream proxy sent and that are not counted yet.
+#[derive(Debug, Default)]
+pub(crate) struct Received(AtomicUsize);
+
+impl Received {
+    /// Returns how many there are. They count as counted from now on.
+    pub(crate) fn take(&self) -> usize {
+        self.0.swap(0, Ordering::AcqRel)
+    }
+}
+
 /// A connection.
 pub(crate) struct Dialed {
     pub(crate) stream: TcpStream,
@@ -68,12 +80,13 @@ pub(crate) struct Forwarding {
 
 impl Dialed {
     /// Asks the upstream proxy for a tunnel, if one is needed and was not asked for yet.
-    pub(crate) async fn ask_for_tunnel(&mut self) -> Result<(), DialError> {
+    pub(crate) async fn ask_for_tunnel(&mut self, received: &Received) -> Result<(), DialError> {
         let Some(Forwarding { target, authorization, connect_time, heads }) = self.forwarding.take() else {
             return Ok(());
         };
         let refused = |why: String| DialError::Upstream { target: target.clone(), why };
-        let asked = timeout(connect_time, ask(&mut self.stream, &target, authorization.as_deref(), &heads)).await;
+        let asked = ask(&mut self.stream, &target, authorization.as_deref(), &heads, received);
+        let asked = timeout(connect_time, asked).await;
         self.early = asked.map_err(|_| refused("it does not answer".into()))?.map_err(refused)?;
         Ok(())
     }
@@ -109,14 +122,14 @@ pub(crate) enum DialError {
 }
 
 impl Dialer {
-    /// Connects to exactly what `permit` says.
-    pub(crate) async fn dial(&self, permit: &Permit) -> Result<Dialed, DialError> {
+    /// Connects to exactly what `permit` says. `received` takes what an upstream proxy sends.
+    pub(crate) async fn dial(&self, permit: &Permit, received: &Received) -> Result<Dialed, DialError> {
         match permit.route() {
             Route::Addrs(addrs) => {
                 let stream = self.any_of(addrs, permit.target()).await?;
                 Ok(Dialed { stream, early: InBuf::default(), forwarding: None })
             }
-            Route::ViaProxy(target) => self.via_proxy(target, permit.expects_http()).await,
+            Route::ViaProxy(target) => self.via_proxy(target, permit.expects_http(), received).await,
         }
     }
 
@@ -141,7 +154,7 @@ impl Dialer {
     /// Connects to the upstream proxy and asks it for a tunnel. Where HTTP on port 80 is expected it gets whole requests, since
     /// such proxies allow tunnels to port 443 alone; see [`Dialed::ask_for_tunnel`]. A proxy with a login never gets them: it
     /// may repeat a request in its answer, and the answer goes to the sandbox.
-    async fn via_proxy(&self, target: &Target, http: bool) -> Result<Dialed, DialError> {
+    async fn via_proxy(&self, target: &Target, http: bool, received: &Received) -> Result<Dialed, DialError> {
         let refused = |why: String| DialError::Upstream { target: target.clone(), why };
         let Some(proxy) = &self.upstream else { return Err(refused("none is configured".into())) };
         let addrs = match &proxy.target.host {
@@ -175,7 +188,7 @@ impl Dialer {
         let forwarding = Some(Forwarding { target, authorization, connect_time: self.connect_time, heads });
         let mut dialed = Dialed { stream, early: InBuf::default(), forwarding };
         if !http || has_login {
-            dialed.ask_for_tunnel().await?;
+            dialed.ask_for_tunnel(received).await?;
         }
         Ok(dialed)
     }
@@ -259,6 +272,7 @@ async fn ask(
     target: &Target,
     authorization: Option<&str>,
     heads: &Arc<Heads>,
+    received: &Received,
 ) -> Result<InBuf, String> {
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     if let Some(authorization) = authorization {
@@ -272,9 +286,10 @@ async fn ask(
     let mut share = heads.share();
     let (mut from, _) = stream.split();
     loop {
-        if answer.fill(&mut from).await.map_err(|error| error.to_string())? == 0 {
-            return Err("it closed the connection".into());
-        }
+        match answer.fill(&mut from).await.map_err(|error| error.to_string())? {
+            0 => return Err("it closed the connection".into()),
+            count => received.0.fetch_add(count, Ordering::AcqRel),
+        };
         if let Some(end) = answer.bytes().windows(4).position(|four| four == b"\r\n\r\n") {
             let line = answer.bytes().split(|byte| *byte == b'\r').next().unwrap_or_default();
             let status = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();

@@ -1,8 +1,10 @@
 //! What a decision was made from, for the record.
 
 use crate::audit::{Audit, AuditError, Event, EventKind};
+use crate::denials;
 use nexus_model::Digest;
-use nexus_policy::net::{AnyRule, Behind, Check, Host, MOST_BYTES, Moment, Policy};
+use nexus_policy::net::{AnyRule, Behind, Check, Denial, Host, MOST_BYTES, Moment, Policy};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,6 +79,18 @@ impl Grounds {
 
     pub(crate) fn asked(self, check: Check) -> Self {
         Self { check: Some(check), ..self }
+    }
+
+    /// The policy with the rule that somebody gave for this connection, and with what is known of its addresses.
+    pub(crate) fn effective(&self) -> Result<Cow<'_, Policy>, Denial> {
+        let policy: &InForce = &self.policy;
+        if self.once.is_none() && self.behind.is_empty() {
+            return Ok(policy.also_own(&self.own));
+        }
+        let with_rule = self.once.as_ref().map(|rule| policy.approve(rule.clone())).transpose();
+        let with_rule = with_rule.map_err(|error| denials::internal(error.to_string()))?;
+        let policy = with_rule.as_ref().unwrap_or(policy).also_own(&self.own);
+        Ok(Cow::Owned(policy.also_behind(&self.behind).into_owned()))
     }
 
     fn on(&self, event: &Event, audit: &Audit) -> Result<Event, AuditError> {

@@ -16,7 +16,7 @@
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::own::own_among;
-use crate::shared::{Charged, Permitted, Shared, effective};
+use crate::shared::{Charged, Permitted, Shared};
 use nexus_policy::net::{
     Attempt, Class, Denial, Host, Next, Permit, Policy, Route, Target, check_name, check_proxied, classify,
     first_asked, forms, the_proxy_itself,
@@ -51,7 +51,7 @@ impl Shared {
         if grounds.own.is_empty() && grounds.behind.is_empty() && grounds.policy.generation() == permit.generation() {
             return Ok(permit);
         }
-        match check_name(&*effective(grounds)?, attempt, grounds.at)? {
+        match check_name(&*grounds.effective()?, attempt, grounds.at)? {
             Next::Dial(permit) => Ok(permit),
             Next::Resolve(_) => Err(denials::internal("an address was taken for a name".to_owned())),
         }

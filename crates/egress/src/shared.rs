@@ -20,7 +20,7 @@ use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
 use crate::gone;
-use crate::grounds::{Grounds, InForce};
+use crate::grounds::Grounds;
 use crate::look_ups::{Silence, unknown_here};
 use crate::own::{OwnAddresses, own_among};
 use crate::programs::{Caller, Programs};
@@ -34,7 +34,6 @@ use nexus_policy::net::{
     AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Route, Spent, check_addrs,
     check_name, check_sni,
 };
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -335,8 +334,9 @@ impl Shared {
         let outcome = tokio::select! {
             biased;
             why = ticket.entry.until_cut() => return Err(Refusal::Denied(why)),
-            outcome = self.dialer.dial(ticket.permit()) => outcome,
+            outcome = self.dialer.dial(ticket.permit(), &ticket.received) => outcome,
         };
+        ticket.count_received().map_err(Refusal::Denied)?;
         match outcome {
             Ok(dialed) => {
                 self.bound_buffers(&dialed.stream);
@@ -399,7 +399,7 @@ impl Shared {
         id: u64,
         grounds: &mut Grounds,
     ) -> Result<Permitted, Denial> {
-        let query = match check_name(&*effective(grounds)?, attempt, grounds.at)? {
+        let query = match check_name(&*grounds.effective()?, attempt, grounds.at)? {
             Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds).await?, None, None)),
             Next::Resolve(query) => query,
         };
@@ -418,7 +418,7 @@ impl Shared {
             addrs.iter().map(|address| SocketAddr::new(*address, attempt.target.port.number())).collect();
         grounds.own = own_among(&grounds.policy, &*self.own, &sockets)?;
         grounds.behind = self.followed.among(&grounds.policy, attempt, addrs.iter().copied());
-        let decided = check_addrs(&*effective(grounds)?, query, &addrs, grounds.at);
+        let decided = check_addrs(&*grounds.effective()?, query, &addrs, grounds.at);
         grounds.resolved = Some(addrs);
         match (decided, found) {
             // The upstream proxy looks the name up. A replay does not know what was not answered.
@@ -436,16 +436,4 @@ impl Shared {
             (Ok(_), Err(error)) => Err(denials::internal(error.to_string())),
         }
     }
-}
-
-/// The policy with the rule that somebody gave for this connection, and with what is known of its addresses.
-pub(crate) fn effective(grounds: &Grounds) -> Result<Cow<'_, Policy>, Denial> {
-    let policy: &InForce = &grounds.policy;
-    if grounds.once.is_none() && grounds.behind.is_empty() {
-        return Ok(policy.also_own(&grounds.own));
-    }
-    let with_rule = grounds.once.as_ref().map(|rule| policy.approve(rule.clone())).transpose();
-    let with_rule = with_rule.map_err(|error| denials::internal(error.to_string()))?;
-    let policy = with_rule.as_ref().unwrap_or(policy).also_own(&grounds.own);
-    Ok(Cow::Owned(policy.also_behind(&grounds.behind).into_owned()))
 }

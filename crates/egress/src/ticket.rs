@@ -1,7 +1,7 @@
 //! An open connection's place in the books: counts while it lives, settles when it is dropped.
 
 use crate::audit::{Event, EventKind};
-use crate::dial::DialError;
+use crate::dial::{DialError, Received};
 use crate::grounds::InForce;
 use crate::registry::Entry;
 use crate::shared::Shared;
@@ -32,6 +32,8 @@ pub(crate) struct Ticket {
     half_closed: AtomicBool,
     /// The address that answered.
     pub(crate) dialed: OnceLock<IpAddr>,
+    /// The bytes of an upstream proxy's answers that are not counted yet.
+    pub(crate) received: Received,
 }
 
 impl Ticket {
@@ -47,6 +49,7 @@ impl Ticket {
             last: AtomicU64::new(begun.0),
             half_closed: AtomicBool::new(false),
             dialed: OnceLock::new(),
+            received: Received::default(),
         }
     }
 
@@ -81,6 +84,12 @@ impl Ticket {
         counter.fetch_add(bytes, Ordering::Relaxed);
         self.last.store(self.shared.clock.now().0, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts what an upstream proxy answered. Over the budget the connection is cut.
+    pub(crate) fn count_received(&self) -> Result<(), Denial> {
+        let counted = self.count(Flow::Down, self.received.take());
+        counted.inspect_err(|why| self.entry.cut(why.clone()))
     }
 
     /// One direction has ended; whether the other one had before.
@@ -126,6 +135,10 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        // Where asking the proxy was broken off. It is over the budget at worst, and the connection ends in any case.
+        match self.count(Flow::Down, self.received.take()) {
+            Ok(()) | Err(_) => {}
+        }
         let shared = &self.shared;
         shared.registry.leave(self.id);
         shared.give_back();

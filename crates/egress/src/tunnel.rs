@@ -25,7 +25,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 /// Reads that filled a small buffer in a row before a large one is worth it.
 const BUSY: u32 = 4;
 
-/// Two connected ends, with what was read from each and not used.
+/// Two connected ends, with what was read from each and not used. What the upstream sent is counted already.
 pub(crate) struct Ends<'a> {
     pub(crate) client: &'a mut TcpStream,
     pub(crate) upstream: &'a mut TcpStream,
@@ -119,7 +119,9 @@ async fn one_way(
         if let Some(answer) = answer {
             answer.hear(early.bytes());
         }
-        ticket.count(flow, early.bytes().len())?;
+        if flow == Flow::Up {
+            ticket.count(flow, early.bytes().len())?;
+        }
         to.write_all(&early.take()).await?;
     }
     drop(early);

@@ -48,17 +48,27 @@ pub(crate) struct Way<'a, 'b> {
 }
 
 impl Way<'_, '_> {
-    /// Writes our own bytes.
+    /// Writes our own bytes, or bytes of a borrowed buffer.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
-        self.ticket.count(self.flow, bytes.len())?;
+        self.count_up(bytes.len())?;
         write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await
+    }
+
+    /// Counts what goes to the network, where it is written.
+    fn count_up(&self, bytes: usize) -> Result<(), CopyError> {
+        if self.flow == Flow::Up { Ok(self.ticket.count(Flow::Up, bytes)?) } else { Ok(()) }
+    }
+
+    /// Counts what comes from the network, where it is read: not all of it is passed on.
+    fn count_down(&self, bytes: usize) -> Result<(), CopyError> {
+        if self.flow == Flow::Down { Ok(self.ticket.count(Flow::Down, bytes)?) } else { Ok(()) }
     }
 
     /// Reads more into the held bytes; the end is an error here.
     pub(crate) async fn more(&mut self) -> Result<(), CopyError> {
         match self.held.fill(self.from).await {
             Ok(0) | Err(_) => Err(CopyError::From),
-            Ok(_) => Ok(()),
+            Ok(count) => self.count_down(count),
         }
     }
 
@@ -86,6 +96,7 @@ impl Way<'_, '_> {
                 if count == 0 {
                     return if left.is_none() { Ok(()) } else { Err(CopyError::From) };
                 }
+                self.count_down(count)?;
                 full = if count >= SMALL { full + 1 } else { 0 };
                 self.write(&buffer[..count]).await?;
                 count
@@ -101,7 +112,7 @@ impl Way<'_, '_> {
 
     /// Writes held bytes.
     async fn pass(&mut self, count: usize) -> Result<(), CopyError> {
-        self.ticket.count(self.flow, count)?;
+        self.count_up(count)?;
         let bytes = self.held.bytes().get(..count).unwrap_or_default();
         write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await?;
         self.held.consume(count);

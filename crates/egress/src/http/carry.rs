@@ -84,8 +84,11 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
 }
 
 async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
-    if let Err(error) = opened.dialed.ask_for_tunnel().await {
-        opened.ticket.failed(&error);
+    let asked = opened.dialed.ask_for_tunnel(&opened.ticket.received).await;
+    if let Err(error) = &asked {
+        opened.ticket.failed(error);
+    }
+    if asked.is_err() || opened.ticket.count_received().is_err() {
         return tunnel::reset(&stream);
     }
     let ends = Ends {

@@ -20,8 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-/// Interim answers (1xx) before the answer itself. A server that is at work for long sends one in a while.
+/// Interim answers (1xx) before the answer itself, and their bytes. A server that is at work for long sends one in a while.
 const MAX_INTERIM: u32 = 1024;
+const MAX_INTERIM_BYTES: usize = 256 * 1024;
 
 /// What is left after an exchange.
 #[derive(Debug)]
@@ -60,11 +61,15 @@ pub(crate) async fn run(
         // The answer is the request as the last of the proxies got it, with all that the ones before it added.
         return Outcome::BadBody(HeadError::Malformed("TRACE is not passed on to an upstream proxy"));
     }
-    if for_proxy.is_none()
-        && let Err(error) = dialed.ask_for_tunnel().await
-    {
-        ticket.failed(&error);
-        return Outcome::BadServer(error.to_string());
+    if for_proxy.is_none() {
+        let asked = dialed.ask_for_tunnel(&ticket.received).await;
+        if let Err(why) = ticket.count_received() {
+            return Outcome::Cut(why);
+        }
+        if let Err(error) = asked {
+            ticket.failed(&error);
+            return Outcome::BadServer(error.to_string());
+        }
     }
     let by_proxy = for_proxy.is_some();
     let head = for_proxy.as_ref().unwrap_or(&order.head);
@@ -139,7 +144,7 @@ async fn response(
 ) -> Result<Outcome, CopyError> {
     let mut before = 0;
     let mut share = down.ticket.shared.heads.share();
-    let (mut begun, mut interim) = (None, 0);
+    let (mut begun, mut interim, mut interim_bytes) = (None, 0, 0);
     loop {
         let limits = &down.ticket.shared.limits;
         let parsed =
@@ -158,18 +163,14 @@ async fn response(
                 let Ok(more) = more else {
                     return unusable(answered, format!("its head is not whole after {} s", time.as_secs()));
                 };
-                if more.is_ok() && !share.covers(down.held) {
-                    return Err(denials::too_many("the sandbox has too many unfinished answers").into());
+                match more {
+                    Ok(()) if share.covers(down.held) => continue,
+                    Ok(()) => return Err(denials::too_many("the sandbox has too many unfinished answers").into()),
+                    Err(denied @ CopyError::Denied(_)) => return Err(denied),
+                    Err(CopyError::From | CopyError::To | CopyError::Malformed(_)) => {}
                 }
-                if more.is_err() {
-                    let nothing = down.held.is_empty() && !answered.load(Ordering::Relaxed);
-                    return if nothing {
-                        Ok(Outcome::Nothing)
-                    } else {
-                        unusable(answered, "its answer breaks off".into())
-                    };
-                }
-                continue;
+                let nothing = down.held.is_empty() && !answered.load(Ordering::Relaxed);
+                return if nothing { Ok(Outcome::Nothing) } else { unusable(answered, "its answer breaks off".into()) };
             }
             Err(error) => return unusable(answered, error.to_string()),
         };
@@ -190,7 +191,10 @@ async fn response(
             down.write(head).await?;
         }
         match plan.then {
-            Then::NextHead if interim < MAX_INTERIM => interim += 1,
+            Then::NextHead if interim < MAX_INTERIM && interim_bytes + length <= MAX_INTERIM_BYTES => {
+                interim += 1;
+                interim_bytes += length;
+            }
             Then::NextHead => return Err(CopyError::From),
             Then::Tunnel => return Ok(Outcome::Switched),
             Then::Body { body, plain, client, server } => {

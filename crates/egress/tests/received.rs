@@ -1,0 +1,102 @@
+//! Bytes that a server sends and the egress drops count like those that it passes on.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_egress::{EventKind, UpstreamProxy};
+use nexus_policy::net::{Budget, DenyCode, PolicyInput};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use support::{World, connect, eventually, field, input, read_all, read_head, response, server, tunnel};
+
+/// A server that answers each request with `said`, and an egress with this budget for what comes from it.
+fn world(said: Vec<u8>, bytes_down: u64) -> (World, SocketAddr) {
+    let at = server("127.0.0.1:0", move |mut stream: TcpStream| {
+        read_head(&mut stream);
+        // A reset in the middle is part of some tests.
+        stream.write_all(&said).ok();
+        read_all(&mut stream);
+    });
+    let budget = Budget { bytes_down: Some(bytes_down), ..Budget::default() };
+    let world = World::of(PolicyInput { budget, ..input(&[&format!("+web.test:{}", at.port())]) });
+    world.resolver.set("web.test", &[Ipv4Addr::LOCALHOST.into()]);
+    (world, at)
+}
+
+fn ask(world: &World, at: SocketAddr, minor: u8) -> TcpStream {
+    let mut client = connect(world.http);
+    let host = format!("web.test:{}", at.port());
+    write!(client, "GET http://{host}/ HTTP/1.{minor}\r\nHost: {host}\r\n\r\n").unwrap();
+    client
+}
+
+/// Returns the bytes that came by the record, when the connection has ended.
+fn received(world: &World) -> u64 {
+    let ends = |event: &nexus_egress::Event| matches!(event.event, EventKind::Close | EventKind::Cut);
+    eventually("the end in the record", || world.events.all().iter().any(ends));
+    let end = world.events.take().into_iter().find(ends).unwrap();
+    let summary = world.egress().summary();
+    assert_eq!(summary.bytes_down, end.bytes_down.unwrap());
+    summary.bytes_down
+}
+
+#[test]
+fn what_is_dropped_of_an_answer_counts_as_received() {
+    let last = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let interim = [&b"HTTP/1.1 102 Processing\r\nx: "[..], &[b'x'; 10_000], b"\r\n\r\n"].concat();
+    let trailers =
+        [&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0000000002\r\nok\r\n0\r\n"[..], b"x: y\r\n", b"\r\n"]
+            .concat();
+    for (said, status) in [
+        ([&interim.repeat(9)[..], last].concat(), 200),
+        (trailers, 200),
+        ([&b"HTTP/1.1 200 OK\r\n x: "[..], &[b'x'; 3000], b"\r\n\r\n"].concat(), 502),
+    ] {
+        let (world, at) = world(said.clone(), u64::MAX);
+        let mut client = ask(&world, at, 0);
+        assert_eq!(support::status(&read_head(&mut client)), status);
+        drop(client);
+        assert_eq!(received(&world), said.len() as u64, "{status}");
+    }
+}
+
+#[test]
+fn interim_answers_that_nobody_gets_are_held_by_the_budget() {
+    let interim = [&b"HTTP/1.1 102 Processing\r\nx: "[..], &[b'x'; 10_000], b"\r\n\r\n"].concat();
+    let (world, at) = world(interim.repeat(20), 100_000);
+    let (code, head, _) = response(&mut ask(&world, at, 0));
+    assert_eq!((code, field(&head, "x-proxy-error")), (429, Some("LIMIT_EXCEEDED")));
+    assert!(received(&world) > 50_000);
+    assert_eq!(world.egress().summary().denied[0].code, DenyCode::LimitExceeded);
+}
+
+#[test]
+fn interim_answers_are_bounded_in_bytes() {
+    let interim = [&b"HTTP/1.1 102 Processing\r\nx: "[..], &[b'x'; 10_000], b"\r\n\r\n"].concat();
+    let last = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for minor in [0, 1] {
+        let (world, at) = world([&interim.repeat(100)[..], last].concat(), u64::MAX);
+        assert_eq!(read_all(&mut ask(&world, at, minor)), None, "a reset");
+        assert!(received(&world) < 400_000);
+    }
+}
+
+#[test]
+fn the_answer_of_an_upstream_proxy_counts_as_received() {
+    for (status, opens) in [(200, true), (503, false)] {
+        let said =
+            [format!("HTTP/1.1 {status} x\r\nx: ").into_bytes(), vec![b'x'; 5000], b"\r\n\r\n".to_vec()].concat();
+        let whole = said.len() as u64;
+        let proxy = server("127.0.0.1:0", move |mut stream: TcpStream| {
+            read_head(&mut stream);
+            stream.write_all(&said).unwrap();
+            read_all(&mut stream);
+        });
+        let world = World::with(PolicyInput { upstream_proxy: true, ..input(&["web.test:6000"]) }, |config| {
+            config.upstream_proxy = Some(UpstreamProxy::parse(&format!("http://{proxy}")).unwrap());
+        });
+        world.resolver.set("web.test", &[Ipv4Addr::new(93, 184, 216, 34).into()]);
+        assert_eq!(tunnel(world.http, "web.test:6000").is_ok(), opens);
+        assert_eq!(received(&world), whole, "{status}");
+    }
+}
