@@ -1,6 +1,7 @@
 //! Frames between host and guest: what is read writes itself, and a part of it is no frame.
 
-use nexus_model::frames::{GuestFrame, HEADER, HostFrame, MAX_FRAME, decode, encode, payload_len};
+use nexus_channel::codec::{HEADER, MAX_FRAME, decode, encode, payload_len};
+use nexus_channel::frames::{GuestFrame, HostFrame};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

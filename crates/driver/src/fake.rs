@@ -5,7 +5,7 @@ use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
 use crate::probe::{Finding, ProbeReport};
 use crate::{Channel, Driver, Handle, LEADER, Sandbox, SandboxProcess};
-use nexus_model::frames::{GuestFrame, HostFrame, VERSION};
+use nexus_channel::frames::{GuestFrame, HostFrame, VERSION};
 use nexus_model::proof::ProofItem;
 use nexus_model::proof::ProofPlan;
 use nexus_model::{ExitStatus, Guarantee, Plan};

@@ -33,7 +33,7 @@ pub use handle::Handle;
 pub use leave_out::leave_out;
 pub use ledger::{LEADER, Refused};
 pub use namespace::Namespace;
-pub use nexus_guest::{Channel, ChannelError};
+pub use nexus_channel::{Channel, ChannelError, codec, frames};
 pub use nexus_jail::disposition::{is_ignored, while_held};
 pub use nexus_jail::lease::{read_lease, write_lease};
 #[cfg(feature = "inject")]

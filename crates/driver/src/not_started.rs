@@ -1,8 +1,8 @@
 //! Reasons for which a command did not start.
 
 use crate::ChannelError;
+use nexus_channel::frames::ExecStage;
 use nexus_model::exit::{NOT_EXECUTABLE, NOT_FOUND};
-use nexus_model::frames::ExecStage;
 use nexus_model::proof::ProofItem;
 
 /// The command did not start, and why.

@@ -6,8 +6,9 @@
 //! A guest that takes nothing must not hold up the host: the thread that serves a sandbox also watches its time limit.
 //! So nothing is ever sent with a wait.
 
-use crate::{Channel, ChannelError};
-use nexus_model::frames::{self, HostFrame, MAX_FRAME};
+use nexus_channel::codec::{self, MAX_FRAME};
+use nexus_channel::frames::HostFrame;
+use nexus_channel::{Channel, ChannelError};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -54,7 +55,7 @@ impl Outbox {
 
     /// Sends a frame, now or as soon as the guest takes it.
     pub fn post(&mut self, frame: &HostFrame, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let bytes = frames::encode(frame)?;
+        let bytes = codec::encode(frame)?;
         let resizes = if let HostFrame::Resize { exec, .. } = frame { Some(*exec) } else { None };
         let older = |letter: &&mut Letter| letter.resizes == resizes && letter.sent == 0;
         if let Some(older) = resizes.and_then(|_| self.waiting.iter_mut().find(older)) {
@@ -122,7 +123,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_model::frames::TerminalSize;
+    use nexus_channel::frames::TerminalSize;
     use rustix::fd::AsFd;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 

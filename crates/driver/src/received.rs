@@ -4,7 +4,7 @@
 //! for. None of them is the host's, but a read from one that blocks would stop the thread that serves
 //! this sandbox.
 
-use nexus_model::frames::LISTENERS;
+use nexus_channel::frames::LISTENERS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{AddressFamily, SocketType, sockopt};

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use nexus_channel::frames::{GuestFrame, TerminalSize, VERSION};
 use nexus_driver::fake::{Fake, Script, held};
 use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
-use nexus_model::frames::{GuestFrame, TerminalSize, VERSION};
 use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, Writes};
 use nexus_model::proof::ProofItem;

@@ -1,9 +1,8 @@
 //! PID 1 inside every sandbox: starts commands, reaps, kills, and proves the confinement before each command.
 //!
 //! In the namespace driver the launcher's child becomes the guest without an exec: it calls [`run`] with its end of
-//! the channel. [`channel`] is the one place where frames cross a socket; the host uses it too.
+//! the channel. Frames and the socket that carries them are those of `nexus-channel`, which the host uses too.
 
-pub mod channel;
 mod forward;
 pub mod leave_out;
 mod outbox;
@@ -13,7 +12,6 @@ mod spawn;
 mod supervise;
 mod terminal;
 
-pub use channel::{Channel, ChannelError};
 pub use supervise::run;
 
 #[cfg(test)]

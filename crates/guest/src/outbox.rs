@@ -4,8 +4,8 @@
 //! guest, and neither would ever move. So what does not fit into the channel waits here. It is small: at most one
 //! end for each running command, and answers to what the host asked.
 
-use crate::channel::{Channel, ChannelError};
-use nexus_model::frames::{self, GuestFrame};
+use nexus_channel::frames::GuestFrame;
+use nexus_channel::{Channel, ChannelError, codec};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ impl Outbox {
 
     /// Sends a frame, now or as soon as the host takes it.
     pub fn send(&mut self, frame: &GuestFrame) -> Result<(), ChannelError> {
-        self.waiting.extend(frames::encode(frame)?);
+        self.waiting.extend(codec::encode(frame)?);
         self.flush()
     }
 
@@ -54,7 +54,7 @@ impl Outbox {
         if !self.is_empty() {
             return Ok(Err(Errno::AGAIN));
         }
-        let bytes = frames::encode(frame)?;
+        let bytes = codec::encode(frame)?;
         match self.channel.send_ready(&bytes, &[descriptor]) {
             Ok(0) => Ok(Err(Errno::AGAIN)),
             Ok(sent) => {
@@ -131,7 +131,7 @@ mod tests {
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         let mut outbox = Outbox::new(Channel::new(guest));
         let frame = GuestFrame::ForwardFailed { forward: 1, errno: 111 };
-        let length = frames::encode(&frame).unwrap().len();
+        let length = codec::encode(&frame).unwrap().len();
         // As the guest does: a request is read, and answered, only while there is room.
         let answered = (0..2 * MAX_WAITING / length).take_while(|_| outbox.has_room() && outbox.send(&frame).is_ok());
         assert!(answered.count() < 2 * MAX_WAITING / length, "no end of answers");

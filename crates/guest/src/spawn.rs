@@ -8,7 +8,8 @@
 //! waits for it, and shares no memory with it: a child that has not executed after [`TIME_TO_EXEC`] is killed.
 
 use crate::{leave_out, proof, signals};
-use nexus_model::frames::{self, ExecRequest, ExecStage, HEADER};
+use nexus_channel::codec::{self, HEADER};
+use nexus_channel::frames::{ExecRequest, ExecStage};
 use nexus_model::proof::ProofItem;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -88,8 +89,8 @@ fn outcome(mut bytes: &[u8]) -> Outcome {
 
 fn next_message(bytes: &[u8]) -> Option<(Message, &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
-    let (payload, rest) = rest.split_at_checked(frames::payload_len(*header).ok()?)?;
-    Some((frames::decode(payload).ok()?, rest))
+    let (payload, rest) = rest.split_at_checked(codec::payload_len(*header).ok()?)?;
+    Some((codec::decode(payload).ok()?, rest))
 }
 
 struct Job<'a> {
@@ -213,7 +214,7 @@ fn prepare(job: &Job<'_>) -> Result<bool, (ExecStage, io::Error)> {
 
 /// Reports to the guest, without waiting: the pipe holds more than a child ever writes.
 fn send(report: &OwnedFd, message: &Message) -> io::Result<()> {
-    let bytes = frames::encode(message).map_err(io::Error::other)?;
+    let bytes = codec::encode(message).map_err(io::Error::other)?;
     match rustix::io::write(report, &bytes) {
         Ok(count) if count == bytes.len() => Ok(()),
         Ok(_) => Err(io::ErrorKind::WriteZero.into()),
@@ -305,7 +306,7 @@ mod tests {
     }
 
     fn said(messages: &[Message]) -> Vec<u8> {
-        messages.iter().flat_map(|message| frames::encode(message).unwrap()).collect()
+        messages.iter().flat_map(|message| codec::encode(message).unwrap()).collect()
     }
 
     #[test]

@@ -14,14 +14,14 @@
 //!
 //! Nothing here waits for a process inside (`··▶`): a child on its way to its exec is polled, and killed when it takes long.
 
-use crate::channel::{Channel, ChannelError, Partial};
 use crate::forward;
 use crate::outbox::Outbox;
 use crate::signals;
 use crate::spawn::{self, Outcome, Report, Stdio};
 use crate::terminal::{self, Terminal};
+use nexus_channel::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, TerminalSize, VERSION};
+use nexus_channel::{Channel, ChannelError, Partial};
 use nexus_model::ExitStatus;
-use nexus_model::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, TerminalSize, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

@@ -8,7 +8,7 @@
 //! slave is never opened by its name: the name is in the reach of the command (CVE-2016-10124 and its kin), the peer
 //! of a descriptor is not.
 
-use nexus_model::frames::TerminalSize;
+use nexus_channel::frames::TerminalSize;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::io;

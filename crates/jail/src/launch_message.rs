@@ -3,31 +3,23 @@
 //! It comes over the guest channel before that is handed to anybody, and is read to its last byte and no further: what
 //! follows is for the guest.
 
+use nexus_channel::codec::{self, HEADER};
+use nexus_channel::descriptors;
 use nexus_model::Plan;
-use nexus_model::frames::{self, HEADER};
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{RecvFlags, SendFlags};
+use std::io;
 
 /// Maximum number of mounts in one message. A plan with more is launched without a warm sandbox.
 pub const MAX: usize = 32;
 
+const _: () = assert!(MAX <= descriptors::MAX, "the mounts of a plan fit into one message");
+
 /// Sends it; the mounts go with the first byte.
 pub fn send(channel: &OwnedFd, plan: &Plan, mounts: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let bytes = frames::encode(plan).map_err(io::Error::other)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(mounts)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut rest = bytes.as_slice();
-    let sent = rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(channel, &[IoSlice::new(rest)], &mut control, SendFlags::NOSIGNAL)
-    })?;
-    rest = &rest[sent..];
+    let bytes = codec::encode(plan).map_err(io::Error::other)?;
+    let sent = descriptors::send(channel, &bytes, mounts, SendFlags::empty())?;
+    let mut rest = &bytes[sent..];
     while !rest.is_empty() {
         let sent = rustix::io::retry_on_intr(|| rustix::net::send(channel, rest, SendFlags::NOSIGNAL))?;
         rest = &rest[sent..];
@@ -38,20 +30,14 @@ pub fn send(channel: &OwnedFd, plan: &Plan, mounts: &[BorrowedFd<'_>]) -> io::Re
 /// Waits for the message. An end of the channel means that no launch wanted this sandbox.
 pub fn receive(channel: &OwnedFd) -> io::Result<(Plan, Vec<OwnedFd>)> {
     let mut header = [0; HEADER];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let first = rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(channel, &mut [IoSliceMut::new(&mut header)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
-    let rights = control.drain().filter_map(|item| match item {
-        RecvAncillaryMessage::ScmRights(list) => Some(list),
-        _ => None,
-    });
-    let mounts: Vec<OwnedFd> = rights.flatten().collect();
+    let first = descriptors::receive(channel, &mut header, RecvFlags::empty())?;
+    if first.is_truncated {
+        return Err(io::Error::other("not every mount of the plan came"));
+    }
     fill(channel, &mut header[first.bytes..])?;
-    let mut payload = vec![0; frames::payload_len(header).map_err(io::Error::other)?];
+    let mut payload = vec![0; codec::payload_len(header).map_err(io::Error::other)?];
     fill(channel, &mut payload)?;
-    Ok((frames::decode(&payload).map_err(io::Error::other)?, mounts))
+    Ok((codec::decode(&payload).map_err(io::Error::other)?, first.descriptors))
 }
 
 fn fill(channel: &OwnedFd, mut buffer: &mut [u8]) -> io::Result<()> {

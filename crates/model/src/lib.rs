@@ -8,7 +8,6 @@
 //! * [`guarantee`] – the named promises that a driver can give.
 //! * [`exit`] – how a command ended, exit codes, typed reasons.
 //! * [`plan`] – the validated order that a driver gets.
-//! * [`frames`] – what the host and the guest say to each other.
 //! * [`bytes`] – byte strings that are text most of the time (paths, output).
 //! * [`digest`], [`canonical`] – hashes as Nexus writes them, and the JSON spelling that is hashed.
 
@@ -19,7 +18,6 @@ pub mod canonical;
 pub mod capability;
 pub mod digest;
 pub mod exit;
-pub mod frames;
 pub mod guarantee;
 pub mod ids;
 pub mod limits;

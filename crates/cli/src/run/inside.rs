@@ -1,8 +1,8 @@
 //! What a caller can do with a sandbox while it runs.
 
 use super::output::Stream;
+use nexus_driver::frames::TerminalSize;
 use nexus_driver::{AskError, ChannelError, LEADER, MoreCommand, Session, Stdio};
-use nexus_model::frames::TerminalSize;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;

@@ -1,7 +1,7 @@
 //! One client of a supervisor: what came from it, what is on its way to it, and what it wants.
 
 use super::wire::{Reader, Tell, put};
-use nexus_model::frames::TerminalSize;
+use nexus_driver::frames::TerminalSize;
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::net::UnixStream;

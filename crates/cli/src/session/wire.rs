@@ -7,9 +7,9 @@
 //! Frames are those of the guest channel: a length, then postcard. Both sides are the same user, but not of the same
 //! version: the first frame says which, and lengths are bounded before anything is kept.
 
+use nexus_driver::codec::{self, FrameError};
+use nexus_driver::frames::TerminalSize;
 use nexus_model::ByteText;
-use nexus_model::frames::{self, FrameError, HEADER, TerminalSize};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version that this code speaks.
@@ -133,43 +133,11 @@ pub enum Launched {
 }
 
 /// Puts frames together from bytes as they come.
-#[derive(Debug, Default)]
-pub struct Reader {
-    bytes: Vec<u8>,
-    used: usize,
-}
-
-impl Reader {
-    /// Adds bytes.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.used);
-        self.used = 0;
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The next frame, when all of it has come.
-    pub fn next<F: DeserializeOwned>(&mut self) -> Result<Option<F>, FrameError> {
-        let rest = &self.bytes[self.used..];
-        let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
-        let length = frames::payload_len(*header)?;
-        if length > MOST_FRAME {
-            return Err(FrameError::TooLong { bytes: length });
-        }
-        let Some(payload) = rest.get(..length) else { return Ok(None) };
-        let frame = frames::decode(payload)?;
-        self.used += HEADER + length;
-        Ok(Some(frame))
-    }
-}
+pub type Reader = codec::Reader<MOST_FRAME>;
 
 /// Adds a frame to bytes that are to be sent. One that is too long is refused.
 pub fn put<F: Serialize>(out: &mut Vec<u8>, frame: &F) -> Result<(), FrameError> {
-    let bytes = frames::encode(frame)?;
-    if bytes.len() > HEADER + MOST_FRAME {
-        return Err(FrameError::TooLong { bytes: bytes.len() });
-    }
-    out.extend_from_slice(&bytes);
-    Ok(())
+    codec::put::<MOST_FRAME>(out, frame)
 }
 
 #[cfg(test)]

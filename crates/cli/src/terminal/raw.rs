@@ -7,7 +7,7 @@
 //! What was typed for the sandbox, or by a terminal that a sandbox made answer, must not be read by the caller's shell:
 //! so the input queue is flushed with the change back.
 
-use nexus_model::frames::TerminalSize;
+use nexus_driver::frames::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::{stderr, stdin, stdout};

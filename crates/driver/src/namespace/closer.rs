@@ -7,17 +7,11 @@
 //! milliseconds and more), and the process that closes the last descriptor waits as long. The launcher has one thread, and launches
 //! would wait. The closer ends when the launcher does.
 
+use nexus_channel::descriptors;
 use nexus_jail::clone::{Cloned, clone_process, exit_now};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-
-/// Maximum number of descriptors in one message.
-const MAX: usize = 32;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
 
 /// The launcher's side.
 #[derive(Debug)]
@@ -43,7 +37,7 @@ impl Closer {
 
     /// Hands descriptors over. Those that the other process does not take are closed here, which is only slower.
     pub fn close_later(&self, closing: &mut Vec<OwnedFd>) {
-        for some in closing.chunks(MAX) {
+        for some in closing.chunks(descriptors::MAX) {
             if self.hand_over(some).is_err() {
                 break;
             }
@@ -52,31 +46,16 @@ impl Closer {
     }
 
     fn hand_over(&self, some: &[OwnedFd]) -> io::Result<()> {
-        let descriptors: Vec<_> = some.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        rustix::net::sendmsg(&self.socket, &[IoSlice::new(b"d")], &mut control, flags)?;
+        let some: Vec<_> = some.iter().map(AsFd::as_fd).collect();
+        descriptors::send(&self.socket, b"d", &some, SendFlags::DONTWAIT)?;
         Ok(())
     }
 }
 
 fn close_what_comes(socket: &OwnedFd) -> io::Result<()> {
-    loop {
-        let mut byte = [0];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX))];
-        // Dropped with what is in it.
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let message = rustix::io::retry_on_intr(|| {
-            rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
-        })?;
-        if message.bytes == 0 {
-            return Ok(());
-        }
-    }
+    // Each message is dropped with the descriptors that came with it.
+    while descriptors::receive(socket, &mut [0], RecvFlags::empty())?.bytes > 0 {}
+    Ok(())
 }
 
 #[cfg(test)]
@@ -91,7 +70,7 @@ mod tests {
         let (socket, theirs) = socket.unwrap();
         let (ours, end) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut closing: Vec<OwnedFd> = vec![end.into()];
-        closing.extend((0..MAX).map(|_| OwnedFd::from(ours.try_clone().unwrap())));
+        closing.extend((0..descriptors::MAX).map(|_| OwnedFd::from(ours.try_clone().unwrap())));
         Closer { socket }.close_later(&mut closing);
         assert!(closing.is_empty());
         close_what_comes(&theirs).unwrap();

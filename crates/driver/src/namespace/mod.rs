@@ -11,11 +11,11 @@ use self::name::NAME;
 use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
 use crate::handle::HANDLE_VERSION;
 use crate::{Channel, Driver, Handle, ProbeReport, Sandbox, SandboxProcess};
+use nexus_channel::frames::GuestFrame;
 use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
 use nexus_jail::clone::Child;
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, PoolConfig, Setup, Step, StepError};
 use nexus_model::Plan;
-use nexus_model::frames::GuestFrame;
 use nexus_model::proof::ProofPlan;
 use nexus_model::spec::SandboxProfile;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -212,7 +212,7 @@ impl Driver for Namespace {
 }
 
 fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    nexus_guest::channel::send(socket, frame, descriptors).map_err(io::Error::other)
+    nexus_channel::send(socket, frame, descriptors).map_err(io::Error::other)
 }
 
 fn local_keeper(child: Child, group: Option<Group>, deferred: Vec<OwnedFd>) -> Box<dyn SandboxProcess> {

@@ -1,9 +1,9 @@
 //! Tests of execs and forwarded ports, in real sandboxes.
 
 use crate::support::{Heard, Live, SIZE, for_each_user, null};
+use nexus_channel::frames::{ExecStage, HostFrame, TerminalSize};
 use nexus_driver::{AskError, LEADER, NotStarted, Stdio};
 use nexus_model::ExitStatus;
-use nexus_model::frames::{ExecStage, HostFrame, TerminalSize};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

@@ -1,9 +1,9 @@
 //! Commands with a terminal of their own, in real sandboxes.
 
 use crate::support::{SIZE, for_each_user};
+use nexus_channel::frames::TerminalSize;
 use nexus_driver::LEADER;
 use nexus_model::ExitStatus;
-use nexus_model::frames::TerminalSize;
 
 pub fn a_command_has_a_terminal_of_its_own() {
     for_each_user(|bench| {

@@ -8,13 +8,10 @@
 
 use crate::clone::{Cloned, clone_process, exit_now};
 use crate::mounts;
+use nexus_channel::descriptors;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
 use std::path::Path;
 
 /// Attaches each mount over a place in a namespace that passes, runs `mount` there, and returns what it made.
@@ -45,29 +42,16 @@ fn attached(layers: &[(&OwnedFd, &Path)]) -> io::Result<()> {
 /// The mount with errno 0, or the errno.
 fn answer(socket: &OwnedFd, made: &io::Result<OwnedFd>) -> io::Result<()> {
     let errno = made.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let descriptors: Vec<_> = made.as_ref().ok().map(AsFd::as_fd).into_iter().collect();
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    rustix::net::sendmsg(socket, &[IoSlice::new(&errno.to_le_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+    let mount: Vec<_> = made.as_ref().ok().map(AsFd::as_fd).into_iter().collect();
+    descriptors::send(socket, &errno.to_le_bytes(), &mount, SendFlags::empty())?;
     Ok(())
 }
 
 fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut errno = [0u8; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut errno)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
-    let mut made = control.drain().filter_map(|item| match item {
-        RecvAncillaryMessage::ScmRights(list) => Some(list),
-        _ => None,
-    });
-    match (message.bytes, i32::from_le_bytes(errno)) {
-        (4, 0) => made.find_map(|mut list| list.next()).ok_or_else(|| io::Error::other("no mount came")),
+    let received = descriptors::receive(socket, &mut errno, RecvFlags::empty())?;
+    match (received.bytes, i32::from_le_bytes(errno)) {
+        (4, 0) => received.descriptors.into_iter().next().ok_or_else(|| io::Error::other("no mount came")),
         (4, errno) => Err(io::Error::from_raw_os_error(errno)),
         _ => Err(io::Error::other("the process that mounts ended without an answer")),
     }

@@ -8,7 +8,7 @@ use super::super::perhaps::LastWords;
 use crate::guarded::Guarded;
 use crate::profile::{Host, Tool, prefix, tool_host, toolchain_showing};
 use nexus_driver::NotStarted;
-use nexus_model::frames::ExecStage;
+use nexus_driver::frames::ExecStage;
 use nexus_model::plan::Access;
 use nexus_policy::profile::Toolchain;
 use std::path::{Path, PathBuf};

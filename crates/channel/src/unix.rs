@@ -1,19 +1,16 @@
 //! Frames over a Unix stream socket, with descriptors beside them where the driver can pass any.
 
-use nexus_model::frames::{self, FrameError, HEADER};
+use crate::codec::{self, FrameError, HEADER};
+use crate::descriptors;
+use crate::frames::MAX_DESCRIPTORS;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
-};
+use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-pub use nexus_model::frames::MAX_DESCRIPTORS;
+const _: () = assert!(MAX_DESCRIPTORS <= descriptors::MAX, "a frame's descriptors fit into one message");
 
 /// The channel could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -97,30 +94,18 @@ impl Channel {
             return Ok(None);
         }
         let Partial { bytes, descriptors } = std::mem::take(partial);
-        Ok(Some((frames::decode(&bytes[HEADER..])?, descriptors)))
+        Ok(Some((codec::decode(&bytes[HEADER..])?, descriptors)))
     }
 
     fn receive_some(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<(usize, Vec<OwnedFd>), ChannelError> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = flags | RecvFlags::CMSG_CLOEXEC;
-        let received = rustix::io::retry_on_intr(|| {
-            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags)
-        });
-        let message = match received {
+        let received = match descriptors::receive(&self.socket, buffer, flags) {
             Err(Errno::CONNRESET) => return Err(ChannelError::Closed),
             other => other?,
         };
-        let mut descriptors = Vec::new();
-        for item in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(list) = item {
-                descriptors.extend(list);
-            }
-        }
-        if message.flags.contains(ReturnFlags::CTRUNC) {
+        if received.is_truncated {
             return Err(ChannelError::TooManyDescriptors);
         }
-        if message.bytes == 0 { Err(ChannelError::Closed) } else { Ok((message.bytes, descriptors)) }
+        if received.bytes == 0 { Err(ChannelError::Closed) } else { Ok((received.bytes, received.descriptors)) }
     }
 
     /// Sends as much of an encoded frame as the kernel takes without waiting, and descriptors with its first byte.
@@ -148,7 +133,7 @@ impl Partial {
     fn wanted(&self) -> Result<usize, FrameError> {
         match self.bytes.first_chunk::<HEADER>() {
             None => Ok(HEADER - self.bytes.len()),
-            Some(header) => Ok((HEADER + frames::payload_len(*header)?).saturating_sub(self.bytes.len())),
+            Some(header) => Ok((HEADER + codec::payload_len(*header)?).saturating_sub(self.bytes.len())),
         }
     }
 }
@@ -161,7 +146,7 @@ impl AsFd for Channel {
 
 /// Sends a frame over a socket that is not wrapped.
 pub fn send<F: Serialize>(socket: impl AsFd, frame: &F, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-    let bytes = frames::encode(frame)?;
+    let bytes = codec::encode(frame)?;
     let mut sent = send_some(&socket, &bytes, descriptors, SendFlags::empty())?;
     while sent < bytes.len() {
         // Descriptors go with the first byte and never again.
@@ -176,14 +161,10 @@ fn send_some(
     descriptors: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> Result<usize, ChannelError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    if descriptors.len() > MAX_DESCRIPTORS {
         return Err(ChannelError::TooManyDescriptors);
     }
-    let bytes = [IoSlice::new(bytes)];
-    let flags = flags | SendFlags::NOSIGNAL;
-    match rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket.as_fd(), &bytes, &mut control, flags)) {
+    match descriptors::send(socket, bytes, descriptors, flags) {
         Err(Errno::PIPE | Errno::CONNRESET) => Err(ChannelError::Closed),
         other => Ok(other?),
     }
@@ -192,7 +173,7 @@ fn send_some(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_model::frames::{GuestFrame, HostFrame};
+    use crate::frames::{GuestFrame, HostFrame};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     fn pair() -> (Channel, Channel) {
@@ -242,7 +223,7 @@ mod tests {
     #[test]
     fn a_frame_in_pieces_is_waited_for_by_nobody() {
         let (host, guest) = pair();
-        let bytes = frames::encode(&GuestFrame::ForwardFailed { forward: 70_000, errno: 111 }).unwrap();
+        let bytes = codec::encode(&GuestFrame::ForwardFailed { forward: 70_000, errno: 111 }).unwrap();
         let mut partial = Partial::default();
         for byte in &bytes[..bytes.len() - 1] {
             assert!(host.receive_ready::<GuestFrame>(&mut partial).unwrap().is_none());
@@ -264,7 +245,7 @@ mod tests {
     fn descriptors_in_pieces_of_one_frame_are_bounded_together() {
         let (host, guest) = pair();
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
-        let bytes = frames::encode(&GuestFrame::Layer).unwrap();
+        let bytes = codec::encode(&GuestFrame::Layer).unwrap();
         let mut partial = Partial::default();
         let mut answer = Ok(None);
         // Three pieces have more than one frame may have, and none of them alone.

@@ -1,28 +1,21 @@
 //! Frames that the host and the guest send to each other.
 //!
-//! A frame on the wire is a length (4 bytes, little endian) and that many bytes of postcard. The first frame of
-//! either side is its `Hello` with the version. New variants are only ever added at the end of an enum, because
-//! their numbers are what the wire carries. Frames from a guest are hostile: lengths are bounded before anything is
-//! allocated, and whatever does not parse ends the channel.
+//! The first frame of either side is its `Hello` with the version. New variants are only ever added at the end of an
+//! enum, because their numbers are what the wire carries. Frames from a guest are hostile: lengths are bounded before
+//! anything is allocated ([`crate::codec`]), and bytes that are not a frame end the channel.
 
-use crate::bytes::ByteText;
-use crate::exit::ExitStatus;
-use crate::network::MAX_HOST_PORTS;
-use crate::proof::{ProofItem, ProofPlan};
-use serde::de::DeserializeOwned;
+use nexus_model::network::MAX_HOST_PORTS;
+use nexus_model::proof::{ProofItem, ProofPlan};
+use nexus_model::{ByteText, ExitStatus};
 use serde::{Deserialize, Serialize};
 
 /// The version that this code speaks.
 pub const VERSION: u16 = 3;
-/// Longest frame, in bytes. Arguments and environment of one command fit (Linux takes 2 MiB of them by default).
-pub const MAX_FRAME: usize = 8 << 20;
 /// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
 pub const LISTENERS: usize = 6;
 /// Most descriptors with one frame: the listeners, those of host ports in both protocols, and by what the host knows the
 /// sandbox's processes.
 pub const MAX_DESCRIPTORS: usize = LISTENERS + 2 + 2 * MAX_HOST_PORTS;
-/// Bytes before the payload.
-pub const HEADER: usize = 4;
 
 /// One command to start inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,49 +175,10 @@ pub enum ExecStage {
     Exec,
 }
 
-/// A frame could not be written or read.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum FrameError {
-    /// Over the bound.
-    #[error("a frame of {bytes} bytes is over the limit of {MAX_FRAME}")]
-    TooLong {
-        /// Size of the frame, in bytes.
-        bytes: usize,
-    },
-    /// Not a frame.
-    #[error("bytes on the guest channel are not a frame of this version")]
-    Malformed,
-}
-
-/// A frame with its header.
-pub fn encode<F: Serialize>(frame: &F) -> Result<Vec<u8>, FrameError> {
-    let mut bytes = vec![0; HEADER];
-    bytes = postcard::to_extend(frame, bytes).map_err(|_| FrameError::Malformed)?;
-    let payload = bytes.len() - HEADER;
-    if payload > MAX_FRAME {
-        return Err(FrameError::TooLong { bytes: payload });
-    }
-    bytes[..HEADER].copy_from_slice(&(payload as u32).to_le_bytes());
-    Ok(bytes)
-}
-
-/// The length of the payload that follows this header.
-pub fn payload_len(header: [u8; HEADER]) -> Result<usize, FrameError> {
-    let bytes = u32::from_le_bytes(header) as usize;
-    if bytes > MAX_FRAME { Err(FrameError::TooLong { bytes }) } else { Ok(bytes) }
-}
-
-/// A frame from its payload; every byte must be used.
-pub fn decode<F: DeserializeOwned>(payload: &[u8]) -> Result<F, FrameError> {
-    match postcard::take_from_bytes(payload) {
-        Ok((frame, [])) => Ok(frame),
-        _ => Err(FrameError::Malformed),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{FrameError, HEADER, decode, encode, payload_len};
     use proptest::prelude::*;
 
     #[test]
@@ -242,20 +196,6 @@ mod tests {
         let length = payload_len(bytes[..HEADER].try_into().unwrap()).unwrap();
         assert_eq!(length, bytes.len() - HEADER);
         assert_eq!(decode::<HostFrame>(&bytes[HEADER..]), Ok(frame));
-    }
-
-    #[test]
-    fn a_long_frame_is_refused_before_it_is_read() {
-        assert!(matches!(payload_len([0xff; 4]), Err(FrameError::TooLong { .. })));
-        assert_eq!(payload_len([1, 0, 0, 0]), Ok(1));
-    }
-
-    #[test]
-    fn trailing_bytes_are_refused() {
-        let mut bytes = encode(&HostFrame::Shutdown).unwrap();
-        assert!(decode::<HostFrame>(&bytes[HEADER..]).is_ok());
-        bytes.push(0);
-        assert_eq!(decode::<HostFrame>(&bytes[HEADER..]), Err(FrameError::Malformed));
     }
 
     /// The number of each variant as it stands on the wire; what came later has a higher one.
