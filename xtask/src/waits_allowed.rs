@@ -75,7 +75,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/driver/src/namespace/inventory.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     (
         "crates/driver/src/namespace/launcher.rs",
-        &[("receive::<", 2), ("channel.send(", 5), (".wait()", 1), ("File::open(", 1)],
+        &[("receive::<", 2), ("channel.send(", 4), (".wait()", 1), ("File::open(", 1)],
         "The socket between a program and its launcher process, of which no sandbox has an end; a namespace in proc; the launcher itself, after its socket was closed.",
     ),
     ("crates/driver/src/namespace/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),

@@ -16,7 +16,7 @@ pub struct Counts {
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/cli", counts(517, 280, 64, 1205)),
-    ("crates/driver", counts(0, 0, 1, 39)),
+    ("crates/driver", counts(0, 0, 1, 28)),
     ("crates/egress", counts(213, 68, 8, 381)),
     ("crates/facility", counts(567, 224, 8, 423)),
     ("crates/guest", counts(0, 0, 0, 1)),

@@ -44,6 +44,15 @@ fn inventory(driver: &dyn Driver) -> Result<Vec<String>, String> {
     driver.inventory().map_err(text)
 }
 
+/// Everything in an inventory bears the random part of the id of its run.
+fn nothing_left(driver: &dyn Driver, handle: &Handle) -> Result<(), String> {
+    let run = handle.run_id.to_string();
+    match inventory(driver)?.into_iter().find(|item| item.contains(&run[run.len() - 12..])) {
+        Some(item) => Err(format!("{item} is still in the inventory")),
+        None => Ok(()),
+    }
+}
+
 fn prepare_changes_nothing(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
     let before = inventory(driver)?;
     let plan = (fixture.exit)(0);
@@ -63,10 +72,7 @@ fn run(driver: &dyn Driver, plan: &Plan, kill: bool) -> Result<ExitStatus, Strin
     let handle = driver.prepare(plan).map_err(text)?;
     let outcome = run_with(driver, plan, &handle, kill);
     driver.destroy(&handle).map_err(text)?;
-    let left = inventory(driver)?;
-    if left.iter().any(|item| item.contains(&handle.mark)) {
-        return Err(format!("{} is still in the inventory", handle.mark));
-    }
+    nothing_left(driver, &handle)?;
     outcome
 }
 
@@ -153,8 +159,7 @@ fn destroy_everywhere(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), 
     sandbox.keeper.kill().map_err(text)?;
     sandbox.keeper.wait().map_err(text)?;
     driver.destroy(&handle).map_err(|error| format!("again: {error}"))?;
-    let left = inventory(driver)?;
-    if left.iter().any(|item| item.contains(&handle.mark)) { Err("still in the inventory".to_owned()) } else { Ok(()) }
+    nothing_left(driver, &handle)
 }
 
 fn missing_guarantee(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {

@@ -1,8 +1,7 @@
 //! A driver whose guest follows a script, for tests of everything above drivers. It isolates nothing and runs
 //! nothing: a thread answers on the channel.
 
-use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
-use crate::handle::HANDLE_VERSION;
+use crate::error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 use crate::probe::{Finding, ProbeReport};
 use crate::{Channel, Driver, Handle, LEADER, Sandbox, SandboxProcess};
 use nexus_channel::frames::{GuestFrame, HostFrame, VERSION};
@@ -15,6 +14,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+/// Name of this driver in handles.
+const NAME: &str = "fake";
 
 /// Behaviour of the scripted guest for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl Fake {
 
 impl Driver for Fake {
     fn name(&self) -> &'static str {
-        "fake"
+        NAME
     }
 
     fn probe(&self) -> ProbeReport {
@@ -69,7 +71,7 @@ impl Driver for Fake {
             reason: "as the test says".to_owned(),
             fix: None,
         };
-        ProbeReport { driver: "fake", missing: Vec::new(), findings: Guarantee::ALL.iter().map(finding).collect() }
+        ProbeReport { driver: NAME, missing: Vec::new(), findings: Guarantee::ALL.iter().map(finding).collect() }
     }
 
     fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
@@ -78,27 +80,22 @@ impl Driver for Fake {
                 .gives(*guarantee)
                 .map_err(|reason| PrepareError::Guarantee { guarantee: *guarantee, reason })?;
         }
-        Ok(Handle {
-            version: HANDLE_VERSION,
-            driver: "fake".to_owned(),
-            run_id: plan.run_id,
-            mark: nexus_jail::mark(plan.run_id),
-            group: None,
-        })
+        Ok(Handle::new(NAME, plan.run_id, Vec::new()))
     }
 
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
-        if handle.driver != "fake" {
-            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: "fake" });
+        if handle.driver != NAME {
+            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: NAME.to_owned() });
         }
         let failed = |error: io::Error| {
-            StartError::Step(nexus_jail::StepError::os(nexus_jail::Step::MakeChannel, error, "fake"))
+            let errno = error.raw_os_error().unwrap_or(0);
+            StartError::Setup(SetupError { step: "make_channel".to_owned(), errno, detail: NAME.to_owned() })
         };
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(|error| failed(error.into()))?;
         let twin = ours.try_clone().map_err(failed)?;
-        self.alive().insert(handle.mark.clone());
+        self.alive().insert(handle.run_id.to_string());
         let script = self.script.clone();
         let guest = std::thread::spawn(move || follow(&script, &Channel::new(theirs)));
         Ok(Sandbox {
@@ -115,8 +112,11 @@ impl Driver for Fake {
     }
 
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
+        if handle.driver != NAME {
+            return Err(DestroyError::WrongDriver { found: handle.driver.clone(), expected: NAME.to_owned() });
+        }
         if !self.dangerously_leaks {
-            self.alive().remove(&handle.mark);
+            self.alive().remove(&handle.run_id.to_string());
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ mod probe;
 mod received;
 mod session;
 
-pub use error::{DestroyError, InventoryError, PrepareError, StartError};
+pub use error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 pub use handle::Handle;
 #[cfg(feature = "inject")]
 pub use leave_out::leave_out;

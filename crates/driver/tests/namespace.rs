@@ -31,13 +31,7 @@ impl Driver for Remote {
         self.driver.prepare(plan)
     }
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
-        self.launcher.launch(plan, handle).map_err(|error| match error {
-            // The launcher reports by text what it did not start.
-            StartError::Step(step) if step.detail.contains("names the driver") => {
-                StartError::WrongDriver { found: handle.driver.clone(), expected: "namespace" }
-            }
-            other => other,
-        })
+        self.launcher.launch(plan, handle)
     }
     fn inventory(&self) -> Result<Vec<String>, InventoryError> {
         self.driver.inventory()

@@ -12,7 +12,7 @@ use crate::net::Network;
 use crate::places::Places;
 use crate::profile::{Resolution, shown_binds};
 use crate::{environment, hide, workspace};
-use nexus_driver::{NotStarted, PrepareError, StartError, StepError};
+use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_facility::Workspace;
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
 use nexus_model::network::Network as NetworkKind;
@@ -299,29 +299,30 @@ fn plan_failure(error: &PlanError) -> Failure {
 
 /// Advice for a plan that cannot run here.
 pub fn prepare_failure(error: &PrepareError) -> Failure {
-    let (code, hint) = match error {
-        PrepareError::Limit { .. } => {
-            ("limit", "nexus doctor shows how to get it; without the flag the run has no such limit")
-        }
-        PrepareError::Guarantee { .. } => ("guarantee", "nexus doctor shows what can be given here"),
-        PrepareError::Profile { .. } => ("profile", "use --sandbox untrusted"),
+    let hint = match error {
+        PrepareError::Limit { .. } => "nexus doctor shows how to get it; without the flag the run has no such limit",
+        PrepareError::Guarantee { .. } => "nexus doctor shows what can be given here",
+        PrepareError::Profile { .. } => "use --sandbox untrusted",
         PrepareError::CoreHandler { reason } => {
             let message = format!("No command can be run here: {reason}");
-            return Failure::refused("core_pattern", message, "As root: sysctl -w kernel.core_pattern=core");
+            return Failure::refused(error.code(), message, "As root: sysctl -w kernel.core_pattern=core");
         }
-        PrepareError::Step(step) => return step_failure(step),
+        PrepareError::Setup(step) => return step_failure(error.code(), step),
     };
-    Failure::refused(code, error.to_string(), hint)
+    Failure::refused(error.code(), error.to_string(), hint)
 }
 
 /// Advice for a sandbox that could not be started.
 pub fn start_failure(error: &StartError) -> Failure {
-    match error {
-        StartError::Step(step) => step_failure(step),
-        StartError::WrongDriver { .. } => {
-            Failure::refused("driver", error.to_string(), "remove the state directory's runs")
+    let hint = match error {
+        StartError::Setup(step) => return step_failure(error.code(), step),
+        StartError::Limit { .. } => {
+            "Wait until programs with keys end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
+             kernel.keys.maxbytes=200000"
         }
-    }
+        StartError::WrongDriver { .. } | StartError::Handle { .. } => "remove the state directory's runs",
+    };
+    Failure::refused(error.code(), error.to_string(), hint)
 }
 
 /// Advice for a command that did not start.
@@ -335,15 +336,9 @@ pub fn not_started_failure(reason: &NotStarted) -> Failure {
     Failure::refused(code, reason.to_string(), hint)
 }
 
-fn step_failure(step: &StepError) -> Failure {
-    if (step.step.name(), step.errno) == ("join_keyring", EDQUOT) {
-        let message = "This user has no kernel key left: the sandboxes of a user need one of kernel.keys.maxkeys";
-        let hint = "Wait until programs with keys end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
-                    kernel.keys.maxbytes=200000";
-        return Failure::refused("limit", message, hint);
-    }
+fn step_failure(code: &'static str, step: &SetupError) -> Failure {
     let message = format!("setting the sandbox up failed at {step}");
-    Failure::refused("set_up", message, step_hint(step.step.name(), step.errno))
+    Failure::refused(code, message, step_hint(&step.step, step.errno))
 }
 
 const EPERM: i32 = Errno::PERM.raw_os_error();

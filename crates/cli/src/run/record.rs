@@ -178,7 +178,7 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
     let said = match read {
         _ if hidden => Said::NothingYet,
         Ok(_) => match serde_json::from_slice::<Content>(&text) {
-            Ok(content) if content.handle.is_of(run) => Said::Whole(content),
+            Ok(content) if content.handle.run_id == run => Said::Whole(content),
             Ok(_) | Err(_) => Said::Nonsense,
         },
         Err(error) if StateFileError::of(&error).is_some() => Said::Nonsense,

@@ -18,7 +18,7 @@ use super::unsaid::{KEPT, tell_kept, tell_over};
 use super::{chain, tell};
 use crate::failure::Failure;
 use crate::places::Places;
-use nexus_driver::{Driver, Namespace};
+use nexus_driver::{DestroyError, Driver, Handle, Namespace};
 use nexus_facility::going::Going;
 use nexus_facility::{
     Abandoned, Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage,
@@ -229,11 +229,13 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
     let (deciding, recorded) = match &orphan.said {
         Said::NothingYet => return Ok(None),
         Said::Whole(content) => {
-            driver.destroy(&content.handle).map_err(|error| chain(&error))?;
-            if !content.layered {
-                return Ok(None);
+            match destroy(driver, &content.handle) {
+                Ok(()) if !content.layered => return Ok(None),
+                Ok(()) => (content.reviewing.then_some(content.rejecting), Some(place_of(content))),
+                // Damaged: as little is known as of a record that cannot be read.
+                Err(DestroyError::Handle { .. }) => (None, None),
+                Err(error) => return Err(chain(&error)),
             }
-            (content.reviewing.then_some(content.rejecting), Some(place_of(content)))
         }
         Said::Nonsense => (None, None),
     };
@@ -277,6 +279,11 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
             Ok(Some(Interrupted::new(places, run, recorded.or_else(noted))))
         }
     }
+}
+
+/// Ends the sandbox of a run, and removes what it has on the host beside its layer.
+fn destroy(driver: &Namespace, handle: &Handle) -> Result<(), DestroyError> {
+    if handle.is_nothing() { Ok(()) } else { driver.destroy(handle) }
 }
 
 /// Removes what is left of a layer, and names what cannot be removed.

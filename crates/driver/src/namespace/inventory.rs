@@ -48,7 +48,7 @@ pub fn list(owners: Owners) -> Result<Vec<String>, InventoryError> {
 
 /// Ends the sandbox of this mark, and waits until it is gone.
 pub fn kill_marked(owners: Owners, mark: &str) -> Result<(), DestroyError> {
-    let failed = |source: io::Error| DestroyError { what: format!("the sandbox {mark}"), source };
+    let failed = |source: io::Error| DestroyError::Left { what: format!("the sandbox {mark}"), source };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let processes = marked(owners).map_err(|error| failed(error.source))?;

@@ -9,11 +9,12 @@
 
 use super::closer::Closer;
 use super::name::NAME;
+use super::state::State;
 use super::{Namespace, local_keeper};
-use crate::error::StartError;
+use crate::error::{SetupError, StartError};
 use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
 use nexus_jail::clone::Child;
-use nexus_jail::{Network, Step, StepError};
+use nexus_jail::{Network, Step};
 use nexus_model::Plan;
 use nexus_model::proof::ProofPlan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,11 +42,7 @@ enum Answer {
         pid: i32,
         proof: ProofPlan,
     },
-    Refused {
-        step: String,
-        errno: i32,
-        detail: String,
-    },
+    Refused(StartError),
 }
 
 pub use nexus_jail::PoolConfig;
@@ -163,7 +160,7 @@ fn reap(driver: &Namespace, leased: &mut Leased) -> io::Result<()> {
 fn answer(driver: &Namespace, channel: &Channel, request: &Request, leased: &mut Leased) -> Result<(), ChannelError> {
     let started = match serde_json::from_str::<Handle>(&request.handle) {
         Ok(handle) => driver.launch(&request.plan, &handle),
-        Err(error) => Err(StepError::new(Step::MakeChannel, format!("the handle cannot be read: {error}")).into()),
+        Err(error) => Err(StartError::Handle { reason: error.to_string() }),
     };
     match started {
         Ok((launched, proof)) => {
@@ -182,19 +179,12 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, leased: &mut
                     }
                     let detail = "too many descriptors of this user are under way".to_owned();
                     let (step, errno) = (Step::MakeChannel.name().to_owned(), Errno::TOOMANYREFS.raw_os_error());
-                    channel.send(&Answer::Refused { step, errno, detail }, &[])
+                    channel.send(&Answer::Refused(SetupError { step, errno, detail }.into()), &[])
                 }
                 sent => sent,
             }
         }
-        Err(StartError::Step(error)) => {
-            let step = error.step.name().to_owned();
-            channel.send(&Answer::Refused { step, errno: error.errno, detail: error.detail }, &[])
-        }
-        Err(error) => {
-            let step = Step::MakeChannel.name().to_owned();
-            channel.send(&Answer::Refused { step, errno: 0, detail: error.to_string() }, &[])
-        }
+        Err(error) => channel.send(&Answer::Refused(error), &[]),
     }
 }
 
@@ -215,24 +205,24 @@ impl Launcher {
 
     /// Asks it for a sandbox.
     pub fn launch(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
-        let failed = |detail: String| StartError::Step(StepError::new(Step::MakeChannel, detail));
+        let failed = |detail: String| {
+            StartError::Setup(SetupError { step: Step::MakeChannel.name().to_owned(), errno: 0, detail })
+        };
+        let state = State::read(handle)?;
         let json = serde_json::to_string(handle).map_err(|error| failed(error.to_string()))?;
         let request = Request { plan: plan.clone(), handle: json };
         self.channel.send(&request, &[]).map_err(|error| failed(format!("the launcher: {error}")))?;
         let (answer, descriptors) =
             self.channel.receive::<Answer>().map_err(|error| failed(format!("the launcher: {error}")))?;
         match answer {
-            Answer::Refused { step, errno, detail } => {
-                let step = Step::by_name(&step).unwrap_or(Step::MakeChannel);
-                Err(StartError::Step(StepError { step, errno, detail }))
-            }
+            Answer::Refused(error) => Err(error),
             Answer::Started { pid, proof } => {
                 let mut descriptors = descriptors.into_iter();
                 let pid = Pid::from_raw(pid);
                 let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
                     return Err(failed("the launcher sent no descriptors".to_owned()));
                 };
-                let keeper = local_keeper(Child { pid, pidfd }, handle.group.clone(), Vec::new());
+                let keeper = local_keeper(Child { pid, pidfd }, state.group, Vec::new());
                 // It keeps mounts of dead sandboxes for a while: that an overlay is still there would tell nothing.
                 let channel = Channel::new(channel);
                 Ok(Sandbox { channel, upper: descriptors.next(), watch: None, proof, keeper })

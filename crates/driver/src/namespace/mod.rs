@@ -6,10 +6,11 @@ mod inventory;
 pub mod launcher;
 pub mod name;
 mod probe;
+mod state;
 
 use self::name::NAME;
-use crate::error::{DestroyError, InventoryError, PrepareError, StartError};
-use crate::handle::HANDLE_VERSION;
+use self::state::State;
+use crate::error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 use crate::{Channel, Driver, Handle, ProbeReport, Sandbox, SandboxProcess};
 use nexus_channel::frames::GuestFrame;
 use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
@@ -19,6 +20,7 @@ use nexus_model::Plan;
 use nexus_model::proof::ProofPlan;
 use nexus_model::spec::SandboxProfile;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::path::PathBuf;
@@ -98,14 +100,12 @@ impl Namespace {
 
     /// Clones a sandbox from this process, which must have one thread.
     fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, ProofPlan), StartError> {
-        if handle.driver != NAME || handle.version != HANDLE_VERSION {
-            return Err(StartError::WrongDriver { found: handle.driver.clone(), expected: NAME });
-        }
-        let identity = self.identity.clone()?;
-        self.faults.check(Step::HostNamespaces)?;
-        let host_namespaces = self.host_namespaces()?.to_vec();
-        let request = nexus_jail::Request { plan, setup: self.setup(identity), group: handle.group.as_ref() };
-        let launched = nexus_jail::launch(&request, &mut self.kept.borrow_mut())?;
+        let state = State::read(handle)?;
+        let identity = self.identity.clone().map_err(not_started)?;
+        self.faults.check(Step::HostNamespaces).map_err(not_started)?;
+        let host_namespaces = self.host_namespaces().map_err(not_started)?.to_vec();
+        let request = nexus_jail::Request { plan, setup: self.setup(identity), group: state.group.as_ref() };
+        let launched = nexus_jail::launch(&request, &mut self.kept.borrow_mut()).map_err(not_started)?;
         let proof = ProofPlan {
             marker: plan.marker.clone(),
             uid_map: identity.uid_map(),
@@ -143,13 +143,12 @@ impl Namespace {
         }
         let wanted = Wanted { memory: plan.limits.memory_bytes.is_some(), cpu: plan.limits.cpu_millis.is_some() };
         let limit = if wanted.memory { "memory" } else { "cpu" };
-        let hierarchies = Hierarchies::read()
-            .map_err(|error| PrepareError::Limit { limit, reason: format!("/proc/self/mountinfo: {error}") })?;
-        let own = OwnGroups::read()
-            .map_err(|error| PrepareError::Limit { limit, reason: format!("/proc/self/cgroup: {error}") })?;
+        let refused = |reason: String| PrepareError::Limit { limit: limit.to_owned(), reason };
+        let hierarchies = Hierarchies::read().map_err(|error| refused(format!("/proc/self/mountinfo: {error}")))?;
+        let own = OwnGroups::read().map_err(|error| refused(format!("/proc/self/cgroup: {error}")))?;
         nexus_jail::cgroup::find(&hierarchies, &own, wanted, self.uid, &plan.run_id.to_string())
             .map(Some)
-            .map_err(|reason| PrepareError::Limit { limit, reason })
+            .map_err(refused)
     }
 }
 
@@ -164,7 +163,7 @@ impl Driver for Namespace {
 
     fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
         if plan.profile != SandboxProfile::Untrusted {
-            return Err(PrepareError::Profile { driver: NAME, profile: plan.profile.name() });
+            return Err(PrepareError::Profile { driver: NAME.to_owned(), profile: plan.profile.name().to_owned() });
         }
         // For each run: an operator may have set another since the last one.
         core_pattern::check(&self.core_pattern).map_err(|reason| PrepareError::CoreHandler { reason })?;
@@ -174,15 +173,10 @@ impl Driver for Namespace {
                 report.gives(*guarantee).map_err(|reason| PrepareError::Guarantee { guarantee: *guarantee, reason })?;
             }
         }
-        self.faults.check(Step::Identity)?;
-        self.identity.clone()?;
-        Ok(Handle {
-            version: HANDLE_VERSION,
-            driver: NAME.to_owned(),
-            run_id: plan.run_id,
-            mark: nexus_jail::mark(plan.run_id),
-            group: self.group(plan)?,
-        })
+        self.faults.check(Step::Identity).map_err(set_up)?;
+        self.identity.clone().map_err(set_up)?;
+        let state = State { label: nexus_jail::mark(plan.run_id), group: self.group(plan)? };
+        state.handle(plan.run_id).map_err(|error| set_up(StepError::new(Step::Identity, error.to_string())).into())
     }
 
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
@@ -192,7 +186,7 @@ impl Driver for Namespace {
             upper: launched.upper,
             watch: launched.watch,
             proof,
-            keeper: local_keeper(launched.child, handle.group.clone(), launched.deferred),
+            keeper: local_keeper(launched.child, State::read(handle)?.group, launched.deferred),
         })
     }
 
@@ -201,14 +195,27 @@ impl Driver for Namespace {
     }
 
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
-        inventory::kill_marked(self.owners(), &handle.mark)?;
-        match &handle.group {
+        let state = State::read(handle)?;
+        inventory::kill_marked(self.owners(), &state.label)?;
+        match &state.group {
             None => Ok(()),
-            Some(group) => {
-                group.remove().map_err(|source| DestroyError { what: "the run's control group".to_owned(), source })
-            }
+            Some(group) => group
+                .remove()
+                .map_err(|source| DestroyError::Left { what: "the run's control group".to_owned(), source }),
         }
     }
+}
+
+fn set_up(error: StepError) -> SetupError {
+    SetupError { step: error.step.name().to_owned(), errno: error.errno, detail: error.detail }
+}
+
+fn not_started(error: StepError) -> StartError {
+    if error.step == Step::JoinKeyring && error.errno == Errno::DQUOT.raw_os_error() {
+        let reason = "This user has no kernel key left: the sandboxes of a user need one of kernel.keys.maxkeys";
+        return StartError::Limit { limit: "keys".to_owned(), reason: reason.to_owned() };
+    }
+    set_up(error).into()
 }
 
 fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
