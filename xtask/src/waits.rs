@@ -24,6 +24,7 @@ const HOST_SIDE: &[&str] = &[
     "crates/facility/src",
     "crates/profiles/src",
     "crates/receipt/src",
+    "crates/runner/src",
     "crates/terminal/src",
     "crates/cli/src",
 ];

@@ -5,10 +5,11 @@
 use crate::devices;
 use crate::failure::Failure;
 use crate::guarded::Guarded;
-use crate::places::{self, Places};
+use crate::host;
 use crate::profile::{FoundBind, Resolution, Source};
 use nexus_model::plan::{Access, Bind};
 use nexus_policy::profile::{BindRule, Origin, Sourced};
+use nexus_runner::state::directory::StateDir;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub fn read(
     devices: &[PathBuf],
     resolution: &Resolution,
     workspace: &Path,
-    places: &Places,
+    places: &StateDir,
     guarded: &Guarded,
 ) -> Result<Vec<Shown>, Failure> {
     let look = Look { workspace, places, guarded, opened: &resolution.settings.binds };
@@ -85,7 +86,7 @@ fn add(all: &mut Vec<Shown>, nearer: usize, shown: Shown) {
 
 struct Look<'a> {
     workspace: &'a Path,
-    places: &'a Places,
+    places: &'a StateDir,
     guarded: &'a Guarded,
     /// What the operator opened.
     opened: &'a [Sourced<String>],
@@ -167,7 +168,7 @@ impl Look<'_> {
 pub fn in_home(text: &str, from: &Origin) -> Result<PathBuf, Failure> {
     match text.strip_prefix("~/") {
         None => Ok(PathBuf::from(text)),
-        Some(rest) => places::home().map(|home| home.join(rest)).ok_or_else(|| {
+        Some(rest) => host::home().map(|home| home.join(rest)).ok_or_else(|| {
             let message = format!("{from}: there is no home folder for {text}");
             Failure::refused("bind", message, "write the whole path, or set HOME")
         }),
@@ -196,8 +197,8 @@ fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
-        Places::below("/var/lib/nexus".into())
+    fn places() -> StateDir {
+        StateDir::below("/var/lib/nexus".into())
     }
 
     fn bind(text: &str, access: Access) -> Result<Bind, Failure> {

@@ -3,7 +3,7 @@
 //!
 //! A bind is compared by its real path: it may neither be one of these places, nor lie in one, nor hold one.
 
-use crate::places;
+use crate::host;
 use nexus_model::plan::Access;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ impl Guarded {
     pub fn here() -> Self {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let mut homes: Vec<PathBuf> = vec!["/root".into()];
-        homes.extend(places::home());
+        homes.extend(host::home());
         if let Ok(entries) = std::fs::read_dir("/home") {
             homes.extend(entries.flatten().map(|entry| entry.path()));
         }

@@ -23,10 +23,11 @@ mod environment;
 mod failure;
 mod guarded;
 mod hide;
+mod host;
 mod log;
 mod manual;
 mod net;
-mod places;
+
 mod profile;
 mod receipt;
 mod run;

@@ -1,7 +1,8 @@
 //! Which folder may be a workspace.
 
 use crate::failure::Failure;
-use crate::places::{self, Places};
+use crate::host;
+use nexus_runner::state::directory::StateDir;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ const TOO_MUCH: &[&str] = &[
 ];
 
 /// Finds the workspace: the folder that was named, or the current one.
-pub fn find(named: Option<&Path>, places: &Places) -> Result<PathBuf, Failure> {
+pub fn find(named: Option<&Path>, places: &StateDir) -> Result<PathBuf, Failure> {
     let path = match named {
         Some(asked) => std::fs::canonicalize(asked).map_err(|error| unusable(asked, &error))?,
         // The kernel tells a real path (getcwd(2)).
@@ -57,7 +58,7 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Refuses what belongs to the system, the home folder, and what overlaps with the state directory.
-pub fn check(path: &Path, places: &Places) -> Result<(), Failure> {
+pub fn check(path: &Path, places: &StateDir) -> Result<(), Failure> {
     let refuse = |message: String, hint: &str| Err(Failure::refused("workspace", message, hint));
     let name = path.display();
     if TOO_MUCH.iter().any(|folder| path == Path::new(folder)) {
@@ -66,7 +67,7 @@ pub fn check(path: &Path, places: &Places) -> Result<(), Failure> {
             "name a project folder with --workspace",
         );
     }
-    if places::home().and_then(|home| std::fs::canonicalize(home).ok()).is_some_and(|home| home == *path) {
+    if host::home().and_then(|home| std::fs::canonicalize(home).ok()).is_some_and(|home| home == *path) {
         let message = format!("{name} is your home folder: all your keys and settings would be in the sandbox");
         return refuse(message, "name a project folder in it with --workspace");
     }
@@ -115,8 +116,8 @@ pub fn working_directory(named: Option<&Path>, workspace: &Path) -> Result<PathB
 mod tests {
     use super::*;
 
-    fn places(state: &str) -> Places {
-        Places::below(state.into())
+    fn places(state: &str) -> StateDir {
+        StateDir::below(state.into())
     }
 
     #[test]

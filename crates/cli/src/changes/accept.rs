@@ -6,15 +6,15 @@
 use super::{Pending, State, patch, paths, recover, rejected, show, waiting};
 use crate::args::AcceptArgs;
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::run;
 use crate::run::recover::{Ending, Interrupted};
 use nexus_facility::{Change, CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
+use nexus_runner::state::directory::StateDir;
 
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let interrupted = run::recover::interrupted(&places, &run::driver())?;
     let one = waiting::only_one(waiting::all(&places, &interrupted)?, args.run)?;
     if one.state == State::Interrupted {
@@ -52,7 +52,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
 }
 
 /// Goes on with an interrupted commit. One that was being taken back is taken back, which is no accept.
-fn go_on(places: &Places, one: &Interrupted) -> Result<String, Failure> {
+fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
     if one.ending != Ending::Back {
         return recover::finish(places, one).map(|()| String::new());
     }

@@ -21,13 +21,15 @@ mod waiting;
 
 use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::run;
 use crate::run::recover::{Ending, Interrupted};
-use crate::run::{Content, Record};
 use nexus_driver::Handle;
 use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::{ByteText, RunId};
+use nexus_runner::state::commit_lock::{self, CommitLock};
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::note;
+use nexus_runner::state::record::{Content, Record};
 use waiting::{State, Waiting};
 
 pub use accept::happened;
@@ -56,8 +58,8 @@ pub fn command(args: &ChangesArgs) -> u8 {
 }
 
 /// The state directory, and the commits that were interrupted, after what was killed has been cleared up.
-fn places() -> Result<(Places, Vec<Interrupted>), Failure> {
-    let places = Places::find()?.ensure()?;
+fn places() -> Result<(StateDir, Vec<Interrupted>), Failure> {
+    let places = crate::host::ready_state_dir()?;
     let interrupted = run::recover::look(&places, &run::driver())?;
     Ok((places, interrupted))
 }
@@ -101,7 +103,7 @@ fn list(json: bool) -> Result<String, Failure> {
 
 /// One waiting run, opened for reading or deciding. Nobody else works with it meanwhile.
 struct Pending {
-    places: Places,
+    places: StateDir,
     one: Waiting,
     layer: Layer,
     workspace: Workspace,
@@ -111,7 +113,7 @@ struct Pending {
 
 impl Pending {
     /// Opens a run that waits, and the very directory that it worked on.
-    fn of(places: Places, one: Waiting) -> Result<Self, Failure> {
+    fn of(places: StateDir, one: Waiting) -> Result<Self, Failure> {
         let refused = |error: &dyn std::error::Error| Failure::refused("layer", run::chain(error), "");
         match one.state {
             State::Waiting => {}
@@ -170,14 +172,13 @@ impl Pending {
 
     /// Locks the workspace for a commit, and finishes what another commit to it left half-way. The run's note is brought
     /// to the disk, so that a commit is found after a power cut.
-    fn alone(&self) -> Result<run::Alone, Failure> {
+    fn alone(&self) -> Result<CommitLock, Failure> {
         let refused = |why: String| Failure::refused("lock", why, "nothing was changed");
-        let alone = run::lock(&self.places, self.one.folder)
+        let alone = commit_lock::lock(&self.places, self.one.folder)
             .map_err(|error| refused(format!("the workspace cannot be locked: {error}")))?;
         run::recover::finish_others(&self.places, &self.one.run, &self.one.workspace, &self.workspace)
             .map_err(refused)?;
-        run::sync_note(self.layer.root())
-            .map_err(|error| refused(format!("{}: {error}", self.layer.root().display())))?;
+        note::sync(self.layer.root()).map_err(|error| refused(format!("{}: {error}", self.layer.root().display())))?;
         Ok(alone)
     }
 
@@ -191,7 +192,7 @@ impl Pending {
         let content = Content {
             handle: Handle::of_nothing(run),
             workspace: self.one.workspace.clone().into(),
-            folder: self.one.folder,
+            directory: self.one.folder,
             layered: true,
             reviewing: true,
             rejecting: false,

@@ -1,15 +1,15 @@
 //! `nexus changes recover`: finishes commits that were interrupted.
 
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::run;
 use crate::run::recover::{Interrupted, Say};
 use nexus_model::RunId;
+use nexus_runner::state::directory::StateDir;
 
 /// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished keeps
 /// no other from being finished.
 pub fn command(run: Option<RunId>) -> Result<String, Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let all = run::recover::interrupted(&places, &run::driver())?;
     let chosen: Vec<_> = match run {
         None => all,
@@ -36,7 +36,7 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
 
 /// Finishes one interrupted commit, and says at once what was done: what a command that is killed then has not said, the next
 /// one finds by the record.
-pub fn finish(places: &Places, one: &Interrupted) -> Result<(), Failure> {
+pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
     let mut say = |lines: &[String]| {
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
         super::say(&text).map_err(|failure| failure.text())
@@ -45,7 +45,7 @@ pub fn finish(places: &Places, one: &Interrupted) -> Result<(), Failure> {
 }
 
 /// [`finish`] that says it elsewhere.
-pub fn finish_with(places: &Places, one: &Interrupted, say: Say<'_>) -> Result<(), Failure> {
+pub fn finish_with(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = run::hold_signals()?;
     run::recover::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))

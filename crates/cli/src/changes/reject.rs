@@ -3,16 +3,18 @@
 use super::take_back::{TakenBack, take_back};
 use super::{Pending, State, accept, paths, rejected, say, waiting};
 use crate::failure::Failure;
-use crate::places::Places;
 use crate::run::recover::{Interrupted, is_busy, patiently};
 use crate::run::{self, chain};
 use nexus_facility::{Abandoned, RecoverError, Rules};
 use nexus_model::RunId;
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::note;
+use nexus_runner::state::record::{Content, Record};
 use std::path::PathBuf;
 
 /// Rejects, and says what still waits.
 pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result<String, Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let interrupted = run::recover::interrupted(&places, &run::driver())?;
     let one = match (waiting::only_one(waiting::all(&places, &interrupted)?, run), run) {
         (Err(failure), Some(run)) if named.is_empty() => {
@@ -42,7 +44,7 @@ pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result
 const TRIES: usize = 3;
 
 /// Throws everything of a run away. What the caller saw of it may be over: each step looks again under the layer's lock.
-fn whole(places: &Places, of: &Interrupted, set_aside: bool) -> Result<String, Failure> {
+fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String, Failure> {
     let run = &of.run;
     for _ in 0..TRIES {
         if let Some((path, folder)) = &of.directory {
@@ -82,18 +84,18 @@ enum Removal {
 }
 
 /// Removes a layer unread: also what could be neither committed nor parked.
-fn remove(places: &Places, of: &Interrupted) -> Result<Removal, Failure> {
+fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     let run = &of.run;
     let failed = |why: String| Failure::refused("discard", why, "");
     let layer = places.layers.join(run);
     let _held = run::hold_signals()?;
     let record = record(places, of);
-    let abandon = || nexus_facility::abandon(&places.layers, run, || run::mark_gone(&layer));
+    let abandon = || nexus_facility::abandon(&places.layers, run, || note::mark_gone(&layer));
     match patiently(abandon, is_busy) {
         Ok(Abandoned::Removed(left)) => run::tell_leftovers(left.iter()),
         other => {
             // Nothing was removed, and an interrupted commit keeps its own record.
-            record.map_or(Ok(()), run::Record::remove).map_err(|error| failed(error.to_string()))?;
+            record.map_or(Ok(()), Record::remove).map_err(|error| failed(error.to_string()))?;
             return match other {
                 Ok(_) => Ok(Removal::Nothing),
                 Err(RecoverError::Decided { .. }) => Ok(Removal::Decided),
@@ -110,26 +112,26 @@ fn remove(places: &Places, of: &Interrupted) -> Result<Removal, Failure> {
 
 /// Names the run as being rejected, so that whoever comes after a kill says what was done. A reject makes room, so that it goes
 /// on without a record. `None` also where the run has one.
-fn record(places: &Places, of: &Interrupted) -> Option<run::Record> {
+fn record(places: &StateDir, of: &Interrupted) -> Option<Record> {
     let run: RunId = of.run.parse().ok()?;
     let (workspace, folder) = of.directory.clone()?;
-    if run::Record::place(&places.runs, run).try_exists().unwrap_or(true) {
+    if Record::place(&places.runs, run).try_exists().unwrap_or(true) {
         return None;
     }
-    let content = run::Content {
+    let content = Content {
         handle: nexus_driver::Handle::of_nothing(run),
         workspace: workspace.into(),
-        folder,
+        directory: folder,
         layered: true,
         reviewing: true,
         rejecting: true,
     };
-    run::Record::create(&places.runs, &content).ok()
+    Record::create(&places.runs, &content).ok()
 }
 
 /// A run of which nothing can be read but that has a layer: it is removed unread.
 fn unknown(
-    places: &Places,
+    places: &StateDir,
     run: RunId,
     set_aside: bool,
     (interrupted, failure): (&[Interrupted], Failure),

@@ -3,9 +3,9 @@
 use super::Pending;
 use super::waiting::Waiting;
 use crate::failure::{Failure, one_line};
-use crate::run::CutShort;
 use nexus_facility::{Change, ChangeKind};
 use nexus_model::{ByteText, RunId};
+use nexus_runner::state::note::CutShort;
 use serde::Serialize;
 use std::fmt::Write as _;
 

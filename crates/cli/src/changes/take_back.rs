@@ -8,11 +8,13 @@
 //! Until it is taken back, the layer of an interrupted commit has the only copy of what the commit displaced.
 
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::run::recover::{Interrupted, is_busy, patiently};
 use crate::run::unsaid::KEPT;
-use crate::run::{self, FolderId, OpenSameError, chain};
+use crate::run::{self, chain};
 use nexus_facility::{Conflict, RecoverError, Stage, Workspace};
+use nexus_runner::state::commit_lock;
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::identity::{DirectoryId, OpenSameError};
 use std::path::{Path, PathBuf};
 
 /// What became of the commit.
@@ -27,13 +29,13 @@ pub enum TakenBack {
 }
 
 /// Takes the commit back. `may_leave` allows to leave the directory as it is where that is not possible.
-pub fn take_back(places: &Places, of: &Interrupted, may_leave: bool) -> Result<TakenBack, Failure> {
+pub fn take_back(places: &StateDir, of: &Interrupted, may_leave: bool) -> Result<TakenBack, Failure> {
     let (run, layers) = (&of.run, &places.layers);
     let look =
         || patiently(|| nexus_facility::stage(layers, run), is_busy).map_err(|error| failed(run, &chain(&error)));
     let Stage::Decided(home) = look()? else { return Ok(TakenBack::Over) };
     let is_known = home.is_some();
-    let home = home.map(|home| (home.path.as_path().to_owned(), FolderId::from(home.id)));
+    let home = home.map(|home| (home.path.as_path().to_owned(), DirectoryId::from(home.id)));
     let Some((path, folder)) = home.or_else(|| of.directory.clone()) else {
         return leave(places, run, None, None, "what it had decided cannot be read");
     };
@@ -42,7 +44,7 @@ pub fn take_back(places: &Places, of: &Interrupted, may_leave: bool) -> Result<T
         Err(why) if may_leave || !is_known => return leave(places, run, Some(&path), None, &open_error(&why)),
         Err(why) => return Err(away(places, run, &path, &why)),
     };
-    let _alone = run::lock(places, folder).map_err(|error| failed(run, &error.to_string()))?;
+    let _alone = commit_lock::lock(places, folder).map_err(|error| failed(run, &error.to_string()))?;
     let _held = run::hold_signals()?;
     // Who had the lock before may have ended the commit.
     if !matches!(look()?, Stage::Decided(_)) {
@@ -99,7 +101,7 @@ fn failed(run: &str, why: &str) -> Failure {
     Failure::refused("recover", message, hint)
 }
 
-fn away(places: &Places, run: &str, path: &Path, why: &OpenSameError) -> Failure {
+fn away(places: &StateDir, run: &str, path: &Path, why: &OpenSameError) -> Failure {
     let message = format!(
         "the commit of the run {run} into {} was interrupted, and that directory cannot be used: {why}; its files may be \
          half old and half new, and only the layer has their old versions",
@@ -136,13 +138,13 @@ fn back(path: &Path, conflicts: &[Conflict]) -> String {
 }
 
 /// The directory of layers that were set aside.
-fn kept(places: &Places) -> PathBuf {
+fn kept(places: &StateDir) -> PathBuf {
     places.state.join(KEPT)
 }
 
 /// Leaves the directory as it is, and keeps the layer where no command touches it.
 fn leave(
-    places: &Places,
+    places: &StateDir,
     run: &str,
     path: Option<&Path>,
     directory: Option<&Workspace>,

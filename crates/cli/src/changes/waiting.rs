@@ -1,11 +1,13 @@
 //! Lists the runs whose layers wait for a decision, and chooses one.
 
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::receipt::utc;
-use crate::run::{self, FolderId, RunNote, recover::Interrupted};
+use crate::run::{self, recover::Interrupted};
 use nexus_facility::going::GOING;
 use nexus_model::{ByteText, RunId};
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::identity::DirectoryId;
+use nexus_runner::state::note::{self, RunNote};
 use std::path::{Path, PathBuf};
 
 /// A run whose layer waits.
@@ -16,7 +18,7 @@ pub struct Waiting {
     /// Its workspace.
     pub workspace: PathBuf,
     /// The identity of the workspace.
-    pub folder: FolderId,
+    pub folder: DirectoryId,
     /// The command.
     pub command: ByteText,
     /// Everything that is known of the run.
@@ -51,11 +53,11 @@ impl Waiting {
     fn new(run: String, note: RunNote, state: State) -> Self {
         let words: Vec<&[u8]> = note.argv.iter().map(|word| word.0.as_slice()).collect();
         let command = words.join(&b" "[..]).into();
-        Self { run, workspace: note.workspace.as_path().to_owned(), folder: note.folder, command, note, state }
+        Self { run, workspace: note.workspace.as_path().to_owned(), folder: note.directory, command, note, state }
     }
 
     /// The run as the commands of recovery know it.
-    pub fn interrupted(&self, places: &Places) -> Interrupted {
+    pub fn interrupted(&self, places: &StateDir) -> Interrupted {
         Interrupted::new(places, self.run.clone(), Some((self.workspace.clone(), self.folder)))
     }
 
@@ -73,7 +75,7 @@ fn started_ms(run: &str) -> Option<u64> {
 }
 
 /// All runs whose layers wait, the latest first.
-pub fn all(places: &Places, interrupted: &[Interrupted]) -> Result<Vec<Waiting>, Failure> {
+pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting>, Failure> {
     let failed =
         |error: std::io::Error| Failure::refused("state_dir", format!("{}: {error}", places.layers.display()), "");
     let mut found = Vec::new();
@@ -91,7 +93,7 @@ pub fn all(places: &Places, interrupted: &[Interrupted]) -> Result<Vec<Waiting>,
         if goes_on || !path.try_exists().map_err(failed)? {
             continue;
         }
-        let (note, state) = match (run::read_note(&path), run::read_gone_note(&path)) {
+        let (note, state) = match (note::read(&path), note::read_gone(&path)) {
             (Ok(Some(note)), _) if is_interrupted => (note, State::Interrupted),
             (Ok(Some(note)), _) => (note, State::Waiting),
             (Ok(None), Ok(Some(note))) => (note, State::Going),

@@ -5,7 +5,6 @@ mod verdict;
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
-use crate::places::Places;
 use crate::run;
 use nexus_driver::{Driver, ProbeReport};
 use serde_json::json;
@@ -53,7 +52,7 @@ fn trial() -> Result<Trial, String> {
         Ok(proof) => return Ok(Trial { proof, except: None }),
         Err(reason) => reason,
     };
-    let other = Places::find().ok().and_then(|places| places.state.parent().map(std::path::Path::to_owned));
+    let other = crate::host::state_dir().ok().and_then(|places| places.state.parent().map(std::path::Path::to_owned));
     match other.filter(|folder| folder.is_dir()).map(|folder| trial_below(&folder)) {
         Some(Ok(proof)) => Ok(Trial { proof, except: Some(first) }),
         Some(Err(_)) | None => Err(first),

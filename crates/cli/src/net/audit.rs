@@ -4,8 +4,8 @@
 //! command cannot fill the disk with refusals. When it is full, or the disk is, nothing new is connected.
 
 use crate::failure::Failure;
-use crate::places::Places;
 use nexus_model::RunId;
+use nexus_runner::state::directory::StateDir;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -22,17 +22,17 @@ const KEPT: usize = 500;
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
 
 /// Where the records are.
-pub fn folder(places: &Places) -> PathBuf {
+pub fn folder(places: &StateDir) -> PathBuf {
     places.state.join("net")
 }
 
 /// Where the record of a run is, or would be.
-pub fn place(places: &Places, run: RunId) -> PathBuf {
+pub fn place(places: &StateDir, run: RunId) -> PathBuf {
     folder(places).join(format!("{run}.jsonl"))
 }
 
 /// Makes the record of a run.
-pub fn create(places: &Places, run: RunId) -> Result<File, Failure> {
+pub fn create(places: &StateDir, run: RunId) -> Result<File, Failure> {
     let path = place(places, run);
     let made = open(&path).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -63,7 +63,7 @@ pub fn is_written(file: &File) -> io::Result<bool> {
 }
 
 /// The runs with a record, the latest first.
-pub fn runs(places: &Places) -> io::Result<Vec<RunId>> {
+pub fn runs(places: &StateDir) -> io::Result<Vec<RunId>> {
     let entries = match std::fs::read_dir(folder(places)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -82,7 +82,7 @@ pub fn runs(places: &Places) -> io::Result<Vec<RunId>> {
 }
 
 /// Removes the record of a run that tried nothing, or never started.
-pub fn forget_if_empty(places: &Places, run: RunId) -> io::Result<()> {
+pub fn forget_if_empty(places: &StateDir, run: RunId) -> io::Result<()> {
     let path = place(places, run);
     match std::fs::metadata(&path) {
         Ok(meta) if meta.len() == 0 => std::fs::remove_file(&path),
@@ -122,13 +122,13 @@ impl Pruned {
 }
 
 /// Removes the oldest records beyond what is kept, but not that of `run`, which has just ended. Called when nobody waits for it.
-pub fn prune(places: &Places, run: RunId) -> io::Result<Pruned> {
+pub fn prune(places: &StateDir, run: RunId) -> io::Result<Pruned> {
     ended(places, run)?;
     beyond(places, run, KEPT, MAX_TOTAL_BYTES)
 }
 
 /// Makes the end of a run the time of its record. A sandbox that lived long may have tried nothing for long.
-fn ended(places: &Places, run: RunId) -> io::Result<()> {
+fn ended(places: &StateDir, run: RunId) -> io::Result<()> {
     match File::open(place(places, run)) {
         Ok(file) => file.set_modified(SystemTime::now()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -136,7 +136,7 @@ fn ended(places: &Places, run: RunId) -> io::Result<()> {
     }
 }
 
-fn beyond(places: &Places, run: RunId, kept: usize, max_bytes: u64) -> io::Result<Pruned> {
+fn beyond(places: &StateDir, run: RunId, kept: usize, max_bytes: u64) -> io::Result<Pruned> {
     let mut found = Vec::new();
     for run in runs(places)? {
         match std::fs::symlink_metadata(place(places, run)) {
@@ -171,7 +171,7 @@ fn beyond(places: &Places, run: RunId, kept: usize, max_bytes: u64) -> io::Resul
 }
 
 /// Whether somebody writes to a record still, or changes of its run wait for a decision that it may matter for.
-fn is_needed(places: &Places, run: RunId) -> io::Result<bool> {
+fn is_needed(places: &StateDir, run: RunId) -> io::Result<bool> {
     if places.layers.join(run.to_string()).try_exists()? {
         return Ok(true);
     }
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn old_records_go_and_one_that_is_written_stays() {
         let state = tempfile::tempdir().unwrap();
-        let places = Places::below(state.path().to_owned());
+        let places = StateDir::below(state.path().to_owned());
         let ids: Vec<RunId> = (0..4).map(|_| RunId::new()).collect();
         let mut files: Vec<File> = ids.iter().map(|run| create(&places, *run).unwrap()).collect();
         files.truncate(1);
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn the_record_of_a_long_run_counts_from_its_end() {
         let state = tempfile::tempdir().unwrap();
-        let places = Places::below(state.path().to_owned());
+        let places = StateDir::below(state.path().to_owned());
         let ids: Vec<RunId> = (0..4).map(|_| RunId::new()).collect();
         for (later, run) in ids.iter().enumerate() {
             let at = SystemTime::now() - Duration::from_secs(1000 - 100 * later as u64);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn all_records_together_are_bounded_and_waiting_ones_stay() {
         let state = tempfile::tempdir().unwrap();
-        let places = Places::below(state.path().to_owned());
+        let places = StateDir::below(state.path().to_owned());
         let ids: Vec<RunId> = (0..6).map(|_| RunId::new()).collect();
         for run in &ids {
             create(&places, *run).unwrap().set_len(100).unwrap();

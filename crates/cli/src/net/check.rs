@@ -6,7 +6,6 @@ use super::network::Network;
 use super::rules;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::profile::Resolution;
 use crate::{run, workspace};
 use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, own_among};
@@ -95,7 +94,7 @@ fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
 
 /// The network that `nexus run` would have with these rules, and what they grant.
 pub fn resolved(rules: &RuleArgs) -> Result<(Option<Network>, NetGrants), Failure> {
-    let places = Places::find()?;
+    let places = crate::host::state_dir()?;
     let workspace = workspace::find(rules.workspace.as_deref(), &places)?;
     let args = RunArgs::of_rules(rules);
     let resolution = Resolution::of(&args, &workspace, &places)?;

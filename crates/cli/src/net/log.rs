@@ -3,10 +3,10 @@
 use super::args::NetLogArgs;
 use super::audit;
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::run;
 use nexus_model::RunId;
 use nexus_policy::net::Program;
+use nexus_runner::state::directory::StateDir;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -46,7 +46,7 @@ struct Line {
 
 /// Prints it.
 pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
-    let places = Places::find()?;
+    let places = crate::host::state_dir()?;
     let run = match args.run {
         Some(run) => run,
         None => latest(&places)?,
@@ -81,7 +81,7 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
     }
 }
 
-fn latest(places: &Places) -> Result<RunId, Failure> {
+fn latest(places: &StateDir) -> Result<RunId, Failure> {
     let runs = audit::runs(places).map_err(|error| unreadable(&audit::folder(places), &error))?;
     runs.first().copied().ok_or_else(|| {
         Failure::refused("net_log", "no run has used a network yet", "nexus run --allow HOST -- CMD makes one")

@@ -10,7 +10,6 @@ use super::ended::Ended;
 use super::network::Network;
 use super::service;
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::profile::NO_SUCH_PROFILE;
 use crate::run::{self, Signals};
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
@@ -47,7 +46,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         let hint = "give --allow, --allow-group, --net or a --profile with a network";
         Failure::usage("net", "there is nothing that the proxy may reach", hint)
     })?;
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let id = RunId::new();
     let sink = Arc::new(FileSink::new(audit::create(&places, id)?, audit::MOST_BYTES));
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);

@@ -10,12 +10,12 @@ use super::audit;
 use super::ended::Ended;
 use super::network::Network;
 use crate::failure::Failure;
-use crate::places::Places;
 use crate::terminal::Hold;
 use nexus_driver::{Listeners as Handed, ProcessView};
 use nexus_egress::{Clock, Config, Egress, FileSink, Limits, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_model::network::HTTP_PORT;
+use nexus_runner::state::directory::StateDir;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
@@ -54,7 +54,7 @@ struct Asking {
 
 impl Service {
     /// Makes what must be there before the sandbox is.
-    pub fn prepare(network: &Network, places: &Places, run: RunId) -> Result<Self, Failure> {
+    pub fn prepare(network: &Network, places: &StateDir, run: RunId) -> Result<Self, Failure> {
         let record = audit::create(places, run)?;
         let sink = Arc::new(FileSink::new(record, audit::MOST_BYTES));
         let mut config = Config::new(Arc::new(network.policy.clone()), Clock::start(), sink);
@@ -103,7 +103,7 @@ impl Service {
     }
 
     /// Ends it and sums up. Empty and old records go.
-    pub fn finish(self, places: &Places, run: RunId) -> Ended {
+    pub fn finish(self, places: &StateDir, run: RunId) -> Ended {
         let mut ended = self.ended();
         match nexus_receipt::store::files::digest(&audit::place(places, run)) {
             Ok(record) => ended.record = Some(record),

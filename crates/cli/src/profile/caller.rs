@@ -2,24 +2,19 @@
 
 use super::Host;
 use crate::failure::Failure;
-use crate::places;
+use crate::host;
 use nexus_profiles::clients::ClientError;
 use nexus_profiles::generated::WriteError;
 use nexus_profiles::{
     BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, UnreadableGitConfig,
     WorkspaceFileError, workspace_file,
 };
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Takes variables, home and identity from this process.
 pub fn caller() -> Caller {
-    let mut variables = BTreeMap::new();
-    for (name, value) in std::env::vars_os() {
-        // Of two with one name the first counts, as for getenv(3).
-        variables.entry(name).or_insert(value);
-    }
-    Caller { variables, home: places::home(), uid: rustix::process::geteuid().as_raw(), git: git_settings }
+    let nexus_runner::host::Host { variables, home, uid } = host::here();
+    Caller { variables, home, uid, git: git_settings }
 }
 
 /// Takes the host for a search for tools from this process.

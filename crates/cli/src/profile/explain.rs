@@ -6,7 +6,6 @@ use crate::args::RunArgs;
 use crate::binds::{self, Shown};
 use crate::environment::{self, Variable};
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::{run, workspace};
 use nexus_facility::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
@@ -36,7 +35,7 @@ struct Explained {
 
 fn explained(args: &RunArgs) -> Result<String, Failure> {
     run::refuse_what_is_not_here(args)?;
-    let places = Places::find()?;
+    let places = crate::host::state_dir()?;
     let workspace = workspace::find(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
     run::check_patterns(&resolution.grants)?;

@@ -30,7 +30,6 @@ use crate::binds;
 use crate::failure::Failure;
 use crate::guarded::Guarded;
 use crate::net::{ASKED, Network};
-use crate::places::Places;
 use crate::sockets::{self, Sockets};
 use nexus_model::ByteText;
 use nexus_model::limits::DEFAULT_PIDS;
@@ -40,6 +39,7 @@ use nexus_policy::profile::{
 };
 use nexus_policy::settings::Settings;
 use nexus_profiles::{ProfileStore, generated, library, settings, toolchains, workspace_file};
+use nexus_runner::state::directory::StateDir;
 use std::path::Path;
 
 /// What happened to the workspace's `nexus.yaml`.
@@ -71,7 +71,7 @@ pub struct Resolution {
 
 impl Resolution {
     /// Reads all documents and looks for the toolchains. Writes nothing.
-    pub fn of(args: &RunArgs, workspace: &Path, places: &Places) -> Result<Self, Failure> {
+    pub fn of(args: &RunArgs, workspace: &Path, places: &StateDir) -> Result<Self, Failure> {
         let caller = caller();
         library::check_directories(&caller, workspace)?;
         let settings = settings::load(&caller, Some(workspace))?;
@@ -151,7 +151,7 @@ pub fn shown_binds(
     args: &RunArgs,
     resolution: &Resolution,
     workspace: &Path,
-    places: &Places,
+    places: &StateDir,
 ) -> Result<ShownBinds, Failure> {
     let guarded = guarded(args, resolution);
     let shown = binds::read(&args.ro, &args.rw, &args.device, resolution, workspace, places, &guarded)?;

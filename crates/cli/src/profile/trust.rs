@@ -10,10 +10,10 @@
 //! could put a pin there would agree in the user's name.
 
 use crate::failure::Failure;
-use crate::places::Places;
 use nexus_model::ByteText;
 use nexus_profiles::WorkspaceFile;
 use nexus_receipt::store::files;
+use nexus_runner::state::directory::StateDir;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ struct Pin {
 /// A pin is a path and a hash.
 const MOST_BYTES: u64 = 64 << 10;
 
-fn folder(places: &Places) -> PathBuf {
+fn folder(places: &StateDir) -> PathBuf {
     places.state.join("trust")
 }
 
@@ -60,7 +60,7 @@ fn opened(path: &Path) -> Result<Option<OwnedFd>, Failure> {
 }
 
 /// Whether exactly this content is trusted in this workspace.
-pub fn is_trusted(places: &Places, workspace: &Path, file: &WorkspaceFile) -> Result<bool, Failure> {
+pub fn is_trusted(places: &StateDir, workspace: &Path, file: &WorkspaceFile) -> Result<bool, Failure> {
     let (at, name) = (folder(places), name(workspace));
     let path = at.join(&name);
     let Some(folder) = opened(&at)? else { return Ok(false) };
@@ -93,7 +93,7 @@ fn read(folder: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, F
 }
 
 /// Trusts exactly this content from now on.
-pub fn pin(places: &Places, workspace: &Path, file: &WorkspaceFile) -> Result<(), Failure> {
+pub fn pin(places: &StateDir, workspace: &Path, file: &WorkspaceFile) -> Result<(), Failure> {
     let (at, name) = (folder(places), name(workspace));
     let folder = files::directory(&at).map_err(|error| unsafe_folder(&at, &error))?;
     let path = at.join(&name);
@@ -104,7 +104,7 @@ pub fn pin(places: &Places, workspace: &Path, file: &WorkspaceFile) -> Result<()
 }
 
 /// Trusts nothing here any more. Whether there was something.
-pub fn unpin(places: &Places, workspace: &Path) -> Result<bool, Failure> {
+pub fn unpin(places: &StateDir, workspace: &Path) -> Result<bool, Failure> {
     let (at, name) = (folder(places), name(workspace));
     let Some(folder) = opened(&at)? else { return Ok(false) };
     match rustix::fs::unlinkat(&folder, &name, AtFlags::empty()) {

@@ -3,10 +3,10 @@
 use super::{caller, chain, granted, trust as store};
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::failure::{Failure, one_line};
-use crate::places::Places;
 use crate::{run, workspace};
 use nexus_policy::profile::{Origin, narrow};
 use nexus_profiles::{ProfileStore, WorkspaceFile, workspace_file};
+use nexus_runner::state::directory::StateDir;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -37,10 +37,10 @@ fn done(result: Result<String, Failure>) -> u8 {
     }
 }
 
-fn here(named: Option<&Path>) -> Result<(Places, PathBuf), Failure> {
-    let places = Places::find()?;
+fn here(named: Option<&Path>) -> Result<(StateDir, PathBuf), Failure> {
+    let places = crate::host::state_dir()?;
     let workspace = workspace::find(named, &places)?;
-    Ok((places.ensure()?, workspace))
+    Ok((places.ensure(&crate::host::here())?, workspace))
 }
 
 fn agree(args: &TrustArgs) -> Result<String, Failure> {

@@ -1,12 +1,12 @@
 //! Errors of `nexus-receipt` as a person sees them: with advice.
 
 use crate::failure::Failure;
-use crate::places::Places;
 use nexus_receipt::{DirectoryError, Finished, Issued, Issuer, KeyError, Maker, OpenError};
+use nexus_runner::state::directory::StateDir;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Makes sure that a run can have a receipt. Call it before the sandbox is made.
-pub fn open_issuer(places: &Places) -> Result<Issuer, Failure> {
+pub fn open_issuer(places: &StateDir) -> Result<Issuer, Failure> {
     let maker = Maker {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),

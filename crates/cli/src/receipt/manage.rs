@@ -4,12 +4,11 @@ use super::advice::{self, now_unix_ms};
 use super::utc::utc;
 use crate::args::{KeysAction, KeysArgs, PruneArgs};
 use crate::failure::Failure;
-use crate::places::Places;
 use nexus_receipt::{KeyDirectory, KeyError, Keyring, Link, Store};
 
 /// `nexus receipt keys`.
 pub fn keys(args: &KeysArgs) -> Result<String, Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let directory = KeyDirectory::open(&places.state).map_err(|error| advice::key(&error))?;
     let answer = match &args.action {
         KeysAction::List => list(&directory),
@@ -64,7 +63,7 @@ fn export(keys: &KeyDirectory, all: bool, links: bool) -> Result<String, KeyErro
 
 /// `nexus receipt prune`.
 pub fn prune(args: &PruneArgs) -> Result<String, Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let store = Store::open(&places.state).map_err(|error| advice::directory(&error))?;
     let gone = store.prune(args.keep).map_err(|error| {
         let message = format!("the receipts cannot be pruned: {error}");

@@ -6,7 +6,6 @@ use super::{advice, breaks};
 use crate::args::VerifyArgs;
 use crate::failure::{Failure, one_line};
 use crate::net::Ended;
-use crate::places::Places;
 use crate::run;
 use nexus_receipt::verify::{
     ReadError, Stream, check_net_record, check_output, check_report, compared_by_length, follow_links, read_file,
@@ -24,7 +23,7 @@ const INVALID: u8 = 1;
 
 /// This state directory's receipts and keys.
 pub fn local() -> Result<(Store, Known), Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     let known = KeyDirectory::open(&places.state).and_then(|keys| keys.known());
     let store = Store::open(&places.state).map_err(|error| advice::directory(&error))?;
     Ok((store, known.map_err(|error| advice::key(&error))?))

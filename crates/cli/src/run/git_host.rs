@@ -1,7 +1,7 @@
 //! Where git and other programs of the host keep what a user or the system has set: home directories, and git's
 //! configurations.
 
-use crate::places;
+use crate::host;
 use nexus_facility::Host;
 use std::collections::BTreeSet;
 use std::env::var_os;
@@ -17,7 +17,7 @@ pub fn find(workspace: &Path) -> Host {
     let mut users = BTreeSet::from([rustix::process::geteuid().as_raw(), rustix::process::getuid().as_raw()]);
     users.extend(std::fs::metadata(workspace).map(|meta| meta.uid()));
     let accounts = std::fs::read("/etc/passwd").unwrap_or_default();
-    let mut homes: Vec<PathBuf> = places::home().into_iter().collect();
+    let mut homes: Vec<PathBuf> = host::home().into_iter().collect();
     for home in homes_of(&accounts, &users) {
         if !homes.contains(&home) {
             homes.push(home);

@@ -6,7 +6,6 @@
 //!                          error afterwards: the changes are parked, then the error is reported
 //! ```
 
-mod alone;
 mod ask;
 mod caller;
 mod covers;
@@ -14,7 +13,6 @@ mod cut_short;
 mod direct;
 mod disk;
 mod fit;
-mod folder;
 mod foreground;
 mod full_output;
 mod git_host;
@@ -23,7 +21,6 @@ mod inside;
 mod look;
 mod mounts;
 mod names;
-mod note;
 mod open_files;
 mod order;
 mod output;
@@ -31,7 +28,6 @@ mod perhaps;
 mod ports;
 mod protect;
 mod pump;
-mod record;
 pub mod recover;
 mod relay;
 mod report;
@@ -43,19 +39,15 @@ mod tally;
 pub mod unsaid;
 mod watch;
 
-pub use alone::{Alone, lock};
 pub use caller::{Caller, Heard, Watched};
-pub use folder::{FolderId, OpenSameError};
 pub use full_output::FullOutput;
 pub use inside::Inside;
-pub use note::{CutShort, RunNote, mark_gone, read as read_note, read_gone as read_gone_note, sync as sync_note};
 pub use open_files::unwatched_line;
 pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
 pub use output::Stream;
 pub use ports::{PortToken, Ports, Publish};
 pub use protect::rules as protect_rules;
 pub use pump::{pipe, write_unless_closed};
-pub use record::{Content, Record};
 pub use report::{Report, failure_document, not_written, print_failure};
 pub use settle::{INTERRUPTED, chain, faults, tell_leftovers, tell_stashes};
 pub use signals::{Signals, hold as hold_signals, survive_file_limit};
@@ -72,6 +64,8 @@ use nexus_driver::{Driver, Handle, Namespace, Sandbox};
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
 use nexus_receipt::Issuer;
+use nexus_runner::state::commit_lock::{self, Mounting, Replaced};
+use nexus_runner::state::record::{Content, Record};
 use nexus_terminal::Mode;
 use pump::{Broken, Outcome};
 use std::io;
@@ -222,7 +216,7 @@ fn recorded<C: Caller>(
     let content = Content {
         handle: handle.clone(),
         workspace: order.plan.workspace.source.clone(),
-        folder: order.folder,
+        directory: order.folder,
         layered: !matches!(order.plan.workspace.writes, Writes::Direct { .. }),
         reviewing: false,
         rejecting: false,
@@ -286,11 +280,11 @@ impl Run<'_> {
         let order = self.order;
         // Neither the layer's beginning nor the mount may fall into a commit of another run.
         let path = order.plan.workspace.source.as_path().to_owned();
-        let lock = alone::after_commits(&order.places, order.folder).map_err(|error| {
+        let lock = commit_lock::after_commits(&order.places, order.folder).map_err(|error| {
             let message = format!("{} cannot be locked: {error}", path.display());
             Failure::refused("lock", message, "wait for the other run, or end it")
         })?;
-        let mounting = alone::Mounting { lock, path, folder: order.folder };
+        let mounting = Mounting { lock, path, directory: order.folder };
         if !matches!(order.plan.workspace.writes, Writes::Direct { .. }) {
             self.layer = Some(make_layer(order)?);
         }
@@ -343,7 +337,7 @@ impl Run<'_> {
         Ok(match tidied {
             Ok(()) => report,
             Err(error) => {
-                let place = order.places.spare.display();
+                let place = order.places.pool.display();
                 report.with_note(format!("what earlier runs left in {place} could not be removed: {}", chain(&error)))
             }
         })
@@ -456,7 +450,7 @@ fn internal(what: &str, error: &io::Error) -> Failure {
 }
 
 fn pump_failure(error: &io::Error) -> Failure {
-    if matches!(error.get_ref(), Some(why) if why.is::<alone::Replaced>()) {
+    if matches!(error.get_ref(), Some(why) if why.is::<Replaced>()) {
         return Failure::refused("moved", format!("the command was ended: {error}"), "run it again");
     }
     let message = format!("the command was ended because its output could not be passed on: {error}");

@@ -3,13 +3,11 @@
 use super::ask;
 use super::direct::Direct;
 use super::disk::Measured;
-use super::folder::FolderId;
 use super::settle::chain;
 use super::{fit, mounts};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::net::Network;
-use crate::places::Places;
 use crate::profile::{Resolution, shown_binds};
 use crate::{environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
@@ -20,19 +18,22 @@ use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, ProfileName, Toolchain};
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::identity::{self, DirectoryId};
+use nexus_runner::state::record::Record;
 use rustix::io::Errno;
 use std::time::Duration;
 
 /// Everything about a run that the flags say.
 pub struct Order {
     /// Where state is.
-    pub places: Places,
+    pub places: StateDir,
     /// The workspace, opened once: what the run commits goes through this descriptor and through no path.
     pub directory: Workspace,
     /// The identity of that descriptor, for journals.
     pub id: nexus_facility::FolderId,
     /// The same, for records.
-    pub folder: FolderId,
+    pub folder: DirectoryId,
     /// The checked plan.
     pub plan: Plan,
     /// Until SIGTERM.
@@ -69,9 +70,9 @@ impl Order {
     /// Reads the flags and looks at the paths that they name.
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
-        let places = Places::find()?;
+        let places = crate::host::state_dir()?;
         let workspace = workspace::find(args.workspace.as_deref(), &places)?;
-        let places = places.ensure()?;
+        let places = places.ensure(&crate::host::here())?;
         if !places.was_there {
             // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
             workspace::check(&workspace, &places)?;
@@ -80,7 +81,7 @@ impl Order {
             let message = format!("the workspace {} cannot be used: {why}", workspace.display());
             Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
         };
-        let directory = super::folder::open(&workspace).map_err(|error| unusable(chain(&error)))?;
+        let directory = identity::open(&workspace).map_err(|error| unusable(chain(&error)))?;
         let id = directory.identity().map_err(|error| unusable(error.to_string()))?;
         let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
         let resolution = Resolution::of(args, &workspace, &places)?;
@@ -115,7 +116,7 @@ impl Order {
         let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
         let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
         let env = environment::build(flags, grants, &resolution.found, |name| std::env::var_os(name))?;
-        let marker = super::record::Record::place(&places.runs, run_id);
+        let marker = Record::place(&places.runs, run_id);
         let shown = shown_binds(args, &resolution, &workspace, &places)?;
         let env_secrets = env.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
         let draft = PlanDraft {

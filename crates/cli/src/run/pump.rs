@@ -9,7 +9,6 @@
 //! a host file can be opened again with other rights, and a terminal takes ioctls. Who gets the output and what else is
 //! waited for is the [`Caller`]'s; nothing waits for a caller that takes nothing.
 
-use super::alone::Mounting;
 use super::caller::{Caller, Heard};
 use super::covers::Covers;
 use super::inside::{Inside, Wish};
@@ -22,6 +21,7 @@ use crate::signal::{SIGHUP, SIGTERM};
 use crate::terminal::out;
 use nexus_driver::{Event, LEADER, Sandbox, Session};
 use nexus_model::ExitReason;
+use nexus_runner::state::commit_lock::Mounting;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

@@ -8,16 +8,11 @@
 //! ```
 //! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory alone.
 
-use super::alone;
-use super::folder::{FolderId, OpenSameError};
-use super::note::{self, CutShort};
 use super::open_files::unwatched_line;
-use super::record::{self, Content, Orphan, Said};
 use super::settle::tell_leftovers;
 use super::unsaid::{KEPT, tell_kept, tell_over};
 use super::{chain, tell};
 use crate::failure::Failure;
-use crate::places::Places;
 use nexus_driver::{DestroyError, Driver, Handle, Namespace};
 use nexus_facility::going::Going;
 use nexus_facility::{
@@ -25,6 +20,11 @@ use nexus_facility::{
     Workspace,
 };
 use nexus_model::RunId;
+use nexus_runner::state::commit_lock;
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::identity::{DirectoryId, OpenSameError};
+use nexus_runner::state::note::{self, CutShort};
+use nexus_runner::state::record::{self, Content, Orphan, RecordState};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub struct Interrupted {
     /// The run.
     pub run: String,
     /// The directory that the commit is for, where that is known.
-    pub directory: Option<(PathBuf, FolderId)>,
+    pub directory: Option<(PathBuf, DirectoryId)>,
     /// How the commit can end.
     pub ending: Ending,
 }
@@ -56,7 +56,7 @@ pub enum Ending {
 
 impl Interrupted {
     /// An interrupted commit of a layer of `places`.
-    pub fn new(places: &Places, run: String, directory: Option<(PathBuf, FolderId)>) -> Self {
+    pub fn new(places: &StateDir, run: String, directory: Option<(PathBuf, DirectoryId)>) -> Self {
         let ending = match () {
             () if nexus_facility::is_being_taken_back(&places.layers, &run) => Ending::Back,
             () if nexus_facility::is_applied(&places.layers, &run) => Ending::Forward,
@@ -86,7 +86,7 @@ impl Interrupted {
         }
     }
 
-    fn touches(&self, here: &Path, id: FolderId) -> bool {
+    fn touches(&self, here: &Path, id: DirectoryId) -> bool {
         self.directory.as_ref().is_some_and(|(there, folder)| *folder == id || overlap(there, here))
     }
 }
@@ -105,7 +105,7 @@ pub struct Found {
 }
 
 /// For commands that only look: clears up what changes no workspace and names the rest.
-pub fn look(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
+pub fn look(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
     let found = interrupted(places, driver)?;
     for one in &found {
         tell(&one.text());
@@ -114,7 +114,7 @@ pub fn look(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Fai
 }
 
 /// For commands that decide: clears up what changes no workspace.
-pub fn interrupted(places: &Places, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
+pub fn interrupted(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
     let found = clear(places, driver)?;
     remove_remains(places).map_err(|why| refused(&why))?;
     for (_, failure) in &found.failed {
@@ -126,7 +126,7 @@ pub fn interrupted(places: &Places, driver: &Namespace) -> Result<Vec<Interrupte
 /// For a run that is about to start: also finishes the interrupted commits of its directory. What cannot be ended there
 /// stops the run, since its files may be half old and half new; elsewhere it is only named.
 pub fn before_run(
-    places: &Places,
+    places: &StateDir,
     driver: &Namespace,
     here: &Path,
     id: nexus_facility::FolderId,
@@ -161,7 +161,7 @@ pub fn before_run(
 }
 
 /// Clears up what changes no workspace, and collects the rest.
-fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
+fn clear(places: &StateDir, driver: &Namespace) -> Result<Found, Failure> {
     // Its errors keep no command from its work: nothing of it is ever read.
     if let Err(failure) = remove_going(places) {
         tell(&failure.text());
@@ -169,7 +169,7 @@ fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
     let orphans = record::orphans(&places.runs).map_err(|error| refused(&error.to_string()))?;
     let mut found = Found::default();
     if !orphans.is_empty() {
-        alone::sweep(places).map_err(|error| refused(&format!("{}: {error}", places.locks.display())))?;
+        commit_lock::sweep(places).map_err(|error| refused(&format!("{}: {error}", places.locks.display())))?;
     }
     for orphan in orphans {
         let orphan = match orphan {
@@ -179,9 +179,9 @@ fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
                 continue;
             }
         };
-        let path = match &orphan.said {
-            Said::Whole(content) => Some(content.workspace.as_path().to_owned()),
-            Said::NothingYet | Said::Nonsense => None,
+        let path = match &orphan.state {
+            RecordState::Complete(content) => Some(content.workspace.as_path().to_owned()),
+            RecordState::Empty | RecordState::Corrupt => None,
         };
         match one(&orphan, places, driver) {
             Ok(None) => {
@@ -198,7 +198,7 @@ fn clear(places: &Places, driver: &Namespace) -> Result<Found, Failure> {
 
 /// Removes what is left of layers whose removal was killed at its end. Such a layer has no record, which exists before
 /// the layer does, is neither decided nor parked, and holds no change; its note may be one of the files that are left.
-fn remove_remains(places: &Places) -> Result<(), String> {
+fn remove_remains(places: &StateDir) -> Result<(), String> {
     let io = |error: std::io::Error| format!("{}: {error}", places.layers.display());
     for entry in std::fs::read_dir(&places.layers).map_err(io)? {
         let path = entry.map_err(io)?.path();
@@ -224,11 +224,11 @@ fn remove_remains(places: &Places) -> Result<(), String> {
 }
 
 /// Clears one run up. Returns the commit that has to be finished.
-fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<Interrupted>, String> {
+fn one(orphan: &Orphan, places: &StateDir, driver: &Namespace) -> Result<Option<Interrupted>, String> {
     let run = orphan.run.to_string();
-    let (deciding, recorded) = match &orphan.said {
-        Said::NothingYet => return Ok(None),
-        Said::Whole(content) => {
+    let (deciding, recorded) = match &orphan.state {
+        RecordState::Empty => return Ok(None),
+        RecordState::Complete(content) => {
             match destroy(driver, &content.handle) {
                 Ok(()) if !content.layered => return Ok(None),
                 Ok(()) => (content.reviewing.then_some(content.rejecting), Some(place_of(content))),
@@ -237,7 +237,7 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
                 Err(error) => return Err(chain(&error)),
             }
         }
-        Said::Nonsense => (None, None),
+        RecordState::Corrupt => (None, None),
     };
     let path = places.layers.join(&run);
     if note::is_going(&path).map_err(|error| format!("{}: {error}", path.display()))? {
@@ -275,7 +275,7 @@ fn one(orphan: &Orphan, places: &Places, driver: &Namespace) -> Result<Option<In
         Stage::Undecided => park(places, &run).map(|()| None),
         Stage::Decided(_) => {
             let noted =
-                || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.folder));
+                || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.directory));
             Ok(Some(Interrupted::new(places, run, recorded.or_else(noted))))
         }
     }
@@ -287,7 +287,7 @@ fn destroy(driver: &Namespace, handle: &Handle) -> Result<(), DestroyError> {
 }
 
 /// Removes what is left of a layer, and names what cannot be removed.
-fn abandon(places: &Places, run: &str) -> Result<(), String> {
+fn abandon(places: &StateDir, run: &str) -> Result<(), String> {
     let abandon = || nexus_facility::abandon(&places.layers, run, || Ok(()));
     match patiently(abandon, is_busy) {
         Ok(Abandoned::Removed(left)) => tell_leftovers(left.iter()),
@@ -308,7 +308,7 @@ fn abandon(places: &Places, run: &str) -> Result<(), String> {
 }
 
 /// Removes what a killed accept had copied into the workspace, where that is there.
-pub fn clear_staging(places: &Places, run: &str, path: &Path, folder: FolderId) {
+pub fn clear_staging(places: &StateDir, run: &str, path: &Path, folder: DirectoryId) {
     let Ok(directory) = folder.open_at(path) else { return };
     match nexus_facility::clear_staging(&places.layers, run, &directory) {
         Ok(kept) => tell_leftovers(kept.iter()),
@@ -318,8 +318,8 @@ pub fn clear_staging(places: &Places, run: &str, path: &Path, folder: FolderId) 
     }
 }
 
-fn place_of(content: &Content) -> (PathBuf, FolderId) {
-    (content.workspace.as_path().to_owned(), content.folder)
+fn place_of(content: &Content) -> (PathBuf, DirectoryId) {
+    (content.workspace.as_path().to_owned(), content.directory)
 }
 
 /// Whether another process works with the layer.
@@ -341,7 +341,7 @@ pub fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>, is_busy: impl Fn(&
 }
 
 /// Keeps what a killed run had written, and says so. What it had not written, or what was being removed, goes.
-pub fn park(places: &Places, run: &str) -> Result<(), String> {
+pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
     let path = places.layers.join(run);
     let io = |error: std::io::Error| format!("{}: {error}", path.display());
     let read = note::read(&path);
@@ -377,7 +377,7 @@ pub fn park(places: &Places, run: &str) -> Result<(), String> {
     note.cut_short = Some(why);
     note.write(&path).and_then(|()| note::sync(&path)).map_err(io)?;
     // A review reads the layer again: not being able to do so now is no reason to refuse anything.
-    let parked = note.folder.open_at(note.workspace.as_path()).ok();
+    let parked = note.directory.open_at(note.workspace.as_path()).ok();
     let parked = parked.and_then(|directory| layer.park(&directory, &Rules::default()).ok());
     if parked.is_some_and(|changes| changes.is_empty()) {
         return remove(layer);
@@ -407,13 +407,13 @@ pub fn remove(layer: Layer) -> Result<(), String> {
 const ON_GOING: Duration = Duration::from_millis(200);
 
 /// Removes a part of what is left of layers that take long to remove.
-fn remove_going(places: &Places) -> Result<(), Failure> {
+fn remove_going(places: &StateDir) -> Result<(), Failure> {
     let end = Instant::now() + ON_GOING;
     remove_going_until(places, &mut || Instant::now() >= end).map(drop)
 }
 
 /// Removes what is left of layers that take long to remove, until `stop`. Returns how many there were.
-pub fn remove_going_until(places: &Places, stop: &mut dyn FnMut() -> bool) -> Result<usize, Failure> {
+pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> Result<usize, Failure> {
     let failed = |error| refused(&chain(&error));
     let Some(going) = Going::open(&places.layers).map_err(failed)? else { return Ok(0) };
     let count = going.count().map_err(failed)?;
@@ -471,18 +471,18 @@ pub fn say_aside(lines: &[String]) -> Result<(), String> {
 }
 
 /// Finishes an interrupted commit in the very directory that it is for, and says what was done.
-pub fn finish(places: &Places, one: &Interrupted, say: Say<'_>) -> Result<(), FinishError> {
+pub fn finish(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), FinishError> {
     let run = || one.run.clone();
     let Some((path, id)) = &one.directory else { return Err(FinishError::Unknown { run: run() }) };
     let away = |why| FinishError::Away { run: run(), path: path.clone(), why };
     let directory = id.open_at(path).map_err(away)?;
     let failed = |why: String| FinishError::Failed { run: run(), why };
-    let _alone = alone::lock(places, *id).map_err(|error| failed(error.to_string()))?;
+    let _alone = commit_lock::lock(places, *id).map_err(|error| failed(error.to_string()))?;
     roll_forward(places, &one.run, (path, &directory), say).map_err(failed)
 }
 
 /// Finishes all other interrupted commits of a directory whose lock the caller holds.
-pub fn finish_others(places: &Places, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
+pub fn finish_others(places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
     let id = directory.identity().map_err(|error| error.to_string())?;
     for run in journals(places, id)?.iter().filter(|run| *run != own) {
         roll_forward(places, run, (path, directory), &mut say_aside)
@@ -492,7 +492,7 @@ pub fn finish_others(places: &Places, own: &str, path: &Path, directory: &Worksp
 }
 
 /// The layers with a journal for this directory, but for those that were given up.
-fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>, String> {
+fn journals(places: &StateDir, id: nexus_facility::FolderId) -> Result<Vec<String>, String> {
     // Two names for itself and none for a directory in it: most file systems say so without a list.
     if std::fs::metadata(&places.layers).map_err(|error| error.to_string())?.nlink() == 2 {
         return Ok(Vec::new());
@@ -505,7 +505,7 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
         let is_decided = ["journal", "journal.done"].iter().any(|name| path.join(name).exists());
         if is_decided
             && !runs.contains(&run)
-            && note::read(&path).ok().flatten().is_some_and(|note| note.folder == id.into())
+            && note::read(&path).ok().flatten().is_some_and(|note| note.directory == id.into())
         {
             runs.push(run);
         }
@@ -521,7 +521,7 @@ fn journals(places: &Places, id: nexus_facility::FolderId) -> Result<Vec<String>
 }
 
 fn roll_forward(
-    places: &Places,
+    places: &StateDir,
     run: &str,
     (path, directory): (&Path, &Workspace),
     say: Say<'_>,
@@ -545,14 +545,14 @@ fn roll_forward(
 }
 
 /// Removes the record of a run whose layer was brought to an end.
-pub fn forget(places: &Places, run: &str) -> Result<(), String> {
+pub fn forget(places: &StateDir, run: &str) -> Result<(), String> {
     let Ok(id) = run.parse::<RunId>() else { return Ok(()) };
     let orphan = record::orphan(&places.runs, id).map_err(|error| error.to_string())?;
     orphan.map_or(Ok(()), Orphan::remove).map_err(|error| error.to_string())
 }
 
 /// Reports whether a run has a record that its living process owns.
-pub fn is_live(places: &Places, run: RunId) -> Result<bool, String> {
+pub fn is_live(places: &StateDir, run: RunId) -> Result<bool, String> {
     let failed = |error: std::io::Error| error.to_string();
     let has_record = record::Record::place(&places.runs, run).try_exists().map_err(failed)?;
     Ok(has_record && record::orphan(&places.runs, run).map_err(failed)?.is_none())

@@ -9,9 +9,7 @@
 //! one would be in no list.
 
 use super::cut_short;
-use super::note::{self, CutShort, RunNote};
 use super::order::Order;
-use super::record::Record;
 use super::signals::Signals;
 use super::unsaid::go_on;
 use super::{ask, disk, open_files, recover, tell};
@@ -24,6 +22,9 @@ use nexus_facility::{
 };
 use nexus_model::plan::Writes;
 use nexus_model::{ByteText, ExitReason, RunId};
+use nexus_runner::state::commit_lock;
+use nexus_runner::state::note::{self, CutShort, RunNote};
+use nexus_runner::state::record::Record;
 use rustix::fd::OwnedFd;
 use serde::Serialize;
 use std::error::Error;
@@ -148,7 +149,7 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
         Ok(()) => why,
         Err(second) => format!("{why}; and then: {second}"),
     };
-    let spares = Spares::open(&order.places.spare).map_err(|error| chain(&error))?;
+    let spares = Spares::open(&order.places.pool).map_err(|error| chain(&error))?;
     let made = Layer::create_with(Some(spares), layers, &run, &order.directory, mode, faults());
     let mut layer = made.map_err(|error| {
         // On a full disk some of its folders may be there.
@@ -160,7 +161,7 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
             Ok(Abandoned::Nothing) => Ok(()),
             Err(error) => Err(chain(&error)),
         };
-        let spares = Spares::open(&order.places.spare).and_then(|spares| spares.clear());
+        let spares = Spares::open(&order.places.pool).and_then(|spares| spares.clear());
         cleared(chain(&error), gone.and(spares.map_err(|error| chain(&error))))
     })?;
     layer.set_home(order.plan.workspace.source.clone(), order.id);
@@ -230,7 +231,7 @@ pub fn settle(
         Ok(Changes::Commit | Changes::Ask) => {}
         Err(why) => return parking.instead(&why),
     }
-    let _alone = match super::alone::lock(&order.places, order.folder) {
+    let _alone = match commit_lock::lock(&order.places, order.folder) {
         Ok(lock) => lock,
         Err(error) => return parking.instead(&format!("no lock: {error}")),
     };
@@ -460,7 +461,7 @@ pub fn tell_stashes(stashes: &[Stash]) {
 fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
     let note = RunNote {
         workspace: order.plan.workspace.source.clone(),
-        folder: order.folder,
+        directory: order.folder,
         argv: order.plan.argv.clone(),
         origin: Some(layer.origin()),
         boot: note::boot_id(),

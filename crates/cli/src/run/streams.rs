@@ -1,6 +1,5 @@
 //! Gives a command its streams and its bounds, and runs it to its end.
 
-use super::alone::Mounting;
 use super::caller::Caller;
 use super::covers::Covers;
 use super::order::Order;
@@ -10,6 +9,7 @@ use crate::args::RunArgs;
 use crate::net::Service;
 use crate::terminal::raw::{self, USUAL_SIZE};
 use nexus_driver::{Sandbox, Session, Stdio};
+use nexus_runner::state::commit_lock::Mounting;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
 use std::fs::File;

@@ -2,9 +2,10 @@
 
 use super::recover::{Ending, Interrupted, is_busy, kept_back, patiently};
 use super::settle::tell_leftovers;
-use super::{FolderId, chain, tell};
+use super::{chain, tell};
 use crate::failure::one_line;
-use crate::places::Places;
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::identity::DirectoryId;
 use std::path::{Path, PathBuf};
 
 /// The directory of layers that were set aside, in the state directory.
@@ -14,7 +15,7 @@ pub const KEPT: &str = "kept";
 const BESIDE_LAYERS: &str = ".kept";
 
 /// Names what earlier commands kept of a run under names that no command touches.
-pub fn tell_kept(places: &Places, run: &str, recorded: Option<&(PathBuf, FolderId)>) -> Result<(), String> {
+pub fn tell_kept(places: &StateDir, run: &str, recorded: Option<&(PathBuf, DirectoryId)>) -> Result<(), String> {
     let asides = nexus_facility::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
     for layer in asides {
         tell(&format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
@@ -41,7 +42,7 @@ pub fn tell_kept(places: &Places, run: &str, recorded: Option<&(PathBuf, FolderI
 
 /// Says how far a killed accept or reject came that had ended its work, as far as the layer tells. `rejecting`: `None` for a
 /// run. `waits`: changes of the run wait.
-pub fn tell_over(run: &str, rejecting: Option<bool>, recorded: Option<&(PathBuf, FolderId)>, waits: bool) {
+pub fn tell_over(run: &str, rejecting: Option<bool>, recorded: Option<&(PathBuf, DirectoryId)>, waits: bool) {
     let (Some(rejecting), Some((path, _))) = (rejecting, recorded) else { return };
     tell(&over(run, rejecting, path, waits));
 }
@@ -69,7 +70,7 @@ fn over(run: &str, rejecting: bool, path: &Path, waits: bool) -> String {
 }
 
 /// Says what to do about a commit that stopped half-way, by how far it is.
-pub fn go_on(places: &Places, run: &str) -> String {
+pub fn go_on(places: &StateDir, run: &str) -> String {
     advice(run, Interrupted::new(places, run.to_owned(), None).ending)
 }
 
@@ -85,7 +86,7 @@ fn advice(run: &str, ending: Ending) -> String {
 }
 
 /// Lines that name everything that commands kept in the state directory and no command removes.
-pub fn kept_lines(places: &Places) -> std::io::Result<Vec<String>> {
+pub fn kept_lines(places: &StateDir) -> std::io::Result<Vec<String>> {
     let mut found = Vec::new();
     for run in list(&places.layers.join(BESIDE_LAYERS))? {
         found.extend(list(&run)?);

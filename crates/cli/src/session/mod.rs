@@ -32,7 +32,6 @@ pub use name::Name;
 pub use supervisor::detach;
 
 use crate::failure::Failure;
-use crate::places::Places;
 use crate::run;
 use store::{Entry, Store};
 
@@ -53,7 +52,7 @@ pub fn command(command: SessionCommand) -> u8 {
 
 /// The store, after whatever was killed has been cleared up.
 fn store() -> Result<Store, Failure> {
-    let places = Places::find()?.ensure()?;
+    let places = crate::host::ready_state_dir()?;
     run::recover::look(&places, &run::driver())?;
     let store = Store::open(&places)?;
     store.clean()?;
@@ -61,7 +60,7 @@ fn store() -> Result<Store, Failure> {
 }
 
 fn find(text: &str) -> Result<(Store, Entry), Failure> {
-    let store = Store::open(&Places::find()?.ensure()?)?;
+    let store = Store::open(&crate::host::ready_state_dir()?)?;
     let entry = store.find(text)?;
     Ok((store, entry))
 }

@@ -9,9 +9,9 @@
 
 use super::name::Name;
 use crate::failure::Failure;
-use crate::places::Places;
 use nexus_facility::state_file;
 use nexus_model::{ByteText, ExitReason, RunId};
+use nexus_runner::state::directory::StateDir;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,7 @@ pub struct Own {
 
 impl Store {
     /// Finds it, and makes its folder.
-    pub fn open(places: &Places) -> Result<Self, Failure> {
+    pub fn open(places: &StateDir) -> Result<Self, Failure> {
         let root = places.state.join("sessions");
         let made = match DirBuilder::new().mode(0o700).create(&root) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

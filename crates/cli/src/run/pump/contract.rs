@@ -1,12 +1,12 @@
 //! The bounds that a pump gets and the outcome that it gives.
 
-use crate::run::alone::Mounting;
 use crate::run::covers::Covers;
 use crate::run::names::AskedNames;
 use crate::run::tally::Tally;
 use nexus_driver::{Ended, NotStarted};
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
+use nexus_runner::state::commit_lock::Mounting;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::path::PathBuf;

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
-/// A folder's inode and time of birth. Numbers of inodes are used again, and numbers of devices change with a reboot;
-/// where a file system tells no birth, the device has to do.
+/// Holds the inode and the time of birth of a directory. Numbers of inodes are used again, and numbers of devices change with a reboot;
+/// on a file system without times of birth, the device has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FolderId {
+pub struct DirectoryId {
     inode: u64,
     born: Option<(i64, u32)>,
     device: Option<(u32, u32)>,
 }
 
-/// Why a directory could not be opened as the one that was recorded.
+/// A path cannot be opened as the directory that was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSameError {
     /// The path leads nowhere.
@@ -30,13 +30,13 @@ pub enum OpenSameError {
     Io(#[from] IoFailure),
 }
 
-impl From<nexus_facility::FolderId> for FolderId {
+impl From<nexus_facility::FolderId> for DirectoryId {
     fn from(id: nexus_facility::FolderId) -> Self {
         Self { inode: id.ino, born: id.born.map(|born| (born.sec, born.nsec)), device: id.dev }
     }
 }
 
-impl FolderId {
+impl DirectoryId {
     /// Identifies an open directory by its descriptor.
     pub fn of_open(directory: &Workspace) -> io::Result<Self> {
         directory.identity().map(Self::from)
@@ -60,9 +60,9 @@ impl FolderId {
     fn of(path: &Path) -> io::Result<Self> {
         let wanted = StatxFlags::INO | StatxFlags::BTIME;
         let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), wanted)?;
-        let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-        let born = told.then_some((stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec));
-        let device = if told { None } else { Some((stat.stx_dev_major, stat.stx_dev_minor)) };
+        let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+        let born = has_birth.then_some((stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec));
+        let device = if has_birth { None } else { Some((stat.stx_dev_major, stat.stx_dev_minor)) };
         Ok(Self { inode: stat.stx_ino, born, device })
     }
 
@@ -75,7 +75,7 @@ impl FolderId {
         }
     }
 
-    /// A file name for it.
+    /// Returns a file name for the directory.
     pub fn name(&self) -> String {
         let (seconds, nanos) = self.born.unwrap_or_default();
         let (major, minor) = self.device.unwrap_or_default();
@@ -97,10 +97,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("w");
         std::fs::create_dir(&path).unwrap();
-        let id = FolderId::of(&path).unwrap();
+        let id = DirectoryId::of(&path).unwrap();
         let open = id.open_at(&path).unwrap();
         std::fs::rename(&path, dir.path().join("away")).unwrap();
-        assert_eq!(FolderId::of_open(&open).unwrap(), id);
+        assert_eq!(DirectoryId::of_open(&open).unwrap(), id);
         assert!(matches!(id.open_at(&path), Err(OpenSameError::Gone)));
         std::os::unix::fs::symlink("away", &path).unwrap();
         assert!(id.open_at(&path).is_ok(), "a link to the very directory");
@@ -110,11 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_took_the_name_of_another_is_not_the_same() {
+    fn a_directory_that_took_the_name_of_another_is_not_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("w");
         std::fs::create_dir(&path).unwrap();
-        let id = FolderId::of(&path).unwrap();
+        let id = DirectoryId::of(&path).unwrap();
         assert!(id.is_at(&path).unwrap());
         std::fs::rename(&path, dir.path().join("away")).unwrap();
         assert!(!id.is_at(&path).unwrap());

@@ -6,7 +6,7 @@
 //!    └─ the layer is thrown away: renamed to run.gone first, so that a half-removed layer never looks like a review
 //! ```
 
-use super::folder::FolderId;
+use crate::state::identity::DirectoryId;
 use nexus_facility::{FsTime, LayerMode, LayerOrigin, state_file};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
@@ -18,16 +18,17 @@ use std::path::Path;
 /// Describes the run of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunNote {
-    /// The workspace that the layer is for.
+    /// Names the workspace of the layer.
     pub workspace: ByteText,
     /// The identity of that directory.
-    pub folder: FolderId,
-    /// The command.
+    #[serde(rename = "folder")]
+    pub directory: DirectoryId,
+    /// Holds the command and its arguments.
     pub argv: Vec<ByteText>,
     /// Names that were protected besides those that always are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
-    /// How the layer was made; version 0.1 did not write it.
+    /// Describes the making of the layer; version 0.1 did not write it.
     #[serde(default)]
     pub origin: Option<LayerOrigin>,
     /// The boot of the machine in which the run started.
@@ -36,12 +37,12 @@ pub struct RunNote {
     /// Reports that the layer was in memory, so that a killed run leaves nothing of it.
     #[serde(default)]
     pub in_memory: bool,
-    /// Why the changes may be less than the command wanted to make.
+    /// Says, if so, that the changes may be less than the command wanted to make.
     #[serde(default)]
     pub cut_short: Option<CutShort>,
 }
 
-/// Why a layer may hold less than its command wanted to write.
+/// Explains that a layer may hold less than its command wanted to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutShort {
@@ -66,7 +67,7 @@ impl CutShort {
     }
 }
 
-/// The name of the note.
+/// Names the file of the note.
 const FILE: &str = "run.json";
 /// Its name while the layer is being removed.
 const GONE: &str = "run.gone";
@@ -108,7 +109,7 @@ pub fn read(layer: &Path) -> io::Result<Option<RunNote>> {
     read_as(&layer.join(FILE))
 }
 
-/// Reads the note of a layer whose removal has begun.
+/// Reads the note of a layer that is being removed.
 pub fn read_gone(layer: &Path) -> io::Result<Option<RunNote>> {
     read_as(&layer.join(GONE))
 }
@@ -124,7 +125,7 @@ fn read_as(path: &Path) -> io::Result<Option<RunNote>> {
     note.map(Some).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Reports whether the removal of a layer has begun.
+/// Reports whether a layer is being removed.
 pub fn is_going(layer: &Path) -> io::Result<bool> {
     is_there(&layer.join(GONE))
 }

@@ -7,7 +7,7 @@
 //! The lock is a record lock of fcntl(2): it belongs to the process alone, so that a sandbox that is being killed
 //! does not hold the lock of its dead launcher.
 
-use super::folder::FolderId;
+use crate::state::identity::DirectoryId;
 use nexus_driver::Handle;
 use nexus_facility::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
@@ -20,16 +20,17 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What is saved of a run before anything of it exists.
+/// Describes a run, and is saved before anything of the run exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// What the driver will make.
+    /// Names what the driver will make.
     pub handle: Handle,
-    /// The workspace.
+    /// Names the workspace by its path.
     pub workspace: nexus_model::ByteText,
-    /// Which folder that was.
-    pub folder: FolderId,
-    /// Whether there is a layer for it.
+    /// Identifies the directory that had this path.
+    #[serde(rename = "folder")]
+    pub directory: DirectoryId,
+    /// Reports that the workspace has a layer.
     pub layered: bool,
     /// Reports that `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
     #[serde(default)]
@@ -43,7 +44,7 @@ pub struct Content {
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
-    /// Holds the lock.
+    /// Keeps the lock of the record.
     file: File,
 }
 
@@ -80,7 +81,7 @@ impl Record {
         Ok(Self { path, file })
     }
 
-    /// Where a record of this run lies, or would.
+    /// Returns the path that the record of a run has.
     #[must_use]
     pub fn place(runs: &Path, run: RunId) -> PathBuf {
         runs.join(run.to_string())
@@ -92,7 +93,7 @@ impl Record {
         self.path.parent().map_or(Ok(()), |runs| File::open(runs)?.sync_all())
     }
 
-    /// Nothing of the run is left.
+    /// Removes the record of a run of which nothing is left.
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
     }
@@ -103,27 +104,27 @@ fn fill(mut file: &File, content: &Content) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(content).map_err(io::Error::other)?)
 }
 
-/// A record whose owner is gone, now ours.
+/// Holds a record whose owner is gone, and which this process took over.
 pub struct Orphan {
     record: Record,
-    /// Whose it is.
+    /// Identifies the run of the record.
     pub run: RunId,
-    /// What it says.
-    pub said: Said,
+    /// Holds what could be read of the record.
+    pub state: RecordState,
 }
 
-/// What a record says.
-pub enum Said {
-    /// All of it.
-    Whole(Content),
+/// Tells how much of a record can be read.
+pub enum RecordState {
+    /// The record is complete.
+    Complete(Content),
     /// Its owner died while writing it, which is before anything was made.
-    NothingYet,
+    Empty,
     /// It cannot be read or names another run: cut off with the power, or of another version.
-    Nonsense,
+    Corrupt,
 }
 
 impl Orphan {
-    /// Nothing of the run is left.
+    /// Removes the record of a run of which nothing is left.
     pub fn remove(self) -> io::Result<()> {
         let path = self.record.path.display().to_string();
         self.record.remove().map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
@@ -160,7 +161,7 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
         // No run made this, and none can lock it.
         Err(error) if StateFileError::of(&error).is_some() => {
             let record = Record { path: path.to_owned(), file: File::open("/dev/null")? };
-            return Ok(Some(Orphan { record, run, said: Said::Nonsense }));
+            return Ok(Some(Orphan { record, run, state: RecordState::Corrupt }));
         }
         other => other?,
     };
@@ -175,20 +176,20 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
     }
     let mut text = Vec::new();
     let read = Bounded::new(&file, state_file::MAX_NOTE).read_to_end(&mut text);
-    let said = match read {
-        _ if hidden => Said::NothingYet,
+    let state = match read {
+        _ if hidden => RecordState::Empty,
         Ok(_) => match serde_json::from_slice::<Content>(&text) {
-            Ok(content) if content.handle.run_id == run => Said::Whole(content),
-            Ok(_) | Err(_) => Said::Nonsense,
+            Ok(content) if content.handle.run_id == run => RecordState::Complete(content),
+            Ok(_) | Err(_) => RecordState::Corrupt,
         },
-        Err(error) if StateFileError::of(&error).is_some() => Said::Nonsense,
+        Err(error) if StateFileError::of(&error).is_some() => RecordState::Corrupt,
         Err(error) => return Err(error),
     };
     // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
     if hidden && mine.mtime() + 60 > now_seconds()? {
         return Ok(None);
     }
-    Ok(Some(Orphan { record: Record { path: path.to_owned(), file }, run, said }))
+    Ok(Some(Orphan { record: Record { path: path.to_owned(), file }, run, state }))
 }
 
 fn now_seconds() -> io::Result<i64> {

@@ -4,11 +4,11 @@
 //!  commit, recovery ─▶ exclusive        a sandbox that is being set up ─▶ shared, if there is a lock to wait for
 //! ```
 //!
-//! The lock is a file in the state directory, which nobody else can open: a lock on the workspace itself could be held
-//! by anybody who can read the folder, also by a command inside, for as long as they like.
+//! The lock is a file in the state directory, which no other user can open: a lock on the workspace itself could be held
+//! by any process that can read the directory, also by a command inside, for as long as it likes.
 
-use super::folder::FolderId;
-use crate::places::Places;
+use crate::state::directory::StateDir;
+use crate::state::identity::DirectoryId;
 use nexus_facility::state_file::{self, StateFileError};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -18,12 +18,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long another commit may take before this one gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Bounds the time of another commit before this one gives up.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Holds the lock as long as it lives.
 #[derive(Debug)]
-pub struct Alone {
+pub struct CommitLock {
     path: PathBuf,
     file: File,
 }
@@ -32,11 +32,11 @@ pub struct Alone {
 #[derive(Debug)]
 pub struct Mounting {
     /// Keeps commits away, where there was one to wait for.
-    pub lock: Option<Alone>,
+    pub lock: Option<CommitLock>,
     /// The path that the sandbox mounts.
     pub path: PathBuf,
     /// The identity of the directory that the changes will go to.
-    pub folder: FolderId,
+    pub directory: DirectoryId,
 }
 
 /// The sandbox may have mounted another directory than the one that was opened.
@@ -47,28 +47,28 @@ pub struct Replaced {
 }
 
 impl Mounting {
-    /// Ends the set-up. The launcher resolves the path by itself: it still has to mean the directory that was opened.
+    /// Ends the set-up. The launcher resolves the path on its own: it still has to mean the directory that was opened.
     pub fn done(self) -> io::Result<()> {
-        let Self { lock, path, folder } = self;
+        let Self { lock, path, directory } = self;
         drop(lock);
-        if folder.is_at(&path)? { Ok(()) } else { Err(io::Error::other(Replaced { path })) }
+        if directory.is_at(&path)? { Ok(()) } else { Err(io::Error::other(Replaced { path })) }
     }
 }
 
 /// Locks the directory for a commit. Waits for other commits and for sandboxes that waited for one and are being set up.
-pub fn lock(places: &Places, folder: FolderId) -> io::Result<Alone> {
-    let locked = wait(places, folder, FlockOperation::NonBlockingLockExclusive, true)?;
+pub fn lock(places: &StateDir, directory: DirectoryId) -> io::Result<CommitLock> {
+    let locked = wait(places, directory, FlockOperation::NonBlockingLockExclusive, true)?;
     locked.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Waits until no commit to the directory is going on, so that a sandbox does not begin with a half of it, and keeps the
 /// next commit away as long as the lock lives. `None` when there was none to wait for, which costs one call.
-pub fn after_commits(places: &Places, folder: FolderId) -> io::Result<Option<Alone>> {
-    wait(places, folder, FlockOperation::NonBlockingLockShared, false)
+pub fn after_commits(places: &StateDir, directory: DirectoryId) -> io::Result<Option<CommitLock>> {
+    wait(places, directory, FlockOperation::NonBlockingLockShared, false)
 }
 
 /// Removes the files of locks whose holders were killed.
-pub fn sweep(places: &Places) -> io::Result<()> {
+pub fn sweep(places: &StateDir) -> io::Result<()> {
     for entry in std::fs::read_dir(&places.locks)? {
         let path = entry?.path();
         let file = match state_file::open_writable(&path, false) {
@@ -78,15 +78,20 @@ pub fn sweep(places: &Places) -> io::Result<()> {
             other => other?,
         };
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, &path)? {
-            drop(Alone { path, file });
+            drop(CommitLock { path, file });
         }
     }
     Ok(())
 }
 
-fn wait(places: &Places, folder: FolderId, operation: FlockOperation, make: bool) -> io::Result<Option<Alone>> {
-    let path = places.locks.join(folder.name());
-    let deadline = Instant::now() + PATIENCE;
+fn wait(
+    places: &StateDir,
+    directory: DirectoryId,
+    operation: FlockOperation,
+    make: bool,
+) -> io::Result<Option<CommitLock>> {
+    let path = places.locks.join(directory.name());
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let file = match state_file::open_writable(&path, make) {
             Err(error) if !make && error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -94,8 +99,8 @@ fn wait(places: &Places, folder: FolderId, operation: FlockOperation, make: bool
             Ok(file) => file,
         };
         match rustix::fs::flock(&file, operation) {
-            // Whoever had it before has taken the file away with it.
-            Ok(()) if is_at(&file, &path)? => return Ok(Some(Alone { path, file })),
+            // The process that had it before has taken the file away with it.
+            Ok(()) if is_at(&file, &path)? => return Ok(Some(CommitLock { path, file })),
             Ok(()) | Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::WOULDBLOCK) => {
@@ -114,13 +119,13 @@ fn is_at(file: &File, path: &std::path::Path) -> io::Result<bool> {
     }
 }
 
-impl Drop for Alone {
-    /// Removes the file while this process alone holds the lock, so that nobody can hold a file that has no name. If that
+impl Drop for CommitLock {
+    /// Removes the file while this process alone holds the lock, so that no process can hold a file that has no name. If that
     /// fails, an empty file stays, which the next one uses. Unlocks explicitly: a process forked meanwhile has the
     /// descriptor, too.
     fn drop(&mut self) {
-        let alone = rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if alone && is_at(&self.file, &self.path).unwrap_or(false) {
+        let is_last = rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_last && is_at(&self.file, &self.path).unwrap_or(false) {
             std::fs::remove_file(&self.path).ok();
         }
         rustix::fs::flock(&self.file, FlockOperation::Unlock).ok();
@@ -131,8 +136,8 @@ impl Drop for Alone {
 mod tests {
     use super::*;
 
-    fn folder(dir: &std::path::Path) -> FolderId {
-        FolderId::of_open(&nexus_facility::Workspace::open(dir).unwrap()).unwrap()
+    fn identity(dir: &std::path::Path) -> DirectoryId {
+        DirectoryId::of_open(&nexus_facility::Workspace::open(dir).unwrap()).unwrap()
     }
 
     #[test]
@@ -140,7 +145,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("w");
         std::fs::create_dir(&path).unwrap();
-        let mounting = || Mounting { lock: None, path: path.clone(), folder: folder(&path) };
+        let mounting = || Mounting { lock: None, path: path.clone(), directory: identity(&path) };
         mounting().done().unwrap();
         let before = mounting();
         std::fs::rename(&path, dir.path().join("away")).unwrap();
@@ -152,9 +157,9 @@ mod tests {
     #[test]
     fn a_commit_waits_for_a_set_up_and_leaves_no_file() {
         let dir = tempfile::tempdir().unwrap();
-        let places = Places::below(dir.path().join("state"));
+        let places = StateDir::below(dir.path().join("state"));
         std::fs::create_dir_all(&places.locks).unwrap();
-        let id = folder(dir.path());
+        let id = identity(dir.path());
         assert!(after_commits(&places, id).unwrap().is_none());
         std::fs::write(places.locks.join(id.name()), "").unwrap();
         let (one, two) = (after_commits(&places, id).unwrap(), after_commits(&places, id).unwrap());

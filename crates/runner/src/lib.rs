@@ -1,0 +1,16 @@
+//! The engine of one run. The command line, the daemon and the gateways call it; it talks to none of their users.
+//!
+//! ```text
+//!  Host: variables, home, identity (the caller brings it)
+//!    └─▶ state: the state directory with its records, notes and locks
+//! ```
+//! This crate prints nothing, reads no variable of the process and changes nothing process-wide. Each operation has one error
+//! type with named fields and a stable `code()`; the caller turns a code into advice.
+//!
+//! * [`host`]: carries what the calling process brings along.
+//! * [`state`]: owns every path of the state directory that a run uses.
+
+#![forbid(unsafe_code)]
+
+pub mod host;
+pub mod state;

@@ -1,0 +1,13 @@
+//! The state directory: where it is, and the records, notes and locks that a run keeps there.
+//!
+//! ```text
+//!  directory ─┬─ runs/RUN     record: one live run, locked by its owner
+//!             ├─ layers/RUN   note: the run of a layer
+//!             └─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
+//! ```
+
+pub mod commit_lock;
+pub mod directory;
+pub mod identity;
+pub mod note;
+pub mod record;
