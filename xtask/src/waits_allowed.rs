@@ -31,13 +31,10 @@ pub const ALLOWED: &[Entry] = &[
         &[("poll(…, None)", 1)],
         "Waits for the person at the terminal, or a signal, after the sandbox has ended.",
     ),
-    ("crates/cli/src/run/git_host.rs", &[("fs::read(", 1)], "The table of users."),
     ("crates/cli/src/run/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
-    ("crates/cli/src/run/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/cli/src/run/pump.rs", &[(".hear()", 1)], "The pump's own function, which reads only what is there."),
     ("crates/cli/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     ("crates/cli/src/run/streams.rs", &[("File::open(", 1)], "The null device."),
-    ("crates/cli/src/run/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
     (
         "crates/cli/src/session/link.rs",
         &[("poll(…, None)", 1)],
@@ -171,6 +168,9 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "A file that the person names who verifies a receipt.",
     ),
+    ("crates/runner/src/plan/git_host.rs", &[("fs::read(", 1)], "The table of users."),
+    ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
+    ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
     (
         "crates/runner/src/state/note.rs",
         &[("File::open(", 2)],

@@ -15,7 +15,7 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(501, 269, 60, 990)),
+    ("crates/cli", counts(484, 258, 56, 980)),
     ("crates/driver", counts(0, 0, 1, 28)),
     ("crates/egress", counts(213, 68, 8, 381)),
     ("crates/facility", counts(567, 224, 8, 423)),
@@ -25,7 +25,7 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/policy", counts(346, 69, 24, 207)),
     ("crates/profiles", counts(54, 35, 12, 99)),
     ("crates/receipt", counts(133, 25, 7, 83)),
-    ("crates/runner", counts(0, 0, 3, 2)),
+    ("crates/runner", counts(0, 0, 6, 5)),
     ("crates/terminal", counts(21, 1, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 5)),

@@ -4,11 +4,11 @@
 
 use crate::devices;
 use crate::failure::Failure;
-use crate::guarded::Guarded;
 use crate::host;
 use crate::profile::{FoundBind, Resolution, Source};
 use nexus_model::plan::{Access, Bind};
 use nexus_policy::profile::{BindRule, Origin, Sourced};
+use nexus_runner::plan::guarded::Guarded;
 use nexus_runner::state::directory::StateDir;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

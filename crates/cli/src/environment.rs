@@ -1,13 +1,13 @@
 //! The command's whole environment: an allow-list, never the caller's own.
 
 use crate::binds::in_home;
-use crate::credential;
 use crate::failure::Failure;
 use crate::profile::Found;
 use crate::run::tell;
 use nexus_model::ByteText;
 use nexus_model::plan::HOME;
 use nexus_policy::profile::{Grants, Origin};
+use nexus_runner::plan::credential;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,10 +1,11 @@
-//! Takes from this process what the engine does not read by itself, and gives its refusals their advice.
+//! Takes from this process what the engine does not read itself.
 
 use crate::failure::Failure;
 use nexus_runner::host::Host;
-use nexus_runner::state::directory::{StateDir, StateDirError};
+use nexus_runner::plan::workspace::{self, WorkspaceChoice};
+use nexus_runner::state::directory::StateDir;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Takes variables, home and identity from this process.
 pub fn here() -> Host {
@@ -32,16 +33,14 @@ pub fn ready_state_dir() -> Result<StateDir, Failure> {
     Ok(StateDir::find(&host)?.ensure(&host)?)
 }
 
-impl From<StateDirError> for Failure {
-    fn from(error: StateDirError) -> Self {
-        let hint = match &error {
-            StateDirError::Relative { .. } => "set NEXUS_STATE_DIR to an absolute path",
-            StateDirError::WithParent { .. } => "set NEXUS_STATE_DIR to the whole path without ..",
-            StateDirError::NoHome | StateDirError::Unusable { .. } => {
-                "set NEXUS_STATE_DIR to a folder that you can write"
-            }
-            StateDirError::OpenToOthers { .. } => "set NEXUS_STATE_DIR to another directory, or chmod 700 it",
-        };
-        Self::refused(error.code(), error.to_string(), hint)
-    }
+/// Finds the workspace: the directory that was named, or the current one.
+pub fn workspace(named: Option<&Path>, places: &StateDir) -> Result<PathBuf, Failure> {
+    let choice = match named {
+        Some(path) => WorkspaceChoice::Named(path.to_owned()),
+        None => WorkspaceChoice::Current(std::env::current_dir().map_err(|error| {
+            let message = format!("the current folder cannot be used: {error}");
+            Failure::refused("workspace", message, "name one with --workspace")
+        })?),
+    };
+    Ok(workspace::find(choice, &here(), places)?)
 }

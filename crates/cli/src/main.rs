@@ -12,17 +12,15 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod args;
 mod binds;
 mod changes;
 mod completions;
-mod credential;
 mod devices;
 mod doctor;
 mod environment;
 mod failure;
-mod guarded;
-mod hide;
 mod host;
 mod log;
 mod manual;
@@ -35,7 +33,6 @@ mod session;
 mod signal;
 mod sockets;
 mod terminal;
-mod workspace;
 
 use clap::Parser;
 use std::process::ExitCode;

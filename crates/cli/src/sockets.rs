@@ -10,9 +10,9 @@
 
 use crate::binds::Shown;
 use crate::failure::Failure;
-use crate::guarded::Guarded;
 use nexus_model::ByteText;
 use nexus_model::plan::Access;
+use nexus_runner::plan::guarded::Guarded;
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileTypeExt;

@@ -2,15 +2,20 @@
 //!
 //! ```text
 //!  Host: variables, home, identity (the caller brings it)
+//!    ├─▶ plan: what a request may be, by the paths that it names
 //!    └─▶ state: the state directory with its records, notes and locks
 //! ```
 //! This crate prints nothing, reads no variable of the process and changes nothing process-wide. Each operation has one error
 //! type with named fields and a stable `code()`; the caller turns a code into advice.
 //!
+//! * [`causes`]: spells an error with its causes.
 //! * [`host`]: carries what the calling process brings along.
+//! * [`plan`]: turns a request into a plan.
 //! * [`state`]: owns every path of the state directory that a run uses.
 
 #![forbid(unsafe_code)]
 
+pub mod causes;
 pub mod host;
+pub mod plan;
 pub mod state;

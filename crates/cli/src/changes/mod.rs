@@ -26,6 +26,7 @@ use crate::run::recover::{Ending, Interrupted};
 use nexus_driver::Handle;
 use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::{ByteText, RunId};
+use nexus_runner::plan::protect;
 use nexus_runner::state::commit_lock::{self, CommitLock};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note;
@@ -147,7 +148,7 @@ impl Pending {
         layer
             .part()
             .map_err(|error| Failure::refused("layer", run::chain(&error), "make room in the state directory"))?;
-        let rules = run::protect_rules(&one.note.protect, &layer, &workspace, &one.workspace)?;
+        let rules = protect::rules(&crate::host::here(), &one.note.protect, &layer, &workspace, &one.workspace)?;
         let rules = Rules { except: rejected::read(layer.root())?, ..rules };
         Ok(Self { places, one, layer, workspace, rules })
     }

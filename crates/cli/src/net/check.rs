@@ -7,7 +7,7 @@ use super::rules;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::profile::Resolution;
-use crate::{run, workspace};
+use crate::run;
 use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, own_among};
 use nexus_policy::net::{
     Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
@@ -95,7 +95,7 @@ fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
 /// The network that `nexus run` would have with these rules, and what they grant.
 pub fn resolved(rules: &RuleArgs) -> Result<(Option<Network>, NetGrants), Failure> {
     let places = crate::host::state_dir()?;
-    let workspace = workspace::find(rules.workspace.as_deref(), &places)?;
+    let workspace = crate::host::workspace(rules.workspace.as_deref(), &places)?;
     let args = RunArgs::of_rules(rules);
     let resolution = Resolution::of(&args, &workspace, &places)?;
     Ok((resolution.network, resolution.grants.net))

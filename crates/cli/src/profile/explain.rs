@@ -6,7 +6,7 @@ use crate::args::RunArgs;
 use crate::binds::{self, Shown};
 use crate::environment::{self, Variable};
 use crate::failure::{Failure, one_line};
-use crate::{run, workspace};
+use crate::run;
 use nexus_facility::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
@@ -36,7 +36,7 @@ struct Explained {
 fn explained(args: &RunArgs) -> Result<String, Failure> {
     run::refuse_what_is_not_here(args)?;
     let places = crate::host::state_dir()?;
-    let workspace = workspace::find(args.workspace.as_deref(), &places)?;
+    let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
     run::check_patterns(&resolution.grants)?;
     crate::net::refuse_loopback_rules(&resolution.grants.net)?;

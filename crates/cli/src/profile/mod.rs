@@ -28,7 +28,6 @@ pub use trust_command::{trust, untrust};
 use crate::args::RunArgs;
 use crate::binds;
 use crate::failure::Failure;
-use crate::guarded::Guarded;
 use crate::net::{ASKED, Network};
 use crate::sockets::{self, Sockets};
 use nexus_model::ByteText;
@@ -39,6 +38,7 @@ use nexus_policy::profile::{
 };
 use nexus_policy::settings::Settings;
 use nexus_profiles::{ProfileStore, generated, library, settings, toolchains, workspace_file};
+use nexus_runner::plan::guarded::Guarded;
 use nexus_runner::state::directory::StateDir;
 use std::path::Path;
 
@@ -143,7 +143,7 @@ pub fn guarded(args: &RunArgs, resolution: &Resolution) -> Guarded {
     let (grants, found) = (&resolution.grants, &resolution.found);
     let flags = args.ro.is_empty() && args.rw.is_empty() && args.allow_socket.is_empty();
     let files = grants.ro.is_empty() && grants.rw.is_empty() && grants.etc.is_empty();
-    if flags && files && found.binds.is_empty() { Guarded::default() } else { Guarded::here() }
+    if flags && files && found.binds.is_empty() { Guarded::default() } else { Guarded::here(&crate::host::here()) }
 }
 
 /// All binds of a run; files that are made for it are written.

@@ -3,7 +3,7 @@
 use super::{caller, chain, granted, trust as store};
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::failure::{Failure, one_line};
-use crate::{run, workspace};
+use crate::run;
 use nexus_policy::profile::{Origin, narrow};
 use nexus_profiles::{ProfileStore, WorkspaceFile, workspace_file};
 use nexus_runner::state::directory::StateDir;
@@ -39,7 +39,7 @@ fn done(result: Result<String, Failure>) -> u8 {
 
 fn here(named: Option<&Path>) -> Result<(StateDir, PathBuf), Failure> {
     let places = crate::host::state_dir()?;
-    let workspace = workspace::find(named, &places)?;
+    let workspace = crate::host::workspace(named, &places)?;
     Ok((places.ensure(&crate::host::here())?, workspace))
 }
 

@@ -1,15 +1,12 @@
 //! From flags to a plan, and from a driver's refusal to advice.
 
 use super::ask;
-use super::direct::Direct;
 use super::disk::Measured;
-use super::settle::chain;
-use super::{fit, mounts};
 use crate::args::{Changes, RunArgs, Sandbox};
+use crate::environment;
 use crate::failure::Failure;
 use crate::net::Network;
 use crate::profile::{Resolution, shown_binds};
-use crate::{environment, hide, workspace};
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_facility::Workspace;
 use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
@@ -18,6 +15,9 @@ use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, ProfileName, Toolchain};
+use nexus_runner::causes::chain;
+use nexus_runner::plan::direct::Direct;
+use nexus_runner::plan::{fit, hide, mounts, workspace};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::{self, DirectoryId};
 use nexus_runner::state::record::Record;
@@ -71,11 +71,11 @@ impl Order {
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
         let places = crate::host::state_dir()?;
-        let workspace = workspace::find(args.workspace.as_deref(), &places)?;
+        let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
         let places = places.ensure(&crate::host::here())?;
         if !places.was_there {
             // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
-            workspace::check(&workspace, &places)?;
+            workspace::check(&workspace, &crate::host::here(), &places)?;
         }
         let unusable = |why: String| {
             let message = format!("the workspace {} cannot be used: {why}", workspace.display());
@@ -83,7 +83,8 @@ impl Order {
         };
         let directory = identity::open(&workspace).map_err(|error| unusable(chain(&error)))?;
         let id = directory.identity().map_err(|error| unusable(error.to_string()))?;
-        let cwd = workspace::working_directory(args.cwd.as_deref(), &workspace)?;
+        let cwd =
+            workspace::working_directory(args.cwd.as_deref(), std::env::current_dir().ok().as_deref(), &workspace)?;
         let resolution = Resolution::of(args, &workspace, &places)?;
         let grants = &resolution.grants;
         let run_id = RunId::new();
@@ -95,7 +96,11 @@ impl Order {
         let (total, limits) = limits(grants);
         let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
         // Only a direct run needs them: a layer holds protected names back by itself.
-        let direct = if args.direct { Some(Direct::find(&workspace, &protect, args.direct_git)?) } else { None };
+        let direct = if args.direct {
+            Some(Direct::find(&crate::host::here(), &workspace, &protect, args.direct_git)?)
+        } else {
+            None
+        };
         let layer = places.layers.join(run_id.to_string());
         let writes = match limits.disk_bytes {
             _ if args.direct => {

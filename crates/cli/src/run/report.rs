@@ -4,7 +4,7 @@ mod document;
 mod failures;
 mod words;
 
-use super::direct::{Left, appeared_line, held_line, some_of, uncovered_line};
+use super::direct::{appeared_line, held_line, some_of, uncovered_line};
 use super::full_output::FullOutput;
 use super::hints::{self, Hint};
 use super::open_files::{readers_line, unwatched_line};
@@ -28,6 +28,7 @@ use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
 use nexus_receipt::{Exit, Finished, Issued, Issuer, Network as NetworkInForce, Output};
+use nexus_runner::plan::direct::Left;
 use serde_json::json;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -108,7 +109,8 @@ impl Report {
         let command = order.plan.argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let workspace = order.plan.workspace.source.as_path();
         let left = order.direct.as_ref().map_or(Ok(Left::default()), |direct| direct.left(workspace));
-        let (left, unseen) = left.map_or_else(|failure| (Left::default(), Some(failure.text())), |left| (left, None));
+        let (left, unseen) =
+            left.map_or_else(|error| (Left::default(), Some(Failure::from(error).text())), |left| (left, None));
         // Nobody may take the workspace for one that git can work in.
         let is_bad = unseen.is_some() || left.held.iter().any(|index| index.aside.is_err());
         let exit = if exit == 0 && is_bad { REFUSED } else { exit };

@@ -22,12 +22,13 @@ use nexus_facility::{
 };
 use nexus_model::plan::Writes;
 use nexus_model::{ByteText, ExitReason, RunId};
+use nexus_runner::causes::chain;
+use nexus_runner::plan::protect;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::note::{self, CutShort, RunNote};
 use nexus_runner::state::record::Record;
 use rustix::fd::OwnedFd;
 use serde::Serialize;
-use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -127,20 +128,6 @@ pub fn faults() -> Faults {
     Faults::default()
 }
 
-/// An error with everything that caused it, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.ends_with(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
-}
-
 /// Makes the layer of a run, with the note about it. On an error nothing of it is left, or the error says so.
 pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     let run = order.plan.run_id.to_string();
@@ -214,12 +201,12 @@ pub fn settle(
         let rules = Rules::default();
         return Parking { order, layer, from_memory, rules: &rules }.instead(&chain(&error));
     }
-    let rules = match super::protect::rules(&order.protect, &layer, &order.directory, source) {
+    let rules = match protect::rules(&crate::host::here(), &order.protect, &layer, &order.directory, source) {
         Ok(rules) => rules,
-        Err(failure) => {
+        Err(error) => {
             let rules = Rules::default();
             let parking = Parking { order, layer, from_memory, rules: &rules };
-            return parking.instead(&failure.message);
+            return parking.instead(&error.to_string());
         }
     };
     let wish = cut_short::wish(order.changes, over.cut_short, *reason);

@@ -5,11 +5,11 @@
 mod not_found;
 mod unread_input;
 
-use super::direct::Direct;
 use super::names::AskedNames;
 use super::order::Order;
 use super::pump::Outcome;
 use nexus_model::exit::NOT_FOUND;
+use nexus_runner::plan::direct::Direct;
 use serde::Serialize;
 
 /// One piece of advice.

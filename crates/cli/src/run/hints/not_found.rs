@@ -5,12 +5,12 @@
 
 use super::super::order::Order;
 use super::super::perhaps::LastWords;
-use crate::guarded::Guarded;
 use crate::profile::{Host, Tool, prefix, tool_host, toolchain_showing};
 use nexus_driver::NotStarted;
 use nexus_driver::frames::ExecStage;
 use nexus_model::plan::Access;
 use nexus_policy::profile::Toolchain;
+use nexus_runner::plan::guarded::Guarded;
 use std::path::{Path, PathBuf};
 
 /// Returns what to do about a command that ended with 127.
@@ -68,7 +68,8 @@ fn flag(host: &Host, known: &[Toolchain], state: &Path, name: &Path, tool: &Tool
     };
     let place = if target.is_some() { &tool.file } else { &tool.real };
     let is_state = state.starts_with(&source) || source.starts_with(state);
-    let refused = Guarded::here().refusal(&source, Access::ReadOnly, |path| path.symlink_metadata().is_ok());
+    let refused =
+        Guarded::here(&crate::host::here()).refusal(&source, Access::ReadOnly, |path| path.symlink_metadata().is_ok());
     if is_state || refused.is_some() {
         return Some(format!("{what}. No flag shows that path; install it below /usr or into the workspace."));
     }

@@ -28,7 +28,7 @@ const HARMLESS_ENDS: &[&str] =
     &["FILE", "PATH", "DIR", "LIMIT", "TTL", "TYPE", "NAME", "USERNAME", "EXPIRY", "HELPER", "SOCK"];
 /// Names that only look like one.
 const HARMLESS: &[&str] = &["PWD", "OLDPWD"];
-/// How tokens of well-known services begin, with the least length of the whole.
+/// Lists the beginnings of tokens of well-known services, each with the smallest length of the whole.
 const PREFIXES: &[(&str, usize)] = &[
     ("ghp_", 20),
     ("gho_", 20),
@@ -72,7 +72,7 @@ pub fn reason(name: &[u8], value: &[u8]) -> Option<String> {
     by_name(&String::from_utf8_lossy(name)).map(|word| format!("its name has {word} in it"))
 }
 
-/// Values that can be no secret, whatever the name: nothing, a switch, a small number.
+/// Recognizes values that cannot be a secret under any name: nothing, a switch, a small number.
 fn is_plain(value: &str) -> bool {
     let switches = ["", "true", "false", "yes", "no", "on", "off", "none", "null"];
     switches.contains(&value.to_ascii_lowercase().as_str())
@@ -95,7 +95,7 @@ fn by_name(name: &str) -> Option<String> {
     key.map(|pair| pair.join("_"))
 }
 
-/// The words of a name in capitals: parted by what is no letter or digit, and where a capital follows a small letter.
+/// The words of a name in capitals: separated by other characters than letters and digits, and where a capital follows a small letter.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -124,7 +124,7 @@ fn by_value(value: &str) -> Option<&'static str> {
         return Some("its value is an address with a password");
     }
     let is_token = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if is_token(value) && PREFIXES.iter().any(|(begin, least)| value.starts_with(begin) && value.len() >= *least) {
+    if is_token(value) && PREFIXES.iter().any(|(begin, min)| value.starts_with(begin) && value.len() >= *min) {
         return Some("its value has the form of a token");
     }
     let parts: Vec<&str> = value.split('.').collect();
@@ -137,7 +137,7 @@ fn by_value(value: &str) -> Option<&'static str> {
     scheme.map(|_| "its value is a login of HTTP")
 }
 
-/// `scheme://user:password@host`.
+/// Reports that a value is an address with a password: `scheme://user:password@host`.
 fn has_login(value: &str) -> bool {
     let Some((scheme, rest)) = value.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

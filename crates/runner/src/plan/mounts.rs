@@ -3,33 +3,56 @@
 //! An overlay looks at one mount. As root the command would see the directory below a mount inside the workspace, and
 //! what it wrote there could not be committed; as an ordinary user the kernel refuses the overlay (EINVAL).
 
-use crate::failure::Failure;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Names that a message lists.
 const LISTED: usize = 3;
 
+/// A workspace cannot carry a layer for its mounts.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The table of mounts cannot be read.
+    #[error("The mounts of this machine cannot be read from /proc/self/mountinfo: {source}")]
+    Unreadable {
+        /// The answer of the system.
+        source: io::Error,
+    },
+    /// The workspace has mounts in it.
+    #[error(
+        "{} cannot carry a layer: another file system or directory is mounted in it: {listed}",
+        workspace.display()
+    )]
+    Mounted {
+        /// The path of the workspace.
+        workspace: PathBuf,
+        /// The place of the first mount.
+        first: PathBuf,
+        /// The first mounts with their kinds, as a list for a sentence.
+        listed: String,
+    },
+}
+
+impl MountError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        "workspace"
+    }
+}
+
 /// Refuses a workspace with a mount of a directory or a file in it.
-pub fn refuse_inside(workspace: &Path) -> Result<(), Failure> {
-    let table = std::fs::read("/proc/self/mountinfo").map_err(|error| {
-        let message = format!("The mounts of this machine cannot be read from /proc/self/mountinfo: {error}");
-        Failure::refused("workspace", message, "Mount /proc, or use --direct.")
-    })?;
+pub fn refuse_inside(workspace: &Path) -> Result<(), MountError> {
+    let table = std::fs::read("/proc/self/mountinfo").map_err(|source| MountError::Unreadable { source })?;
     let found = inside(&table, workspace);
     let Some(first) = found.first() else { return Ok(()) };
     let names: Vec<String> =
         found.iter().take(LISTED).map(|mount| format!("{} ({})", mount.at.display(), mount.kind)).collect();
     let more = if found.len() > LISTED { format!(" and {} more", found.len() - LISTED) } else { String::new() };
-    let message = format!(
-        "{} cannot carry a layer: another file system or directory is mounted in it: {}{more}",
-        workspace.display(),
-        names.join(", "),
-    );
-    let hint = format!("Unmount {}, name a smaller workspace with --workspace, or use --direct.", first.at.display());
-    Err(Failure::refused("workspace", message, hint))
+    let listed = format!("{}{more}", names.join(", "));
+    Err(MountError::Mounted { workspace: workspace.to_owned(), first: first.at.clone(), listed })
 }
 
 /// One line of proc_pid_mountinfo(5).

@@ -1,10 +1,8 @@
-//! Where git and other programs of the host keep what a user or the system has set: home directories, and git's
-//! configurations.
+//! Finds the places of settings that git and other programs of the host read: home directories, and git's configurations.
 
-use crate::host;
-use nexus_facility::Host;
+use crate::host::Host;
+use nexus_facility::Host as GitHost;
 use std::collections::BTreeSet;
-use std::env::var_os;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,23 +10,27 @@ use std::path::{Path, PathBuf};
 /// Configurations of the system, as git is built by distributions and by hand.
 const OF_SYSTEM: &[&str] = &["/etc/gitconfig", "/usr/local/etc/gitconfig", "/usr/etc/gitconfig"];
 
-/// Finds them for whoever runs this process and for the owner of the workspace, who may be another one (`sudo`).
-pub fn find(workspace: &Path) -> Host {
-    let mut users = BTreeSet::from([rustix::process::geteuid().as_raw(), rustix::process::getuid().as_raw()]);
+/// Finds them for the users of this process and for the owner of the workspace, who may be another one (`sudo`).
+pub fn find(host: &Host, workspace: &Path) -> GitHost {
+    let mut users = BTreeSet::from([host.uid, rustix::process::getuid().as_raw()]);
     users.extend(std::fs::metadata(workspace).map(|meta| meta.uid()));
     let accounts = std::fs::read("/etc/passwd").unwrap_or_default();
-    let mut homes: Vec<PathBuf> = host::home().into_iter().collect();
+    let mut homes: Vec<PathBuf> = host.home.clone().into_iter().collect();
     for home in homes_of(&accounts, &users) {
         if !homes.contains(&home) {
             homes.push(home);
         }
     }
-    let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].map(var_os).into_iter().flatten().map(PathBuf::from);
-    let xdg = var_os("XDG_CONFIG_HOME").map(PathBuf::from).map(|config| config.join("git/config"));
+    let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"]
+        .map(|name| host.variable(name))
+        .into_iter()
+        .flatten()
+        .map(PathBuf::from);
+    let xdg = host.variable("XDG_CONFIG_HOME").map(PathBuf::from).map(|config| config.join("git/config"));
     let usual = homes.iter().flat_map(|home| [home.join(".gitconfig"), home.join(".config/git/config")]);
     let all = named.chain(xdg).chain(usual).chain(OF_SYSTEM.iter().map(PathBuf::from));
     let git_configurations = all.filter(|path| path.is_absolute()).collect();
-    Host { homes, git_configurations }
+    GitHost { homes, git_configurations }
 }
 
 /// The home directories of some users by the lines of passwd(5).

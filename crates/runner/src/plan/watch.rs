@@ -1,4 +1,4 @@
-//! Files of git that a direct run may write and that git on the host acts on later: how they were, and whether they changed.
+//! Remembers files of git that a direct run may write and that git on the host acts on later, and finds those that changed.
 
 use nexus_facility::{IoFailure, Lead, LinksInPlace, Reads, stands_for_another};
 use nexus_model::ByteText;
@@ -27,7 +27,7 @@ const MAX_TEXT: u64 = 8 << 10;
 /// Holds the entries that one call of getdents64(2) lists.
 const BUFFER: usize = 8 * 1024;
 
-/// What tells one state of an entry from another. A command cannot set the time of its change.
+/// Tells one state of an entry from another. A command cannot set the time of its change.
 type Print = [i128; 6];
 
 /// The files, by their paths in the workspace.
@@ -35,7 +35,7 @@ type Print = [i128; 6];
 pub(super) struct Watched {
     /// Index files, which say what git writes into a working tree.
     indexes: BTreeMap<ByteText, Option<Vec<Print>>>,
-    /// What git resumes, or finds its history and remotes by.
+    /// Files that git resumes by, or finds its history and remotes by.
     states: BTreeMap<ByteText, Option<Vec<Print>>>,
     /// Refs that stand for other ones, and each `HEAD` that names no branch and no commit.
     refs: BTreeMap<ByteText, Option<Vec<Print>>>,
@@ -47,7 +47,7 @@ pub(super) struct Watched {
     reads: Reads,
 }
 
-/// Whether git reads a file of this name as an index.
+/// Reports that git reads a file of this name as an index.
 pub(super) fn is_index(name: &[u8]) -> bool {
     const SHARED: &[u8] = b"sharedindex.";
     name.eq_ignore_ascii_case(b"index")
@@ -68,7 +68,7 @@ impl Watched {
         }
     }
 
-    /// Adds what stands for another ref below the directory `name`, which is `refs` of a git directory.
+    /// Adds the refs that stand for others below the directory `name`, which is `refs` of a git directory.
     pub fn add_refs(&mut self, directory: &OwnedFd, name: &CStr, path: Vec<u8>) {
         let mut left = MAX_REFS;
         if self.look_at_ref(directory, name, (&path, b"refs"), &mut left).is_err() {
@@ -160,8 +160,8 @@ impl Watched {
         changed(&self.indexes, &before.indexes)
     }
 
-    /// The links that are new or changed since `before`, or lead elsewhere, and lead to protected names. Nobody can tell whether a
-    /// link with a way that is too long leads where it led.
+    /// The links that are new or changed since `before`, or lead elsewhere, and lead to protected names. A link with a way that
+    /// is too long counts as changed.
     pub fn changed_links<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a ByteText> {
         let is_same = |path: &ByteText, now: &(Option<Print>, Lead)| {
             now.0.is_some() && now.1 != Lead::TooLong && before.leading.get(path) == Some(now)

@@ -3,9 +3,9 @@
 //!
 //! A bind is compared by its real path: it may neither be one of these places, nor lie in one, nor hold one.
 
-use crate::host;
+use crate::host::Host;
 use nexus_model::plan::Access;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Directories of the system that are too much to show as a whole.
@@ -76,7 +76,7 @@ const SOCKETS: &[&str] = &[
     "/tmp/.X11-unix",
 ];
 
-/// What of a machine counts.
+/// Holds the guarded places of one machine.
 #[derive(Debug, Default)]
 pub struct Guarded {
     /// Home directories, with real paths.
@@ -88,11 +88,11 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// Of this machine and of the process's user.
-    pub fn here() -> Self {
+    /// Finds the guarded places of this machine and of the caller.
+    pub fn here(host: &Host) -> Self {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let mut homes: Vec<PathBuf> = vec!["/root".into()];
-        homes.extend(host::home());
+        homes.extend(host.home.clone());
         if let Ok(entries) = std::fs::read_dir("/home") {
             homes.extend(entries.flatten().map(|entry| entry.path()));
         }
@@ -105,7 +105,7 @@ impl Guarded {
             homes.iter().flat_map(|home| CREDENTIALS.iter().map(|name| home.join(name))).collect();
         credentials.extend(credentials.clone().iter().filter_map(|path| real(path)));
         let mut sockets: Vec<PathBuf> = SOCKETS.iter().map(PathBuf::from).collect();
-        sockets.extend(of_environment(|name| std::env::var_os(name)));
+        sockets.extend(of_environment(|name| host.variable(name)));
         sockets.extend(sockets.clone().iter().filter_map(|path| real(path)));
         Self { homes, credentials, sockets }
     }
@@ -152,15 +152,14 @@ fn of_etc(path: &Path) -> Option<String> {
 }
 
 /// Sockets that variables of the caller name.
-fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+fn of_environment<'a>(variable: impl Fn(&str) -> Option<&'a OsStr>) -> Vec<PathBuf> {
     let plain = ["SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "GNOME_KEYRING_CONTROL"].into_iter().filter_map(&variable);
     let mut found: Vec<PathBuf> = plain.map(PathBuf::from).collect();
     for (name, before) in
         [("DOCKER_HOST", "unix://"), ("CONTAINER_HOST", "unix://"), ("DBUS_SESSION_BUS_ADDRESS", "unix:path=")]
     {
-        let text = variable(name).and_then(|value| value.into_string().ok());
-        let path =
-            text.as_deref().and_then(|text| text.strip_prefix(before)).and_then(|rest| rest.split([',', ';']).next());
+        let text = variable(name).and_then(OsStr::to_str);
+        let path = text.and_then(|text| text.strip_prefix(before)).and_then(|rest| rest.split([',', ';']).next());
         found.extend(path.map(PathBuf::from));
     }
     found.retain(|path| path.is_absolute() && path.parent().is_some());
@@ -259,7 +258,7 @@ mod tests {
     #[test]
     fn sockets_are_taken_from_the_callers_variables() {
         let found = of_environment(|name| {
-            Some(OsString::from(match name {
+            Some(OsStr::new(match name {
                 "SSH_AUTH_SOCK" => "/tmp/ssh-x/agent.1",
                 "DOCKER_HOST" => "unix:///home/you/docker.sock",
                 "CONTAINER_HOST" => "tcp://127.0.0.1:1",

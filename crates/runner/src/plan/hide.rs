@@ -1,10 +1,9 @@
-//! `--hide GLOB` and `--hide-secrets`: which existing paths of the workspace cannot be read inside.
+//! Finds the existing paths of the workspace that cannot be read inside: by patterns, and by usual names of secrets.
 //!
 //! A pattern without a slash matches a name at any depth, one with a slash a path from the workspace on, as in a
 //! `.gitignore`. A matching symbolic link hides what it leads to, if that is in the workspace: the link itself says
 //! nothing, its target says all.
 
-use crate::failure::Failure;
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
@@ -13,26 +12,48 @@ use walkdir::WalkDir;
 
 const SECRETS: &[&str] = &[".env*", "*.pem", "*.key", "id_*", ".npmrc", ".pypirc", ".netrc"];
 
+/// The paths to hide cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub enum HideError {
+    /// A pattern cannot be used.
+    #[error("{}: {reason}", pattern.as_deref().unwrap_or("the patterns together"))]
+    Pattern {
+        /// The pattern; none when each can be used and all together cannot.
+        pattern: Option<String>,
+        /// The answer of the reader of patterns.
+        reason: String,
+    },
+    /// The workspace cannot be searched.
+    #[error("the workspace could not be searched for what to hide: {source}")]
+    Search {
+        /// The answer of the system.
+        source: walkdir::Error,
+    },
+}
+
+impl HideError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        "hide"
+    }
+}
+
 /// Finds the paths, relative to the workspace, none below another.
-pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<ByteText>, Failure> {
+pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<ByteText>, HideError> {
     let builtin: &[&str] = if secrets { SECRETS } else { &[] };
     let all: Vec<&str> = patterns.iter().map(String::as_str).chain(builtin.iter().copied()).collect();
     if all.is_empty() {
         return Ok(Vec::new());
     }
     let set = build(&all)?;
-    let failed = |error: &dyn std::fmt::Display| {
-        let message = format!("the workspace could not be searched for what to hide: {error}");
-        Failure::refused("hide", message, "make it readable, or name the paths more narrowly")
-    };
     let mut found = BTreeSet::new();
     let mut walk = WalkDir::new(workspace).min_depth(1).follow_links(false).into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            // Gone meanwhile, or a folder that the command cannot enter either.
+            // Gone meanwhile, or a directory that the command cannot enter either.
             Err(error) if error.io_error().is_some_and(is_harmless) => continue,
-            Err(error) => return Err(failed(&error)),
+            Err(source) => return Err(HideError::Search { source }),
         };
         let Ok(relative) = entry.path().strip_prefix(workspace) else { continue };
         if !set.is_match(relative) {
@@ -60,7 +81,7 @@ fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {
     target.strip_prefix(workspace).ok().filter(|rest| !rest.as_os_str().is_empty()).map(Path::to_owned)
 }
 
-/// What lies below a hidden folder is hidden already, and has no place to be covered at.
+/// Leaves out the paths below a hidden directory: they are hidden already, and have no place to be covered at.
 fn outermost(found: BTreeSet<PathBuf>) -> Vec<ByteText> {
     let mut kept: Vec<PathBuf> = Vec::new();
     for path in found {
@@ -72,7 +93,7 @@ fn outermost(found: BTreeSet<PathBuf>) -> Vec<ByteText> {
     kept.into_iter().map(ByteText::from).collect()
 }
 
-/// Whether a pattern can be used; if not, why.
+/// Checks that a pattern can be used, and returns the reason where it cannot.
 pub fn check(pattern: &str) -> Result<(), String> {
     glob(pattern).map(drop).map_err(|error| error.kind().to_string())
 }
@@ -83,16 +104,16 @@ fn glob(pattern: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(&full).literal_separator(true).build()
 }
 
-fn build(patterns: &[&str]) -> Result<GlobSet, Failure> {
+fn build(patterns: &[&str]) -> Result<GlobSet, HideError> {
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
-        let glob = glob(pattern).map_err(|error| {
-            let hint = "write a pattern such as '*.pem' or 'config/secrets/**'";
-            Failure::usage("hide", format!("--hide {pattern}: {}", error.kind()), hint)
+        let glob = glob(pattern).map_err(|error| HideError::Pattern {
+            pattern: Some((*pattern).to_owned()),
+            reason: error.kind().to_string(),
         })?;
         builder.add(glob);
     }
-    builder.build().map_err(|error| Failure::usage("hide", format!("--hide: {error}"), "use fewer or simpler patterns"))
+    builder.build().map_err(|error| HideError::Pattern { pattern: None, reason: error.to_string() })
 }
 
 #[cfg(test)]
@@ -128,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_below_a_hidden_folder_is_named_again() {
+    fn nothing_below_a_hidden_directory_is_named_again() {
         assert_eq!(hidden(&["keys", "keys/*"], false), ["keys"]);
     }
 
     #[test]
     fn a_broken_pattern_is_wrong_use() {
         let error = find(&["[".to_owned()], false, Path::new("/")).unwrap_err();
-        assert_eq!(error.exit, nexus_model::exit::USAGE);
+        assert!(matches!(error, HideError::Pattern { pattern: Some(_), .. }), "{error}");
     }
 }

@@ -5,7 +5,7 @@
 //! that cannot be listed, whose path is too long for a call, or that lies below hundreds of others, is an error or is covered as
 //! a whole.
 
-use super::watch::{Watched, is_index};
+use crate::plan::watch::{Watched, is_index};
 use nexus_facility::Rules;
 use nexus_facility::protected::{Class, EntryRules, PACKAGES};
 use nexus_model::ByteText;
@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What git reads as configuration or starts, in a git directory.
+/// Names of a git directory that git reads as configuration or starts.
 pub(super) const OF_GIT: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 /// Directories of packages at any depth are replaced as a whole by package managers, which covers would stop.
 const PASSED_BY: &[&[u8]] = PACKAGES;
@@ -36,7 +36,7 @@ pub(super) struct Found<'a> {
     pub protected: BTreeSet<ByteText>,
     /// The patterns that found something.
     pub matched: BTreeSet<String>,
-    /// What git acts on later and is not covered.
+    /// Files that git acts on later and that are not covered.
     pub watched: Watched,
 }
 
@@ -68,12 +68,12 @@ impl<'a> Found<'a> {
     }
 
     /// Looks through a workspace.
-    pub fn look(&mut self, workspace: &Path) -> Result<(), Error> {
-        self.look_below(workspace, vec![Vec::new()])
+    pub fn scan(&mut self, workspace: &Path) -> Result<(), Error> {
+        self.scan_below(workspace, vec![Vec::new()])
     }
 
     /// Looks through directories of a workspace.
-    pub fn look_below(&mut self, workspace: &Path, mut directories: Vec<Vec<u8>>) -> Result<(), Error> {
+    pub fn scan_below(&mut self, workspace: &Path, mut directories: Vec<Vec<u8>>) -> Result<(), Error> {
         let top = match rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(top) => top,
             Err(error) if is_gone(&error.into()) => return Ok(()),
@@ -102,7 +102,7 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// Judges the entries of one directory and adds the directories in it that have to be looked into.
+    /// Classifies the entries of one directory and adds the directories in it that have to be looked into.
     fn look_into(
         &mut self,
         directory: &OwnedFd,
@@ -112,7 +112,7 @@ impl<'a> Found<'a> {
     ) -> Result<(), Error> {
         let rules = self.rules.entries_of(at);
         let mut names = Names::default();
-        // Judged at the end of the list, which tells whether the directory is a bare repository.
+        // Classified at the end of the list, which tells whether the directory is a bare repository.
         let mut of_git = Vec::new();
         let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
@@ -143,7 +143,7 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// Judges one entry, given as its name and its type in the listing.
+    /// Classifies one entry, given as its name and its type in the listing.
     fn entry(
         &mut self,
         directory: &OwnedFd,
@@ -273,8 +273,8 @@ fn is_gone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Whether the command could reach something in a directory that this process cannot look through: it is the owner and may
-/// set the mode, or it may enter the directory and use names that it knows. Such a directory is covered as a whole.
+/// Reports that the command could reach something in a directory that this process cannot look through: the command is the
+/// owner and may set the mode, or it may enter the directory and use names that it knows. Such a directory is covered as a whole.
 fn opens_to_command(directory: &Path) -> Result<bool, Error> {
     match directory.symlink_metadata() {
         Ok(found) if found.uid() == rustix::process::geteuid().as_raw() => Ok(true),
