@@ -25,7 +25,7 @@ mod reading;
 
 use self::encoded::{SAMPLE, is_encoded};
 use self::gone::Gone;
-use self::pieces::{Finder, Pieces};
+use self::pieces::{Finder, Piece, Pieces, Taker};
 use self::reading::{Content, Reading};
 use crate::beneath::Workspace;
 use crate::commit::ops::Op;
@@ -39,6 +39,10 @@ use std::io;
 /// Of content that its pieces do not tell from other content, a part of this size may be a copy of the whole.
 const PART: u64 = 8;
 
+/// The bytes of a file that stays and is looked for as a whole, and of all of them together.
+const SMALL: u64 = 1 << 16;
+const SMALL_TOGETHER: u64 = 1 << 18;
+
 /// Adds a note of each entry that may be a copy to the steps of a plan.
 pub(crate) fn note_copies(tree: &LayerTree, plan: &mut CommitPlan, upper: &Workspace, base: &Workspace) {
     let Some(states) = &plan.states else { return };
@@ -50,11 +54,36 @@ pub(crate) fn note_copies(tree: &LayerTree, plan: &mut CommitPlan, upper: &Works
         return;
     }
     let mut reading = Reading::new(tree, upper, base);
+    let wanted = pieces_of_small(&mut reading, &waiting);
     // What goes and cannot be read may be anything.
-    let gone = Gone::read(states, &mut reading).ok();
+    let gone = Gone::read(states, &mut reading, &wanted).ok();
     let is_copy = |at: &usize| gone.as_ref().is_none_or(|gone| may_be_copy(&mut reading, gone, *at).unwrap_or(true));
     let copies: Vec<usize> = waiting.into_iter().filter(is_copy).collect();
     plan.tail.extend(copies.into_iter().map(|at| note(&tree.nodes[at])));
+}
+
+/// Returns the pieces of the small files among entries: they are looked for in all of a large file that goes. What cannot be read
+/// has none, and is found out later.
+fn pieces_of_small(reading: &mut Reading<'_>, waiting: &[usize]) -> Pieces {
+    let (mut pieces, mut left) = (Vec::new(), SMALL_TOGETHER);
+    for at in waiting {
+        let meta = &reading.tree.nodes[*at].meta;
+        if meta.kind != EntryType::File || meta.size > SMALL.min(left) {
+            continue;
+        }
+        left -= meta.size;
+        pieces.extend(pieces_of(reading, *at).unwrap_or_default());
+    }
+    Pieces::new(&pieces)
+}
+
+fn pieces_of(reading: &mut Reading<'_>, at: usize) -> io::Result<Vec<Piece>> {
+    let (content, none) = (reading.new_version(at)?, Pieces::new(&[]));
+    // It may have grown since.
+    let part = 0..content.all().end.min(SMALL);
+    let mut taker = Taker::new(&part, content.all().end, SMALL, &none);
+    reading.each(&content, part, |block| taker.add(block))?;
+    Ok(taker.end().pieces)
 }
 
 /// The path that a step notes.
@@ -117,12 +146,12 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
 }
 
 /// The number of pieces that a content does not have.
-fn missing(reading: &mut Reading<'_>, pieces: &[pieces::Piece], content: &Content) -> io::Result<usize> {
+fn missing(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<usize> {
     Ok(pieces.len() - common(reading, pieces, content)?.len())
 }
 
 /// The pieces that a content has, in order.
-fn common(reading: &mut Reading<'_>, pieces: &[pieces::Piece], content: &Content) -> io::Result<Vec<pieces::Piece>> {
+fn common(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<Vec<Piece>> {
     let pieces = Pieces::new(pieces);
     let mut found = Finder::by_line(&pieces);
     reading.each(content, content.all(), |block| found.add(block))?;

@@ -164,6 +164,20 @@ fn the_order_of_lines_that_a_run_copied_is_kept() {
     }
 }
 
+/// Of a large file that goes only a part of the pieces is in memory, and the one line is hardly among them.
+#[test]
+fn one_line_of_a_large_file_is_kept() {
+    let line = |at: u64| format!("{:016x} is line {at} of the log\n", (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let log: String = (0..200_000).map(line).collect();
+    let run = [Op::Write(b("b"), line(123_456)), Op::Remove(b("a"))];
+    let (scene, left) = edited(LayerMode::User, &[Op::Write(b("a"), log)], &run);
+    assert!(matches!(left, Abandoned::Removed(Some(_))), "{left:?}");
+    assert!(has(&scene.path("layers"), &line(123_456)));
+    let other = [Op::Write(b("b"), "another line of 40 bytes in another file\n".into()), Op::Remove(b("a"))];
+    let (_, left) = edited(LayerMode::User, &[Op::Write(b("a"), (0..20_000).map(line).collect())], &other);
+    assert_eq!(left, Abandoned::Removed(None));
+}
+
 /// A value of a tiny file is contained in the value of another one.
 #[test]
 fn a_tiny_value_that_two_files_swapped_is_kept() {

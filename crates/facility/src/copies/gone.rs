@@ -40,7 +40,8 @@ struct Going {
 }
 
 impl Gone {
-    pub(super) fn read(states: &[State], reading: &mut Reading<'_>) -> io::Result<Self> {
+    /// Reads what goes. Of a large content the wanted pieces are kept, and some of the others.
+    pub(super) fn read(states: &[State], reading: &mut Reading<'_>, wanted: &Pieces) -> io::Result<Self> {
         let mut going = Going::new(reading.tree, states);
         while let Some(directory) = going.directories.pop() {
             going.add_inside(reading, &directory)?;
@@ -54,7 +55,7 @@ impl Gone {
         for (path, new) in &going.files {
             let old = reading.file(path)?;
             let new = new.map(|at| version_that_comes(reading, at)).transpose()?;
-            let (taken, vague) = lost(reading, &old, new.as_ref(), most)?;
+            let (taken, vague) = lost(reading, &old, new.as_ref(), (most, wanted))?;
             pieces.extend(taken);
             least_vague = least_vague.into_iter().chain(vague).min();
         }
@@ -140,7 +141,7 @@ fn lost(
     reading: &mut Reading<'_>,
     old: &Content,
     new: Option<&Content>,
-    most: u64,
+    (most, wanted): (u64, &Pieces),
 ) -> io::Result<(Vec<Piece>, Option<u64>)> {
     let part = match new {
         Some(new) if old.is_tiny() => {
@@ -157,7 +158,7 @@ fn lost(
         return Ok((Vec::new(), None));
     }
     let around = old.around(&part);
-    let mut taker = Taker::new(&around, old.all().end, most);
+    let mut taker = Taker::new(&around, old.all().end, most, wanted);
     reading.each(old, around, |block| taker.add(block))?;
     let taken = taker.end();
     let vague = taken.is_vague.then_some(part.end - part.start);

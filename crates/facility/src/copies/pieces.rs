@@ -155,9 +155,11 @@ fn mask(length: usize) -> Bytes {
 }
 
 /// Takes a content, or a part of it, to pieces.
-pub(crate) struct Taker {
+pub(crate) struct Taker<'a> {
     /// One piece of so many is kept.
     of: u64,
+    /// These are kept all the same.
+    wanted: &'a Pieces,
     /// It is a whole content, and no part of one.
     is_whole: bool,
     spread: Spread,
@@ -182,13 +184,13 @@ pub(crate) struct Taken {
     pub(crate) is_vague: bool,
 }
 
-impl Taker {
-    /// For this part of a content of `size` bytes, of which about `most` pieces are kept.
-    pub(crate) fn new(part: &Range<u64>, size: u64, most: u64) -> Self {
+impl<'a> Taker<'a> {
+    /// For this part of a content of `size` bytes, of which the wanted and about `most` other pieces are kept.
+    pub(crate) fn new(part: &Range<u64>, size: u64, most: u64, wanted: &'a Pieces) -> Self {
         let of = ((part.end - part.start) / most.max(1)).max(1);
         let (is_whole, line) = (*part == (0..size), (part.start == 0).then(Vec::new));
         let (head, pieces) = (Vec::new(), Vec::new());
-        Self { of, is_whole, spread: Spread::new(), last: 0, ink: 0, size: 0, head, line, pieces, count: 0 }
+        Self { of, wanted, is_whole, spread: Spread::new(), last: 0, ink: 0, size: 0, head, line, pieces, count: 0 }
     }
 
     pub(crate) fn add(&mut self, bytes: &[u8]) {
@@ -203,6 +205,10 @@ impl Taker {
             if is_piece && self.is_kept((PIECE, self.last)) {
                 self.count += 1;
                 self.pieces.push((PIECE, self.last));
+                // A content that repeats a piece does not grow this without a bound.
+                if self.pieces.len().is_multiple_of(FILTER) {
+                    self.tidy();
+                }
             }
             if *byte == b'\n' {
                 self.end_line();
@@ -214,7 +220,12 @@ impl Taker {
     }
 
     fn is_kept(&self, piece: Piece) -> bool {
-        self.of == 1 || (self.spread.of(piece) >> 8).is_multiple_of(self.of)
+        self.of == 1 || self.wanted.has(piece) || (self.spread.of(piece) >> 8).is_multiple_of(self.of)
+    }
+
+    fn tidy(&mut self) {
+        self.pieces.sort_unstable();
+        self.pieces.dedup();
     }
 
     fn end_line(&mut self) {
@@ -233,8 +244,7 @@ impl Taker {
             }
         }
         self.end_line();
-        self.pieces.sort_unstable();
-        self.pieces.dedup();
+        self.tidy();
         let distinct = self.pieces.iter().filter(|(length, _)| *length == PIECE).count() as u64;
         // Of the pieces of a text most are there once.
         let is_vague = distinct * 2 < self.count || self.pieces.is_empty();
@@ -254,8 +264,12 @@ mod tests {
     use super::*;
 
     fn taken(text: &str, most: u64) -> Taken {
+        taken_with(text, most, &Pieces::new(&[]))
+    }
+
+    fn taken_with(text: &str, most: u64, wanted: &Pieces) -> Taken {
         let size = text.len() as u64;
-        let mut taker = Taker::new(&(0..size), size, most);
+        let mut taker = Taker::new(&(0..size), size, most, wanted);
         text.as_bytes().chunks(7).for_each(|block| taker.add(block));
         taker.end()
     }
@@ -322,5 +336,8 @@ mod tests {
         let (all, part) = (taken(&lines(2000), 1 << 16), taken(&lines(2000), 1 << 8));
         assert!(part.pieces.len() > 100 && part.pieces.len() < all.pieces.len() / 50, "{}", part.pieces.len());
         assert_eq!(found(&Pieces::new(&part.pieces), &lines(2000)), part.pieces);
+        let one = taken("1007000 is a line\n", 1 << 16);
+        let with_one = Pieces::new(&taken_with(&lines(2000), 1 << 8, &Pieces::new(&one.pieces)).pieces);
+        assert!(one.pieces.iter().filter(|(length, _)| *length == PIECE).all(|piece| with_one.has(*piece)));
     }
 }
