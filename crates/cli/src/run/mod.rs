@@ -16,6 +16,7 @@ mod foreground;
 mod full_output;
 mod hints;
 mod inside;
+mod lingers;
 mod names;
 mod open_files;
 mod order;
@@ -226,17 +227,19 @@ fn recorded<C: Caller>(
         record: &record,
         layer: None,
         has_started: false,
+        lingers: false,
         issuer: Some(issuer),
     };
     let done = run.go(args, signals, clock, open, caller);
     let left = match done {
         Ok(_) => Ok(()),
+        Err(_) if run.lingers => Ok(()),
         Err(_) => run.undo(),
     };
     // Without its record nobody would look for what could not be cleared, or finish a commit that stopped half-way.
     let half_way = done.as_ref().is_err_and(|failure| failure.code == settle::INTERRUPTED);
     let left = match left {
-        Ok(()) if !half_way => record.remove().map_err(|error| internal("the run's record", &error)),
+        Ok(()) if !half_way && !run.lingers => record.remove().map_err(|error| internal("the run's record", &error)),
         other => other,
     };
     match (done, left) {
@@ -258,6 +261,8 @@ struct Run<'a> {
     layer: Option<Layer>,
     /// Reports that the command ran, so that the layer may hold its work.
     has_started: bool,
+    /// Reports that the sandbox was killed and is not gone: a later command goes on by the record.
+    lingers: bool,
     /// Until it has issued the receipt.
     issuer: Option<Issuer>,
 }
@@ -313,7 +318,13 @@ impl Run<'_> {
         };
         self.has_started = outcome.as_ref().is_some_and(|outcome| outcome.spawned.is_some());
         // What was started must not outlive us, whatever else goes wrong here.
-        let not_ended = self.end(&sandbox, has_failed)?;
+        self.lingers = match &outcome {
+            Some(outcome) if has_failed && self.has_started && outcome.layer.is_none() && sandbox.upper.is_none() => {
+                lingers::outlives_a_kill(&*sandbox.keeper).map_err(|error| internal("ending the sandbox", &error))?
+            }
+            outcome => outcome.as_ref().is_some_and(|outcome| outcome.lingers),
+        };
+        let not_ended = if self.lingers { None } else { self.end(&sandbox, has_failed)? };
         let (outcome, broken) = match (outcome, broken) {
             (Some(outcome), broken) if broken.is_none() || self.has_started => (outcome, broken.or(not_ended)),
             (_, Some(failure)) => return Err(failure),
@@ -386,6 +397,7 @@ impl Run<'_> {
             record: self.record,
             reason: outcome.reason,
             cut_short: outcome.hurried || broken.is_some(),
+            lingers: self.lingers,
         };
         let settled = settle::settle(self.layer.take(), in_memory, watch.as_ref(), &over);
         // The command ran, whatever became of its changes: it gets its receipt.

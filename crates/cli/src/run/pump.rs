@@ -30,11 +30,13 @@ use std::time::{Duration, Instant};
 
 mod contract;
 mod left;
+mod lingers;
 mod looks;
 mod pipes;
 
 pub use contract::{Bounds, Broken, Ends, Look, Outcome};
 use left::Left;
+use lingers::End;
 use looks::LOOK_AT_MEMORY_EVERY;
 pub use pipes::{pipe, write_tail, write_unless_closed};
 
@@ -69,6 +71,7 @@ pub fn run<C: Caller>(
         dead: false,
         silent_since: None,
         left: Left::default(),
+        end: End::default(),
         buffer: vec![0; BUFFER],
         outcome: Outcome {
             ended: None,
@@ -80,6 +83,7 @@ pub fn run<C: Caller>(
             first_output: None,
             output: Tally::default(),
             hurried: false,
+            lingers: false,
             uncovered: None,
             altered: Vec::new(),
             names: AskedNames::default(),
@@ -110,6 +114,7 @@ struct Pump<'a, C: Caller> {
     /// Since when nothing inside lives, and nothing that it left was passed on.
     silent_since: Option<Instant>,
     left: Left,
+    end: End,
     buffer: Vec<u8>,
     outcome: Outcome,
 }
@@ -153,14 +158,7 @@ impl<C: Caller> Pump<'_, C> {
                         self.hear()?;
                     }
                 }
-                Source::Dead => {
-                    self.dead = true;
-                    self.note_what_is_left();
-                    self.silent_since = Some(Instant::now());
-                    self.hung_up_until = None;
-                    self.outcome.names.close();
-                    self.caller.sandbox_is_dead();
-                }
+                Source::Dead => self.nothing_runs(),
                 Source::Covers => self.look_at_covers()?,
                 Source::Names => self.outcome.names.answer(),
                 Source::Signals => {
@@ -239,7 +237,7 @@ impl<C: Caller> Pump<'_, C> {
         let look = (looks && !self.dead).then_some(self.look_at);
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
         let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.dead);
-        let own = [timeout, self.kill_at, look, covers, self.hung_up_until, self.give_up_at()];
+        let own = [timeout, self.kill_at, look, covers, self.hung_up_until, self.give_up_at(), self.lingers_at()];
         own.into_iter().chain([guest, self.caller.next_event()]).flatten().min()
     }
 
@@ -286,6 +284,7 @@ impl<C: Caller> Pump<'_, C> {
             Ok(Event::Ended(ended)) => {
                 self.outcome.ended = Some(ended);
                 self.inside.session = None;
+                self.end.has_ended();
                 // What still lives is killed by the kernel, and dies at the share of the processor otherwise.
                 self.sandbox.keeper.hurry();
             }
@@ -314,14 +313,14 @@ impl<C: Caller> Pump<'_, C> {
     fn end_now(&mut self) -> io::Result<()> {
         self.inside.session = None;
         self.kill_at = None;
-        self.sandbox.keeper.kill()
+        self.kill()
     }
 
     /// SIGTERM for everything inside, SIGKILL after the grace.
     fn ask_to_end(&mut self, reason: ExitReason, signal: u8, grace: Duration, everything: bool) -> io::Result<()> {
         if self.outcome.ended.is_some() {
             // The end is known, and the rest is to die at once.
-            return if self.dead { Ok(()) } else { self.sandbox.keeper.kill() };
+            return if self.dead { Ok(()) } else { self.kill() };
         }
         if self.outcome.reason == ExitReason::Exit {
             self.outcome.reason = reason;
@@ -370,7 +369,7 @@ impl<C: Caller> Pump<'_, C> {
         let now = Instant::now();
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
-            self.sandbox.keeper.kill()?;
+            self.kill()?;
         }
         if !self.timed_out && self.deadline().is_some_and(|at| now >= at) {
             self.timed_out = true;
@@ -395,6 +394,7 @@ impl<C: Caller> Pump<'_, C> {
         if now >= self.look_at && !self.dead {
             self.look()?;
         }
+        self.look_at_the_end(now);
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 //! ```
 //! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory alone.
 
+use super::lingers;
 use super::open_files::unwatched_line;
 use super::settle::tell_leftovers;
 use super::unsaid::{KEPT, tell_kept, tell_over};
@@ -184,12 +185,16 @@ fn clear(places: &StateDir, driver: &Namespace) -> Result<Found, Failure> {
             RecordState::Empty | RecordState::Corrupt => None,
         };
         match one(&orphan, places, driver) {
-            Ok(None) => {
+            Ok(Cleared::All) => {
                 if let Err(error) = orphan.remove() {
                     found.failed.push((path, refused(&error.to_string())));
                 }
             }
-            Ok(Some(interrupted)) => found.interrupted.push(interrupted),
+            Ok(Cleared::But(interrupted)) => found.interrupted.push(interrupted),
+            Ok(Cleared::Lingers) => tell(&format!(
+                "The kernel still takes the sandbox of the run {} apart. What the run left waits until it is gone.",
+                orphan.run
+            )),
             Err(why) => found.failed.push((path, refused(&why))),
         }
     }
@@ -223,14 +228,27 @@ fn remove_remains(places: &StateDir) -> Result<(), String> {
     Ok(())
 }
 
-/// Clears one run up. Returns the commit that has to be finished.
-fn one(orphan: &Orphan, places: &StateDir, driver: &Namespace) -> Result<Option<Interrupted>, String> {
+/// How far one run was cleared up.
+enum Cleared {
+    /// Nothing needs its record any more.
+    All,
+    /// A commit has to be finished.
+    But(Interrupted),
+    /// Its sandbox was killed and is not gone.
+    Lingers,
+}
+
+/// Clears one run up.
+fn one(orphan: &Orphan, places: &StateDir, driver: &Namespace) -> Result<Cleared, String> {
     let run = orphan.run.to_string();
     let (deciding, recorded) = match &orphan.state {
-        RecordState::Empty => return Ok(None),
+        RecordState::Empty => return Ok(Cleared::All),
         RecordState::Complete(content) => {
+            if lingers::is_there(content, &places.layers.join(&run), driver)? {
+                return Ok(Cleared::Lingers);
+            }
             match destroy(driver, &content.handle) {
-                Ok(()) if !content.layered => return Ok(None),
+                Ok(()) if !content.layered => return Ok(Cleared::All),
                 Ok(()) => (content.reviewing.then_some(content.rejecting), Some(place_of(content))),
                 // Damaged: as little is known as of a record that cannot be read.
                 Err(DestroyError::Handle { .. }) => (None, None),
@@ -244,7 +262,7 @@ fn one(orphan: &Orphan, places: &StateDir, driver: &Namespace) -> Result<Option<
         tell_kept(places, &run, recorded.as_ref())?;
         abandon(places, &run)?;
         tell_over(&run, deciding, recorded.as_ref(), false);
-        return Ok(None);
+        return Ok(Cleared::All);
     }
     let stage = patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
     if !matches!(stage, Stage::Decided(_)) {
@@ -257,26 +275,26 @@ fn one(orphan: &Orphan, places: &StateDir, driver: &Namespace) -> Result<Option<
                 clear_staging(places, &run, path, *directory);
             }
             tell_over(&run, deciding, recorded.as_ref(), true);
-            Ok(None)
+            Ok(Cleared::All)
         }
         // Perhaps some of its directory is left.
         Stage::Gone => {
             abandon(places, &run)?;
             tell_over(&run, deciding, recorded.as_ref(), false);
-            Ok(None)
+            Ok(Cleared::All)
         }
         Stage::Undecided if deciding.is_some() => {
             // A removal takes the upper directory first.
             if !path.join("upper").exists() {
                 tell_over(&run, deciding, recorded.as_ref(), false);
             }
-            Ok(None)
+            Ok(Cleared::All)
         }
-        Stage::Undecided => park(places, &run).map(|()| None),
+        Stage::Undecided => park(places, &run).map(|()| Cleared::All),
         Stage::Decided(_) => {
             let noted =
                 || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.directory));
-            Ok(Some(Interrupted::new(places, run, recorded.or_else(noted))))
+            Ok(Cleared::But(Interrupted::new(places, run, recorded.or_else(noted))))
         }
     }
 }
@@ -382,8 +400,14 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
     if parked.is_some_and(|changes| changes.is_empty()) {
         return remove(layer);
     }
-    let warning = if why == CutShort::Killed { String::new() } else { format!(" But {}.", why.text()) };
-    tell(&format!("The run {run} was killed; its changes are parked: nexus changes show --run {run}.{warning}"));
+    let look = format!("nexus changes show --run {run}");
+    match why {
+        CutShort::Left => tell(&format!("The sandbox of the run {run} is gone now; its changes are parked: {look}.")),
+        CutShort::Killed => tell(&format!("The run {run} was killed; its changes are parked: {look}.")),
+        CutShort::Rebooted | CutShort::Partial => {
+            tell(&format!("The run {run} was killed; its changes are parked: {look}. But {}.", why.text()));
+        }
+    }
     Ok(())
 }
 

@@ -109,6 +109,8 @@ pub struct Over<'a> {
     pub reason: ExitReason,
     /// Reports that the command could not do all that it wanted: then somebody has to look.
     pub cut_short: bool,
+    /// Reports that its sandbox was killed and is not gone.
+    pub lingers: bool,
 }
 
 /// The code of a failure after which the run's record must stay: the next command finishes the commit by it.
@@ -169,13 +171,22 @@ pub fn settle(
     watch: Option<&OwnedFd>,
     over: &Over<'_>,
 ) -> Result<Settled, Failure> {
-    let Some(mut layer) = layer else { return Ok(Settled::default()) };
     let Over { order, args, signals, reason, .. } = over;
+    let Some(mut layer) = layer else {
+        return if over.lingers {
+            super::lingers::leave(None, order.plan.run_id, false)
+        } else {
+            Ok(Settled::default())
+        };
+    };
     debug_assert!(!args.direct, "a direct run has no layer");
     let source = order.plan.workspace.source.as_path();
     let from_memory = in_memory.is_some();
     let keep = *reason != ExitReason::DiskQuota;
     let commit = keep && order.changes != Changes::Discard;
+    if over.lingers {
+        return super::lingers::leave(Some(&layer), order.plan.run_id, !commit);
+    }
     // Needs no lock, since it has no part in any commit. An error comes again on the long way, which tells it.
     if keep
         && in_memory.is_none()

@@ -52,6 +52,8 @@ pub enum CutShort {
     Rebooted,
     /// The layer was in memory and only a part of it could be copied to the disk.
     Partial,
+    /// The run ended before the kernel had taken its killed sandbox apart.
+    Left,
 }
 
 impl CutShort {
@@ -63,6 +65,7 @@ impl CutShort {
                 "the machine went down while the command ran, so files may be incomplete or empty: look at each"
             }
             Self::Partial => "the changes were in memory and only a part of them could be copied to the disk",
+            Self::Left => "the command was killed, and the run ended before its sandbox was gone",
         }
     }
 }
@@ -100,7 +103,16 @@ impl RunNote {
 
     /// Says why a layer that its run left behind may be incomplete.
     pub fn cut_by_kill(&self) -> CutShort {
-        if self.boot.is_some() && self.boot == boot_id() { CutShort::Killed } else { CutShort::Rebooted }
+        match () {
+            () if self.boot.is_none() || self.boot != boot_id() => CutShort::Rebooted,
+            () if self.was_left() => CutShort::Left,
+            () => CutShort::Killed,
+        }
+    }
+
+    /// Reports that the run ended before its sandbox was gone.
+    pub fn was_left(&self) -> bool {
+        self.cut_short == Some(CutShort::Left)
     }
 }
 

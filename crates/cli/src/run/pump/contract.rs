@@ -70,6 +70,8 @@ pub struct Outcome {
     pub output: Tally,
     /// Reports that the command was killed without its grace, because somebody asked twice.
     pub hurried: bool,
+    /// The sandbox was killed, and the kernel had not taken it apart a second later.
+    pub lingers: bool,
     /// A covered path that a process of the host replaced, which ended the run.
     pub uncovered: Option<PathBuf>,
     /// Protected files that changed while the run went on.

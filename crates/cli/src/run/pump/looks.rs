@@ -15,13 +15,13 @@ impl<C: Caller> Pump<'_, C> {
         let began = Instant::now();
         if self.bounds.watch_memory && self.sandbox.keeper.oom_kills()? > 0 {
             self.outcome.reason = ExitReason::Oom;
-            self.sandbox.keeper.kill()?;
+            self.kill()?;
         }
         if let Some(over) = &mut self.bounds.over_disk
             && over(Look::On)?
         {
             self.outcome.reason = ExitReason::DiskQuota;
-            self.sandbox.keeper.kill()?;
+            self.kill()?;
         }
         // A large layer takes long to measure: at most a tenth of the time goes there.
         let every = if self.bounds.over_disk.is_some() { LOOK_EVERY } else { LOOK_AT_MEMORY_EVERY };
@@ -35,7 +35,7 @@ impl<C: Caller> Pump<'_, C> {
             self.outcome.reason = ExitReason::ProtectionLost;
             self.outcome.uncovered = Some(path);
             self.bounds.covers = None;
-            self.sandbox.keeper.kill()?;
+            self.kill()?;
         }
         Ok(())
     }
