@@ -36,6 +36,11 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     ("crates/cli/src/run/streams.rs", &[("File::open(", 1)], "The null device."),
     (
+        "crates/cli/src/run/slow_end.rs",
+        &[("poll(…, None)", 1)],
+        "A thread that waits for signals to this process and for its own end; the end of a run waits for no sandbox then.",
+    ),
+    (
         "crates/cli/src/session/link.rs",
         &[("poll(…, None)", 1)],
         "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",

@@ -5,8 +5,9 @@
 mod support;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -172,4 +173,42 @@ fn a_supervisor_of_another_user_is_not_talked_to() {
     assert_eq!(said, "", "something was said to a stranger");
     fs::rename(&aside, &socket).unwrap();
     assert_eq!(bench.run(["rm", "-f", "x"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_a_nexus_that_still_looks_at_the_changes() {
+    for bench in benches() {
+        for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+            let script = "echo work > made; echo up; read line; exit 0";
+            let mut command = bench.nexus(["run", "--stdin", "--changes", "commit", "--shell", script]);
+            let mut child =
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+            let (_, lock) = take_lock(&bench, &bench.workspace);
+            drop(child.stdin.take());
+            let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+            let line = said.next().unwrap().unwrap();
+            assert!(line.contains("still looks at what it changed"), "{}: {line}", bench.who());
+            kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
+            let ended = Instant::now() + PATIENCE;
+            let status = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                if Instant::now() > ended {
+                    child.kill().unwrap();
+                    panic!("{}: it waits on", bench.who());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            };
+            assert_eq!(status.code(), Some(code), "{}", bench.who());
+            let line = said.next().unwrap().unwrap();
+            assert!(line.contains("parks the changes"), "{}: {line}", bench.who());
+            assert!(!bench.workspace.join("made").exists(), "{}", bench.who());
+            drop(lock);
+            let shown = bench.run(["changes", "show"]);
+            assert!(stdout(&shown).contains("A made"), "{}: {}{}", bench.who(), stdout(&shown), stderr(&shown));
+            assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0), "{}", bench.who());
+        }
+    }
 }

@@ -30,6 +30,7 @@ mod report;
 mod settle;
 mod signals;
 mod sink;
+mod slow_end;
 mod streams;
 mod tally;
 pub mod unsaid;

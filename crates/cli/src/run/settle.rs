@@ -195,6 +195,10 @@ pub fn settle(
         tell_leftovers(left.iter());
         return Ok(Settled::default());
     }
+    // What is in memory would be gone with this process, and a person who is asked is heard.
+    let is_left = in_memory.is_none() && order.changes != Changes::Ask;
+    let watched = || super::slow_end::SlowEnd::watch(signals, order.plan.run_id, layer.root()).ok();
+    let _slow_end = is_left.then(watched).flatten();
     let no_room = if commit { disk::no_room(&layer.root().join("upper"), in_memory.as_ref(), source) } else { None };
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);

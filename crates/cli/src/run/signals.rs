@@ -92,7 +92,33 @@ impl Signals {
     }
 }
 
+/// Looks at signals that wait for the thread which takes them.
+pub struct Pending {
+    wake: UnixStream,
+    flags: Vec<(i32, Arc<AtomicBool>)>,
+}
+
+impl Pending {
+    /// Returns a signal that ends the process and was not taken yet.
+    pub fn ending(&self) -> Option<u8> {
+        let came = |(signal, flag): &&(i32, Arc<AtomicBool>)| ENDING.contains(signal) && flag.load(Ordering::SeqCst);
+        self.flags.iter().find(came).map(|(signal, _)| *signal as u8)
+    }
+}
+
+impl AsFd for Pending {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
 impl Signals {
+    /// Returns a view for another thread, which takes nothing.
+    pub fn pending(&self) -> io::Result<Pending> {
+        let flags = self.flags.iter().map(|(signal, flag)| (*signal, Arc::clone(flag))).collect();
+        Ok(Pending { wake: self.wake.try_clone()?, flags })
+    }
+
     /// Whether one of those that end the process came since the last call.
     pub fn ending(&self) -> io::Result<bool> {
         Ok(self.take()?.iter().any(|number| ENDING.contains(&i32::from(*number))))
