@@ -124,7 +124,8 @@ fn one(path: &Path, opened: &[Sourced<String>], drivers: &str) -> Result<Shown, 
         return refuse("the command could not read and write it", hint);
     }
     let place: nexus_model::ByteText = real.into();
-    let bind = Bind { source: place.clone(), target: place, access: Access::Device };
+    let access = Access::Device { major: node.major, minor: node.minor };
+    let bind = Bind { source: place.clone(), target: place, access };
     Ok(Shown { bind, made: None, why: None, from: Origin::Flag(FLAG.to_owned()), by_operator })
 }
 

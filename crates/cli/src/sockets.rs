@@ -42,7 +42,7 @@ pub fn find(binds: &[Shown], allow: &[PathBuf], guarded: &Guarded) -> Result<Soc
     let mut found = Sockets::default();
     let mut budget = MOST;
     for shown in
-        binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none() && shown.bind.access != Access::Device)
+        binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none() && !shown.bind.access.is_device())
     {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
         if is_socket(source) {

@@ -149,9 +149,10 @@ fn a_device_is_shown_to_the_sandbox_that_asked_for_it_alone() {
     let bench = Bench::new();
     let look = "ls -l /dev/net/tun | cut -c1; chmod 777 /dev/net/tun || echo kept; ls /dev/net";
     let script = format!("({look}) 2>/dev/null; true");
+    let access = tun();
     let with_device = || {
         let mut draft = bench.draft(Path::new("/workspace"), &script);
-        draft.binds = vec![Bind { source: device.into(), target: device.into(), access: Access::Device }];
+        draft.binds = vec![Bind { source: device.into(), target: device.into(), access }];
         draft
     };
     for keep in [&["0", "false"], &["1", "true"]] {
@@ -160,6 +161,32 @@ fn a_device_is_shown_to_the_sandbox_that_asked_for_it_alone() {
         assert_eq!(without(), "kept\n", "{keep:?}");
         assert_eq!(bench.output(Some(&remote), with_device()), "c\nkept\ntun\n", "{keep:?}");
         assert_eq!(without(), "kept\n", "{keep:?}");
+        remote.stop().unwrap();
+    }
+}
+
+/// Access to `/dev/net/tun`.
+fn tun() -> Access {
+    let number = rustix::fs::stat("/dev/net/tun").unwrap().st_rdev;
+    Access::Device { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }
+}
+
+#[test]
+fn a_device_that_took_the_place_of_another_is_refused() {
+    let device = Path::new("/dev/net/tun");
+    if !device.exists() {
+        skip::skipped("this machine has no /dev/net/tun");
+        return;
+    }
+    let bench = Bench::new();
+    for keep in [&["0", "false"], &["1", "true"]] {
+        let remote = launcher(keep);
+        let mut draft = bench.draft(Path::new("/workspace"), "true");
+        // As if /dev/net/tun had been the device 10:1 when it was looked at.
+        let access = Access::Device { major: 10, minor: 1 };
+        draft.binds = vec![Bind { source: device.into(), target: device.into(), access }];
+        let message = bench.run(Some(&remote), draft).unwrap_err();
+        assert!(message.contains("10:200 now, and 10:1 was allowed"), "{keep:?}: {message}");
         remote.stop().unwrap();
     }
 }

@@ -145,7 +145,7 @@ pub fn attributes(access: Access) -> u64 {
         Access::ReadOnly => RDONLY | NOSUID | NODEV,
         Access::ReadWrite => NOSUID | NODEV,
         // Read-only holds the mode and the owner of the file: reads, writes and controls of a device go on.
-        Access::Device => RDONLY | NOSUID | NOEXEC,
+        Access::Device { .. } => RDONLY | NOSUID | NOEXEC,
     }
 }
 

@@ -66,7 +66,20 @@ pub enum Access {
     /// Write straight through to the host.
     ReadWrite,
     /// Use a character device of the host, at its own path below `/dev`.
-    Device,
+    Device {
+        /// Number of its driver.
+        major: u32,
+        /// Number that the driver gave it.
+        minor: u32,
+    },
+}
+
+impl Access {
+    /// Reports whether it is access to a device.
+    #[must_use]
+    pub fn is_device(self) -> bool {
+        matches!(self, Self::Device { .. })
+    }
 }
 
 /// A host path that appears inside.
@@ -340,7 +353,7 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
     for bind in &draft.binds {
         normal("the bind", &bind.source)?;
         normal("the bind", &bind.target)?;
-        if bind.access == Access::Device {
+        if bind.access.is_device() {
             check_device(bind)?;
         } else {
             unreserved("the bind", &bind.target)?;

@@ -75,7 +75,7 @@ fn access(access: Access) -> &'static str {
     match access {
         Access::ReadOnly => "read",
         Access::ReadWrite => "write",
-        Access::Device => "device",
+        Access::Device { .. } => "device",
     }
 }
 

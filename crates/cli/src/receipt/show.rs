@@ -5,7 +5,6 @@ use super::verify::{failure, keyring, read};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, one_line};
 use nexus_model::ByteText;
-use nexus_model::plan::Access;
 use nexus_model::units::format_size;
 use nexus_receipt::{Changes, Egress, Exit, Receipt, Source, StreamDigest};
 
@@ -58,7 +57,7 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         ("opened", &request.opened_binds, "by the operator"),
         ("sockets", &request.allowed_sockets, "of the host"),
     ];
-    let devices = request.binds.items.iter().filter(|bind| bind.access == Access::Device);
+    let devices = request.binds.items.iter().filter(|bind| bind.access.is_device());
     let devices: Vec<_> = devices.map(|bind| bind.target.as_path().display().to_string()).collect();
     if !devices.is_empty() {
         rows.push(("devices", format!("{} of the host", devices.join(" "))));

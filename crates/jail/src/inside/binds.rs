@@ -41,8 +41,8 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
     for (bind, mount) in pairs {
         let target = bind.target.as_path();
         let name = show(target);
-        if bind.access == Access::Device {
-            check_device(&mount, &name)?;
+        if let Access::Device { major, minor } = bind.access {
+            check_device(&mount, (major, minor), &name)?;
         }
         let outer =
             done.iter().filter(|(other, _)| target.starts_with(other)).max_by_key(|(other, _)| other.as_os_str().len());
@@ -66,11 +66,17 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
     Ok(())
 }
 
-/// A device was looked at by its path before it was opened.
-fn check_device(mount: &OwnedFd, name: &str) -> Result<(), StepError> {
+/// Refuses another device than the one that was allowed: that one was looked at by its path, before it was opened.
+fn check_device(mount: &OwnedFd, allowed: (u32, u32), name: &str) -> Result<(), StepError> {
     let stat = rustix::fs::fstat(mount).at(Step::MountBinds, name)?;
+    let number = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => Ok(()),
+        FileType::CharacterDevice if number == allowed => Ok(()),
+        FileType::CharacterDevice => {
+            let ((major, minor), (now_major, now_minor)) = (allowed, number);
+            let message = format!("{name} is the device {now_major}:{now_minor} now, and {major}:{minor} was allowed");
+            Err(StepError::new(Step::MountBinds, message))
+        }
         _ => Err(StepError::new(Step::MountBinds, format!("{name} is not a character device any more"))),
     }
 }

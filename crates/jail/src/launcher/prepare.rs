@@ -58,7 +58,7 @@ pub fn prepare(
     for bind in &request.plan.binds {
         let attributes = mounts::attributes(bind.access);
         let path = bind.source.as_path();
-        if bind.access == Access::Device {
+        if bind.access.is_device() {
             // With its own owner: a device of root is not the command's.
             binds.push(open_source(path, attributes).at(Step::IdMappedMounts, &show(path))?);
             continue;
