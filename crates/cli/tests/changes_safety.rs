@@ -355,3 +355,37 @@ fn a_person_who_thinks_holds_no_commit_up() {
         assert_eq!(stdout(&output), "accepted one\naccepted two\nNothing of this run waits any more.\n");
     }
 }
+
+/// Writes two files, one with an extended attribute that no file system on a disk with small blocks takes.
+const LARGE_ATTRIBUTE: &str = "import os
+for name in ('a', 'm', 'z'):
+    open(name, 'w').write(name)
+os.setxattr('m', 'user.large', b'x' * 60000)
+";
+
+#[test]
+fn an_attribute_that_fits_on_no_disk_costs_no_other_file() {
+    for bench in benches() {
+        let there = bench.state.parent().unwrap().join("probe");
+        std::fs::write(&there, "").unwrap();
+        if rustix::fs::setxattr(&there, "user.large", &vec![b'x'; 60000], rustix::fs::XattrFlags::empty()).is_ok() {
+            support::skip::skipped("the file system of the tests takes large attributes");
+            return;
+        }
+        let words = ["run", "--changes", "commit", "--disk", "16M", "--", "python3", "-c", LARGE_ATTRIBUTE];
+        let output = bench.run(words);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{}: {said}", bench.who());
+        assert!(said.contains("\"m\"") || said.contains("upper/m"), "{}: {said}", bench.who());
+        assert!(said.contains("the extended attribute \"user.large\""), "{}: {said}", bench.who());
+        let shown = bench.run(["changes", "show"]);
+        for file in ["A a", "A m", "A z"] {
+            assert!(stdout(&shown).contains(file), "{}: {}{}", bench.who(), stdout(&shown), stderr(&shown));
+        }
+        assert_eq!(bench.run(["changes", "accept"]).status.code(), Some(0), "{}", bench.who());
+        for file in ["a", "m", "z"] {
+            assert_eq!(read(&bench.workspace.join(file)), file, "{}", bench.who());
+        }
+        assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
+    }
+}

@@ -4,7 +4,9 @@
 //! descriptor, and for files with several names. Owner (when root), mode, time, `user.*` attributes, ACLs and holes
 //! are kept.
 
-use crate::beneath::{Workspace, check_depth, chmod, join, names, open_file, pin, proc_path, split};
+use crate::beneath::{
+    Doing as _, IoFailure, Workspace, check_depth, chmod, join, names, open_file, pin, proc_path, split,
+};
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, Meta, stat};
 use crate::opened::Opened;
@@ -176,7 +178,10 @@ fn copy_attrs_by_name(
 ) -> io::Result<()> {
     for one in xattr::list(from, name)? {
         if let Some(target) = attrs.target(&one) {
-            xattr::set(to, to_name, &target, &xattr::get(from, name, &one)?)?;
+            xattr::set(to, to_name, &target, &xattr::get(from, name, &one)?).map_err(|error| {
+                let target = String::from_utf8_lossy(&target);
+                io::Error::new(error.kind(), format!("the extended attribute {target:?}: {error}"))
+            })?;
         }
     }
     Ok(())
@@ -216,10 +221,8 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
     }
 }
 
-/// Copies the content of a directory into an empty one, see [`copy_trees`].
-pub(crate) fn copy_tree(from: &Workspace, to: &Workspace, attrs: Attrs) -> io::Result<()> {
-    copy_trees(from, to, &[b""], attrs, &mut Opened::forgotten())
-}
+/// Decides about an entry that cannot be copied: an error ends the copy, otherwise the rest is copied.
+pub(crate) type OnFailure<'a> = &'a mut dyn FnMut(IoFailure) -> Result<(), IoFailure>;
 
 /// Copies the content of the directories `tops` of one tree into empty ones of the same paths, with names that share a
 /// file. Sockets are left out. `opened` knows the modes of what an earlier try opened up.
@@ -229,46 +232,60 @@ pub(crate) fn copy_trees(
     tops: &[&[u8]],
     attrs: Attrs,
     opened: &mut Opened,
-) -> io::Result<()> {
+    on_failure: OnFailure<'_>,
+) -> Result<(), IoFailure> {
     let mut links: HashMap<u64, Vec<u8>> = HashMap::new();
     let mut stack: Vec<Vec<u8>> = tops.iter().map(|top| top.to_vec()).collect();
     let mut dirs: Vec<(Vec<u8>, Meta)> = Vec::new();
     while let Some(path) = stack.pop() {
-        check_depth(&path)?;
-        let source = crate::remove::readable_by_force(from, &path)?;
-        let target = to.dir(&path)?;
-        for name in names(source.as_fd())? {
-            let found = stat(source.as_fd(), &name)?;
+        let open = || {
+            check_depth(&path)?;
+            let source = crate::remove::readable_by_force(from, &path)?;
+            let (target, names) = (to.dir(&path)?, names(source.as_fd())?);
+            io::Result::Ok((source, target, names))
+        };
+        let (source, target, names) = open().doing("copy the directory", &path)?;
+        for name in names {
             let entry = join(&path, &name);
-            let meta = Meta { mode: opened.mode(&entry, &found)?, ..found.clone() };
+            let found = stat(source.as_fd(), &name).doing("copy", &entry)?;
+            let mode = opened.mode(&entry, &found).doing("copy", &entry)?;
+            let meta = Meta { mode, ..found.clone() };
             match meta.kind {
                 EntryType::Directory => {
-                    rustix::fs::mkdirat(target.as_fd(), &*name, Mode::from_raw_mode(0o700))?;
-                    copy_attrs_by_name(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
+                    rustix::fs::mkdirat(target.as_fd(), &*name, Mode::from_raw_mode(0o700)).doing("copy", &entry)?;
+                    let copied = copy_attrs_by_name(source.as_fd(), &name, target.as_fd(), &name, attrs);
+                    copied.doing("copy", &entry).or_else(&mut *on_failure)?;
                     dirs.push((entry.clone(), meta));
                     stack.push(entry);
                 }
                 EntryType::Socket => {}
                 EntryType::Device if !meta.is_whiteout() => {}
                 _ => {
-                    if let Some(first) = links.get(&meta.id.ino).filter(|_| meta.links > 1) {
-                        let (parent, first_name) = split(first);
-                        let parent = to.dir(parent)?;
-                        rustix::fs::linkat(parent.as_fd(), first_name, target.as_fd(), &*name, AtFlags::empty())?;
-                    } else {
-                        copy_entry(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
-                        if meta.mode != found.mode {
-                            chmod(pin(target.as_fd(), &name)?.as_fd(), meta.mode)?;
+                    let first = links.get(&meta.id.ino).filter(|_| meta.links > 1);
+                    let copied = || {
+                        if let Some(first) = first {
+                            let (parent, first_name) = split(first);
+                            let parent = to.dir(parent)?;
+                            let flags = AtFlags::empty();
+                            return Ok(rustix::fs::linkat(parent.as_fd(), first_name, target.as_fd(), &*name, flags)?);
                         }
-                        links.insert(meta.id.ino, entry);
+                        copy_entry(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
+                        if meta.mode == found.mode {
+                            return Ok(());
+                        }
+                        chmod(pin(target.as_fd(), &name)?.as_fd(), meta.mode)
+                    };
+                    match copied().doing("copy", &entry) {
+                        Ok(()) if first.is_none() => drop(links.insert(meta.id.ino, entry)),
+                        Ok(()) => {}
+                        Err(failure) => on_failure(failure)?,
                     }
                 }
             }
         }
     }
     for (path, meta) in dirs.iter().rev() {
-        let dir = to.dir(path)?;
-        finish(dir.as_fd(), meta)?;
+        to.dir(path).and_then(|dir| finish(dir.as_fd(), meta)).doing("copy", path)?;
     }
     Ok(())
 }

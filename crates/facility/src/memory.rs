@@ -2,7 +2,7 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::recover::open_index;
-use crate::copy::{Attrs, copy_tree, copy_trees};
+use crate::copy::{Attrs, copy_trees};
 use crate::faults::Step;
 use crate::layer::Layer;
 use crate::marks::LayerMode;
@@ -27,6 +27,17 @@ fn holder(mode: LayerMode, upper: &OwnedFd) -> Result<Option<Workspace>, IoFailu
     Ok(is_it.then_some(parent))
 }
 
+/// Copies what can be copied. Returns the first failure.
+fn copy_all(from: &Workspace, to: &Workspace, tops: &[&[u8]], attrs: Attrs) -> Result<(), IoFailure> {
+    let mut first = None;
+    let mut go_on = |failure| {
+        first.get_or_insert(failure);
+        Ok(())
+    };
+    copy_trees(from, to, tops, attrs, &mut Opened::forgotten(), &mut go_on)?;
+    first.map_or(Ok(()), Err)
+}
+
 impl Layer {
     /// Opens overlay's index of a layer in memory.
     pub(crate) fn memory_index(&self, upper: &OwnedFd) -> Result<Option<Workspace>, IoFailure> {
@@ -34,7 +45,8 @@ impl Layer {
     }
 
     /// Copies a layer in memory to the layer's own directory. Names that share a file there share one here, also those in
-    /// the index.
+    /// the index. An error names the first entry that cannot be copied; all others are copied, because memory is the only
+    /// place where they are.
     pub(crate) fn copy_from_memory(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
         self.faults.check(Step::Materialise).doing("copy", b"upper")?;
         // A first try may have been interrupted by an error.
@@ -50,13 +62,12 @@ impl Layer {
             && open_index(&holder)?.is_some()
         {
             make("work/index")?;
-            copy_trees(&holder, &self.root, &[b"upper", b"work/index"], attrs, &mut Opened::forgotten())
-                .doing("copy", b"upper")?;
+            copy_all(&holder, &self.root, &[b"upper", b"work/index"], attrs)?;
             return self.copy_top(upper);
         }
         let reopened = reopen_upper(upper).doing("open", b"upper")?;
         let to = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
-        copy_tree(&Workspace::from_fd(reopened), &to, attrs).doing("copy", b"upper")?;
+        copy_all(&Workspace::from_fd(reopened), &to, &[b""], attrs)?;
         self.copy_top(upper)
     }
 

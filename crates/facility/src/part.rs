@@ -104,7 +104,7 @@ impl Layer {
         let top = self.root.stat(b"upper").doing("look at", b"upper")?;
         let top = top.ok_or(rustix::io::Errno::NOENT).doing("find", b"upper")?;
         let mode = opened.mode(b"upper", &top).doing("note the mode of", b"upper")?;
-        copy_trees(&self.root, &to, &tops, Attrs::Layer(self.mode), &mut opened).doing("copy", b"upper")?;
+        copy_trees(&self.root, &to, &tops, Attrs::Layer(self.mode), &mut opened, &mut Err)?;
         let copy_of_top = || {
             let copy = to.dir(b"upper")?;
             crate::top::copy(self.mode, self.root.dir(b"upper")?.as_fd(), copy.as_fd(), mode)
