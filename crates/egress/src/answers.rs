@@ -22,6 +22,8 @@ pub(crate) struct Family {
     pub(crate) addrs: Vec<IpAddr>,
     /// When the answer ends; `None` where it does not say.
     pub(crate) until: Option<Instant>,
+    /// Says that no answer came in time, which is remembered as long as the answer for the other family.
+    pub(crate) silent: bool,
 }
 
 /// The answers that are kept.
@@ -68,7 +70,7 @@ mod tests {
     }
 
     fn answer(count: usize, until: Instant) -> Family {
-        Family { addrs: vec![IpAddr::from([93, 184, 216, 34]); count], until: Some(until) }
+        Family { addrs: vec![IpAddr::from([93, 184, 216, 34]); count], until: Some(until), silent: false }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::inbuf::InBuf;
 use crate::shared::Shared;
 use rustix::fd::AsFd;
 use rustix::net::sockopt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What each connection may hold uncounted: one read.
@@ -20,9 +20,6 @@ const MOST_TUNED: usize = 16;
 /// The least and the most of a buffer that is set.
 const SMALLEST: usize = 16 * 1024;
 const LARGEST: usize = 256 * 1024;
-/// Refusals that are answered at once, and the pace of those beyond.
-const BURST: u64 = 256;
-const EACH_MS: u64 = 10;
 /// The longest that one refusal waits.
 const LONGEST_MS: u64 = 1000;
 
@@ -79,20 +76,6 @@ fn buffer(limits: &Limits, open: usize) -> Option<usize> {
     (open > tuned).then(|| (limits.buffer_bytes / open).clamp(SMALLEST, LARGEST))
 }
 
-/// When the next refusal is answered.
-#[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<u64>);
-
-impl Pace {
-    /// Takes a place in the row and says how long to wait for it.
-    fn take(&self, now: u64) -> u64 {
-        let mut free_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = free_at.saturating_sub(now + BURST * EACH_MS).min(LONGEST_MS);
-        *free_at = (*free_at).max(now).saturating_add(EACH_MS).min(now + BURST * EACH_MS + LONGEST_MS);
-        wait
-    }
-}
-
 impl Shared {
     /// Bounds the kernel's memory for `socket` where many connections are open.
     pub(crate) fn bound_buffers(&self, socket: &impl AsFd) {
@@ -109,7 +92,7 @@ impl Shared {
 
     /// Waits where a sandbox gets refused much more often than a program by mistake does.
     pub(crate) async fn pause_after_refusal(&self) {
-        let wait = self.pace.take(self.clock.now().0);
+        let wait = self.pace.take(self.clock.now().0, LONGEST_MS);
         if wait > 0 {
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
@@ -141,18 +124,6 @@ mod tests {
         let large = Limits::within(u64::MAX);
         assert_eq!((large.clients, large.heads_bytes), (default.clients, default.heads_bytes));
         assert_eq!(large.buffer_bytes, default.buffer_bytes);
-    }
-
-    #[test]
-    fn refusals_beyond_the_burst_are_paced_and_a_pause_is_bounded() {
-        let pace = Pace::default();
-        for _ in 0..BURST {
-            assert_eq!(pace.take(1000), 0);
-        }
-        let waits: Vec<u64> = (0..300).map(|_| pace.take(1000)).collect();
-        assert_eq!(waits[..3], [0, EACH_MS, 2 * EACH_MS]);
-        assert_eq!(waits.iter().max(), Some(&LONGEST_MS));
-        assert_eq!(pace.take(1000 + BURST * EACH_MS + LONGEST_MS), 0, "afterwards it is at once again");
     }
 
     #[test]

@@ -34,11 +34,11 @@ use tokio::sync::{Semaphore, oneshot};
 /// Descriptors that are left to the rest of the process.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Sockets of one look-up: two families, each asked of two name servers at once.
-const SOCKETS_OF_A_LOOK_UP: u64 = 4;
+/// Sockets of one look-up: two families, each asked of two name servers at once, up to three times while the first question waits.
+const SOCKETS_OF_A_LOOK_UP: u64 = 12;
 
 /// Of so many descriptors one look-up at one time is made.
-const LOOK_UPS_PART: u64 = 32;
+const LOOK_UPS_PART: u64 = 64;
 
 /// How long the end waits for what blocks a thread.
 const HANGING: Duration = Duration::from_secs(1);
@@ -104,7 +104,8 @@ impl Egress {
             None => Arc::new(KernelRoutes::here().map_err(unasked)?),
         };
         let changes = own.changes().map_err(unasked)?;
-        let (clients, look_ups) = affordable()?;
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let (clients, look_ups) = affordable(limit)?;
         let Limits { clients: most, look_ups: at_once, .. } = config.limits;
         let limits = Limits { clients: most.min(clients), look_ups: at_once.min(look_ups), ..config.limits };
         let heads = Arc::new(Heads::new(limits.heads_bytes));
@@ -211,10 +212,9 @@ impl Drop for Egress {
     }
 }
 
-/// Returns how many clients the process has descriptors for, one for the client and one for its server, and how many look-ups,
+/// Returns how many clients a process with `limit` descriptors has enough for, one for the client and one for its server, and how many look-ups,
 /// beside the sockets that are tried.
-fn affordable() -> Result<(usize, usize), StartError> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+fn affordable(limit: u64) -> Result<(usize, usize), StartError> {
     let look_ups = (limit / LOOK_UPS_PART).clamp(4, 1024);
     let kept = SPARE_DESCRIPTORS + SPARE_SOCKETS as u64 + look_ups * SOCKETS_OF_A_LOOK_UP;
     match limit.saturating_sub(kept) / 2 {
@@ -254,4 +254,20 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Resul
     }
     drop(inside);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_and_look_ups_fit_into_the_descriptors() {
+        for limit in [300, 1024, 4096, 65_536, 1 << 20] {
+            let (clients, look_ups) = affordable(limit).unwrap();
+            assert!(look_ups >= 4 && clients >= 16, "{limit}: {clients} {look_ups}");
+            let taken = 2 * clients as u64 + SOCKETS_OF_A_LOOK_UP * look_ups as u64 + SPARE_SOCKETS as u64;
+            assert!(taken + SPARE_DESCRIPTORS <= limit, "{limit}: {clients} {look_ups}");
+        }
+        affordable(256).unwrap_err();
+    }
 }

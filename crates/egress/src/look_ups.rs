@@ -1,10 +1,10 @@
 //! Look-ups for connections: how many at one time, how long each waits, and what an answer that is missing means.
 //!
 //! ```text
-//!  name ─▶ a place among `Limits::look_ups` ─▶ the resolver ─┬─ addresses, or "there are none" ─▶ decided
-//!          none in time: an error of this host               ├─ a name server fails ─▶ unknown here
-//!                                                            ├─ silence ─▶ unknown here, for a name of the user
-//!                                                            └─ an error of this host ─▶ refused
+//!  name ─┬─ known already (hosts file, kept answers) ──────────────┬─ addresses, or "there are none" ─▶ decided
+//!        └─ a place among `Limits::look_ups` ─▶ the name servers ──┼─ a name server fails ─▶ unknown here
+//!           none in time: an error of this host                    ├─ silence ─▶ unknown here, for a name of the user
+//!                                                                  └─ an error of this host ─▶ refused
 //! ```
 //!
 //! A name that an upstream proxy looks up too is looked up here first. The program inside can make this host slow, or use its
@@ -14,6 +14,7 @@
 use crate::audit::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
+use crate::look_up_pool::Found;
 use crate::resolve::{ResolveError, Resolved};
 use crate::shared::{Charged, Shared};
 use nexus_policy::net::{Attempt, Charge, Denial, Name, NameQuery};
@@ -83,27 +84,49 @@ impl Shared {
         Ok(charged)
     }
 
-    /// Looks `name` up, in one of the places for look-ups.
-    pub(crate) async fn look_up(&self, name: &Name, limit: Duration) -> Result<Resolved, ResolveError> {
-        let place = timeout(self.limits.resolve_time, self.look_ups.acquire()).await;
-        let Ok(Ok(place)) = place else {
+    /// Looks the name up, with all others who wait for it.
+    pub(crate) async fn look_up(&self, query: &NameQuery, limit: Duration) -> Found {
+        if let Some(known) = self.resolver.known(query.name()) {
+            return known;
+        }
+        let joined = self.look_ups.join(query.name(), limit);
+        // A wait that begins again because the one who looked the name up has left is no longer than one of its own.
+        let found = timeout(self.limits.resolve_time + limit, joined.found(|| self.look_up_alone(query, limit)));
+        found.await.unwrap_or_else(|_| Err(silent(query.name())))
+    }
+
+    /// Looks the name up, in one of the places for look-ups.
+    async fn look_up_alone(&self, query: &NameQuery, limit: Duration) -> Found {
+        let name = query.name();
+        let turn = async {
+            if !query.is_exact() {
+                let longest = u64::try_from(self.limits.resolve_time.as_millis()).unwrap_or(u64::MAX);
+                let wait = self.look_ups.pace.take_within(self.clock.now().0, longest)?;
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+            }
+            self.look_ups.take(query.is_exact()).await
+        };
+        let Ok(Some(place)) = timeout(self.limits.resolve_time, turn).await else {
             let why = "the sandbox looks up too many names at one time".to_owned();
             return Err(ResolveError::Local { name: name.to_string(), why });
         };
         let found = timeout(limit, self.resolver.lookup(name)).await;
         drop(place);
-        let late = |_| Err(ResolveError::Silent { name: name.to_string(), why: "no answer in time".into() });
-        found.unwrap_or_else(late)
+        found.unwrap_or_else(|_| Err(silent(name)))
     }
 
     /// The addresses of a name that the proxy looks up too, as far as this host knows them.
     pub(crate) async fn known_here(&self, query: &NameQuery) -> Result<Vec<IpAddr>, Denial> {
         let most = self.limits.resolve_time.min(LOOK_UP);
         let limit = self.silence.limit(query.name(), most);
-        let found = self.look_up(query.name(), limit).await;
+        let found = self.look_up(query, limit).await;
         self.silence.heard(query.name(), !matches!(found, Err(ResolveError::Silent { .. })), limit, most);
         unknown_here(found, query.is_exact())
     }
+}
+
+fn silent(name: &Name) -> ResolveError {
+    ResolveError::Silent { name: name.to_string(), why: "no answer in time".into() }
 }
 
 /// Returns the addresses of a look-up before an upstream proxy's, or refuses what could be known here and was not asked.

@@ -81,6 +81,11 @@ pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>
 pub trait Resolver: Send + Sync {
     /// All addresses of `name`, of both families.
     fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a>;
+
+    /// The answer for `name` where it is known without asking a name server.
+    fn known(&self, _name: &Name) -> Option<Result<Resolved, ResolveError>> {
+        None
+    }
 }
 
 /// Answers from a script, and remembers what it was asked.

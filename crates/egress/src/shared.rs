@@ -13,7 +13,7 @@
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
 use crate::behind::Followed;
-use crate::bounds::{Heads, Pace};
+use crate::bounds::Heads;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::Limits;
@@ -21,8 +21,10 @@ use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
 use crate::gone;
 use crate::grounds::Grounds;
+use crate::look_up_pool::LookUpPool;
 use crate::look_ups::{Silence, unknown_here};
 use crate::own::{OwnAddresses, own_among};
+use crate::pace::Pace;
 use crate::programs::{Caller, Programs};
 use crate::registry::{Entry, Learned, Registry};
 use crate::resolve::{ResolveError, Resolver};
@@ -38,7 +40,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 
 /// What every connection of one sandbox shares.
 pub(crate) struct Shared {
@@ -61,8 +62,7 @@ pub(crate) struct Shared {
     pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) followed: Followed,
     pub(crate) silence: Silence,
-    /// Has `Limits::look_ups`.
-    pub(crate) look_ups: Semaphore,
+    pub(crate) look_ups: LookUpPool,
     /// How often addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
     pub(crate) resolver: Arc<dyn Resolver>,
@@ -156,7 +156,7 @@ impl Shared {
             audit: parts.audit,
             clock: parts.clock,
             heads: parts.heads,
-            look_ups: Semaphore::new(parts.limits.look_ups),
+            look_ups: LookUpPool::new(parts.limits.look_ups),
             pace: Pace::default(),
             limits: parts.limits,
             buffers: Buffers::default(),
@@ -405,7 +405,7 @@ impl Shared {
         };
         let charged = self.paid_look_up(attempt, id, &query, grounds)?;
         let is_exact = query.is_exact();
-        let found = self.look_up(query.name(), self.limits.resolve_time).await;
+        let found = self.look_up(&query, self.limits.resolve_time).await;
         self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
         // The policy may be another one by now.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());

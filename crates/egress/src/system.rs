@@ -28,6 +28,8 @@ const HOSTS: &str = "/etc/hosts";
 const MOST_HOSTS: u64 = 32 * 1024 * 1024;
 /// How often the files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(1);
+/// The longest that a family without an answer is remembered.
+const SILENT: Duration = Duration::from_secs(5 * 60);
 /// How long the other family is waited for after one has an address. Some name servers never answer one of them.
 const OTHER_FAMILY: Duration = Duration::from_millis(1500);
 
@@ -129,9 +131,20 @@ impl System {
     }
 }
 
+/// The answer that is kept for one family.
+fn kept(files: &Files, name: &Name, kind: RecordType) -> Option<Result<Family, ResolveError>> {
+    let kept = files.answers.get(name, kind, Instant::now())?;
+    Some(if kept.silent { Err(silent(name)) } else { Ok(kept) })
+}
+
+fn silent(name: &Name) -> ResolveError {
+    let why = format!("no answer within {} ms after the other family's", OTHER_FAMILY.as_millis());
+    ResolveError::Silent { name: name.to_string(), why }
+}
+
 async fn family(files: &Files, name: &Name, kind: RecordType) -> Result<Family, ResolveError> {
-    if let Some(kept) = files.answers.get(name, kind, Instant::now()) {
-        return Ok(kept);
+    if let Some(kept) = kept(files, name, kind) {
+        return kept;
     }
     let refused = files.sockets.refused();
     // With the trailing dot no search domain is appended: that would be another name than the allowed one.
@@ -139,11 +152,12 @@ async fn family(files: &Files, name: &Name, kind: RecordType) -> Result<Family, 
         Ok(found) => {
             let addrs = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
             let Resolved { addrs, .. } = Resolved { addrs, ..Resolved::default() }.bounded(name)?;
-            Family { addrs, until: Some(found.valid_until()) }
+            Family { addrs, until: Some(found.valid_until()), silent: false }
         }
         Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
             let left = none.negative_ttl.map(|seconds| Duration::from_secs(seconds.into()));
-            Family { addrs: Vec::new(), until: left.and_then(|left| Instant::now().checked_add(left)) }
+            let until = left.and_then(|left| Instant::now().checked_add(left));
+            Family { addrs: Vec::new(), until, silent: false }
         }
         Err(error) => return Err(unanswered(name, &error, files.sockets.refused() != refused)),
     };
@@ -186,42 +200,70 @@ async fn either<T>(
     }
 }
 
+/// Remembers that one family was not answered while the other one was: each look-up would wait for it again.
+fn remember(files: &Files, name: &Name, kind: RecordType, missing: &Result<Family, ResolveError>, other: &Family) {
+    if matches!(missing, Err(ResolveError::Silent { .. })) && !other.addrs.is_empty() {
+        let now = Instant::now();
+        let until = other.until.map(|until| until.min(now + SILENT));
+        files.answers.keep(name, kind, &Family { addrs: Vec::new(), until, silent: true }, now);
+    }
+}
+
+/// Joins the answers for both families.
+fn together(answers: [Result<Family, ResolveError>; 2]) -> Result<Resolved, ResolveError> {
+    let mut found = Resolved::default();
+    let (mut until, mut failed) = (None::<Instant>, None);
+    for answer in answers {
+        match answer {
+            Ok(family) => {
+                let ends = family.until.filter(|_| !family.addrs.is_empty());
+                until = ends.into_iter().chain(until).min();
+                found.addrs.extend(family.addrs);
+            }
+            // The other family would be decided about without these.
+            Err(error @ ResolveError::TooMany { .. }) => return Err(error),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if found.addrs.is_empty() => return Err(error),
+        failed => found.partial = failed,
+    }
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+    found.ttl_s = left.and_then(|left| u32::try_from(left).ok());
+    Ok(found)
+}
+
 impl Resolver for System {
     fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
         Box::pin(async move {
-            let files = self.files()?;
-            let addrs = files.pinned(name);
-            if !addrs.is_empty() {
-                return Resolved { addrs, ..Resolved::default() }.bounded(name);
+            if let Some(known) = self.known(name) {
+                return known;
             }
+            let files = self.files()?;
             let ask = |kind| family(&files, name, kind);
             let enough = |answer: &Result<Family, ResolveError>| answer.as_ref().is_ok_and(|one| !one.addrs.is_empty());
             let (v4, v6) = either(ask(RecordType::A), ask(RecordType::AAAA), enough).await;
-            let mut found = Resolved::default();
-            let (mut until, mut failed) = (None::<Instant>, None);
-            for answer in [v4, v6] {
-                let answer = answer.unwrap_or_else(|| {
-                    let why = format!("no answer within {} ms after the other family's", OTHER_FAMILY.as_millis());
-                    Err(ResolveError::Silent { name: name.to_string(), why })
-                });
-                match answer {
-                    Ok(family) => {
-                        let ends = family.until.filter(|_| !family.addrs.is_empty());
-                        until = ends.into_iter().chain(until).min();
-                        found.addrs.extend(family.addrs);
-                    }
-                    // The other family would be decided about without these.
-                    Err(error @ ResolveError::TooMany { .. }) => return Err(error),
-                    Err(error) => failed = Some(error),
-                }
+            let [v4, v6] = [v4, v6].map(|answer| answer.unwrap_or_else(|| Err(silent(name))));
+            match (&v4, &v6) {
+                (missing @ Err(_), Ok(other)) => remember(&files, name, RecordType::A, missing, other),
+                (Ok(other), missing @ Err(_)) => remember(&files, name, RecordType::AAAA, missing, other),
+                (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
             }
-            match failed {
-                Some(error) if found.addrs.is_empty() => return Err(error),
-                failed => found.partial = failed,
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
-            found.ttl_s = left.and_then(|left| u32::try_from(left).ok());
-            Ok(found)
+            together([v4, v6])
         })
+    }
+
+    fn known(&self, name: &Name) -> Option<Result<Resolved, ResolveError>> {
+        let files = match self.files() {
+            Ok(files) => files,
+            Err(error) => return Some(Err(error)),
+        };
+        let addrs = files.pinned(name);
+        if !addrs.is_empty() {
+            return Some(Resolved { addrs, ..Resolved::default() }.bounded(name));
+        }
+        let both = (kept(&files, name, RecordType::A)?, kept(&files, name, RecordType::AAAA)?);
+        Some(together([both.0, both.1]))
     }
 }

@@ -12,7 +12,7 @@ mod name_server;
 use name_server::{Asked, NameServer};
 use nexus_egress::{EventKind, Limits, ResolveError, Resolved, Resolver, System};
 use nexus_policy::net::{DenyCode, Target};
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -234,6 +234,12 @@ fn a_family_that_is_never_answered_holds_the_other_up_briefly() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{name}: {:?}", begun.elapsed());
     }
     assert!(names.take().contains(&asked("half.test", "AAAA", false)), "both are asked for");
+    // As long as the other family's answer holds, it is not asked for again.
+    let begun = Instant::now();
+    let again = host.ask("half.test").unwrap();
+    assert!(matches!(again.partial, Some(ResolveError::Silent { .. })), "{again:?}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(names.take(), []);
     let world = World::with(input(&["half.test"]), |config| config.resolver = Arc::new(System::default()));
     let (code, head, _) = tunnel(world.http, "half.test:443").unwrap_err();
     assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("OTHER")), "it is dialled, and nobody listens there");
@@ -415,4 +421,24 @@ fn a_hosts_file_that_cannot_be_read_refuses_every_name() {
     assert_eq!(Host::new().addresses("v4.test"), ["93.184.216.10"]);
     std::fs::write(hosts, "10.9.8.7 v4.test\n").unwrap();
     assert_eq!(Host::new().addresses("v4.test"), ["10.9.8.7"]);
+}
+
+#[test]
+fn a_look_up_takes_no_more_sockets_than_are_kept_for_it() {
+    if outside("nameserver 127.0.0.1\nnameserver 127.0.0.2\nnameserver 127.0.0.3\noptions timeout:1 attempts:2\n") {
+        return;
+    }
+    // They take the questions and say nothing.
+    let _silent: Vec<_> =
+        (1..=3).map(|last| std::net::UdpSocket::bind(SocketAddr::from(([127, 0, 0, last], 53))).unwrap()).collect();
+    let before = support::process::open_descriptors();
+    let asking = std::thread::spawn(|| Host::new().ask("silent.test"));
+    let mut most = 0;
+    while !asking.is_finished() {
+        most = most.max(support::process::open_descriptors().saturating_sub(before));
+    }
+    asking.join().unwrap().unwrap_err();
+    println!("{most} descriptors");
+    // Three are those of the runtime, and one may be the file that is read.
+    assert!((4..=12 + 5).contains(&most), "{most}");
 }

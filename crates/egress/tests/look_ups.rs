@@ -1,0 +1,133 @@
+//! Names that the program inside chooses do not keep other names from being looked up.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_egress::{Limits, Lookup, ResolveError, Resolved, Resolver};
+use nexus_policy::net::Name;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use support::{World, connect, echo, eventually, input, server, tunnel};
+use tokio::sync::watch;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Answers names below `silent.test` and `late.test` when the gate opens, `kept.test` from memory, and every other at once.
+struct Gate {
+    open: watch::Sender<bool>,
+    asked: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { open: watch::channel(false).0, asked: AtomicUsize::new(0), waiting: AtomicUsize::new(0) })
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+}
+
+fn local() -> Resolved {
+    Resolved { addrs: vec![LOCAL], ..Resolved::default() }
+}
+
+impl Resolver for Gate {
+    fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            if name.as_str().ends_with("silent.test") || name.as_str().ends_with("late.test") {
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+                self.open.subscribe().wait_for(|open| *open).await.unwrap();
+            }
+            Ok(local())
+        })
+    }
+
+    fn known(&self, name: &Name) -> Option<Result<Resolved, ResolveError>> {
+        (name.as_str() == "kept.test").then(|| Ok(local()))
+    }
+}
+
+fn world(gate: &Arc<Gate>, port: u16, names: &[&str]) -> World {
+    let rules: Vec<String> = names.iter().map(|name| format!("+{name}:{port}")).collect();
+    World::with(input(&rules.iter().map(String::as_str).collect::<Vec<_>>()), |config| {
+        config.resolver = gate.clone();
+        config.limits = Limits { look_ups: 8, resolve_time: Duration::from_secs(300), ..Limits::default() };
+    })
+}
+
+fn ask(world: &World, host: &str, port: u16) -> TcpStream {
+    use std::io::Write;
+    let mut client = connect(world.http);
+    write!(client, "CONNECT {host}:{port} HTTP/1.1\r\n\r\n").unwrap();
+    client
+}
+
+#[test]
+fn names_beneath_a_wildcard_starve_no_name_of_a_rule() {
+    let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
+    let world = world(&gate, port, &["*.silent.test", "exact.test"]);
+    let silent: Vec<TcpStream> = (0..40).map(|n| ask(&world, &format!("n{n}.silent.test"), port)).collect();
+    eventually("all places taken", || gate.waiting() == 6);
+    // One that a rule writes out has its own places.
+    tunnel(world.http, &format!("exact.test:{port}")).unwrap();
+    assert_eq!(gate.waiting(), 6);
+    drop(silent);
+}
+
+#[test]
+fn a_name_that_is_known_takes_no_place() {
+    let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
+    let names: Vec<String> = (0..9).map(|n| format!("n{n}.silent.test")).collect();
+    let mut rules: Vec<&str> = names.iter().map(String::as_str).collect();
+    rules.push("kept.test");
+    let world = world(&gate, port, &rules);
+    let silent: Vec<TcpStream> = names.iter().map(|name| ask(&world, name, port)).collect();
+    eventually("all places taken, also those for names of rules", || gate.waiting() == 8);
+    tunnel(world.http, &format!("kept.test:{port}")).unwrap();
+    drop(silent);
+}
+
+#[test]
+fn one_look_up_serves_all_who_wait_for_a_name() {
+    let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
+    let world = world(&gate, port, &["late.test"]);
+    let first = ask(&world, "late.test", port);
+    eventually("the first look-up", || gate.waiting() == 1);
+    let mut clients: Vec<TcpStream> = (0..30).map(|_| ask(&world, "late.test", port)).collect();
+    // The one who looked the name up leaves: another one goes on in its place.
+    drop(first);
+    eventually("the second look-up", || gate.asked() == 2);
+    gate.open.send(true).unwrap();
+    for client in &mut clients {
+        assert!(support::read_head(client).starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!(gate.asked(), 2);
+    // What comes later is another question.
+    tunnel(world.http, &format!("late.test:{port}")).unwrap();
+    assert_eq!(gate.asked(), 3);
+}
+
+#[test]
+fn look_ups_of_names_beneath_a_wildcard_are_paced() {
+    const NAMES: usize = 400;
+    let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
+    let world = world(&gate, port, &["*.x.test", "exact.test"]);
+    let begun = Instant::now();
+    for number in 0..NAMES {
+        tunnel(world.http, &format!("n{number}.x.test:{port}")).unwrap();
+    }
+    // 256 at once, 100 a second from then on.
+    assert!(begun.elapsed() > Duration::from_millis(1300), "{:?}", begun.elapsed());
+    let asked = gate.asked();
+    tunnel(world.http, &format!("exact.test:{port}")).unwrap();
+    assert_eq!(gate.asked(), asked + 1);
+}
