@@ -7,7 +7,8 @@ mod common;
 mod repository;
 
 use common::Scene;
-use nexus_facility::{Committed, Layer, Rules};
+use nexus_facility::protected::Class;
+use nexus_facility::{Committed, Host, Layer, Reach, Rules};
 use repository::{accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, waits_after};
 use std::fs;
 use std::path::Path;
@@ -215,5 +216,20 @@ fn a_ref_that_needs_a_shallow_file_comes_after_it() {
         assert!(!parked(&accept(&scene, &last)).contains(&REF.to_owned()));
         let told = git(&scene.ws(), &["log", "--oneline", "origin/main"]) + &git(&scene.ws(), &["fsck"]);
         assert!(told.contains('3') && !told.contains("fatal") && !told.contains("missing"), "{told}");
+    }
+}
+
+/// git starts the programs of the shared configuration in each of them.
+#[test]
+fn each_working_tree_has_the_programs_of_the_configuration() {
+    let scene = cloned_scene();
+    let ws = scene.ws();
+    git(&ws, &["worktree", "add", "-q", "wt", "-b", "fix"]);
+    git(&ws, &["config", "core.hooksPath", "hk"]);
+    let at = fs::canonicalize(&ws).unwrap();
+    let host = Host::default();
+    let rules = Rules::default().for_workspace(&scene.workspace(), &at, &host, Reach::COMMIT, &[]).unwrap();
+    for (path, wanted) in [("hk/pre-commit", true), ("wt/hk/pre-commit", true), ("src/hk/pre-commit", false)] {
+        assert_eq!(rules.class(path.as_bytes()) != Class::Plain, wanted, "{path}");
     }
 }

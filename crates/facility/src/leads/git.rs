@@ -6,7 +6,7 @@ use super::{Leads, join};
 use crate::beneath::{Doing as _, IoFailure, split};
 use crate::meta::{EntryType, stat, stat_if_there};
 use rustix::fs::{Mode, OFlags};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -138,6 +138,8 @@ pub(super) fn beginning(file: &Path, most: u64, workspace: &Path) -> Result<Opti
 
 /// Where the relative paths of a configuration begin.
 struct Bases<'a> {
+    /// Tells the repositories apart: two may include one file, and each reads it in its own directories.
+    number: usize,
     /// Tops of working trees and git directories.
     directories: &'a [PathBuf],
     /// The configuration holds in every repository.
@@ -157,31 +159,57 @@ fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<PathBuf>, IoF
     Ok(bases)
 }
 
+/// Repositories with one configuration.
+#[derive(Default)]
+struct Group {
+    /// Where git may start their programs.
+    bases: Vec<PathBuf>,
+    /// The directories that hold their configurations.
+    directories: Vec<PathBuf>,
+}
+
 /// Protects what all configurations name. Returns for each repository where git may start its programs.
 pub(super) fn read(leads: &mut Leads<'_>, repositories: &[Repository]) -> Result<Vec<Vec<PathBuf>>, IoFailure> {
     let mut seen = HashSet::new();
     let mut begin = Vec::new();
     let mut all: Vec<PathBuf> = Vec::new();
-    for repository in repositories {
-        let directories = begins(repository, leads.top.path)?;
-        for base in &directories {
-            if !all.contains(base) {
-                all.push(base.clone());
+    let add = |all: &mut Vec<PathBuf>, more: &[PathBuf]| {
+        for one in more {
+            if !all.contains(one) {
+                all.push(one.clone());
             }
         }
-        let bases = Bases { directories: &directories, of_all: false };
-        for directory in &repository.directories {
+    };
+    // Working trees that share a configuration: git starts the programs that it names in each of them.
+    let (mut groups, mut known): (Vec<Group>, HashMap<PathBuf, usize>) = Default::default();
+    for repository in repositories {
+        let directories = begins(repository, leads.top.path)?;
+        add(&mut all, &directories);
+        let next = groups.len();
+        let at = match repository.directories.last() {
+            Some(shared) => *known.entry(leads.follow(&shared.join("config"))?.end).or_insert(next),
+            None => next,
+        };
+        if at == next {
+            groups.push(Group::default());
+        }
+        add(&mut groups[at].bases, &directories);
+        add(&mut groups[at].directories, &repository.directories);
+        begin.push(directories);
+    }
+    for (number, group) in groups.iter().enumerate() {
+        let bases = Bases { number, directories: &group.bases, of_all: false };
+        for directory in &group.directories {
             for name in CONFIGURATIONS {
                 let path = directory.join(name);
                 let real = leads.follow(&path)?.end;
                 file(leads, (&path, real), &bases, &mut seen, 0)?;
             }
         }
-        begin.push(directories);
     }
     // Programs are started there too when no repository is known.
     all.push(leads.top.path.to_owned());
-    let bases = Bases { directories: &all, of_all: true };
+    let bases = Bases { number: groups.len(), directories: &all, of_all: true };
     for path in leads.host.git_configurations.clone() {
         // A link that leads nowhere is found with those of the homes.
         if !path.starts_with(leads.top.path) && !is_there(&path)? {
@@ -200,10 +228,10 @@ fn file(
     leads: &mut Leads<'_>,
     (path, real): (&Path, PathBuf),
     bases: &Bases<'_>,
-    seen: &mut HashSet<PathBuf>,
+    seen: &mut HashSet<(PathBuf, usize)>,
     depth: usize,
 ) -> Result<(), IoFailure> {
-    if depth > DEPTH || !seen.insert(real.clone()) {
+    if depth > DEPTH || !seen.insert((real.clone(), bases.number)) {
         return Ok(());
     }
     if seen.len() > FILES {
