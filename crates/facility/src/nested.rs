@@ -13,6 +13,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, 
 use crate::fold::fold;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
+use crate::own_tree;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
@@ -34,12 +35,15 @@ pub const WITH_REPOSITORY: &str = "waits with the new repository around it";
 /// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its own.
 const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 
+/// New files `.git` of a layer that are looked at as further working trees. The others wait.
+const MOST_FILES: usize = 32;
+
 /// Judges the repositories that come with a layer. `bare` are the directories that become repositories without the name `.git`.
 /// Returns the directories, by their paths, in which repositories wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
     let mut around = Around::new(walk, tree);
-    let (mut trees, none) = (Vec::new(), HashSet::new());
+    let (mut trees, none, mut files) = (Vec::new(), HashSet::new(), 0);
     let entries = makers_of_git(tree);
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
@@ -69,6 +73,13 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
         } else {
             continue;
         };
+        if comes == Comes::File && files < MOST_FILES {
+            files += 1;
+            if own_tree::comes(walk, tree, at)? {
+                continue;
+            }
+        }
+        let one = &tree.nodes[at];
         if around.has(tree, one.parent)? || (comes == Comes::File && is_new_tree(tree, one.parent)) {
             tops.push(tree.nodes[one.parent].path.0.to_vec());
             trees.push((at, comes));
