@@ -23,6 +23,10 @@ use std::path::Path;
 pub(crate) const BETWEEN: &str =
     "a link from one git repository into another: commits made there would go to the other one";
 
+/// Says why a link waits that leads out of a repository into a directory that cannot be looked through.
+const TOO_LARGE: &str =
+    "a link out of a git repository to a directory with more entries than are looked through for other repositories";
+
 /// Entries below the end of a link that are looked at for repositories.
 const MOST: usize = 20_000;
 
@@ -73,8 +77,8 @@ fn find(walk: &Walk<'_>, tree: &LayerTree, new: &[Vec<u8>]) -> Result<Vec<(usize
             }
         }
         for end in all {
-            if places.leads_between(path, &end, new)? {
-                found.push((at, BETWEEN));
+            if let Some(why) = places.leads_between(path, &end, new)? {
+                found.push((at, why));
                 break;
             }
         }
@@ -103,14 +107,15 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    fn leads_between(&self, path: &[u8], end: &[u8], new: &[Vec<u8>]) -> Result<bool, IoFailure> {
+    /// Tells why a link waits that ends in the workspace.
+    fn leads_between(&self, path: &[u8], end: &[u8], new: &[Vec<u8>]) -> Result<Option<&'static str>, IoFailure> {
         let directory = split(path).0;
         if !self.is_in_one && self.nearest(View::Before, directory)?.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         // A repository may have links in it.
         if new.iter().any(|top| is_beneath(top, end) && !is_beneath(path, top)) {
-            return Ok(true);
+            return Ok(Some(BETWEEN));
         }
         let mut is_alone = !self.is_in_one;
         for view in [View::Before, View::After] {
@@ -118,10 +123,10 @@ impl Places<'_> {
             if other == self.nearest(view, directory)? {
                 is_alone = false;
             } else if other.is_some() || self.is_in_one {
-                return Ok(true);
+                return Ok(Some(BETWEEN));
             }
         }
-        Ok(is_alone && self.holds_one(end)?)
+        if is_alone { self.holds_one(end) } else { Ok(None) }
     }
 
     /// Tells whether a link that ends outside of the workspace, at an absolute path, leads into another repository there.
@@ -164,22 +169,22 @@ impl Places<'_> {
         }
     }
 
-    /// Tells whether a directory that is in no repository has one in it, or cannot be looked through.
-    fn holds_one(&self, end: &[u8]) -> Result<bool, IoFailure> {
+    /// Tells why a link waits to a directory that is in no repository: it has one in it, or cannot be looked through.
+    fn holds_one(&self, end: &[u8]) -> Result<Option<&'static str>, IoFailure> {
         let is_git = |name: &[u8]| fold(name).as_ref() == b".git";
         let mut layer = self.tree.nodes.iter().skip(1).filter(|node| node.role == Role::Entry);
         if layer.any(|node| is_git(split(&node.path.0).1) && is_beneath(&node.path.0, end)) {
-            return Ok(true);
+            return Ok(Some(BETWEEN));
         }
         let (mut stack, mut left) = (vec![end.to_vec()], MOST);
         while let Some(at) = stack.pop() {
             let Some(dir) = open(self.walk.base, &at)? else { continue };
             let all = names(dir.as_fd()).doing("list", &at)?;
-            let Some(less) = left.checked_sub(all.len()) else { return Ok(true) };
+            let Some(less) = left.checked_sub(all.len()) else { return Ok(Some(TOO_LARGE)) };
             left = less;
             for name in all {
                 if is_git(&name) {
-                    return Ok(true);
+                    return Ok(Some(BETWEEN));
                 }
                 let path = join(&at, &name);
                 match stat_if_there(dir.as_fd(), &name) {
@@ -190,7 +195,7 @@ impl Places<'_> {
                 }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 

@@ -4,7 +4,7 @@
 //! `shallow` that they end there. That file hides history, so it waits. Without it, git takes the repository for damaged as soon
 //! as a ref leads to such a commit.
 
-use crate::beneath::IoFailure;
+use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::facts::Version;
 use crate::fold::fold;
 use crate::git_names::SHALLOW;
@@ -22,13 +22,20 @@ impl Walk<'_> {
     /// Judges the refs of the repositories whose history a layer cuts off.
     pub(crate) fn judge_shallow(&self, tree: &mut LayerTree) -> Result<(), IoFailure> {
         let mut cut: HashSet<usize> = HashSet::new();
-        for node in tree.nodes.iter().skip(1) {
+        let mut longer: Vec<usize> = Vec::new();
+        for (at, node) in tree.nodes.iter().enumerate().skip(1) {
             let waits = matches!(&node.rare.verdict, Some(Verdict::Park(why)) if why == SHALLOW);
             let rules = self.rules;
             let comes = rules.is_chosen(&node.path.0) && rules.accepts_protected(&node.path.0);
-            if waits && !comes && self.cuts(node)? {
+            let cuts = waits && self.cuts(node)?;
+            if cuts && !comes {
                 cut.insert(node.parent);
+            } else if waits && !cuts {
+                longer.push(at);
             }
+        }
+        for at in longer.into_iter().filter(|at| is_fetched(tree, tree.nodes[*at].parent)).collect::<Vec<_>>() {
+            tree.nodes[at].rare.verdict = Some(Verdict::Commit);
         }
         if cut.is_empty() {
             return Ok(());
@@ -63,6 +70,18 @@ impl Walk<'_> {
         let new = if node.meta.kind == EntryType::File { read(self.upper, &node.path.0)? } else { Version::Unreadable };
         Ok(adds(&new, &old))
     }
+}
+
+/// Tells whether a layer brings objects to a git directory and notes a fetch there, as `git fetch --unshallow` does. Without the
+/// objects git would take the repository for damaged.
+fn is_fetched(tree: &LayerTree, git_dir: usize) -> bool {
+    let top = &*tree.nodes[git_dir].path.0;
+    let (mut has_objects, mut has_fetched) = (false, false);
+    for node in tree.nodes.iter().skip(1).filter(|node| node.role == Role::Entry && node.meta.kind == EntryType::File) {
+        has_fetched |= node.parent == git_dir && split(&node.path.0).1 == b"FETCH_HEAD" && !node.same_content;
+        has_objects |= node.covers.is_none() && is_beneath(&node.path.0, &join(top, b"objects"));
+    }
+    has_objects && has_fetched
 }
 
 fn adds(new: &Version, old: &Version) -> bool {

@@ -8,7 +8,7 @@ mod repository;
 
 use common::Scene;
 use nexus_facility::protected::Class;
-use nexus_facility::{Committed, Host, Layer, Reach, Rules};
+use nexus_facility::{Committed, Host, Layer, LayerMode, Reach, Rules};
 use repository::{accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, waits_after};
 use std::fs;
 use std::path::Path;
@@ -231,5 +231,50 @@ fn each_working_tree_has_the_programs_of_the_configuration() {
     let rules = Rules::default().for_workspace(&scene.workspace(), &at, &host, Reach::COMMIT, &[]).unwrap();
     for (path, wanted) in [("hk/pre-commit", true), ("wt/hk/pre-commit", true), ("src/hk/pre-commit", false)] {
         assert_eq!(rules.class(path.as_bytes()) != Class::Plain, wanted, "{path}");
+    }
+}
+
+/// The history becomes longer, and nothing is hidden.
+#[test]
+fn a_history_that_is_fetched_to_its_end_comes_unasked() {
+    for is_fetched in [true, false] {
+        let (scene, _) = cut_off();
+        let ws = scene.ws();
+        accept(&scene, &Rules { accept_protected: true, ..Rules::default() });
+        assert!(ws.join(".git/shallow").exists());
+        let layer = if is_fetched {
+            run_git(&scene, &[&["fetch", "-q", "--unshallow", "origin"]])
+        } else {
+            // Without the objects git would take the repository for damaged.
+            run_with(&scene, |upper| fs::remove_file(upper.join(".git/shallow")).unwrap())
+        };
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let wanted: &[&str] = if is_fetched { &[] } else { &[".git/shallow"] };
+        assert_eq!(
+            (parked(&result).as_slice(), result.conflicts.len()),
+            (&wanted.iter().map(ToString::to_string).collect::<Vec<_>>()[..], 0)
+        );
+        assert_eq!(ws.join(".git/shallow").exists(), !is_fetched);
+        let told = git(&ws, &["log", "--oneline", "--all"]) + &git(&ws, &["fsck"]);
+        assert!(!told.contains("fatal") && !told.contains("missing"), "{told}");
+    }
+}
+
+/// What was not looked at may hold a repository, and the reason does not say that it does.
+#[test]
+fn a_link_to_too_large_a_directory_says_so() {
+    for (count, waits) in [(10, false), (20_001, true)] {
+        let scene = Scene::new(LayerMode::Root, &[]);
+        git(&scene.ws(), &["init", "-q", "a"]);
+        fs::create_dir(scene.ws().join("large")).unwrap();
+        for number in 0..count {
+            fs::File::create(scene.ws().join(format!("large/{number}"))).unwrap();
+        }
+        let layer = scene.layer(&[]);
+        fs::create_dir(layer.upper().join("a")).unwrap();
+        std::os::unix::fs::symlink("../large", layer.upper().join("a/link")).unwrap();
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let why = result.parked.iter().find(|one| one.path.0 == b"a/link").and_then(|one| one.protected.clone());
+        assert_eq!(why.is_some_and(|why| why.contains("more entries than are looked through")), waits, "{result:?}");
     }
 }
