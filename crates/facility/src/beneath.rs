@@ -163,6 +163,15 @@ impl Workspace {
         Ok(at)
     }
 
+    /// As [`Self::dir_by_force`]; `None` where the directory is gone.
+    pub(crate) fn dir_by_force_if_there(&self, path: &[u8]) -> io::Result<Option<OwnedFd>> {
+        match self.dir_by_force(path) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn force(&self, dir: BorrowedFd<'_>, path: &[u8]) -> io::Result<()> {
         if let Some(notes) = &self.forced
             && !may_enter(dir)?

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Op, Scene, b, leased, snapshot, write};
+use common::{Op, Scene, b, dying, leased, snapshot, write};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{Faults, Layer, LayerMode, RecoverError, Recovered, Rules, recover};
@@ -118,16 +118,6 @@ fn mixed_run() -> Vec<Op> {
     ]
 }
 
-/// Dies at the call with this number, counted from the decision.
-fn dying_at(scene: &Scene, nth: u64) -> Faults {
-    let (journal, calls) = (scene.path("layers/run/journal"), AtomicU64::new(0));
-    Faults::default().between(Arc::new(move |_| {
-        if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            std::panic::panic_any("crash");
-        }
-    }))
-}
-
 /// Each place of a commit, and after it each of the taking back, also in the middle of an exchange of three renames.
 #[test]
 fn a_taking_back_that_is_killed_anywhere_can_be_repeated() {
@@ -138,7 +128,7 @@ fn a_taking_back_that_is_killed_anywhere_can_be_repeated() {
                 let scene = mixed();
                 let mut layer = scene.layer(&mixed_run());
                 let old = snapshot(&scene.ws(), true);
-                layer.set_faults(with(dying_at(&scene, nth)));
+                layer.set_faults(with(dying(&scene, nth)));
                 let (workspace, origin) = (leased(&scene), layer.origin());
                 let done = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default())));
                 drop(layer);
@@ -147,7 +137,7 @@ fn a_taking_back_that_is_killed_anywhere_can_be_repeated() {
                     break 'commit;
                 }
                 let back = |faults: &Faults| roll_back_with(&scene.path("layers"), "run", &workspace, faults).unwrap();
-                let first = catch_unwind(AssertUnwindSafe(|| back(&with(dying_at(&scene, second)))));
+                let first = catch_unwind(AssertUnwindSafe(|| back(&with(dying(&scene, second)))));
                 let killed = first.is_err();
                 let conflicts = first.unwrap_or_else(|_| back(&with(Faults::default())));
                 assert_eq!(conflicts, [], "{flags} {nth} {second}");
@@ -178,11 +168,11 @@ fn a_killed_taking_back_is_not_turned_round() {
             let (workspace, origin, layers) =
                 (if is_leased { leased(&scene) } else { scene.workspace() }, layer.origin(), scene.path("layers"));
             // Most of it has arrived.
-            layer.set_faults(with(dying_at(&scene, if flags { 30 } else { 40 })));
+            layer.set_faults(with(dying(&scene, if flags { 30 } else { 40 })));
             assert!(catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()))).is_err());
             drop(layer);
             assert!(layers.join("run/journal").exists());
-            let dying = with(dying_at(&scene, nth));
+            let dying = with(dying(&scene, nth));
             let first = catch_unwind(AssertUnwindSafe(|| roll_back_with(&layers, "run", &workspace, &dying).unwrap()));
             let (is_over, is_marked) = (first.is_ok(), layers.join("run/journal.back").exists());
             let is_decided = layers.join("run/journal").exists();

@@ -5,13 +5,9 @@
 
 mod common;
 
-use common::{Op, Scene, run_operations_of_parent};
-use nexus_facility::{Faults, Layer, LayerMode, Rules, Workspace, abandon, recover, roll_back};
-use std::fs;
+use common::{Op, Scene, dying, has, run_operations_of_parent};
+use nexus_facility::{Layer, LayerMode, Rules, Workspace, abandon, recover, roll_back};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 #[ignore = "the child of the other tests"]
@@ -60,26 +56,6 @@ fn run(random: &mut Random) -> Vec<Op> {
         _ => Op::RemoveTree(b"d".to_vec()),
     };
     (0..=random.below(5) + 1).map(|_| one(random)).collect()
-}
-
-fn has(at: &Path, text: &str) -> bool {
-    let Ok(meta) = fs::symlink_metadata(at) else { return false };
-    if meta.is_dir() {
-        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
-    }
-    if meta.is_symlink() {
-        return fs::read_link(at).unwrap() == Path::new(text);
-    }
-    meta.is_file() && fs::read_to_string(at).unwrap().contains(text)
-}
-
-fn dying(scene: &Scene, nth: u64) -> Faults {
-    let (journal, calls) = (scene.path("layers/run/journal"), AtomicU64::new(0));
-    Faults::default().between(Arc::new(move |_| {
-        if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            std::panic::panic_any("crash");
-        }
-    }))
 }
 
 fn play(mode: LayerMode, seed: u64) {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Op, Scene, b, leased, rename, write};
+use common::{Op, Scene, b, dying, has, leased, rename, write};
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::{
     CommitState, Committed, Faults, Layer, LayerMode, Recovered, Rules, Step, abandon, recover, roll_back,
@@ -13,30 +13,8 @@ use nexus_facility::{
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// Whether a file below a directory has this text.
-fn has(at: &Path, text: &str) -> bool {
-    let Ok(meta) = fs::symlink_metadata(at) else { return false };
-    if meta.is_dir() {
-        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
-    }
-    // A journal is no copy of anything.
-    let is_file = meta.is_file() && !at.ends_with("journal") && !at.ends_with("parked.json");
-    is_file && String::from_utf8_lossy(&fs::read(at).unwrap()).contains(text)
-}
-
-/// Dies before the call with this number after the decision.
-fn dying_at(scene: &Scene, nth: u64) -> Faults {
-    let (journal, calls) = (scene.path("layers/run/journal"), AtomicU64::new(0));
-    Faults::default().between(Arc::new(move |_| {
-        if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            std::panic::panic_any("crash");
-        }
-    }))
-}
 
 /// A parked layer of a run that renamed the only file `a`, with the run's other operations.
 fn renamed(mode: LayerMode, over: bool) -> Scene {
@@ -81,7 +59,7 @@ fn an_only_copy_stays_one_after_a_killed_way_back() {
             let scene = renamed(mode, nth % 2 == 0);
             let (layers, workspace) = (scene.path("layers"), leased(&scene));
             let mut layer = open(&scene);
-            layer.set_faults(dying_at(&scene, nth));
+            layer.set_faults(dying(&scene, nth));
             let died = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &only(part)).unwrap())).is_err();
             drop(layer);
             if !died {
@@ -92,7 +70,7 @@ fn an_only_copy_stays_one_after_a_killed_way_back() {
                 continue;
             }
             places += 1;
-            let back = dying_at(&scene, 2 + nth % 5);
+            let back = dying(&scene, 2 + nth % 5);
             let back = catch_unwind(AssertUnwindSafe(|| roll_back_with(&layers, "run", &workspace, &back).unwrap()));
             assert!(back.is_err(), "{mode:?} {part:?} {nth}");
             let found = recover(&layers, "run", &workspace).unwrap();
@@ -177,7 +155,7 @@ fn two_names_of_a_file_stay_one_after_a_way_back() {
         drop(layer);
         let (layers, workspace) = (scene.path("layers"), leased(&scene));
         let mut layer = open(&scene);
-        layer.set_faults(dying_at(&scene, nth));
+        layer.set_faults(dying(&scene, nth));
         if let Ok(done) = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()).unwrap())) {
             assert!(done.conflicts.is_empty());
             break;

@@ -5,24 +5,12 @@
 
 mod common;
 
-use common::{Op, Scene, b, leased, write};
+use common::{Op, Scene, b, dying_at, leased, write};
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Faults, Layer, LayerMode, Recovered, Rules, recover, roll_back};
+use nexus_facility::{Layer, LayerMode, Recovered, Rules, recover, roll_back};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Dies before the call with this number after the decision.
-fn dying_at(journal: PathBuf, nth: u64) -> Faults {
-    let calls = AtomicU64::new(0);
-    Faults::default().between(Arc::new(move |_| {
-        if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            std::panic::panic_any("crash");
-        }
-    }))
-}
+use std::path::Path;
 
 const DELETED: [&str; 2] = ["gone1", "gone2"];
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Op, Scene, b, wait_for_tick, write};
+use common::{Op, Scene, b, dying_at, wait_for_tick, write};
 use nexus_facility::{Committed, Faults, Layer, LayerMode, Outside, Recovered, Rules, Workspace, recover};
 use rustix::fs::{Mode, OFlags, openat, renameat};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
@@ -173,22 +173,12 @@ fn a_deleted_directory_with_hard_links_goes_in_full() {
     }
 }
 
-/// Dies before the `nth` call after the commit was marked done.
-fn dying_when_done(scene: &Scene, nth: u64) -> Faults {
-    let (done, calls) = (scene.path("layers/run/journal.done"), AtomicU64::new(0));
-    Faults::default().between(Arc::new(move |_| {
-        if done.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            std::panic::panic_any("crash");
-        }
-    }))
-}
-
 #[test]
 fn a_kill_while_a_directory_is_removed_is_no_conflict() {
     for nth in 1.. {
         let scene = with_hard_links(LayerMode::Root);
         let mut layer = scene.layer(&[Op::RemoveTree(b("d"))]);
-        layer.set_faults(dying_when_done(&scene, nth));
+        layer.set_faults(dying_at(scene.path("layers/run/journal.done"), nth));
         let workspace = scene.workspace().with_leases(nexus_jail::lease::read_lease);
         let commit = AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()).unwrap());
         if catch_unwind(commit).is_ok() {

@@ -5,11 +5,10 @@
 
 mod common;
 
-use common::{Op, Scene, b, leased, rename, write};
+use common::{Op, Scene, b, has, leased, rename, write};
 use nexus_facility::{Abandoned, CommitState, Faults, Finished, Layer, LayerMode, Recovered, Rules, abandon, recover};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -24,15 +23,6 @@ fn at_call(scene: &Scene, nth: u64, act: impl FnOnce() + Send + 'static) -> Faul
             act();
         }
     }))
-}
-
-/// Whether a file below a directory has this text.
-fn has(at: &Path, text: &str) -> bool {
-    let Ok(meta) = fs::symlink_metadata(at) else { return false };
-    if meta.is_dir() {
-        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
-    }
-    meta.is_file() && fs::read_to_string(at).unwrap().contains(text)
 }
 
 /// What the run does with files of the user, and the directory that the user moves away meanwhile.

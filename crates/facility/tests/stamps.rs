@@ -4,25 +4,12 @@
 
 mod common;
 
-use common::{Op, Scene, b, leased, write};
+use common::{Op, Scene, b, dying_at, leased, write};
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Faults, Layer, LayerMode, Rules, recover};
+use nexus_facility::{Layer, LayerMode, Rules, recover};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Dies before the call with this number after the decision.
-fn dying_at(journal: PathBuf, nth: u64) -> Faults {
-    let calls = AtomicU64::new(0);
-    Faults::default().between(Arc::new(move |_| {
-        if journal.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            std::panic::panic_any("crash");
-        }
-    }))
-}
 
 /// A parked layer with a commit that died at a call. `None`: it was done before.
 fn interrupted(mode: LayerMode, base: &[Op], run: &[Op], nth: u64) -> Option<Scene> {

@@ -5,12 +5,11 @@
 
 mod common;
 
-use common::{Op, Scene, at, b, leased, rename};
+use common::{Op, Scene, at, b, has, leased, rename};
 use nexus_facility::diff::{Choice, DiffOptions};
 use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Rules, abandon, recover};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -58,15 +57,6 @@ fn accept(scene: &Scene, layer: &Layer, paths: &[&str]) {
 
 fn reject(scene: &Scene) -> Abandoned {
     abandon(&scene.path("layers"), "run", || Ok(())).unwrap()
-}
-
-/// Whether a file below a directory has this text.
-fn has(at: &Path, text: &str) -> bool {
-    let Ok(meta) = fs::symlink_metadata(at) else { return false };
-    if meta.is_dir() {
-        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
-    }
-    meta.is_file() && String::from_utf8_lossy(&fs::read(at).unwrap()).contains(text)
 }
 
 /// Fails unless the first line of each file is in the workspace or in what the reject kept.

@@ -8,7 +8,7 @@ mod skip;
 
 mod common;
 
-use common::{Op, Scene, at, b, leased, rename, write};
+use common::{Op, Scene, at, b, has, leased, rename, write};
 use nexus_facility::{Abandoned, Faults, LayerMode, Rules, abandon};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -163,18 +163,6 @@ fn stories() -> Vec<Story> {
             &["f"],
         ),
     ]
-}
-
-/// Whether an entry below a directory is a file with this text, or a link to it.
-fn has(at: &Path, text: &str) -> bool {
-    let Ok(meta) = fs::symlink_metadata(at) else { return false };
-    if meta.is_dir() {
-        return fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
-    }
-    if meta.is_symlink() {
-        return fs::read_link(at).unwrap() == Path::new(text);
-    }
-    meta.is_file() && fs::read_to_string(at).unwrap().contains(text)
 }
 
 fn accept(scene: &Scene, layer: &nexus_facility::Layer, paths: &[&str]) {

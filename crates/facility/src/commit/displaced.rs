@@ -3,7 +3,7 @@
 //! A file that a process still has open for writing, or whose content changed after the run started, is never removed:
 //! it goes back to the workspace, beside its old name.
 
-use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, is_gone, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, join, names, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::Rooms;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
@@ -293,11 +293,7 @@ impl Displaced<'_> {
     fn remove(&self, leases: Option<LeaseCall>, faults: &Faults) -> Result<Quiet, IoFailure> {
         let Self { tree, at, path, old, new, is_late, .. } = self;
         let (parent, name) = split(at);
-        let dir = match tree.dir_by_force(parent) {
-            Ok(dir) => dir,
-            Err(error) if is_gone(&error) => return Ok(Quiet::Gone),
-            Err(error) => return Err(error).doing("open", parent),
-        };
+        let Some(dir) = tree.dir_by_force_if_there(parent).doing("open", parent)? else { return Ok(Quiet::Gone) };
         let found = stat_if_there(dir.as_fd(), name).doing("look at", at)?;
         let Some(now) = found else { return Ok(Quiet::Gone) };
         let counts = faults.compares(Comparison::BeforeRemoval);

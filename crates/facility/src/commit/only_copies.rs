@@ -170,10 +170,7 @@ fn is_at_or_below(path: &[u8], holds: impl Fn(&[u8]) -> bool) -> bool {
 /// Whether an entry is there and has no mark of a file that it was made from.
 fn is_unmarked(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
     let (parent, name) = crate::beneath::split(path);
-    let dir = match upper.dir_by_force(parent) {
-        Err(error) if crate::beneath::is_gone(&error) => return Ok(false),
-        other => other?,
-    };
+    let Some(dir) = upper.dir_by_force_if_there(parent)? else { return Ok(false) };
     match xattr::list(dir.as_fd(), name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         other => Ok(!other?.iter().any(|one| one.ends_with(ORIGIN))),

@@ -68,10 +68,9 @@ fn is_reachable(rooms: &Rooms<'_>, put: &Put, new: &Seen) -> io::Result<bool> {
     match &put.from {
         Origin::Layer => {
             let (parent, name) = split(&put.path.0);
-            match rooms.upper.dir_by_force(parent) {
-                Ok(dir) => is_written(rooms, new, dir.as_fd(), name, true),
-                Err(error) if is_gone(&error) => Ok(false),
-                Err(error) => Err(error),
+            match rooms.upper.dir_by_force_if_there(parent)? {
+                Some(dir) => is_written(rooms, new, dir.as_fd(), name, true),
+                None => Ok(false),
             }
         }
         Origin::Slot(slot) => match rooms.slots {

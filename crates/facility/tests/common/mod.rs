@@ -48,6 +48,37 @@ pub fn leased(scene: &Scene) -> Workspace {
     Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
+/// Tells whether an entry below a directory is a file with this text, or a link to it. Lists of a commit count as none.
+pub fn has(at: &Path, text: &str) -> bool {
+    let Ok(meta) = std::fs::symlink_metadata(at) else { return false };
+    if meta.is_dir() {
+        return std::fs::read_dir(at).unwrap().any(|entry| has(&entry.unwrap().path(), text));
+    }
+    if meta.is_symlink() {
+        return std::fs::read_link(at).unwrap() == Path::new(text);
+    }
+    let is_file = meta.is_file() && !at.ends_with("journal") && !at.ends_with("parked.json");
+    is_file && String::from_utf8_lossy(&std::fs::read(at).unwrap()).contains(text)
+}
+
+/// Dies before the call with this number after the decision of a commit.
+#[cfg(feature = "inject")]
+pub fn dying(scene: &Scene, nth: u64) -> nexus_facility::Faults {
+    dying_at(scene.path("layers/run/journal"), nth)
+}
+
+/// Dies before the call with this number after a file came.
+#[cfg(feature = "inject")]
+pub fn dying_at(file: PathBuf, nth: u64) -> nexus_facility::Faults {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let calls = AtomicU64::new(0);
+    nexus_facility::Faults::default().between(std::sync::Arc::new(move |_| {
+        if file.exists() && calls.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            std::panic::panic_any("crash");
+        }
+    }))
+}
+
 /// One operation of a run. Paths are relative.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Op {

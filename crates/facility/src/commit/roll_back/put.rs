@@ -2,7 +2,7 @@
 //! version comes to its place.
 
 use super::steps::{Back, LOST};
-use crate::beneath::{is_gone, split};
+use crate::beneath::split;
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::make_movable;
 use crate::commit::as_put::is_as_put;
@@ -21,11 +21,10 @@ impl Back<'_> {
         let (parent, name) = split(&put.path.0);
         let slot_name;
         let (source_dir, source_name) = match &put.from {
-            Origin::Layer => match self.upper.dir_by_force(parent) {
-                Ok(dir) => (dir, name),
-                Err(error) if is_gone(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            },
+            Origin::Layer => {
+                let Some(dir) = self.upper.dir_by_force_if_there(parent)? else { return Ok(()) };
+                (dir, name)
+            }
             Origin::Slot(slot) => {
                 slot_name = slot.to_string().into_bytes();
                 let Some(slots) = self.slots else {
@@ -96,11 +95,7 @@ impl Back<'_> {
     /// its source, and what has its name in the workspace is moved out and looked at.
     fn unlink(&mut self, put: &Put, new: &Seen) -> io::Result<()> {
         let (parent, name) = split(&put.path.0);
-        let dir = match self.base.dir_by_force(parent) {
-            Ok(dir) => dir,
-            Err(error) if is_gone(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        let Some(dir) = self.base.dir_by_force_if_there(parent)? else { return Ok(()) };
         let target = Spot { dir: dir.as_fd(), name };
         let side = self.side(put)?.second();
         let side = side.spot();
@@ -120,11 +115,7 @@ impl Back<'_> {
     /// made of it.
     fn withdraw(&mut self, put: &Put, new: &Seen, source: Spot<'_>, is_free: bool) -> io::Result<()> {
         let (parent, name) = split(&put.path.0);
-        let dir = match self.base.dir_by_force(parent) {
-            Ok(dir) => dir,
-            Err(error) if is_gone(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        let Some(dir) = self.base.dir_by_force_if_there(parent)? else { return Ok(()) };
         let target = Spot { dir: dir.as_fd(), name };
         let Some(now) = stat_if_there(target.dir, target.name)?.filter(|meta| meta.id == new.id) else { return Ok(()) };
         if !self.is_as_put(put, new, &now, target)? {
