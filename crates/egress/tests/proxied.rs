@@ -147,9 +147,24 @@ fn a_request_to_a_proxy_cannot_be_answered_with_itself() {
     assert_eq!(status, 503, "{told}");
     assert!(told.contains("OPTIONS http://one.test/ HTTP/1.1\r\n") && told.contains("\r\nX: y\r\n\r\n"), "{told}");
     assert!(!told.to_lowercase().contains("max-forwards"), "{told}");
-    let (status, told) = told_by_proxy(&url, &format!("TRACE http://one.test/ HTTP/1.1\r\n{fields}"));
-    assert_eq!(status, 400, "{told}");
-    assert!(told.contains("TRACE is not passed on to an upstream proxy"), "{told}");
+    // Some proxies read a method in any case.
+    for method in ["TRACE", "Trace", "tRACE"] {
+        let (status, told) = told_by_proxy(&url, &format!("{method} http://one.test/ HTTP/1.1\r\n{fields}"));
+        assert_eq!(status, 400, "{told}");
+        assert!(told.contains("TRACE is not passed on to an upstream proxy"), "{told}");
+    }
+}
+
+#[test]
+fn connect_in_another_case_is_not_passed_on() {
+    let url = format!("http://{}", repeating_proxy());
+    for method in ["connect", "Connect", "cONNECT"] {
+        for target in ["http://one.test/", "one.test:80"] {
+            let (status, told) = told_by_proxy(&url, &format!("{method} {target} HTTP/1.1\r\nHost: one.test\r\n\r\n"));
+            assert_eq!(status, 400, "{told}");
+            assert!(told.contains("CONNECT is written in capitals"), "{told}");
+        }
+    }
 }
 
 /// Answers as the first label of a name says.

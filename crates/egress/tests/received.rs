@@ -1,4 +1,4 @@
-//! Bytes that a server sends and the egress drops count like those that it passes on.
+//! Answers of servers: the bytes that the egress drops count like those that it passes on, and a length without a body is a number.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -78,6 +78,28 @@ fn interim_answers_are_bounded_in_bytes() {
         let (world, at) = world([&interim.repeat(100)[..], last].concat(), u64::MAX);
         assert_eq!(read_all(&mut ask(&world, at, minor)), None, "a reset");
         assert!(received(&world) < 400_000);
+    }
+}
+
+#[test]
+fn a_length_without_a_body_is_one_number_or_left_out() {
+    for (method, first, fields, passed) in [
+        ("GET", "204 No Content", "Content-Length: 5000000000", None),
+        ("GET", "204 No Content", "Content-Length: 5\r\nContent-Length: 6", None),
+        ("GET", "304 Not Modified", "Content-Length: 5", Some("5")),
+        ("GET", "304 Not Modified", "Content-Length: x\u{85}y", None),
+        ("GET", "304 Not Modified", "Content-Length: 5\r\nContent-Length: 5", None),
+        ("GET", "304 Not Modified", "Content-Length: 5\r\nTransfer-Encoding: chunked", None),
+        ("HEAD", "200 OK", "Content-Length: 5000000000", Some("5000000000")),
+        ("HEAD", "200 OK", "Content-Length: +5", None),
+    ] {
+        let (world, at) = world(format!("HTTP/1.1 {first}\r\n{fields}\r\n\r\n").into_bytes(), u64::MAX);
+        let mut client = connect(world.http);
+        let host = format!("web.test:{}", at.port());
+        write!(client, "{method} http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let head = read_head(&mut client);
+        assert!(head.starts_with(&format!("HTTP/1.1 {first}\r\n")), "{head}");
+        assert_eq!(field(&head, "content-length"), passed, "{first} {fields}");
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::body::{CopyError, Way};
 use super::fields::response_fields;
-use super::framing::{Body, response_body};
+use super::framing::{Body, content_length, response_body};
 use super::head::{HeadError, Response, parse_response};
 use super::order::{Forward, put};
 use crate::denials;
@@ -57,7 +57,7 @@ pub(crate) async fn run(
 ) -> Outcome {
     let Opened { ticket, dialed } = opened;
     let for_proxy = dialed.forwarding.as_ref().and_then(|_| order.head_for_proxy());
-    if for_proxy.is_some() && order.method == "TRACE" {
+    if for_proxy.is_some() && order.method.eq_ignore_ascii_case("TRACE") {
         // The answer is the request as the last of the proxies got it, with all that the ones before it added.
         return Outcome::BadBody(HeadError::Malformed("TRACE is not passed on to an upstream proxy"));
     }
@@ -253,10 +253,14 @@ fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
         Body::Length(length) => put(&mut head, b"Content-Length", length.to_string().as_bytes()),
         Body::Chunked if !plain => put(&mut head, b"Transfer-Encoding", b"chunked"),
         Body::Chunked | Body::UntilClose => {}
-        // The length that a GET would have had.
+        // The length that a GET would have had. An answer 204 has none (RFC 9110, 8.6), and one that is not exactly a number is left out.
         Body::None => {
-            if let Some(field) = response.fields.iter().find(|field| field.is("content-length")) {
-                put(&mut head, b"Content-Length", field.value);
+            let has_coding = response.fields.iter().any(|field| field.is("transfer-encoding"));
+            if let Ok(Some(length)) = content_length(&response.fields)
+                && response.status != 204
+                && !has_coding
+            {
+                put(&mut head, b"Content-Length", length.to_string().as_bytes());
             }
         }
     }

@@ -44,7 +44,7 @@ pub fn response_body(response: &Response<'_>, method: &str) -> Result<Body, Head
 }
 
 /// One field with digits only: no sign, no list, no repetition even of the same number.
-fn content_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadError> {
+pub(super) fn content_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadError> {
     let mut found = fields.iter().filter(|field| field.is("content-length"));
     let Some(field) = found.next() else { return Ok(None) };
     if found.next().is_some() {

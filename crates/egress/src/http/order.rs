@@ -100,6 +100,12 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
         return Ok(Order::Connect(target));
     }
     let refused = |denial| Refused::of(Way::HttpAbsolute, denial);
+    if request.method.eq_ignore_ascii_case("CONNECT") {
+        // A proxy or server behind this one may take it for CONNECT, with another target than the one that was decided.
+        return Err(refused(denials::malformed(
+            "the method CONNECT is written in capitals and asked of this proxy alone",
+        )));
+    }
     let version = if request.minor == 0 { net::Request::Http10 } else { net::Request::Http11 };
     let Place { target, named, path } = match inside {
         Some(inside) => placed_inside(request, inside, version, &hosts),
@@ -193,7 +199,7 @@ fn placed_inside<'a>(
 ) -> Result<Place<'a>, Denial> {
     let allowed = &inside.attempt.target;
     let origin = request.target.starts_with('/') || (request.target == "*" && request.method == "OPTIONS");
-    if origin && request.method != "CONNECT" {
+    if origin {
         without_fragment(request.target)?;
         let named = check_inner_host(inside.policy, inside.attempt, inside.must_name, version, hosts, inside.now)?;
         return Ok(Place { target: allowed.clone(), named, path: request.target });
