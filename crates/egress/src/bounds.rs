@@ -51,7 +51,12 @@ pub(crate) struct Share {
 impl Share {
     /// Counts the memory of `held`; whether it still fits.
     pub(crate) fn covers(&mut self, held: &InBuf) -> bool {
-        let wanted = held.capacity().saturating_sub(FREE);
+        self.covers_bytes(held.capacity())
+    }
+
+    /// Counts so many bytes of memory, and returns whether they still fit.
+    pub(crate) fn covers_bytes(&mut self, bytes: usize) -> bool {
+        let wanted = bytes.saturating_sub(FREE);
         if wanted > self.counted {
             let more = wanted - self.counted;
             let fits = |held: usize| held.checked_add(more).filter(|sum| *sum <= self.heads.most);

@@ -220,3 +220,32 @@ fn a_client_that_is_refused_without_end_is_slowed_down() {
     // 256 at once, 100 a second from then on.
     assert!(begun.elapsed() > Duration::from_millis(1300), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_method_without_end_shares_the_budget_of_heads() {
+    const CLIENTS: usize = 64;
+    if support::outside_of_netns() {
+        return;
+    }
+    let at = server("127.0.0.1:80", support::echo);
+    let limits = Limits { heads_bytes: 64 * 1024, hello_time: Duration::from_secs(300), ..Limits::default() };
+    let world = World::with(input(&["+web.test:80"]), |config| config.limits = limits);
+    world.resolver.set("web.test", &[at.ip()]);
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| tunnel(world.http, "web.test:80").unwrap()).collect();
+    // In several parts, so that the buffers grow beyond the one read that is free.
+    for bytes in [4500, 500, 500, 500, 500, 500, 500] {
+        for client in &mut clients {
+            // A refusal ends the connection meanwhile.
+            client.write_all(&vec![b'A'; bytes]).ok();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = || {
+        let denied = world.egress().summary().denied;
+        let heads = denied.iter().filter(|one| one.explanation.contains("too many unfinished requests"));
+        heads.map(|one| one.count).sum::<u64>()
+    };
+    eventually("most of them refused", || refused() >= CLIENTS as u64 / 4);
+    assert!(refused() < CLIENTS as u64, "some fit");
+    drop(clients);
+}

@@ -146,6 +146,7 @@ async fn of_server(opened: &Opened) -> First {
 
 async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
     let (mut from, _) = stream.split();
+    let mut share = opened.ticket.shared.heads.share();
     let client = async {
         loop {
             match begin(held.bytes()) {
@@ -155,7 +156,8 @@ async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> 
             match held.fill(&mut from).await {
                 Ok(0) | Err(_) if held.is_empty() => return First::End,
                 Ok(0) | Err(_) => return First::Begin(Begin::Other),
-                Ok(_) => {}
+                Ok(_) if share.covers(held) => {}
+                Ok(_) => return First::Over(Some(denials::too_many("the sandbox has too many unfinished requests"))),
             }
         }
     };

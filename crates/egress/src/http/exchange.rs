@@ -71,6 +71,11 @@ pub(crate) async fn run(
             return Outcome::BadServer(error.to_string());
         }
     }
+    // Beside the head that the client's share covers.
+    let mut second = ticket.shared.heads.share();
+    if for_proxy.as_ref().is_some_and(|head| !second.covers_bytes(head.capacity())) {
+        return Outcome::Cut(denials::too_many("the sandbox has too many unfinished requests"));
+    }
     let by_proxy = for_proxy.is_some();
     let head = for_proxy.as_ref().unwrap_or(&order.head);
     let answered = AtomicBool::new(false);

@@ -143,6 +143,7 @@ impl Client {
             }
             Ok(Some((Err(refused), _))) => {
                 self.unreadable(refused.way, &refused.denial);
+                self.let_go();
                 self.shared.pause_after_refusal().await;
                 let text = reply::sentence(&refused.denial);
                 self.last(&reply::answer(refused.status, refused.denial.code.as_str(), &text, true, false)).await;
@@ -192,7 +193,14 @@ impl Client {
         self.fixed.clone().unwrap_or(Attempt { target, way, program: None })
     }
 
+    /// Gives back what was read, where nothing more is: the refusal may wait, and the client may not listen.
+    fn let_go(&mut self) {
+        self.held = InBuf::default();
+        self.share = None;
+    }
+
     async fn last(&mut self, bytes: &[u8]) {
+        self.let_go();
         // The server need not wait until the client has listened.
         self.kept = None;
         reply::last(&mut self.stream, bytes).await;
@@ -327,8 +335,11 @@ impl Client {
 
     /// Answers; the connection goes on if the request had no body that would have to be read first.
     async fn refuse(&mut self, refusal: &Refusal, order: &Forward) -> bool {
-        self.shared.pause_after_refusal().await;
         let close = order.close || order.body != Body::None;
+        if close {
+            self.let_go();
+        }
+        self.shared.pause_after_refusal().await;
         let bytes = reply::refused(refusal, close, order.method == "HEAD");
         if close {
             self.last(&bytes).await;
