@@ -2,7 +2,9 @@
 //!
 //! A program that is refused tries again, some of them thousands of times in a second. Lines that differ in time and number alone
 //! say nothing new. Each [`WHOLE`] refusals of one kind have a line each; then a line stands for [`WHOLE`], and for twice as many
-//! each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, and at the end.
+//! each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, when its kind is let go, and at
+//! the end. A kind is let go when it was not used for so long and another one needs its place. Where all places are in use, further
+//! kinds share lines that name no host.
 
 use crate::audit::Event;
 use nexus_policy::net::DenyCode;
@@ -16,38 +18,55 @@ const MAX_SHARED: u64 = 1 << 16;
 /// How long a count waits while the same goes on.
 const MAX_WAIT_MS: u64 = 60_000;
 /// Kinds that are told apart at one time.
-const MAX_KINDS: usize = 256;
+const MAX_KINDS: usize = 1024;
+/// Kinds that get [`WHOLE`] lines each; those beyond get one.
+const FULL_KINDS: usize = 256;
+/// The time between two searches for kinds to let go.
+const LOOK_MS: u64 = 1000;
 
 /// One kind of refusal.
 #[derive(Debug)]
 struct Kind {
-    /// How many were seen and written with a line each.
-    seen: u64,
+    /// How many more get a line each.
+    whole: u64,
     /// The last one and how many wait with it.
     waiting: Option<(Event, u64)>,
     /// How many the next line stands for.
     next: u64,
     written_ms: u64,
+    used_ms: u64,
 }
 
 /// The kinds of refusal that were seen lately.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats(HashMap<String, Kind>);
+pub(crate) struct Repeats {
+    kinds: HashMap<String, Kind>,
+    /// When kinds to let go were last looked for.
+    looked_ms: u64,
+}
 
 impl Repeats {
     /// Takes one event; returns what is to be written now. What is no refusal is never held back.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<Event> {
-        let Some(key) = key(event) else { return vec![event.clone()] };
+        let Some(mut key) = key(event) else { return vec![event.clone()] };
+        let mut event = event.clone();
         let now = event.time_ms;
         let mut out = Vec::new();
-        if self.0.len() >= MAX_KINDS && !self.0.contains_key(&key) {
-            out = self.drain();
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&key) {
+            out = self.let_go(now);
+            if self.kinds.len() >= MAX_KINDS {
+                event = other(&event);
+                key = self::key(&event).unwrap_or(key);
+            }
         }
-        let kind = self.0.entry(key).or_insert(Kind { seen: 0, waiting: None, next: WHOLE, written_ms: now });
-        if kind.seen < WHOLE {
-            kind.seen += 1;
+        let whole = if self.kinds.len() < FULL_KINDS { WHOLE } else { 1 };
+        let kind =
+            self.kinds.entry(key).or_insert(Kind { whole, waiting: None, next: WHOLE, written_ms: now, used_ms: now });
+        kind.used_ms = now;
+        if kind.whole > 0 {
+            kind.whole -= 1;
             kind.written_ms = now;
-            out.push(event.clone());
+            out.push(event);
             return out;
         }
         let count = kind.waiting.as_ref().map_or(0, |(_, count)| *count) + 1;
@@ -56,19 +75,42 @@ impl Repeats {
             kind.next = if is_old { WHOLE } else { (kind.next * 2).min(MAX_SHARED) };
             kind.written_ms = now;
             kind.waiting = None;
-            out.push(shared(event.clone(), count));
+            out.push(shared(event, count));
         } else {
-            kind.waiting = Some((event.clone(), count));
+            kind.waiting = Some((event, count));
         }
         out
     }
 
     /// Returns the lines that wait, and forgets everything.
     pub(crate) fn drain(&mut self) -> Vec<Event> {
-        let kinds = mem::take(&mut self.0).into_values();
-        let mut waiting: Vec<(Event, u64)> = kinds.filter_map(|kind| kind.waiting).collect();
-        waiting.sort_unstable_by_key(|(event, _)| event.id);
-        waiting.into_iter().map(|(event, count)| shared(event, count)).collect()
+        lines(mem::take(&mut self.kinds).into_values())
+    }
+
+    /// Lets the kinds go that were not used for long, and returns their lines that wait.
+    fn let_go(&mut self, now: u64) -> Vec<Event> {
+        if now.abs_diff(self.looked_ms) < LOOK_MS {
+            return Vec::new();
+        }
+        self.looked_ms = now;
+        lines(self.kinds.extract_if(|_, kind| now.abs_diff(kind.used_ms) >= MAX_WAIT_MS).map(|(_, kind)| kind))
+    }
+}
+
+fn lines(kinds: impl Iterator<Item = Kind>) -> Vec<Event> {
+    let mut waiting: Vec<(Event, u64)> = kinds.filter_map(|kind| kind.waiting).collect();
+    waiting.sort_unstable_by_key(|(event, _)| event.id);
+    waiting.into_iter().map(|(event, count)| shared(event, count)).collect()
+}
+
+/// The line of a refusal for which there is no place of its own.
+fn other(event: &Event) -> Event {
+    Event {
+        time_ms: event.time_ms,
+        way: event.way,
+        code: event.code,
+        explanation: Some(format!("a refusal beside those of {MAX_KINDS} other kinds, each within a minute")),
+        ..Event::new(event.event, event.id)
     }
 }
 
@@ -109,6 +151,19 @@ mod tests {
             (0..10_000).flat_map(|id| repeats.take(&refusal(&format!("{}.test", id % 300), id, 5))).collect();
         let rest: u64 = repeats.drain().iter().map(stands_for).sum();
         assert_eq!(mixed.iter().map(stands_for).sum::<u64>() + rest, 10_000);
+        // More kinds at one time than have places.
+        let mut crowd: Vec<Event> =
+            (0..100_000).flat_map(|id| repeats.take(&refusal(&format!("{}.test", id % 3000), id, 5))).collect();
+        crowd.extend(repeats.drain());
+        assert_eq!(crowd.iter().map(stands_for).sum::<u64>(), 100_000);
+        assert!(crowd.len() < 256 * 18 + 1024 * 4, "{}", crowd.len());
+        // A kind that is not used for a minute gives its place to another one.
+        for id in 0..2000 {
+            repeats.take(&refusal(&format!("{id}.old.test"), id, 5));
+        }
+        let fresh = repeats.take(&refusal("fresh.test", 3000, 5 + MAX_WAIT_MS));
+        assert_eq!(fresh.last().map(|line| line.host.as_str()), Some("fresh.test"));
+        repeats.drain();
         let slow = (0..40).flat_map(|id| repeats.take(&refusal("a.test", id, id * MAX_WAIT_MS)));
         assert_eq!(slow.count(), 40, "each was due");
     }
