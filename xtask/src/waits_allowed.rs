@@ -28,35 +28,56 @@ pub const ALLOWED: &[Entry] = &[
     ),
     (
         "crates/cli/src/run/ask.rs",
-        &[("poll(…, None)", 1)],
+        &[("poll(…, None)", 1), ("io::read(", 1)],
         "Waits for the person at the terminal, or a signal, after the sandbox has ended.",
     ),
     ("crates/cli/src/run/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
-    ("crates/cli/src/run/pump.rs", &[(".hear()", 1)], "The pump's own function, which reads only what is there."),
+    (
+        "crates/cli/src/run/foreground.rs",
+        &[("io::read(", 1)],
+        "The standard input of the caller, of which no sandbox has an end, after poll(2) found something there.",
+    ),
+    (
+        "crates/cli/src/run/pump.rs",
+        &[(".hear()", 1), ("io::read(", 1)],
+        "The pump's own function, which reads only what is there; the output of the command, set to O_NONBLOCK.",
+    ),
     ("crates/cli/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     ("crates/cli/src/run/streams.rs", &[("File::open(", 1)], "The null device."),
+    (
+        "crates/cli/src/run/relay.rs",
+        &[("io::read(", 1)],
+        "Sockets that are set to O_NONBLOCK before a relay gets them.",
+    ),
     (
         "crates/cli/src/run/slow_end.rs",
         &[("poll(…, None)", 1)],
         "A thread that waits for signals to this process and for its own end; the end of a run waits for no sandbox then.",
     ),
     (
+        "crates/cli/src/session/client.rs",
+        &[("io::read(", 1)],
+        "The socket of a client, a process of the same user outside; it is set to O_NONBLOCK.",
+    ),
+    ("crates/cli/src/session/command.rs", &[("io::read(", 1)], "The output of an exec, set to O_NONBLOCK."),
+    (
         "crates/cli/src/session/link.rs",
-        &[("poll(…, None)", 1)],
+        &[("poll(…, None)", 1), ("io::read(", 1)],
         "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",
     ),
     ("crates/cli/src/session/logs.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
         "crates/cli/src/session/store.rs",
-        &[("fs::read(", 1), ("File::open(", 3), ("FlockOperation::LockExclusive", 1)],
-        "Files and the lock of the state directory; the lock is held for some calls.",
+        &[("fs::read(", 1), ("File::open(", 3), ("FlockOperation::LockExclusive", 1), ("UnixStream::connect(", 1)],
+        "Files and the lock of the state directory, held for some calls; the socket of a supervisor, of which no sandbox has an end.",
     ),
     ("crates/cli/src/session/supervisor.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
         "crates/cli/src/session/view.rs",
-        &[("poll(…, None)", 1)],
+        &[("poll(…, None)", 1), ("io::read(", 1)],
         "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",
     ),
+    ("crates/cli/src/terminal/hold.rs", &[("io::read(", 1)], "An event of this process, set to O_NONBLOCK."),
     (
         "crates/driver/src/conformance.rs",
         &[(".hear()", 2), (".wait()", 3)],
@@ -67,6 +88,11 @@ pub const ALLOWED: &[Entry] = &[
         &[("receive::<", 1), ("channel.send(", 2)],
         "The scripted driver of tests: both ends are its own.",
     ),
+    (
+        "crates/driver/src/namespace/closer.rs",
+        &[("descriptors::send(", 1), ("descriptors::receive(", 1)],
+        "The socket between a launcher and its closer, of which no sandbox has an end; the launcher sends without waiting.",
+    ),
     ("crates/driver/src/namespace/core_pattern.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/driver/src/namespace/inventory.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     (
@@ -76,6 +102,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/driver/src/namespace/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
     ("crates/driver/src/namespace/probe.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    ("crates/egress/src/dial.rs", &[("TcpStream::connect(", 2)], "Futures, within the time that a connection has."),
     (
         "crates/egress/src/dns/serve.rs",
         &[(".read_exact(", 1)],
