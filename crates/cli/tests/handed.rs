@@ -210,3 +210,21 @@ fn files_that_nobody_holds_are_moved_and_not_copied() {
         assert_eq!(inside.as_deref(), Some(found.as_str()), "{}: {}", bench.who(), stdout(&output));
     }
 }
+
+#[test]
+fn a_supervisor_holds_no_descriptor_of_its_caller() {
+    for bench in benches() {
+        let secret = bench.write("secret", "x");
+        let nexus = bench.nexus(["run", "--detach", "--", "sleep", "60"]);
+        let mut command = bench.command("sh");
+        command.args(["-c", "exec 3<secret 7<secret 9<secret; exec \"$@\"", "sh"]).arg(nexus.get_program());
+        let output = command.args(nexus.get_args()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        let id = stdout(&output).trim().to_owned();
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", bench.supervisor(&id))).unwrap();
+        let open: Vec<_> = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok()).collect();
+        assert!(open.len() > 3, "{}: {open:?}", bench.who());
+        assert!(!open.contains(&secret), "{}: {open:?}", bench.who());
+        assert_eq!(bench.run(["stop", "--grace", "10ms", &id]).status.code(), Some(0), "{}", bench.who());
+    }
+}

@@ -212,3 +212,11 @@ fn the_programs_of_these_tests_are_there() {
         assert!(Path::new(program).exists(), "{program}: cargo xtask test installs it");
     }
 }
+
+#[test]
+fn setarch_starts_a_program_without_random_addresses() {
+    for bench in benches() {
+        let output = run(&bench, &[], &["setarch", "-R", "cat", "/proc/self/personality"]);
+        assert_eq!((stdout(&output).trim(), output.status.code()), ("00040000", Some(0)), "{}", stderr(&output));
+    }
+}
