@@ -152,7 +152,7 @@ impl<'a> Branches<'a> {
     }
 }
 
-fn refs(text: Option<&[u8]>) -> HashSet<Vec<u8>> {
+pub(crate) fn refs(text: Option<&[u8]>) -> HashSet<Vec<u8>> {
     let lines = text.unwrap_or_default().split(|byte| *byte == b'\n');
     let named = lines.filter_map(|line| line.iter().position(|byte| *byte == b' ').map(|at| &line[at + 1..]));
     named.map(|name| name.trim_ascii().to_vec()).collect()

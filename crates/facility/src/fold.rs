@@ -41,17 +41,19 @@ pub(crate) fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     }
     let mut folded = if name.is_ascii() { name.to_ascii_lowercase() } else { fold_unicode(name) };
     // What follows is a stream of the file on NTFS, and a path inside of it for programs of Windows.
-    if let Some(end) = folded.iter().position(|byte| matches!(byte, b':' | b'\\')) {
-        folded.truncate(end);
+    let mut end = folded.iter().position(|byte| matches!(byte, b':' | b'\\')).unwrap_or(folded.len());
+    while end > 0 && matches!(folded[end - 1], b'.' | b' ') {
+        end -= 1;
     }
-    while matches!(folded.last(), Some(b'.' | b' ')) {
-        folded.pop();
-    }
-    match folded.as_slice() {
-        // Nothing but dots, blanks or ignorable characters: no protected name.
-        b"" => Cow::Borrowed(name),
+    match &folded[..end] {
+        // Nothing but ignorable characters, dots, blanks or a stream: no protected name.
+        b"" if folded.is_empty() => Cow::Borrowed(name),
+        b"" => Cow::Owned(folded),
         b"git~1" => Cow::Borrowed(b".git"),
-        _ => Cow::Owned(folded),
+        _ => {
+            folded.truncate(end);
+            Cow::Owned(folded)
+        }
     }
 }
 

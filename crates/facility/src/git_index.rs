@@ -5,7 +5,7 @@
 //! it does not understand is held back.
 
 pub(crate) mod below;
-mod flags;
+pub(crate) mod flags;
 pub mod in_place;
 mod lengths;
 mod sha1;
@@ -128,10 +128,10 @@ enum Content {
 }
 
 /// The bytes of an index.
-struct Index {
-    bytes: Vec<u8>,
+pub(crate) struct Index {
+    pub(crate) bytes: Vec<u8>,
     /// The second in which it was written.
-    written: i64,
+    pub(crate) written: i64,
 }
 
 /// Reads an index, up to what may still be read.
@@ -162,7 +162,7 @@ const UNKNOWN: &str = "a git index that cannot be understood";
 const NAMES: &str = "a git index with names that no working tree may have";
 
 /// Returns why an index may not come unasked. Pure.
-fn problem(bytes: &[u8], id: usize) -> Option<&'static str> {
+pub(crate) fn problem(bytes: &[u8], id: usize) -> Option<&'static str> {
     match look(bytes, id, &mut |_| {}) {
         Some(true) => None,
         Some(false) => Some(NAMES),
@@ -228,8 +228,8 @@ const SPARSE: u32 = 0o04_0000;
 const KNOWN_MORE: u16 = 0x6000;
 
 /// An entry of an index, as far as somebody looks at it.
-struct Entry<'a> {
-    name: &'a [u8],
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
     flags: u16,
     more: u16,
     /// The bytes of the index that it has.
@@ -239,7 +239,7 @@ struct Entry<'a> {
 
 /// Whether all names of an index are such as a tree can have; `None` for an index that git or this reader does not know. Gives
 /// each entry to `seen`.
-fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<bool> {
+pub(crate) fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<bool> {
     let end = bytes.len().checked_sub(id)?;
     let mut reader = Reader { bytes: &bytes[..end], at: 0 };
     if reader.take(4)? != MAGIC {

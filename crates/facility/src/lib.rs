@@ -44,6 +44,8 @@ mod facts;
 pub mod faults;
 mod fold;
 mod further_trees;
+#[doc(hidden)]
+pub mod fuzz;
 mod git_index;
 mod git_lock;
 mod git_names;

@@ -21,6 +21,12 @@ fn every_seed_of_the_git_configurations_holds_its_properties() {
     seeds::each("gitconfig", gitconfig::gitconfig);
 }
 
+#[test]
+fn every_seed_of_the_files_of_git_holds_its_properties() {
+    seeds::each("git_index", nexus_facility::fuzz::git_index);
+    seeds::each("git_refs", nexus_facility::fuzz::git_refs);
+}
+
 /// As `git config --list -z` writes it.
 fn listed(one: &Setting) -> Vec<u8> {
     let part = one.subsection.iter().flat_map(|part| [b".", &part[..]].concat());

@@ -11,17 +11,17 @@ use std::collections::HashSet;
 pub(super) const HIDES: &str = "a git index that hides changes from git status (skip-worktree or assume-unchanged)";
 
 /// A flag that hides an entry, with the name of the entry.
-type Hidden = HashSet<(Vec<u8>, Flag)>;
+pub(crate) type Hidden = HashSet<(Vec<u8>, Flag)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Flag {
+pub(crate) enum Flag {
     AssumeUnchanged,
     SkipWorktree,
 }
 
 /// Tells whether an index hides an entry that no index before hid by the same flag. Each index is understood in every length of
 /// an object id in which it makes sense. Pure.
-pub(super) fn hide_more(new: &[u8], before: &[Index]) -> bool {
+pub(crate) fn hide_more(new: &[u8], before: &[Index]) -> bool {
     let new = hidden(new);
     if new.is_empty() {
         return false;
@@ -31,7 +31,7 @@ pub(super) fn hide_more(new: &[u8], before: &[Index]) -> bool {
     new.iter().any(|one| one.0.is_empty() || !before.contains(one))
 }
 
-fn hidden(bytes: &[u8]) -> Hidden {
+pub(crate) fn hidden(bytes: &[u8]) -> Hidden {
     let mut all = Hidden::new();
     for length in [SHORT, LONG] {
         let mut found = Hidden::new();

@@ -1,0 +1,4 @@
+//! Index files of git.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_facility::fuzz::git_index(data));
