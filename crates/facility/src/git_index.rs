@@ -128,10 +128,10 @@ enum Content {
 }
 
 /// The bytes of an index.
-pub(crate) struct Index {
-    pub(crate) bytes: Vec<u8>,
+struct Index {
+    bytes: Vec<u8>,
     /// The second in which it was written.
-    pub(crate) written: i64,
+    written: i64,
 }
 
 /// Reads an index, up to what may still be read.

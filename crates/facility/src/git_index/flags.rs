@@ -21,7 +21,7 @@ pub(crate) enum Flag {
 
 /// Tells whether an index hides an entry that no index before hid by the same flag. Each index is understood in every length of
 /// an object id in which it makes sense. Pure.
-pub(crate) fn hide_more(new: &[u8], before: &[Index]) -> bool {
+pub(super) fn hide_more(new: &[u8], before: &[Index]) -> bool {
     let new = hidden(new);
     if new.is_empty() {
         return false;
