@@ -14,6 +14,5 @@ pub mod hello;
 pub mod http;
 pub mod journal;
 pub mod profile;
-pub mod session;
 pub mod socks;
 pub mod terminal_output;

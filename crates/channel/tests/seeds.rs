@@ -5,15 +5,8 @@
 mod frames;
 #[path = "../../../fuzz/seeds.rs"]
 mod seeds;
-#[path = "../../../fuzz/src/session.rs"]
-mod session;
 
 #[test]
 fn every_seed_of_the_frames_holds_its_properties() {
     seeds::each("frames", frames::frames);
-}
-
-#[test]
-fn every_seed_of_the_session_frames_holds_its_properties() {
-    seeds::each("session", session::session);
 }
