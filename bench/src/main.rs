@@ -66,7 +66,7 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments).map_err(|wrong| Failure::new(wrong, options::USAGE))?;
     build(&["static"])?;
-    build(&["build", "--release", "--package", "nexus-driver", "--example", "launch_bench"])?;
+    build(&["build", "--release", "--package", "nexus-driver-namespace", "--example", "launch_bench"])?;
     build(&["build", "--release", "--package", "nexus-egress", "--example", "egress_bench"])?;
     let built = built()?;
     // After the build, which is a load of its own.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Message of the compiler for a release build with the feature (`crates/jail/src/leave_out.rs`).
 const REFUSAL: &str = "a release build must not have it";
-/// A text that only a program with the feature holds (`crates/driver/src/leave_out.rs`).
+/// A text that only a program with the feature holds (`crates/drivers/namespace/src/leave_out.rs`).
 const LABEL: &[u8] = b"nexus-test-build-that-leaves-walls-out";
 
 /// Builds the launcher and PID 1 for release with the feature, which must not work.
@@ -53,7 +53,7 @@ mod tests {
         assert!(is_test_build(&[b"\x7fELF ", LABEL, b" more"].concat()));
         assert!(!is_test_build(b"\x7fELF NEXUS_LEAVE_OUT"));
         // The text stands in what a test build says, so that no linker drops it.
-        let source = include_str!("../../crates/driver/src/leave_out.rs");
+        let source = include_str!("../../crates/drivers/namespace/src/leave_out.rs");
         assert!(source.contains(std::str::from_utf8(LABEL).unwrap()));
     }
 }

@@ -24,6 +24,7 @@ use crate::workspace::Workspace;
 /// hostile runs.
 const HOST_SIDE: &[&str] = &[
     "crates/driver/src",
+    "crates/drivers/namespace/src",
     "crates/egress/src",
     "crates/facility/src",
     "crates/profiles/src",

@@ -16,7 +16,8 @@ pub struct Counts {
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/cli", counts(484, 258, 56, 990)),
-    ("crates/driver", counts(0, 0, 1, 28)),
+    ("crates/driver", counts(0, 0, 0, 6)),
+    ("crates/drivers/namespace", counts(0, 0, 1, 21)),
     ("crates/egress", counts(212, 68, 8, 381)),
     ("crates/facility", counts(573, 229, 8, 444)),
     ("crates/guest", counts(0, 0, 0, 1)),

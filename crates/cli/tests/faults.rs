@@ -8,7 +8,7 @@
 
 mod support;
 
-use nexus_driver::Step;
+use nexus_driver_namespace::Step;
 use nexus_facility::Step as LayerStep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +30,7 @@ const ROOT_ONLY: &[Step] = &[
     Step::AwaitParent,
 ];
 
-/// Steps that only a launcher process has, or at which no launch fails; `crates/driver/tests/launcher.rs` has them.
+/// Steps that only a launcher process has, or at which no launch fails; `crates/drivers/namespace/tests/launcher.rs` has them.
 const LAUNCHER_ONLY: &[Step] = &[Step::Template, Step::NetworkPool, Step::DetachedLayers];
 
 /// Flags that lead a launch through different steps.

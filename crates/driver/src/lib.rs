@@ -8,19 +8,18 @@
 //!  inventory() ─▶ what on this host bears our mark
 //! ```
 //! Commands, signals and their ends go over the guest channel, so that a driver does not implement them. [`Session`]
-//! is the host's side of them. [`fake`] is a driver whose guest follows a script; [`conformance`] is what
-//! every driver must pass.
+//! is the host's side of them. The feature `fake` adds a driver whose guest follows a script, the feature `conformance` the
+//! suite that every driver must pass.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(feature = "fake")]
 pub mod fake;
 mod handle;
-#[cfg(feature = "inject")]
-mod leave_out;
 mod ledger;
-pub mod namespace;
 mod not_started;
 mod outbox;
 mod probe;
@@ -29,21 +28,10 @@ mod session;
 
 pub use error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 pub use handle::Handle;
-#[cfg(feature = "inject")]
-pub use leave_out::leave_out;
 pub use ledger::{LEADER, Refused};
-pub use namespace::Namespace;
 pub use nexus_channel::{Channel, ChannelError, codec, frames};
-pub use nexus_jail::disposition::{is_ignored, while_held};
-pub use nexus_jail::lease::{read_lease, write_lease};
-#[cfg(feature = "inject")]
-pub use nexus_jail::leave_out::VARIABLE as LEAVE_OUT;
-pub use nexus_jail::watch::overlay_is_gone;
-pub use nexus_jail::{
-    DEFAULT_UID_BASE, Faults, Identity, Step, StepError, Wall, cgroup, hand_on_nothing, landlock_abi, mark,
-};
 pub use not_started::NotStarted;
-pub use probe::{Finding, ProbeReport};
+pub use probe::{Finding, Missing, ProbeReport};
 pub use received::{Listeners, ProcessView};
 pub use session::{AskError, CommandEvent, Ended, Event, MoreCommand, Session, Stdio};
 
@@ -74,7 +62,7 @@ pub struct Sandbox {
     pub channel: Channel,
     /// The upper directory of a layer in memory, when the launcher made it.
     pub upper: Option<OwnedFd>,
-    /// Tells when the workspace's overlay is gone for good; for [`overlay_is_gone`]. `None`: nothing tells.
+    /// Tells when the workspace's overlay is gone for good; for `overlay_is_gone` of its driver. `None`: nothing tells.
     pub watch: Option<OwnedFd>,
     /// Facts that the guest must confirm before a command starts.
     pub proof: ProofPlan,

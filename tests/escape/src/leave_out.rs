@@ -193,7 +193,7 @@ mod tests {
     fn no_wall_is_without_a_row_that_notices_its_loss() {
         // The proof is left out of each play. The test `a_proof_that_fails_ends_the_launch` of the command holds it.
         let listed: BTreeSet<&str> = CONFINEMENT.iter().map(|entry| entry.wall).chain([PROOF]).collect();
-        let parts: BTreeSet<&str> = nexus_driver::Wall::ALL.iter().map(|wall| wall.name()).collect();
+        let parts: BTreeSet<&str> = nexus_driver_namespace::Wall::ALL.iter().map(|wall| wall.name()).collect();
         assert_eq!(listed, parts);
         for entry in CONFINEMENT {
             assert!(!entry.rows.is_empty(), "{}", entry.wall);

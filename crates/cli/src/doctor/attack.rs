@@ -96,7 +96,7 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let signals = [SIGINT, SIGTERM, SIGHUP];
     // One that came in the middle of its registration would be lost.
-    nexus_driver::while_held(&signals, || {
+    nexus_driver_namespace::while_held(&signals, || {
         signals.iter().try_for_each(|signal| signal_hook::flag::register(*signal, Arc::clone(&stop)).map(drop))
     })?;
     Ok(stop)

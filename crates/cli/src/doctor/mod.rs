@@ -93,7 +93,7 @@ fn machine(report: &ProbeReport, trial: &Result<Trial, String>, works: bool) -> 
     let document = json!({
         "schema": "nexus.doctor/1",
         "works": works,
-        "landlock_abi": nexus_driver::landlock_abi(),
+        "landlock_abi": nexus_driver_namespace::landlock_abi(),
         "drivers": [report],
         "trial": trial,
     });
@@ -101,7 +101,8 @@ fn machine(report: &ProbeReport, trial: &Result<Trial, String>, works: bool) -> 
 }
 
 fn people(report: &ProbeReport, trial: &Result<Trial, String>) -> String {
-    let mut lines = vec![format!("driver {} (Landlock version {})", report.driver, nexus_driver::landlock_abi())];
+    let mut lines =
+        vec![format!("driver {} (Landlock version {})", report.driver, nexus_driver_namespace::landlock_abi())];
     for missing in &report.missing {
         lines.push(format!("  MISSING  {}: {}", missing.what, missing.reason));
         lines.push(format!("           to get it: {}", missing.fix));

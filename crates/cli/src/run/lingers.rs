@@ -8,7 +8,8 @@
 
 use super::settle::{Settled, State};
 use crate::failure::Failure;
-use nexus_driver::{Driver, Namespace, SandboxProcess};
+use nexus_driver::{Driver, SandboxProcess};
+use nexus_driver_namespace::Namespace;
 use nexus_facility::Layer;
 use nexus_model::RunId;
 use nexus_runner::state::note::{self, CutShort, RunNote};

@@ -56,7 +56,8 @@ use crate::net::{self, Service};
 use crate::terminal::raw::Raw;
 use covers::Covers;
 use foreground::Foreground;
-use nexus_driver::{Driver, Handle, Namespace, Sandbox};
+use nexus_driver::{Driver, Handle, Sandbox};
+use nexus_driver_namespace::Namespace;
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
 use nexus_receipt::Issuer;
@@ -152,7 +153,7 @@ pub fn tell(text: &str) {
 
 /// The driver for this process's user with the standard ids.
 pub fn driver() -> Namespace {
-    driver_with(nexus_driver::DEFAULT_UID_BASE)
+    driver_with(nexus_driver_namespace::DEFAULT_UID_BASE)
 }
 
 /// The driver for this process's user. Root's sandboxes get host ids from `uid_base` on.
@@ -166,21 +167,21 @@ fn driver_with(uid_base: u32) -> Namespace {
     }
     #[cfg(feature = "inject")]
     if let Some(name) = std::env::var_os("NEXUS_INJECT")
-        && let Some(step) = name.to_str().and_then(nexus_driver::Step::by_name)
+        && let Some(step) = name.to_str().and_then(nexus_driver_namespace::Step::by_name)
     {
-        driver.faults = nexus_driver::Faults::failing(step);
+        driver.faults = nexus_driver_namespace::Faults::failing(step);
     }
     #[cfg(feature = "inject")]
     if let Some(file) = std::env::var_os("NEXUS_INJECT_CORE_PATTERN") {
         driver.core_pattern = file.into();
     }
     #[cfg(feature = "inject")]
-    if let Ok(names) = std::env::var(nexus_driver::LEAVE_OUT)
-        && let Err(problem) = nexus_driver::leave_out(&names)
+    if let Ok(names) = std::env::var(nexus_driver_namespace::LEAVE_OUT)
+        && let Err(problem) = nexus_driver_namespace::leave_out(&names)
     {
         tell(&problem);
         // Nothing is launched for a test that names a wall wrongly.
-        driver.faults = nexus_driver::Faults::failing(nexus_driver::Step::Identity);
+        driver.faults = nexus_driver_namespace::Faults::failing(nexus_driver_namespace::Step::Identity);
     }
     driver
 }

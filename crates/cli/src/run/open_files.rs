@@ -36,5 +36,5 @@ pub fn readers_line(readers: &[ByteText]) -> Option<String> {
 /// none here: the commit itself says why.
 pub fn readers(layer: &Layer, workspace: &Workspace, rules: &Rules) -> Vec<ByteText> {
     let changes = layer.changes(workspace, rules).unwrap_or_default();
-    open_for_reading(workspace, changes.changes.iter().map(|change| &change.path), nexus_driver::write_lease)
+    open_for_reading(workspace, changes.changes.iter().map(|change| &change.path), nexus_driver_namespace::write_lease)
 }

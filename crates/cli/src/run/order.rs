@@ -155,7 +155,11 @@ impl Order {
                 Changes::Discard | Changes::Review => resolution.changes_by_file(&by_file).map(ToString::to_string),
                 Changes::Commit | Changes::Ask => None,
             },
-            uid_base: resolution.settings.uid_base.as_ref().map_or(nexus_driver::DEFAULT_UID_BASE, |base| base.value),
+            uid_base: resolution
+                .settings
+                .uid_base
+                .as_ref()
+                .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
             network: resolution.network,
             profiles: resolution.documents,
             direct,

@@ -14,7 +14,8 @@ use super::settle::tell_leftovers;
 use super::unsaid::{KEPT, tell_kept, tell_over};
 use super::{chain, tell};
 use crate::failure::Failure;
-use nexus_driver::{DestroyError, Driver, Handle, Namespace};
+use nexus_driver::{DestroyError, Driver, Handle};
+use nexus_driver_namespace::Namespace;
 use nexus_facility::going::Going;
 use nexus_facility::{
     Abandoned, Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage,

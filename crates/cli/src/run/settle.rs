@@ -203,7 +203,7 @@ pub fn settle(
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
     }
-    let is_gone = || watch.is_some_and(|watch| nexus_driver::overlay_is_gone(watch, GONE_WITHIN));
+    let is_gone = || watch.is_some_and(|watch| nexus_driver_namespace::overlay_is_gone(watch, GONE_WITHIN));
     let parted = match () {
         () if !commit => Ok(()),
         () if is_gone() => {

@@ -34,7 +34,7 @@ impl Signals {
     pub fn catch() -> io::Result<Self> {
         let mut signals = Self::none()?;
         for signal in ENDING {
-            if !nexus_driver::is_ignored(*signal)? {
+            if !nexus_driver_namespace::is_ignored(*signal)? {
                 signals.add(*signal)?;
             }
         }
@@ -63,7 +63,7 @@ impl Signals {
     /// Catches one more. It is held meanwhile: one that came between two of the steps would set its flag and wake no
     /// process, or be lost.
     fn add(&mut self, signal: i32) -> io::Result<()> {
-        nexus_driver::while_held(&[signal], || self.register(signal))
+        nexus_driver_namespace::while_held(&[signal], || self.register(signal))
     }
 
     fn register(&mut self, signal: i32) -> io::Result<()> {

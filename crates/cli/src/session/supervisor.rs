@@ -72,7 +72,7 @@ fn note(text: &str) {
 
 /// Starts the supervisor and waits for its word.
 fn launch() -> io::Result<Launched> {
-    nexus_driver::hand_on_nothing()?;
+    nexus_driver_namespace::hand_on_nothing()?;
     let (mut ours, theirs) = UnixStream::pair()?;
     // The first word is `run`; the rest is what it was.
     let child = Command::new("/proc/self/exe")

@@ -85,7 +85,7 @@ impl DirectoryId {
 
 /// Opens a workspace so that a commit can find out which files a process writes to.
 pub fn open(path: &Path) -> Result<Workspace, IoFailure> {
-    Ok(Workspace::open(path)?.with_leases(nexus_driver::read_lease))
+    Ok(Workspace::open(path)?.with_leases(nexus_driver_namespace::read_lease))
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-#[path = "../../../tests/support/free_user.rs"]
+#[path = "../../../../tests/support/free_user.rs"]
 mod free_user;
-#[path = "../../../tests/support/skip.rs"]
+#[path = "../../../../tests/support/skip.rs"]
 mod skip;
 
-use nexus_driver::Namespace;
-use nexus_driver::namespace::launcher::{PoolConfig, serve};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::{PoolConfig, serve};
 use rustix::process::{Uid, geteuid};
 use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;

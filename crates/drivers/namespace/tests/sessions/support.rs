@@ -1,10 +1,9 @@
 //! Live sandboxes for tests of sessions, as every user that this process may be.
 
 use nexus_channel::frames::TerminalSize;
-use nexus_driver::namespace::launcher::Launcher;
-use nexus_driver::{
-    CommandEvent, Driver, Event, LEADER, MoreCommand, Namespace, NotStarted, Sandbox, Session, StartError, Stdio,
-};
+use nexus_driver::{CommandEvent, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, StartError, Stdio};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::Launcher;
 use nexus_model::plan::PlanDraft;
 use nexus_model::{ExitStatus, Limits, Plan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -11,8 +11,9 @@
 //!
 //! `cargo xtask bench` runs it and puts the figures beside those of other tools.
 
-use nexus_driver::namespace::launcher::{Launcher, PoolConfig, serve_stdin};
-use nexus_driver::{CommandEvent, Driver, Ended, Event, LEADER, MoreCommand, Namespace, Sandbox, Session};
+use nexus_driver::{CommandEvent, Driver, Ended, Event, LEADER, MoreCommand, Sandbox, Session};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::plan::PlanDraft;
 use nexus_model::{ByteText, ExitStatus, Limits, Plan};
 use rustix::fd::AsFd;

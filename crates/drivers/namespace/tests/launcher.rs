@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-#[path = "../../../tests/support/skip.rs"]
+#[path = "../../../../tests/support/skip.rs"]
 mod skip;
 mod support;
 
-use nexus_driver::namespace::launcher::Launcher;
+use nexus_driver_namespace::launcher::Launcher;
 use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -383,7 +383,7 @@ fn where_detached_layers_are_refused_attached_ones_serve() {
 #[cfg(feature = "inject")]
 #[test]
 fn a_step_that_fails_in_a_launcher_is_named_and_nothing_starts() {
-    use nexus_driver::Step;
+    use nexus_driver_namespace::Step;
     use nexus_model::ExitStatus;
     let bench = Bench::new();
     let marker = bench.path("workspace/marker");

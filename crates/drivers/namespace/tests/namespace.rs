@@ -5,10 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use nexus_driver::conformance::{Fixture, violations};
-use nexus_driver::namespace::launcher::{Launcher, PoolConfig, serve_stdin};
-use nexus_driver::{
-    DestroyError, Driver, Handle, InventoryError, Namespace, PrepareError, ProbeReport, Sandbox, StartError,
-};
+use nexus_driver::{DestroyError, Driver, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, StartError};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::plan::PlanDraft;
 use nexus_model::{Guarantee, Limits, Plan};
 use std::path::Path;

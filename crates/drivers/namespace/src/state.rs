@@ -1,8 +1,7 @@
 //! State of this driver in a handle: the label of PID 1 and the control groups of the run.
 
-use super::name::NAME;
-use crate::Handle;
-use crate::error::{DestroyError, StartError};
+use crate::name::NAME;
+use nexus_driver::{DestroyError, Handle, StartError};
 use nexus_jail::cgroup::Group;
 use nexus_model::RunId;
 use serde::{Deserialize, Serialize};

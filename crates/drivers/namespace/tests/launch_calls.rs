@@ -8,7 +8,7 @@
 
 mod support;
 
-use nexus_driver::namespace::launcher::Launcher;
+use nexus_driver_namespace::launcher::Launcher;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;

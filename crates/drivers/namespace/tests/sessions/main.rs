@@ -5,13 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod commands;
-#[path = "../../../../tests/support/free_user.rs"]
+#[path = "../../../../../tests/support/free_user.rs"]
 mod free_user;
 mod support;
 mod terminals;
 
-use nexus_driver::Namespace;
-use nexus_driver::namespace::launcher::{PoolConfig, serve_stdin};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::{PoolConfig, serve_stdin};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 

@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use nexus_driver::namespace::launcher::Launcher;
-use nexus_driver::{Driver, Event, Namespace, Session};
+use nexus_driver::{Driver, Event, Session};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::Launcher;
 use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use nexus_model::{ExitStatus, Limits, Plan};
 use rustix::fd::AsFd;
@@ -17,7 +18,11 @@ use std::time::{Duration, Instant};
 pub fn launcher_program() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let program = own.parent().and_then(Path::parent).unwrap().join("examples/launcher");
-    assert!(program.exists(), "{} is missing: cargo build -p nexus-driver --example launcher", program.display());
+    assert!(
+        program.exists(),
+        "{} is missing: cargo build -p nexus-driver-namespace --example launcher",
+        program.display()
+    );
     program
 }
 

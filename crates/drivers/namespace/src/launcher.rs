@@ -7,12 +7,12 @@
 //! A fork from a daemon would copy its page tables (5.5 ms for 256 MiB) and its locked locks. When the launcher dies,
 //! its sandboxes die (PDEATHSIG); when its user dies, their channels end, and they die too.
 
-use super::closer::Closer;
-use super::name::NAME;
-use super::state::State;
-use super::{Namespace, local_keeper};
-use crate::error::{SetupError, StartError};
-use crate::{Channel, ChannelError, Driver, Handle, Sandbox};
+use crate::closer::Closer;
+use crate::driver::Namespace;
+use crate::name::NAME;
+use crate::process::NamespaceProcess;
+use crate::state::State;
+use nexus_driver::{Channel, ChannelError, Driver, Handle, Sandbox, SetupError, StartError};
 use nexus_jail::clone::Child;
 use nexus_jail::{Network, Step};
 use nexus_model::Plan;
@@ -222,7 +222,7 @@ impl Launcher {
                 let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
                     return Err(failed("the launcher sent no descriptors".to_owned()));
                 };
-                let keeper = local_keeper(Child { pid, pidfd }, state.group, Vec::new());
+                let keeper = NamespaceProcess::boxed(Child { pid, pidfd }, state.group, Vec::new());
                 // It keeps mounts of dead sandboxes for a while: that an overlay is still there would tell nothing.
                 let channel = Channel::new(channel);
                 Ok(Sandbox { channel, upper: descriptors.next(), watch: None, proof, keeper })

@@ -1,6 +1,6 @@
 //! Leftovers of this driver on the host: the first processes of sandboxes, found by their label, and control groups.
 
-use crate::error::{DestroyError, InventoryError};
+use nexus_driver::{DestroyError, InventoryError};
 use nexus_jail::cgroup::Hierarchies;
 use rustix::process::{Pid, Signal};
 use std::io;

@@ -1,8 +1,8 @@
 //! Finds the guarantees that this machine lets the namespace driver give, and advice for those that it does not.
 
-use super::core_pattern;
-use super::name::NAME;
-use crate::probe::{Finding, Missing, ProbeReport};
+use crate::core_pattern;
+use crate::name::NAME;
+use nexus_driver::{Finding, Missing, ProbeReport};
 use nexus_jail::MIN_ABI;
 use nexus_jail::cgroup::{Hierarchies, OwnGroups, Wanted};
 use nexus_model::Guarantee;

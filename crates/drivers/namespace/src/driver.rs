@@ -1,25 +1,21 @@
-//! The namespace driver: `nexus-jail` sets the sandbox up, `nexus-guest` is its PID 1.
+//! The driver itself: from a plan to a handle, to a sandbox, and to nothing.
 
-mod closer;
-mod core_pattern;
-mod inventory;
-pub mod launcher;
-pub mod name;
-mod probe;
-mod state;
-
-use self::name::NAME;
-use self::state::State;
-use crate::error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
-use crate::{Channel, Driver, Handle, ProbeReport, Sandbox, SandboxProcess};
+use crate::core_pattern;
+use crate::inventory;
+use crate::name::NAME;
+use crate::probe;
+use crate::process::NamespaceProcess;
+use crate::state::State;
 use nexus_channel::frames::GuestFrame;
+use nexus_driver::{
+    Channel, DestroyError, Driver, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, SetupError, StartError,
+};
 use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
-use nexus_jail::clone::Child;
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, PoolConfig, Setup, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::proof::ProofPlan;
 use nexus_model::spec::SandboxProfile;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::cell::{OnceCell, RefCell};
 use std::io;
@@ -41,7 +37,7 @@ pub struct Namespace {
     uid_base: u32,
     identity: Result<Identity, StepError>,
     landlock_abi: i32,
-    kept: RefCell<LauncherState>,
+    pub(crate) kept: RefCell<LauncherState>,
     host_namespaces: OnceCell<Vec<(String, u64)>>,
     /// Step that a test makes fail.
     pub faults: Faults,
@@ -82,7 +78,7 @@ impl Namespace {
 
     /// Makes this process one that does nothing but launch (see [`LauncherState::launcher`]). `probe` and `prepare` belong to the
     /// user of the launcher: from here on this process may see other namespaces than its user.
-    fn enter_launcher_mode(&self, pools: PoolConfig) -> Result<(), StepError> {
+    pub(crate) fn enter_launcher_mode(&self, pools: PoolConfig) -> Result<(), StepError> {
         // The proof compares with the host's, not with those that the launcher is about to have.
         self.host_namespaces()?;
         *self.kept.borrow_mut() = LauncherState::launcher(pools)?;
@@ -99,7 +95,7 @@ impl Namespace {
     }
 
     /// Clones a sandbox from this process, which must have one thread.
-    fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, ProofPlan), StartError> {
+    pub(crate) fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, ProofPlan), StartError> {
         let state = State::read(handle)?;
         let identity = self.identity.clone().map_err(not_started)?;
         self.faults.check(Step::HostNamespaces).map_err(not_started)?;
@@ -127,7 +123,7 @@ impl Namespace {
     }
 
     /// Does one thing that the next launch would else wait for. Who has no identity launches nothing, either.
-    fn work_ahead(&self) {
+    pub(crate) fn work_ahead(&self) {
         if let Ok(identity) = self.identity {
             self.kept.borrow_mut().work(&self.setup(identity));
         }
@@ -186,7 +182,7 @@ impl Driver for Namespace {
             upper: launched.upper,
             watch: launched.watch,
             proof,
-            keeper: local_keeper(launched.child, State::read(handle)?.group, launched.deferred),
+            keeper: NamespaceProcess::boxed(launched.child, State::read(handle)?.group, launched.deferred),
         })
     }
 
@@ -220,49 +216,4 @@ fn not_started(error: StepError) -> StartError {
 
 fn report_frame(socket: &OwnedFd, frame: &GuestFrame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     nexus_channel::send(socket, frame, descriptors).map_err(io::Error::other)
-}
-
-fn local_keeper(child: Child, group: Option<Group>, deferred: Vec<OwnedFd>) -> Box<dyn SandboxProcess> {
-    Box::new(NamespaceProcess { child, group, deferred: RefCell::new(deferred) })
-}
-
-struct NamespaceProcess {
-    child: Child,
-    group: Option<Group>,
-    /// Mounts and namespaces to close later: the kernel waits for all processors when the last descriptor of one is
-    /// closed. They are closed once the sandbox stands, because it holds a descriptor of each until then, and while no
-    /// caller waits.
-    deferred: RefCell<Vec<OwnedFd>>,
-}
-
-impl SandboxProcess for NamespaceProcess {
-    fn has_come_up(&self) {
-        self.deferred.borrow_mut().clear();
-    }
-
-    fn kill(&self) -> io::Result<()> {
-        self.hurry();
-        self.child.kill()
-    }
-
-    fn hurry(&self) {
-        // Where the share stays, the end only takes longer.
-        self.group.as_ref().map(Group::lift_share).transpose().ok();
-    }
-
-    fn wait(&self) -> io::Result<()> {
-        self.child.wait().map(drop)
-    }
-
-    fn release(&self) -> io::Result<()> {
-        self.group.as_ref().map_or(Ok(()), Group::remove)
-    }
-
-    fn ended(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.child.pidfd.as_fd())
-    }
-
-    fn oom_kills(&self) -> io::Result<u64> {
-        self.group.as_ref().map_or(Ok(0), Group::oom_kills)
-    }
 }

@@ -5,10 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-#[path = "../../../tests/support/free_user.rs"]
+#[path = "../../../../tests/support/free_user.rs"]
 mod free_user;
 
-use nexus_driver::{Driver, Event, Listeners, Namespace, Session, Stdio};
+use nexus_driver::{Driver, Event, Listeners, Session, Stdio};
+use nexus_driver_namespace::Namespace;
 use nexus_model::network::Network;
 use nexus_model::plan::PlanDraft;
 use nexus_model::{ExitStatus, Limits, Plan};
