@@ -15,7 +15,7 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(484, 258, 56, 990)),
+    ("crates/cli", counts(484, 258, 56, 981)),
     ("crates/driver", counts(0, 0, 0, 6)),
     ("crates/drivers/namespace", counts(0, 0, 1, 21)),
     ("crates/egress", counts(212, 68, 8, 381)),

@@ -1,7 +1,7 @@
 //! Requirements that every driver must meet. The suite is a function, not a test: each driver's tests call it with what
 //! that driver needs, and it returns every violation instead of stopping at the first.
 
-use crate::{CommandEvent, Driver, Event, Handle, MoreCommand, Sandbox, Session, Stdio};
+use crate::{CommandEvent, Driver, Event, Found, Handle, MoreCommand, Sandbox, Session, Stdio};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::AsFd;
 use std::fs::File;
@@ -31,6 +31,8 @@ pub fn violations(driver: &dyn Driver, fixture: &Fixture<'_>) -> Vec<String> {
     check("a signal is reported", killed(driver, fixture));
     check("an exec ends alone", further_command(driver, fixture));
     check("destroy from every state", destroy_everywhere(driver, fixture));
+    check("the inventory names a sandbox", inventory_names(driver, fixture));
+    check("a sandbox has no guarantee that the probe denies", stated_guarantees(driver, fixture));
     check("a missing guarantee is refused", missing_guarantee(driver, fixture));
     check("a foreign handle is refused", foreign_handle(driver, fixture));
     found
@@ -40,15 +42,13 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn inventory(driver: &dyn Driver) -> Result<Vec<String>, String> {
+fn inventory(driver: &dyn Driver) -> Result<Vec<Found>, String> {
     driver.inventory().map_err(text)
 }
 
-/// Everything in an inventory bears the random part of the id of its run.
 fn nothing_left(driver: &dyn Driver, handle: &Handle) -> Result<(), String> {
-    let run = handle.run_id.to_string();
-    match inventory(driver)?.into_iter().find(|item| item.contains(&run[run.len() - 12..])) {
-        Some(item) => Err(format!("{item} is still in the inventory")),
+    match inventory(driver)?.into_iter().find(|found| found.is_of(handle.run_id)) {
+        Some(found) => Err(format!("{} is still in the inventory", found.what)),
         None => Ok(()),
     }
 }
@@ -91,7 +91,7 @@ fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Re
             | Event::ForwardFailed { .. }) => return Err(format!("the host did not ask for {other:?}")),
             Event::NotStarted(reason) => return Err(text(reason)),
             Event::Ended(ended) => {
-                sandbox.keeper.wait().map_err(text)?;
+                sandbox.process.wait().map_err(text)?;
                 return Ok(ended.status);
             }
         }
@@ -118,8 +118,8 @@ fn further_command(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), Str
     let handle = driver.prepare(&plan).map_err(text)?;
     let sandbox = driver.start(&plan, &handle).map_err(text)?;
     let outcome = two_further(&sandbox, &plan, fixture);
-    sandbox.keeper.kill().map_err(text)?;
-    sandbox.keeper.wait().map_err(text)?;
+    sandbox.process.kill().map_err(text)?;
+    sandbox.process.wait().map_err(text)?;
     driver.destroy(&handle).map_err(text)?;
     outcome
 }
@@ -156,10 +156,41 @@ fn destroy_everywhere(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), 
     driver.destroy(&handle).map_err(|error| format!("before the start: {error}"))?;
     let sandbox = driver.start(&plan, &handle).map_err(text)?;
     driver.destroy(&handle).map_err(|error| format!("while running: {error}"))?;
-    sandbox.keeper.kill().map_err(text)?;
-    sandbox.keeper.wait().map_err(text)?;
+    sandbox.process.kill().map_err(text)?;
+    sandbox.process.wait().map_err(text)?;
     driver.destroy(&handle).map_err(|error| format!("again: {error}"))?;
     nothing_left(driver, &handle)
+}
+
+fn inventory_names(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let plan = (fixture.stay)();
+    let handle = driver.prepare(&plan).map_err(text)?;
+    let sandbox = driver.start(&plan, &handle).map_err(text)?;
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
+    let mut session = Session::start(&sandbox, &plan, Stdio::Pipes([null.as_fd(); 3])).map_err(text)?;
+    while !matches!(session.hear().map_err(text)?, Event::Started(_)) {}
+    let found = inventory(driver)?.iter().any(|found| found.is_of(plan.run_id));
+    driver.destroy(&handle).map_err(text)?;
+    sandbox.process.kill().map_err(text)?;
+    sandbox.process.wait().map_err(text)?;
+    if found { Ok(()) } else { Err("it runs and is not named".to_owned()) }
+}
+
+/// Compares the guarantees of a sandbox, which the receipt signs, with those that the probe gives.
+fn stated_guarantees(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let plan = (fixture.exit)(0);
+    let handle = driver.prepare(&plan).map_err(text)?;
+    let sandbox = driver.start(&plan, &handle).map_err(text)?;
+    let stated = sandbox.guarantees.clone();
+    sandbox.process.kill().map_err(text)?;
+    sandbox.process.wait().map_err(text)?;
+    driver.destroy(&handle).map_err(text)?;
+    let report = driver.probe();
+    match stated.iter().find(|guarantee| report.gives(**guarantee).is_err()) {
+        Some(guarantee) => Err(format!("{guarantee} is stated")),
+        None if stated.is_empty() => Err("none is stated".to_owned()),
+        None => Ok(()),
+    }
 }
 
 fn missing_guarantee(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {

@@ -3,8 +3,9 @@
 
 use crate::error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 use crate::probe::{Finding, ProbeReport};
-use crate::{Channel, Driver, Handle, LEADER, Sandbox, SandboxProcess};
+use crate::{ChangeSource, Channel, Driver, Found, Handle, LEADER, Sandbox, SandboxProcess};
 use nexus_channel::frames::{GuestFrame, HostFrame, VERSION};
+use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::proof::ProofPlan;
 use nexus_model::{ExitStatus, Guarantee, Plan};
@@ -37,6 +38,8 @@ pub struct Fake {
     script: Script,
     /// Guarantees that it claims.
     pub claims: BTreeSet<Guarantee>,
+    /// Guarantees that its sandboxes state, where a test wants others than those that it claims.
+    pub states: Option<BTreeSet<Guarantee>>,
     alive: Arc<Mutex<BTreeSet<String>>>,
     /// A driver with this flaw forgets to remove a sandbox; the conformance suite must notice.
     pub dangerously_leaks: bool,
@@ -49,6 +52,7 @@ impl Fake {
         Self {
             script,
             claims: BTreeSet::from([Guarantee::NetNone, Guarantee::KillComplete]),
+            states: None,
             alive: Arc::default(),
             dangerously_leaks: false,
         }
@@ -100,15 +104,20 @@ impl Driver for Fake {
         let guest = std::thread::spawn(move || follow(&script, &Channel::new(theirs)));
         Ok(Sandbox {
             channel: Channel::new(ours),
-            upper: None,
-            watch: None,
+            guarantees: self.states.clone().unwrap_or_else(|| self.claims.clone()),
+            changes: match plan.workspace.writes {
+                Writes::Direct { .. } => ChangeSource::None,
+                Writes::Layer { .. } => ChangeSource::Directory,
+                Writes::MemoryLayer { .. } => ChangeSource::Descriptor(None),
+            },
             proof: ProofPlan { marker: plan.marker.clone(), ..ProofPlan::default() },
-            keeper: Box::new(FakeKeeper { channel: Channel::new(twin), guest: Mutex::new(Some(guest)) }),
+            process: Box::new(FakeProcess { channel: Channel::new(twin), guest: Mutex::new(Some(guest)) }),
         })
     }
 
-    fn inventory(&self) -> Result<Vec<String>, InventoryError> {
-        Ok(self.alive().iter().cloned().collect())
+    fn inventory(&self) -> Result<Vec<Found>, InventoryError> {
+        let found = |run: &String| Found { what: format!("fake sandbox {run}"), run: run.clone() };
+        Ok(self.alive().iter().map(found).collect())
     }
 
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
@@ -122,12 +131,12 @@ impl Driver for Fake {
     }
 }
 
-struct FakeKeeper {
+struct FakeProcess {
     channel: Channel,
     guest: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl SandboxProcess for FakeKeeper {
+impl SandboxProcess for FakeProcess {
     fn kill(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both)?)
     }

@@ -24,6 +24,7 @@ mod not_started;
 mod outbox;
 mod probe;
 mod received;
+mod sandbox;
 mod session;
 
 pub use error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
@@ -33,15 +34,13 @@ pub use nexus_channel::{Channel, ChannelError, codec, frames};
 pub use not_started::NotStarted;
 pub use probe::{Finding, Missing, ProbeReport};
 pub use received::{Listeners, ProcessView};
+pub use sandbox::{ChangeSource, Found, Sandbox, SandboxProcess};
 pub use session::{AskError, CommandEvent, Ended, Event, MoreCommand, Session, Stdio};
 
 use nexus_model::Plan;
-use nexus_model::proof::ProofPlan;
-use rustix::fd::{BorrowedFd, OwnedFd};
-use std::io;
 
-/// One kind of isolation.
-pub trait Driver {
+/// One kind of isolation. Threads may share it.
+pub trait Driver: Send + Sync {
     /// Its name in configuration and records.
     fn name(&self) -> &'static str;
     /// Reports the guarantees that this machine allows. Cheap, and changes nothing.
@@ -50,41 +49,8 @@ pub trait Driver {
     fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError>;
     /// Starts a sandbox. On an error the caller still calls `destroy`.
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError>;
-    /// Everything on this host that bears our mark and that this user may see.
-    fn inventory(&self) -> Result<Vec<String>, InventoryError>;
+    /// Returns everything on this host that bears our label and that this user may see.
+    fn inventory(&self) -> Result<Vec<Found>, InventoryError>;
     /// Ends and removes everything that the handle names.
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError>;
-}
-
-/// A sandbox that was started; what comes first on its channel says whether it stands.
-pub struct Sandbox {
-    /// To its guest.
-    pub channel: Channel,
-    /// The upper directory of a layer in memory, when the launcher made it.
-    pub upper: Option<OwnedFd>,
-    /// Tells when the workspace's overlay is gone for good; for `overlay_is_gone` of its driver. `None`: nothing tells.
-    pub watch: Option<OwnedFd>,
-    /// Facts that the guest must confirm before a command starts.
-    pub proof: ProofPlan,
-    /// Kills and waits.
-    pub keeper: Box<dyn SandboxProcess>,
-}
-
-/// Holds on to a sandbox from outside.
-pub trait SandboxProcess {
-    /// Kills everything inside.
-    fn kill(&self) -> io::Result<()>;
-    /// Takes away the limits that would delay the death of what the end of the main command kills.
-    fn hurry(&self) {}
-    /// Lets go of what only the set-up needed. To be called when the sandbox stands; it may take milliseconds, which are
-    /// free while the command starts.
-    fn has_come_up(&self) {}
-    /// Waits until everything inside is dead. Call it once.
-    fn wait(&self) -> io::Result<()>;
-    /// Removes what it has on the host beside its processes, after `wait`.
-    fn release(&self) -> io::Result<()>;
-    /// Becomes readable when the sandbox is dead.
-    fn ended(&self) -> Option<BorrowedFd<'_>>;
-    /// Returns the number of times that the kernel killed a process inside for memory.
-    fn oom_kills(&self) -> io::Result<u64>;
 }

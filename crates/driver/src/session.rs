@@ -15,11 +15,11 @@ use crate::ledger::{LEADER, Ledger, Refused};
 use crate::not_started::NotStarted;
 use crate::outbox::Outbox;
 use crate::received::{self, Listeners};
-use crate::{Channel, ChannelError, Sandbox};
+use crate::sandbox::{ChangeSource, Sandbox};
+use crate::{Channel, ChannelError};
 use nexus_channel::Partial;
 use nexus_channel::frames::{ExecRequest, GuestFrame, HostFrame, TerminalSize, VERSION};
 use nexus_model::network::Network;
-use nexus_model::plan::Writes;
 use nexus_model::proof::ProofItem;
 use nexus_model::proof::ProofPlan;
 use nexus_model::{ByteText, ExitStatus, Plan};
@@ -166,8 +166,7 @@ impl Session {
     pub fn start(sandbox: &Sandbox, plan: &Plan, stdio: Stdio<'_>) -> Result<Self, NotStarted> {
         let (channel, proof) = (sandbox.channel.clone(), sandbox.proof.clone());
         let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
-        // A layer that was made outside is with the sandbox already.
-        let layer = matches!(plan.workspace.writes, Writes::MemoryLayer { .. }) && sandbox.upper.is_none();
+        let layer = matches!(sandbox.changes, ChangeSource::Descriptor(None));
         let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network.has_egress());
         let by_program = plan.network == Network::EgressByProgram;
         let outbox = Outbox::new(channel.clone());

@@ -8,6 +8,7 @@ use nexus_driver::{Driver, Event, NotStarted, Session, Stdio};
 use nexus_model::plan::PlanDraft;
 use nexus_model::{Guarantee, Plan};
 use rustix::fd::AsFd;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 fn plan(argv: &[&str], required: &[Guarantee]) -> Plan {
@@ -52,6 +53,15 @@ fn a_driver_that_leaks_is_noticed() {
     let mut leaky = Fake::new(Script::Obey);
     leaky.dangerously_leaks = true;
     assert!(all_violations(&leaky).iter().any(|found| found.contains("inventory")));
+}
+
+#[test]
+fn a_driver_that_states_what_its_probe_denies_is_noticed() {
+    for states in [BTreeSet::from([Guarantee::KernelSeparate]), BTreeSet::new()] {
+        let mut boastful = Fake::new(Script::Obey);
+        boastful.states = Some(states);
+        assert!(all_violations(&boastful).iter().any(|found| found.contains("stated")));
+    }
 }
 
 #[test]

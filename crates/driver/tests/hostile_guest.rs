@@ -31,9 +31,8 @@ fn session_of(terminal: bool, plan: &Plan) -> (Session, Channel) {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     let fake = Fake::new(Script::Obey);
-    let keeper = fake.start(plan, &fake.prepare(plan).unwrap()).unwrap().keeper;
-    let sandbox =
-        Sandbox { channel: Channel::new(ours), upper: None, watch: None, proof: ProofPlan::default(), keeper };
+    let of_fake = fake.start(plan, &fake.prepare(plan).unwrap()).unwrap();
+    let sandbox = Sandbox { channel: Channel::new(ours), proof: ProofPlan::default(), ..of_fake };
     let null = File::open("/dev/null").unwrap();
     let stdio = if terminal { Stdio::Terminal(SIZE) } else { Stdio::Pipes([null.as_fd(); 3]) };
     let mut session = Session::start(&sandbox, plan, stdio).unwrap();
@@ -41,7 +40,7 @@ fn session_of(terminal: bool, plan: &Plan) -> (Session, Channel) {
     session.exec(2, &command, stdio).unwrap();
     session.forward(5, 80).unwrap();
     // The session outlives the sandbox's value; only the channel counts here.
-    sandbox.keeper.kill().unwrap();
+    sandbox.process.kill().unwrap();
     (session, Channel::new(theirs))
 }
 

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Queued signals and POSIX timers.
 const SIGNALS: u64 = 4096;
@@ -49,7 +49,7 @@ impl Quotas {
     /// Reads what the caller has. Descriptors under way over sockets are counted for a user and compared with the soft
     /// limit of who sends (unix(7)): this process takes all that its hard limit allows, and a sandbox may take less, so that
     /// no sandbox keeps a launcher of the same user from sending.
-    pub fn of_caller() -> Result<Rc<Self>, StepError> {
+    pub fn of_caller() -> Result<Arc<Self>, StepError> {
         let files = getrlimit(Resource::Nofile);
         let all = Rlimit { current: files.maximum, maximum: files.maximum };
         setrlimit(Resource::Nofile, all).at(Step::ResourceLimits, "RLIMIT_NOFILE of the launcher")?;
@@ -78,7 +78,7 @@ impl Quotas {
         let is_spared = score.trim_start().starts_with('-');
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(c"/proc", flags, Mode::empty()).at(Step::ResourceLimits, "/proc")?;
-        Ok(Rc::new(Self { limits, inotify, is_spared, proc }))
+        Ok(Arc::new(Self { limits, inotify, is_spared, proc }))
     }
 
     /// Makes the kernel kill this process, and what it starts, for want of memory like every other. For a child that has the

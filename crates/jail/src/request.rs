@@ -10,7 +10,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Settings that all sandboxes of a launcher have in common.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ pub struct Here {
     /// Set when it has to wait for an act that only its parent may do.
     pub parent_acts: bool,
     /// Shares of the quotas that the kernel counts for its user.
-    pub quotas: Rc<Quotas>,
+    pub quotas: Arc<Quotas>,
 }
 
 /// The places inside that a plan asks for.

@@ -23,9 +23,9 @@ use std::path::Path;
 const GONE_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Kills a sandbox and waits for its end for a second. Reports whether it is still there.
-pub fn outlives_a_kill(keeper: &dyn SandboxProcess) -> io::Result<bool> {
-    keeper.kill()?;
-    let Some(ended) = keeper.ended() else { return Ok(false) };
+pub fn outlives_a_kill(process: &dyn SandboxProcess) -> io::Result<bool> {
+    process.kill()?;
+    let Some(ended) = process.ended() else { return Ok(false) };
     match poll(&mut [PollFd::from_borrowed_fd(ended, PollFlags::IN)], Some(&GONE_WITHIN)) {
         Ok(found) => Ok(found == 0),
         // It is waited for elsewhere.
@@ -78,5 +78,5 @@ pub fn is_there(content: &Content, layer: &Path, driver: &Namespace) -> Result<b
     let run = content.handle.run_id.to_string();
     let random = &run[run.len() - 12..];
     let found = driver.inventory().map_err(|error| super::chain(&error))?;
-    Ok(found.iter().any(|one| one.starts_with("process ") && one.contains(random)))
+    Ok(found.iter().any(|one| one.what.starts_with("process ") && one.what.contains(random)))
 }

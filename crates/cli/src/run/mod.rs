@@ -321,8 +321,10 @@ impl Run<'_> {
         self.has_started = outcome.as_ref().is_some_and(|outcome| outcome.spawned.is_some());
         // What was started must not outlive us, whatever else goes wrong here.
         self.lingers = match &outcome {
-            Some(outcome) if has_failed && self.has_started && outcome.layer.is_none() && sandbox.upper.is_none() => {
-                lingers::outlives_a_kill(&*sandbox.keeper).map_err(|error| internal("ending the sandbox", &error))?
+            Some(outcome)
+                if has_failed && self.has_started && outcome.layer.is_none() && !sandbox.changes.has_descriptor() =>
+            {
+                lingers::outlives_a_kill(&*sandbox.process).map_err(|error| internal("ending the sandbox", &error))?
             }
             outcome => outcome.as_ref().is_some_and(|outcome| outcome.lingers),
         };
@@ -339,7 +341,8 @@ impl Run<'_> {
             Err(error) => ((None, 0), broken.or(Some(pump_failure(&error)))),
         };
         let egress = service.map(|service| service.finish(&order.places, order.plan.run_id));
-        let facts = report::Facts { kept, egress, prepared, clock, receipt_copy };
+        let guarantees = sandbox.guarantees.clone();
+        let facts = report::Facts { kept, egress, prepared, clock, receipt_copy, guarantees };
         let report = self.conclude(args, signals, sandbox, outcome, facts, broken)?;
         Ok(match tidied {
             Ok(()) => report,
@@ -350,15 +353,15 @@ impl Run<'_> {
         })
     }
 
-    /// Ends the sandbox and removes what it has on the host. Where its keeper cannot do that, everything is killed by its
+    /// Ends the sandbox and removes what it has on the host. Where its driver cannot do that, everything is killed by its
     /// mark, and what went wrong is returned; an error means that something may still write to the layer.
     fn end(&self, sandbox: &Sandbox, kill: bool) -> Result<Option<Failure>, Failure> {
-        let keeper = &sandbox.keeper;
-        let killed = if kill { keeper.kill() } else { Ok(()) };
+        let process = &sandbox.process;
+        let killed = if kill { process.kill() } else { Ok(()) };
         let over = killed
             .map_err(|error| internal("ending the sandbox", &error))
-            .and_then(|()| keeper.wait().map_err(|error| internal("waiting for the sandbox", &error)))
-            .and_then(|()| keeper.release().map_err(|error| internal("removing the control group", &error)));
+            .and_then(|()| process.wait().map_err(|error| internal("waiting for the sandbox", &error)))
+            .and_then(|()| process.release().map_err(|error| internal("removing the control group", &error)));
         let Err(failure) = over else { return Ok(None) };
         match self.driver.destroy(&self.handle) {
             Ok(()) => Ok(Some(failure)),
@@ -384,8 +387,8 @@ impl Run<'_> {
             }
             outcome.reason = nexus_model::ExitReason::Exit;
         }
-        let in_memory = outcome.layer.take().or(sandbox.upper);
-        let watch = sandbox.watch;
+        let Sandbox { changes, process, .. } = sandbox;
+        let in_memory = outcome.layer.take().or(changes.into_descriptor());
         if let (Some(disk), Some(upper)) = (self.order.plan.limits.disk_bytes, &in_memory)
             && disk::is_full(upper, disk)
             && outcome.ended.is_some_and(|ended| ended.status != nexus_model::ExitStatus::Code(0))
@@ -401,7 +404,7 @@ impl Run<'_> {
             cut_short: outcome.hurried || broken.is_some(),
             lingers: self.lingers,
         };
-        let settled = settle::settle(self.layer.take(), in_memory, watch.as_ref(), &over);
+        let settled = settle::settle(self.layer.take(), in_memory, process.as_ref(), &over);
         // The command ran, whatever became of its changes: it gets its receipt.
         let failure = match (&settled, broken) {
             (Ok(_), None) => None,

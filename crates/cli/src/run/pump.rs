@@ -188,7 +188,7 @@ impl<C: Caller> Pump<'_, C> {
             add(Source::Guest, session.as_fd(), session.interest());
         }
         if !self.dead
-            && let Some(fd) = self.sandbox.keeper.ended()
+            && let Some(fd) = self.sandbox.process.ended()
         {
             add(Source::Dead, fd, PollFlags::IN);
         }
@@ -254,7 +254,7 @@ impl<C: Caller> Pump<'_, C> {
         let Some(session) = &mut self.inside.session else { return Ok(()) };
         let Some(heard) = session.hear_ready().transpose() else { return Ok(()) };
         match heard {
-            Ok(Event::Up) => self.sandbox.keeper.has_come_up(),
+            Ok(Event::Up) => self.sandbox.process.on_ready(),
             Ok(Event::Terminal { exec: LEADER, master }) => {
                 self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
                 self.out = Some(master);
@@ -286,7 +286,7 @@ impl<C: Caller> Pump<'_, C> {
                 self.inside.session = None;
                 self.end.has_ended();
                 // What still lives is killed by the kernel, and dies at the share of the processor otherwise.
-                self.sandbox.keeper.hurry();
+                self.sandbox.process.hurry();
             }
             Ok(Event::NotStarted(reason)) => {
                 if self.outcome.reason == ExitReason::Exit {

@@ -30,10 +30,11 @@ use nexus_model::{ByteText, ExitReason, ExitStatus, Guarantee, RunId};
 use nexus_receipt::{Exit, Finished, Issued, Issuer, Network as NetworkInForce, Output};
 use nexus_runner::plan::direct::Left;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use words::{Lines, MOST_SHOWN, guarantees, parked_names, profile_ref, word};
+use words::{Lines, MOST_SHOWN, parked_names, profile_ref, word};
 
 /// Everything about a run that has ended.
 pub struct Report {
@@ -84,6 +85,8 @@ pub struct Facts {
     pub clock: Instant,
     /// Where a copy of the receipt goes.
     pub receipt_copy: Option<FullOutput>,
+    /// Guarantees that the driver states for the sandbox.
+    pub guarantees: BTreeSet<Guarantee>,
 }
 
 impl Report {
@@ -96,7 +99,7 @@ impl Report {
         facts: Facts,
         issuer: Option<Issuer>,
     ) -> Self {
-        let Facts { kept: (output, dropped), egress, prepared, clock, receipt_copy } = facts;
+        let Facts { kept: (output, dropped), egress, prepared, clock, receipt_copy, guarantees } = facts;
         let printed = outcome.output.output();
         let status = outcome.ended.map(|ended| ended.status);
         let exit = match &outcome.not_started {
@@ -122,7 +125,7 @@ impl Report {
             not_started: outcome.not_started.map(|reason| format!("{command}: {reason}")),
             driver: handle.driver.clone(),
             // A sandbox that proved nothing held nothing for anybody.
-            guarantees: if outcome.proof.is_empty() { Vec::new() } else { guarantees(order) },
+            guarantees: if outcome.proof.is_empty() { Vec::new() } else { guarantees.into_iter().collect() },
             proof: outcome.proof,
             prepared,
             spawned: outcome.spawned.map(|at| at - clock),

@@ -15,6 +15,7 @@ use super::unsaid::go_on;
 use super::{ask, disk, open_files, recover, tell};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
+use nexus_driver::SandboxProcess;
 use nexus_facility::layer::CommitError;
 use nexus_facility::{
     Abandoned, Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, Leftover,
@@ -168,7 +169,7 @@ const GONE_WITHIN: Duration = Duration::from_millis(100);
 pub fn settle(
     layer: Option<Layer>,
     in_memory: Option<OwnedFd>,
-    watch: Option<&OwnedFd>,
+    process: &dyn SandboxProcess,
     over: &Over<'_>,
 ) -> Result<Settled, Failure> {
     let Over { order, args, signals, reason, .. } = over;
@@ -203,10 +204,9 @@ pub fn settle(
     if let Some(upper) = in_memory {
         layer = layer.with_upper(upper);
     }
-    let is_gone = || watch.is_some_and(|watch| nexus_driver_namespace::overlay_is_gone(watch, GONE_WITHIN));
     let parted = match () {
         () if !commit => Ok(()),
-        () if is_gone() => {
+        () if process.has_released_layer(GONE_WITHIN) => {
             layer.set_unreached();
             Ok(())
         }

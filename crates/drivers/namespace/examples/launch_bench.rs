@@ -290,7 +290,7 @@ impl Bench {
                 _ => {}
             }
         }
-        Ok(sandbox.keeper.wait()?)
+        Ok(sandbox.process.wait()?)
     }
 }
 
@@ -335,7 +335,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Err(error) = self.sandbox.keeper.kill().and_then(|()| self.sandbox.keeper.wait()) {
+        if let Err(error) = self.sandbox.process.kill().and_then(|()| self.sandbox.process.wait()) {
             eprintln!("a sandbox could not be ended: {error}");
         }
     }

@@ -1,6 +1,7 @@
 //! The driver itself: from a plan to a handle, to a sandbox, and to nothing.
 
 use crate::core_pattern;
+use crate::guarantees;
 use crate::inventory;
 use crate::name::NAME;
 use crate::probe;
@@ -8,18 +9,21 @@ use crate::process::NamespaceProcess;
 use crate::state::State;
 use nexus_channel::frames::GuestFrame;
 use nexus_driver::{
-    Channel, DestroyError, Driver, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, SetupError, StartError,
+    ChangeSource, Channel, DestroyError, Driver, Found, Handle, InventoryError, PrepareError, ProbeReport, Sandbox,
+    SetupError, StartError,
 };
 use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, PoolConfig, Setup, Step, StepError};
 use nexus_model::Plan;
+use nexus_model::plan::Writes;
 use nexus_model::proof::ProofPlan;
 use nexus_model::spec::SandboxProfile;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use std::cell::{OnceCell, RefCell};
+
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Draws a random number.
 fn draw() -> Result<u32, StepError> {
@@ -37,8 +41,8 @@ pub struct Namespace {
     uid_base: u32,
     identity: Result<Identity, StepError>,
     landlock_abi: i32,
-    pub(crate) kept: RefCell<LauncherState>,
-    host_namespaces: OnceCell<Vec<(String, u64)>>,
+    launcher: Mutex<LauncherState>,
+    host_namespaces: OnceLock<Vec<(String, u64)>>,
     /// Step that a test makes fail.
     pub faults: Faults,
     /// File from which the kernel's pattern for core files is read; only tests set another one.
@@ -63,8 +67,8 @@ impl Namespace {
             uid_base,
             identity,
             landlock_abi: nexus_jail::landlock_abi(),
-            kept: RefCell::default(),
-            host_namespaces: OnceCell::new(),
+            launcher: Mutex::default(),
+            host_namespaces: OnceLock::new(),
             faults: Faults::default(),
             core_pattern: PathBuf::from(core_pattern::CORE_PATTERN),
         }
@@ -81,8 +85,13 @@ impl Namespace {
     pub(crate) fn enter_launcher_mode(&self, pools: PoolConfig) -> Result<(), StepError> {
         // The proof compares with the host's, not with those that the launcher is about to have.
         self.host_namespaces()?;
-        *self.kept.borrow_mut() = LauncherState::launcher(pools)?;
+        *self.launcher() = LauncherState::launcher(pools)?;
         Ok(())
+    }
+
+    /// Returns the state that is kept from one launch to the next.
+    pub(crate) fn launcher(&self) -> MutexGuard<'_, LauncherState> {
+        self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn host_namespaces(&self) -> Result<&[(String, u64)], StepError> {
@@ -101,7 +110,7 @@ impl Namespace {
         self.faults.check(Step::HostNamespaces).map_err(not_started)?;
         let host_namespaces = self.host_namespaces().map_err(not_started)?.to_vec();
         let request = nexus_jail::Request { plan, setup: self.setup(identity), group: state.group.as_ref() };
-        let launched = nexus_jail::launch(&request, &mut self.kept.borrow_mut()).map_err(not_started)?;
+        let launched = nexus_jail::launch(&request, &mut self.launcher()).map_err(not_started)?;
         let proof = ProofPlan {
             marker: plan.marker.clone(),
             uid_map: identity.uid_map(),
@@ -125,7 +134,7 @@ impl Namespace {
     /// Does one thing that the next launch would else wait for. Who has no identity launches nothing, either.
     pub(crate) fn work_ahead(&self) {
         if let Ok(identity) = self.identity {
-            self.kept.borrow_mut().work(&self.setup(identity));
+            self.launcher().work(&self.setup(identity));
         }
     }
 
@@ -177,16 +186,17 @@ impl Driver for Namespace {
 
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
         let (launched, proof) = self.launch(plan, handle)?;
+        let Launched { child, channel, upper, watch, deferred, .. } = launched;
         Ok(Sandbox {
-            channel: Channel::new(launched.channel),
-            upper: launched.upper,
-            watch: launched.watch,
+            channel: Channel::new(channel),
+            guarantees: guarantees::of(plan),
             proof,
-            keeper: NamespaceProcess::boxed(launched.child, State::read(handle)?.group, launched.deferred),
+            changes: changes_of(plan, upper),
+            process: Box::new(NamespaceProcess::new(child, State::read(handle)?.group, watch, deferred)),
         })
     }
 
-    fn inventory(&self) -> Result<Vec<String>, InventoryError> {
+    fn inventory(&self) -> Result<Vec<Found>, InventoryError> {
         inventory::list(self.owners())
     }
 
@@ -199,6 +209,15 @@ impl Driver for Namespace {
                 .remove()
                 .map_err(|source| DestroyError::Left { what: "the run's control group".to_owned(), source }),
         }
+    }
+}
+
+/// Returns where the changes of a plan's command are. `upper` is a layer in memory that the launcher made.
+pub(crate) fn changes_of(plan: &Plan, upper: Option<OwnedFd>) -> ChangeSource {
+    match plan.workspace.writes {
+        Writes::Direct { .. } => ChangeSource::None,
+        Writes::Layer { .. } => ChangeSource::Directory,
+        Writes::MemoryLayer { .. } => ChangeSource::Descriptor(upper),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Leftovers of this driver on the host: the first processes of sandboxes, found by their label, and control groups.
 
-use nexus_driver::{DestroyError, InventoryError};
+use nexus_driver::{DestroyError, Found, InventoryError};
 use nexus_jail::cgroup::Hierarchies;
 use rustix::process::{Pid, Signal};
 use std::io;
@@ -25,11 +25,15 @@ impl Owners {
     }
 }
 
+/// Beginning of the name of PID 1 of every sandbox in process lists.
+const LABEL: &str = "nx-";
+
 /// Lists them as `process MARK PID` and `cgroup PATH`.
-pub fn list(owners: Owners) -> Result<Vec<String>, InventoryError> {
+pub fn list(owners: Owners) -> Result<Vec<Found>, InventoryError> {
     let mut found = Vec::new();
     for (pid, mark) in marked(owners)? {
-        found.push(format!("process {mark} {pid}"));
+        let run = mark.strip_prefix(LABEL).unwrap_or_default().to_owned();
+        found.push(Found { what: format!("process {mark} {pid}"), run });
     }
     for base in bases(owners.uid) {
         let entries = match std::fs::read_dir(&base) {
@@ -38,9 +42,9 @@ pub fn list(owners: Owners) -> Result<Vec<String>, InventoryError> {
         };
         for entry in entries {
             let entry = entry.map_err(|source| InventoryError { place: base.clone(), source })?;
-            if entry.file_name().to_str().is_some_and(|name| name.parse::<nexus_model::RunId>().is_ok()) {
-                found.push(format!("cgroup {}", entry.path().display()));
-            }
+            let run = entry.file_name().to_str().and_then(|name| name.parse::<nexus_model::RunId>().ok());
+            let what = || format!("cgroup {}", entry.path().display());
+            found.extend(run.map(|run| Found { what: what(), run: run.to_string() }));
         }
     }
     Ok(found)
@@ -97,7 +101,7 @@ fn label_of(status: &str, owners: Owners) -> Option<&str> {
         return None;
     }
     let inner = field("NSpid:")?.split_ascii_whitespace().last()?;
-    (mark.starts_with("nx-") && inner == "1" && !field("State:")?.starts_with('Z')).then_some(mark)
+    (mark.starts_with(LABEL) && inner == "1" && !field("State:")?.starts_with('Z')).then_some(mark)
 }
 
 fn bases(uid: u32) -> Vec<PathBuf> {

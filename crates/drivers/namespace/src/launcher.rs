@@ -8,7 +8,8 @@
 //! its sandboxes die (PDEATHSIG); when its user dies, their channels end, and they die too.
 
 use crate::closer::Closer;
-use crate::driver::Namespace;
+use crate::driver::{Namespace, changes_of};
+use crate::guarantees;
 use crate::name::NAME;
 use crate::process::NamespaceProcess;
 use crate::state::State;
@@ -100,7 +101,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
         if leased.closing.len() >= Leased::MANY {
             closer.close_later(&mut leased.closing);
         }
-        let has_work = !leased.closing.is_empty() || driver.kept.borrow().has_work();
+        let has_work = !leased.closing.is_empty() || driver.launcher().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
         let found = poll(&mut wait, has_work.then_some(if is_quiet { &NOW } else { &QUIET }));
         is_quiet = found == Ok(0);
@@ -147,7 +148,7 @@ fn reap(driver: &Namespace, leased: &mut Leased) -> io::Result<()> {
                 leased.closing.extend(leased.mounts.remove(&pid).map(OwnedFd::from));
                 if let Some(network) = leased.networks.remove(&pid) {
                     // If the namespace cannot be shown to be clean, it is dropped instead of used again.
-                    driver.kept.borrow_mut().give_back(network).unwrap_or_default();
+                    driver.launcher().give_back(network).unwrap_or_default();
                 }
             }
             Err(rustix::io::Errno::INTR) => {}
@@ -222,10 +223,15 @@ impl Launcher {
                 let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
                     return Err(failed("the launcher sent no descriptors".to_owned()));
                 };
-                let keeper = NamespaceProcess::boxed(Child { pid, pidfd }, state.group, Vec::new());
-                // It keeps mounts of dead sandboxes for a while: that an overlay is still there would tell nothing.
-                let channel = Channel::new(channel);
-                Ok(Sandbox { channel, upper: descriptors.next(), watch: None, proof, keeper })
+                // The launcher holds mounts of dead sandboxes for a while: nobody can tell when an overlay is gone.
+                let process = NamespaceProcess::new(Child { pid, pidfd }, state.group, None, Vec::new());
+                Ok(Sandbox {
+                    channel: Channel::new(channel),
+                    guarantees: guarantees::of(plan),
+                    proof,
+                    changes: changes_of(plan, descriptors.next()),
+                    process: Box::new(process),
+                })
             }
         }
     }

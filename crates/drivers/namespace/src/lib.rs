@@ -12,6 +12,7 @@
 mod closer;
 mod core_pattern;
 mod driver;
+mod guarantees;
 mod inventory;
 pub mod launcher;
 #[cfg(feature = "inject")]
@@ -29,5 +30,4 @@ pub use nexus_jail::disposition::{is_ignored, while_held};
 pub use nexus_jail::lease::{read_lease, write_lease};
 #[cfg(feature = "inject")]
 pub use nexus_jail::leave_out::VARIABLE as LEAVE_OUT;
-pub use nexus_jail::watch::overlay_is_gone;
 pub use nexus_jail::{DEFAULT_UID_BASE, Faults, Step, Wall, hand_on_nothing, landlock_abi};

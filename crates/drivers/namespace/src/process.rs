@@ -3,14 +3,18 @@
 use nexus_driver::SandboxProcess;
 use nexus_jail::cgroup::Group;
 use nexus_jail::clone::Child;
+use nexus_jail::watch::overlay_is_gone;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::cell::RefCell;
 use std::io;
+use std::time::Duration;
 
 /// PID 1 of a sandbox, and what the sandbox has on the host.
 pub struct NamespaceProcess {
     child: Child,
     group: Option<Group>,
+    /// Reports when the overlay of the workspace is gone for good. `None`: nothing reports it.
+    watch: Option<OwnedFd>,
     /// Mounts and namespaces to close later: the kernel waits for all processors when the last descriptor of one is
     /// closed. They are closed once the sandbox stands, because it holds a descriptor of each until then, and while no
     /// caller waits.
@@ -19,13 +23,13 @@ pub struct NamespaceProcess {
 
 impl NamespaceProcess {
     /// Takes charge of a sandbox that was cloned.
-    pub fn boxed(child: Child, group: Option<Group>, deferred: Vec<OwnedFd>) -> Box<dyn SandboxProcess> {
-        Box::new(Self { child, group, deferred: RefCell::new(deferred) })
+    pub fn new(child: Child, group: Option<Group>, watch: Option<OwnedFd>, deferred: Vec<OwnedFd>) -> Self {
+        Self { child, group, watch, deferred: RefCell::new(deferred) }
     }
 }
 
 impl SandboxProcess for NamespaceProcess {
-    fn has_come_up(&self) {
+    fn on_ready(&self) {
         self.deferred.borrow_mut().clear();
     }
 
@@ -41,6 +45,10 @@ impl SandboxProcess for NamespaceProcess {
 
     fn wait(&self) -> io::Result<()> {
         self.child.wait().map(drop)
+    }
+
+    fn has_released_layer(&self, within: Duration) -> bool {
+        self.watch.as_ref().is_some_and(|watch| overlay_is_gone(watch, within))
     }
 
     fn release(&self) -> io::Result<()> {

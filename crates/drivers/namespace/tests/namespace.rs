@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use nexus_driver::conformance::{Fixture, violations};
-use nexus_driver::{DestroyError, Driver, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, StartError};
+use nexus_driver::{
+    DestroyError, Driver, Found, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, StartError,
+};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::plan::PlanDraft;
@@ -32,7 +34,7 @@ impl Driver for Remote {
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
         self.launcher.launch(plan, handle)
     }
-    fn inventory(&self) -> Result<Vec<String>, InventoryError> {
+    fn inventory(&self) -> Result<Vec<Found>, InventoryError> {
         self.driver.inventory()
     }
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {

@@ -100,7 +100,7 @@ fn every_way_out_ends_at_a_listener(workspace: &Path) -> Result<(), String> {
             other => return Err(format!("{other:?}")),
         }
     }
-    sandbox.keeper.wait().unwrap();
+    sandbox.process.wait().unwrap();
     server.ok_or("no listeners came")?.join().map_err(|_| "the server inside the test failed".to_owned())
 }
 

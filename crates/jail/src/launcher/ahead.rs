@@ -6,7 +6,7 @@ use crate::launcher::start;
 use crate::launcher::state::LauncherState;
 use crate::request::{Here, Setup};
 use crate::steps::{AtStep, Step, StepError};
-use std::rc::Rc;
+use std::sync::Arc;
 
 impl LauncherState {
     /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
@@ -46,7 +46,7 @@ fn begin(setup: &Setup, kept: &mut LauncherState, scratch_bytes: u64) -> Result<
     let (strings, quotas) = (kept.strings()?, kept.quotas()?);
     let cloned = kept.enter_at(true, Some(&[]), setup.faults).and_then(|inside| {
         let own_network = inside.network.is_none();
-        let here = Here { on_template: true, own_network, strings, parent_acts: true, quotas: Rc::clone(&quotas) };
+        let here = Here { on_template: true, own_network, strings, parent_acts: true, quotas: Arc::clone(&quotas) };
         let run = move || inside_setup::run_warm(setup, &here, scratch_bytes, theirs);
         start::clone_inside(&setup.identity, own_network, &channel, None, run).map(|child| (child, inside.network))
     });

@@ -21,7 +21,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A sandbox that is coming up. What comes next on the channel says whether it did.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
     let cloned = kept.enter(request.plan, faults).and_then(|inside| {
         let CloneSite { on_template, network } = inside;
         let own_network = network.is_none();
-        let here = Here { on_template, own_network, strings, parent_acts, quotas: Rc::clone(&quotas) };
+        let here = Here { on_template, own_network, strings, parent_acts, quotas: Arc::clone(&quotas) };
         let begin = Start { here, prepared, watch: watch_inside, channel: theirs };
         let run = move || setup::run(request, begin);
         start::clone_inside(&setup.identity, own_network, &ours, target.as_ref(), run).map(|child| (child, network))

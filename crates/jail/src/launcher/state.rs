@@ -22,7 +22,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// State that a launcher keeps from one launch to the next.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub struct LauncherState {
     /// Addresses at which the kernel put the arguments and the environment of this program.
     strings: Option<[Range<usize>; 2]>,
     /// Limits on the resources that the kernel counts for the user of the sandboxes.
-    quotas: Option<Rc<Quotas>>,
+    quotas: Option<Arc<Quotas>>,
     pub(super) mode: Option<LauncherMode>,
 }
 
@@ -142,12 +142,12 @@ impl LauncherState {
     }
 
     /// Returns the limits of sandboxes; read once, as long as this process has the host's view.
-    pub(crate) fn quotas(&mut self) -> Result<Rc<Quotas>, StepError> {
+    pub(crate) fn quotas(&mut self) -> Result<Arc<Quotas>, StepError> {
         let quotas = match self.quotas.take() {
             Some(quotas) => quotas,
             None => Quotas::of_caller()?,
         };
-        self.quotas = Some(Rc::clone(&quotas));
+        self.quotas = Some(Arc::clone(&quotas));
         Ok(quotas)
     }
 

@@ -39,7 +39,7 @@ impl<C: Caller> Pump<'_, C> {
     /// Kills everything inside.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         self.end.killed.get_or_insert_with(Instant::now);
-        self.sandbox.keeper.kill()
+        self.sandbox.process.kill()
     }
 
     /// Returns when a sandbox that is not gone is reported or left.
@@ -50,7 +50,8 @@ impl<C: Caller> Pump<'_, C> {
 
     /// Returns when a killed sandbox is left to a later command. A layer in memory would be gone with this process.
     fn leave_at(&self) -> Option<Instant> {
-        let may_leave = self.outcome.spawned.is_some() && self.outcome.layer.is_none() && self.sandbox.upper.is_none();
+        let may_leave =
+            self.outcome.spawned.is_some() && self.outcome.layer.is_none() && !self.sandbox.changes.has_descriptor();
         self.end.killed.filter(|_| may_leave).map(|at| at + GONE_WITHIN)
     }
 

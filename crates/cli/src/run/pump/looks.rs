@@ -13,7 +13,7 @@ pub(super) const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(10);
 impl<C: Caller> Pump<'_, C> {
     pub(super) fn look(&mut self) -> io::Result<()> {
         let began = Instant::now();
-        if self.bounds.watch_memory && self.sandbox.keeper.oom_kills()? > 0 {
+        if self.bounds.watch_memory && self.sandbox.process.oom_kills()? > 0 {
             self.outcome.reason = ExitReason::Oom;
             self.kill()?;
         }
@@ -49,7 +49,7 @@ impl<C: Caller> Pump<'_, C> {
                 self.outcome.uncovered = Some(path);
             }
         }
-        if self.bounds.watch_memory && self.sandbox.keeper.oom_kills()? > 0 {
+        if self.bounds.watch_memory && self.sandbox.process.oom_kills()? > 0 {
             self.outcome.reason = ExitReason::Oom;
         }
         if let Some(over) = &mut self.bounds.over_disk

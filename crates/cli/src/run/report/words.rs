@@ -1,11 +1,9 @@
 //! Names and lines of which the report of a run is made.
 
 use crate::failure::one_line;
-use crate::run::order::Order;
 use nexus_facility::meta::EntryType;
 use nexus_facility::{Change, ChangeKind, WITH_REPOSITORY};
-use nexus_model::network::Network as NetworkKind;
-use nexus_model::{ByteText, Guarantee};
+use nexus_model::ByteText;
 use nexus_policy::profile::ProfileName;
 use nexus_receipt::ProfileRef;
 use serde::Serialize;
@@ -83,34 +81,4 @@ pub(super) fn parked_names(parked: &[Change], most: usize) -> String {
     let names = shown.iter().take(most).map(|change| parked_name(change)).collect::<Vec<_>>().join(", ");
     let more = shown.len().saturating_sub(most);
     if more == 0 { names } else { format!("{names} and {more} more") }
-}
-
-/// The guarantees that the driver held during this run.
-pub(super) fn guarantees(order: &Order) -> Vec<Guarantee> {
-    let limits = &order.plan.limits;
-    let always = [
-        Guarantee::FsWorkspaceOnly,
-        Guarantee::FsReadOnlySystem,
-        match order.plan.network {
-            NetworkKind::None => Guarantee::NetNone,
-            NetworkKind::Egress | NetworkKind::EgressByProgram => Guarantee::NetDestinationChecked,
-        },
-        Guarantee::LimitsPids,
-        Guarantee::KillComplete,
-        Guarantee::SeccompFiltered,
-        Guarantee::IpcIsolated,
-        Guarantee::KeyringIsolated,
-    ];
-    let asked = [
-        (limits.memory_bytes.is_some(), Guarantee::LimitsMemory),
-        (limits.cpu_millis.is_some(), Guarantee::LimitsCpu),
-        (limits.disk_bytes.is_some(), Guarantee::LimitsDisk),
-    ];
-    let mut all: Vec<_> = always.into_iter().chain(asked.into_iter().filter(|(on, _)| *on).map(|(_, g)| g)).collect();
-    // Other paths and devices that the caller opened are not the workspace.
-    if order.plan.binds.iter().any(|bind| bind.access != nexus_model::plan::Access::ReadOnly) {
-        all.retain(|guarantee| *guarantee != Guarantee::FsWorkspaceOnly);
-    }
-    all.sort_unstable();
-    all
 }

@@ -147,7 +147,7 @@ pub fn what_runs_dies_with_the_leader_also_when_nobody_listens() {
         channel.send(&HostFrame::Signal { exec: Some(LEADER), signal: 9 }, &[]).unwrap();
         until("the neighbour's end", &|| !lives(&mark));
         // The guest still waits for a host that takes its last words.
-        let ended = live.sandbox.keeper.ended().unwrap();
+        let ended = live.sandbox.process.ended().unwrap();
         let now = rustix::event::Timespec::default();
         let found = rustix::event::poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&now)).unwrap();
         assert_eq!(found, 0, "the guest ended with words that were not heard");

@@ -83,8 +83,8 @@ impl Bench {
     pub fn launch(&self) -> Result<(), StartError> {
         let plan = plan(&self.workspace(), "true");
         let sandbox = self.launcher.launch(&plan, &self.driver.prepare(&plan).unwrap())?;
-        sandbox.keeper.kill().unwrap();
-        sandbox.keeper.wait().map(drop).unwrap();
+        sandbox.process.kill().unwrap();
+        sandbox.process.wait().map(drop).unwrap();
         Ok(())
     }
 
@@ -258,8 +258,8 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.sandbox.keeper.kill().unwrap();
-        self.sandbox.keeper.wait().unwrap();
+        self.sandbox.process.kill().unwrap();
+        self.sandbox.process.wait().unwrap();
     }
 }
 

@@ -124,7 +124,7 @@ impl Bench {
                 Err(error) => break Err(error.to_string()),
             }
         };
-        sandbox.keeper.wait().unwrap();
+        sandbox.process.wait().unwrap();
         // What the guest never took is still in it: the ends of the pipe, too.
         drop(session);
         let mut text = String::new();
