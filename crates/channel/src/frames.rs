@@ -5,12 +5,12 @@
 //! anything is allocated ([`crate::codec`]), and bytes that are not a frame end the channel.
 
 use nexus_model::network::MAX_HOST_PORTS;
-use nexus_model::proof::{ProofItem, ProofPlan};
+use nexus_model::proof::{Expectation, ProofItem};
 use nexus_model::{ByteText, ExitStatus};
 use serde::{Deserialize, Serialize};
 
 /// The version that this code speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
 pub const LISTENERS: usize = 6;
 /// Most descriptors with one frame: the listeners, those of host ports in both protocols, and by what the host knows the
@@ -30,8 +30,8 @@ pub struct ExecRequest {
     pub env: Vec<(ByteText, ByteText)>,
     /// Working directory inside.
     pub cwd: ByteText,
-    /// Facts about the host that the proof compares with.
-    pub proof: ProofPlan,
+    /// Attempts that the command's process makes before its exec.
+    pub proof: Vec<Expectation>,
     /// With a terminal of its own inside, of this size; then no descriptors come with the request.
     pub terminal: Option<TerminalSize>,
 }
@@ -189,7 +189,7 @@ mod tests {
             argv: vec!["sh".into(), ByteText(vec![0xff])],
             env: vec![("A".into(), "b".into())],
             cwd: "/w".into(),
-            proof: ProofPlan::default(),
+            proof: vec![Expectation::new("mount", "EPERM").about("/w".into())],
             terminal: Some(TerminalSize { rows: 24, cols: 80 }),
         });
         let bytes = encode(&frame).unwrap();
@@ -238,7 +238,7 @@ mod tests {
             argv: vec!["sh".into()],
             env: Vec::new(),
             cwd: "/".into(),
-            proof: ProofPlan::default(),
+            proof: Vec::new(),
             terminal,
         }
     }

@@ -6,8 +6,7 @@ use crate::probe::{Finding, ProbeReport};
 use crate::{ChangeSource, Channel, Driver, Found, Handle, LEADER, Sandbox, SandboxProcess};
 use nexus_channel::frames::{GuestFrame, HostFrame, VERSION};
 use nexus_model::plan::Writes;
-use nexus_model::proof::ProofItem;
-use nexus_model::proof::ProofPlan;
+use nexus_model::proof::{Expectation, ProofItem};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -110,7 +109,7 @@ impl Driver for Fake {
                 Writes::Layer { .. } => ChangeSource::Directory,
                 Writes::MemoryLayer { .. } => ChangeSource::Descriptor(None),
             },
-            proof: ProofPlan { marker: plan.marker.clone(), ..ProofPlan::default() },
+            expect: expectations(),
             process: Box::new(FakeProcess { channel: Channel::new(twin), guest: Mutex::new(Some(guest)) }),
         })
     }
@@ -198,14 +197,25 @@ fn follow(script: &Script, channel: &Channel) {
     }
 }
 
-/// A proof of this plan in which every check holds.
+/// Returns the attempts that this driver demands of its scripted guest.
 #[must_use]
-pub fn held(plan: &ProofPlan) -> Vec<ProofItem> {
-    let item = |(check, expected): (String, String)| {
-        let seen = expected.split('|').next().unwrap_or_default().to_owned();
-        ProofItem { check, expected, seen }
+pub fn expectations() -> Vec<Expectation> {
+    vec![
+        Expectation::new("write_root", "EROFS|EACCES"),
+        Expectation::new("open_host_marker", "ENOENT").about("/nowhere".into()),
+        Expectation::new("namespace_net", "own").about("42".into()),
+    ]
+}
+
+/// Returns a proof of these expectations in which every check holds.
+#[must_use]
+pub fn held(expected: &[Expectation]) -> Vec<ProofItem> {
+    let item = |one: &Expectation| ProofItem {
+        check: one.check.clone(),
+        expected: one.allowed.clone(),
+        seen: one.allowed.split('|').next().unwrap_or_default().to_owned(),
     };
-    plan.expected().into_iter().map(item).collect()
+    expected.iter().map(item).collect()
 }
 
 fn ended(exec: u32, status: ExitStatus) -> GuestFrame {

@@ -1,7 +1,7 @@
 //! A sandbox that a driver started, with the driver's own statements about it.
 
 use nexus_channel::Channel;
-use nexus_model::proof::ProofPlan;
+use nexus_model::proof::Expectation;
 use nexus_model::{Guarantee, RunId};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ pub struct Sandbox {
     pub channel: Channel,
     /// Guarantees that the driver holds for this sandbox. The receipt of a run signs these, once the proof has held.
     pub guarantees: BTreeSet<Guarantee>,
-    /// Facts that the guest must confirm before a command starts.
-    pub proof: ProofPlan,
+    /// Attempts that the guest makes before each command starts, and the answers that the driver allows.
+    pub expect: Vec<Expectation>,
     /// Place where the changes of the command are when the sandbox has ended.
     pub changes: ChangeSource,
     /// The processes of the sandbox, seen from the host.

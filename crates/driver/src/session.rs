@@ -20,8 +20,7 @@ use crate::{Channel, ChannelError};
 use nexus_channel::Partial;
 use nexus_channel::frames::{ExecRequest, GuestFrame, HostFrame, TerminalSize, VERSION};
 use nexus_model::network::Network;
-use nexus_model::proof::ProofItem;
-use nexus_model::proof::ProofPlan;
+use nexus_model::proof::{self, Expectation, ProofItem};
 use nexus_model::{ByteText, ExitStatus, Plan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -151,7 +150,7 @@ pub enum AskError {
 pub struct Session {
     channel: Channel,
     outbox: Outbox,
-    proof: ProofPlan,
+    expect: Vec<Expectation>,
     ledger: Ledger,
     /// Expects a [`ProcessView`] with the listeners.
     by_program: bool,
@@ -164,14 +163,14 @@ pub struct Session {
 impl Session {
     /// Asks for the plan's command at once; the guest reads it when it stands.
     pub fn start(sandbox: &Sandbox, plan: &Plan, stdio: Stdio<'_>) -> Result<Self, NotStarted> {
-        let (channel, proof) = (sandbox.channel.clone(), sandbox.proof.clone());
+        let (channel, expect) = (sandbox.channel.clone(), sandbox.expect.clone());
         let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
         let layer = matches!(sandbox.changes, ChangeSource::Descriptor(None));
         let ledger = Ledger::new(stdio.size().is_some(), layer, plan.network.has_egress());
         let by_program = plan.network == Network::EgressByProgram;
         let outbox = Outbox::new(channel.clone());
         let host_ports = plan.host_ports.clone();
-        let mut session = Self { channel, outbox, proof, ledger, by_program, host_ports, partial: Partial::default() };
+        let mut session = Self { channel, outbox, expect, ledger, by_program, host_ports, partial: Partial::default() };
         let request = session.request(LEADER, command, stdio.size());
         let hello = session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.outbox.post(&HostFrame::Exec(request), stdio.descriptors())) {
@@ -198,7 +197,7 @@ impl Session {
 
     fn request(&mut self, exec: u32, command: MoreCommand, terminal: Option<TerminalSize>) -> ExecRequest {
         let MoreCommand { argv, env, cwd } = command;
-        ExecRequest { exec, is_main: exec == LEADER, argv, env, cwd, proof: self.proof.clone(), terminal }
+        ExecRequest { exec, is_main: exec == LEADER, argv, env, cwd, proof: self.expect.clone(), terminal }
     }
 
     /// Asks for a connection to a TCP port of the sandbox's loopback, under a number that is not waiting for an answer.
@@ -293,7 +292,7 @@ impl Session {
                 ledger.terminal(exec)?;
                 Event::Terminal { exec, master: received::master(master)? }
             }
-            (GuestFrame::Started { exec, proof }, None) if self.proof.is_proved_by(&proof) => {
+            (GuestFrame::Started { exec, proof }, None) if proof::is_proved(&self.expect, &proof) => {
                 ledger.started(exec)?;
                 about(exec, CommandEvent::Started(proof))
             }

@@ -3,12 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use nexus_channel::frames::{GuestFrame, TerminalSize, VERSION};
-use nexus_driver::fake::{Fake, Script, held};
+use nexus_driver::fake::{Fake, Script, expectations, held};
 use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
 use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, Writes};
 use nexus_model::proof::ProofItem;
-use nexus_model::proof::ProofPlan;
 use nexus_model::{ExitStatus, Plan};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -32,7 +31,7 @@ fn session_of(terminal: bool, plan: &Plan) -> (Session, Channel) {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     let fake = Fake::new(Script::Obey);
     let of_fake = fake.start(plan, &fake.prepare(plan).unwrap()).unwrap();
-    let sandbox = Sandbox { channel: Channel::new(ours), proof: ProofPlan::default(), ..of_fake };
+    let sandbox = Sandbox { channel: Channel::new(ours), ..of_fake };
     let null = File::open("/dev/null").unwrap();
     let stdio = if terminal { Stdio::Terminal(SIZE) } else { Stdio::Pipes([null.as_fd(); 3]) };
     let mut session = Session::start(&sandbox, plan, stdio).unwrap();
@@ -69,12 +68,12 @@ fn socket(family: AddressFamily) -> OwnedFd {
 }
 
 fn started(exec: u32) -> Said {
-    (GuestFrame::Started { exec, proof: held(&ProofPlan::default()) }, Vec::new())
+    (GuestFrame::Started { exec, proof: held(&expectations()) }, Vec::new())
 }
 
 /// A start with a part of the proof, or with another one.
 fn started_with(change: impl FnOnce(&mut Vec<ProofItem>)) -> Said {
-    let mut proof = held(&ProofPlan::default());
+    let mut proof = held(&expectations());
     change(&mut proof);
     (GuestFrame::Started { exec: LEADER, proof }, Vec::new())
 }

@@ -3,9 +3,7 @@
 //! Every attempt must be refused in the named way. One that is not ends the launch: a wall that was believed to
 //! stand does not. Attempts whose right answer is a kill (foreign system calls) stay in the escape suite.
 
-use nexus_model::network::Network;
-use nexus_model::proof::ProofItem;
-use nexus_model::proof::ProofPlan;
+use nexus_model::proof::{Expectation, ProofItem};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -13,34 +11,50 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
 use std::path::Path;
 
-/// Makes all attempts.
-pub fn attempt(plan: &ProofPlan) -> Vec<ProofItem> {
-    let mut items = Vec::with_capacity(24);
-    let mut add = |check: &str, expected: &str, seen: String| {
-        items.push(ProofItem { check: check.to_owned(), expected: expected.to_owned(), seen });
-    };
-    add("write_root", "EROFS|EACCES", answer(create(Path::new("/nexus-proof"))));
-    add("write_system", "EROFS|EACCES", answer(create(Path::new("/usr/nexus-proof"))));
-    add("open_host_marker", "ENOENT", answer(inspect(plan.marker.as_path())));
-    add("write_proc_sys", "EROFS|EACCES", answer(open_for_writing(Path::new("/proc/sys/kernel/core_pattern"))));
-    add("socket_packet", "EAFNOSUPPORT", answer(socket(AddressFamily::PACKET)));
-    add("reach_network", reachable(plan.network), connect_out().unwrap_or_else(name));
-    add("new_user_namespace", "EPERM", answer(new_user_namespace()));
-    add("mount", "EPERM", answer(mount()));
-    add("read_keyring", "EPERM|ENOSYS", answer(keyring()));
-    add("capabilities", "none", capabilities());
-    add("no_new_privs", "true", rustix::thread::no_new_privs().map_or_else(name, |set| set.to_string()));
-    add("seccomp", "filter", seccomp());
-    add("core_limit", "1", rustix::process::getrlimit(Resource::Core).maximum.map_or("none".into(), |v| v.to_string()));
-    add("uid_map", &plan.uid_map, uid_map());
-    add("root_flags", "ro,nosuid,nodev", flags(Path::new("/")));
-    add("workspace_flags", "rw,nosuid,nodev", flags(plan.workspace.as_path()));
-    let own = rustix::fs::open(c"/proc/self/ns", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    for (kind, host) in &plan.host_namespaces {
-        let seen = own.as_ref().map_err(|errno| *errno).and_then(|directory| namespace(directory, kind));
-        add(&format!("namespace_{kind}"), "own", seen.map_or_else(name, |seen| compared(&seen, kind, *host)));
+/// Makes the attempts that the driver expects, in their order.
+pub fn attempt(expected: &[Expectation]) -> Vec<ProofItem> {
+    let mut namespaces = None;
+    let mut items = Vec::with_capacity(expected.len());
+    for one in expected {
+        let seen = see(&one.check, one.subject.as_path(), &mut namespaces);
+        items.push(ProofItem { check: one.check.clone(), expected: one.allowed.clone(), seen });
     }
     items
+}
+
+/// Makes one attempt. `namespaces` holds the directory of this process's namespaces, once one was asked for.
+fn see(check: &str, subject: &Path, namespaces: &mut Option<Result<OwnedFd, Errno>>) -> String {
+    match check {
+        "write_root" => answer(create(Path::new("/nexus-proof"))),
+        "write_system" => answer(create(Path::new("/usr/nexus-proof"))),
+        "open_host_marker" => answer(inspect(subject)),
+        "write_proc_sys" => answer(open_for_writing(Path::new("/proc/sys/kernel/core_pattern"))),
+        "socket_packet" => answer(socket(AddressFamily::PACKET)),
+        "reach_network" => connect_out().unwrap_or_else(name),
+        "new_user_namespace" => answer(new_user_namespace()),
+        "mount" => answer(mount()),
+        "read_keyring" => answer(keyring()),
+        "capabilities" => capabilities(),
+        "no_new_privs" => rustix::thread::no_new_privs().map_or_else(name, |set| set.to_string()),
+        "seccomp" => seccomp(),
+        "core_limit" => rustix::process::getrlimit(Resource::Core).maximum.map_or("none".into(), |v| v.to_string()),
+        "uid_map" => uid_map(),
+        "root_flags" => flags(Path::new("/")),
+        "workspace_flags" => flags(subject),
+        _ => match (check.strip_prefix("namespace_"), subject.to_str().and_then(|inode| inode.parse().ok())) {
+            (Some(kind), Some(host)) => {
+                let own = namespaces.get_or_insert_with(open_namespaces);
+                let seen = own.as_ref().map_err(|errno| *errno).and_then(|directory| namespace(directory, kind));
+                seen.map_or_else(name, |seen| compared(&seen, kind, host))
+            }
+            // A driver that demands more than this guest can try has nothing proved.
+            _ => "an unknown check".to_owned(),
+        },
+    }
+}
+
+fn open_namespaces() -> Result<OwnedFd, Errno> {
+    rustix::fs::open(c"/proc/self/ns", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Reads the link to a namespace, `kind:[inode]` (proc_pid_ns(5)): cheaper than following it.
@@ -102,14 +116,6 @@ fn inspect(path: &Path) -> Result<(), Errno> {
 
 fn socket(family: AddressFamily) -> Result<(), Errno> {
     rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None).map(drop)
-}
-
-/// With an egress every address is local: what is sent stays on this namespace's loopback.
-fn reachable(network: Network) -> &'static str {
-    match network {
-        Network::None => "ENETUNREACH",
-        Network::Egress | Network::EgressByProgram => "loopback",
-    }
 }
 
 /// An address that is never anybody's (RFC 5737): nothing is sent by connecting a datagram socket, but a route is
@@ -216,17 +222,44 @@ mod tests {
             rustix::mount::mount_bind("/proc", root.join("proc")).unwrap();
             rustix::process::chroot(&root).unwrap();
             rustix::process::chdir("/").unwrap();
-            attempt(&ProofPlan {
-                marker: "/proc/self/exe".into(),
-                uid_map: "1000 1000000000 1".to_owned(),
-                host_namespaces: vec![("net".to_owned(), own_network())],
-                workspace: "/".into(),
-                network: Network::None,
-            })
+            attempt(&everything())
         });
         let items = attempts.join().unwrap();
         std::fs::remove_dir(place).unwrap();
         items
+    }
+
+    /// Every check that the guest knows, with an answer that a sandbox gives.
+    fn everything() -> Vec<Expectation> {
+        let own_network = own_network().to_string();
+        let about = |check: &str, subject: &str, allowed: &str| Expectation::new(check, allowed).about(subject.into());
+        vec![
+            about("write_root", "", "EROFS|EACCES"),
+            about("write_system", "", "EROFS|EACCES"),
+            about("open_host_marker", "/proc/self/exe", "ENOENT"),
+            about("write_proc_sys", "", "EROFS|EACCES"),
+            about("socket_packet", "", "EAFNOSUPPORT"),
+            about("reach_network", "", "ENETUNREACH"),
+            about("new_user_namespace", "", "EPERM"),
+            about("mount", "", "EPERM"),
+            about("read_keyring", "", "EPERM|ENOSYS"),
+            about("capabilities", "", "none"),
+            about("no_new_privs", "", "true"),
+            about("seccomp", "", "filter"),
+            about("core_limit", "", "1"),
+            about("uid_map", "", "1000 1000000000 1"),
+            about("root_flags", "", "ro,nosuid,nodev"),
+            about("workspace_flags", "/", "rw,nosuid,nodev"),
+            about("namespace_net", &own_network, "own"),
+        ]
+    }
+
+    #[test]
+    fn an_attempt_that_the_guest_does_not_know_proves_nothing() {
+        for (check, subject) in [("write_moon", ""), ("namespace_net", "none"), ("namespace_moon", "7"), ("", "")] {
+            let items = attempt(&[Expectation::new(check, "own").about(subject.into())]);
+            assert!(items.len() == 1 && !items[0].holds(), "{items:?}");
+        }
     }
 
     #[test]

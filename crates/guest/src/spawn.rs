@@ -272,7 +272,6 @@ fn execute(job: &mut Job<'_>) -> io::Error {
 mod tests {
     use super::*;
     use nexus_model::ByteText;
-    use nexus_model::proof::ProofPlan;
 
     fn request(argv0: &str, path: &str) -> ExecRequest {
         ExecRequest {
@@ -281,7 +280,7 @@ mod tests {
             argv: vec![argv0.into()],
             env: vec![("PATH".into(), path.into())],
             cwd: "/".into(),
-            proof: ProofPlan::default(),
+            proof: Vec::new(),
             terminal: None,
         }
     }

@@ -1,13 +1,12 @@
 //! The enforcement proof: what a confined process tried just before the command started, and what it saw.
 
 use crate::bytes::ByteText;
-use crate::network::Network;
 use serde::{Deserialize, Serialize};
 
 /// One attempt and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofItem {
-    /// Name of the attempt, e.g. `write_outside`. `write_outside`.
+    /// Name of the attempt, e.g. `write_outside`.
     pub check: String,
     /// The answers that the plan allows, e.g. `EROFS|EACCES`.
     pub expected: String,
@@ -23,62 +22,39 @@ impl ProofItem {
     }
 }
 
-/// Facts that the host knows about a sandbox, for the proof to compare with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct ProofPlan {
-    /// A host path that must not be there.
-    pub marker: ByteText,
-    /// `/proc/self/uid_map` as it must read, single spaces.
-    pub uid_map: String,
-    /// Inode numbers of the host's namespaces, by name; the command's must differ.
-    pub host_namespaces: Vec<(String, u64)>,
-    /// The workspace inside.
-    pub workspace: ByteText,
-    /// Network of the sandbox.
-    pub network: Network,
+/// One attempt that a driver demands before a command starts, and the answers that it allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Name of the attempt, e.g. `write_root`. A guest that does not know the name answers that, and the proof fails.
+    pub check: String,
+    /// Path or number that the attempt is about; empty where the name says all.
+    pub subject: ByteText,
+    /// The allowed answers with `|` between, e.g. `EROFS|EACCES`.
+    pub allowed: String,
 }
 
-impl ProofPlan {
-    /// Returns every check of a proof with the answers that this plan allows, in the order in which they are made.
+impl Expectation {
+    /// An attempt of which the name says all.
     #[must_use]
-    pub fn expected(&self) -> Vec<(String, String)> {
-        // With an egress every address is local: what is sent stays on the sandbox's own loopback.
-        let network = match self.network {
-            Network::None => "ENETUNREACH",
-            Network::Egress | Network::EgressByProgram => "loopback",
-        };
-        let fixed = [
-            ("write_root", "EROFS|EACCES"),
-            ("write_system", "EROFS|EACCES"),
-            ("open_host_marker", "ENOENT"),
-            ("write_proc_sys", "EROFS|EACCES"),
-            ("socket_packet", "EAFNOSUPPORT"),
-            ("reach_network", network),
-            ("new_user_namespace", "EPERM"),
-            ("mount", "EPERM"),
-            ("read_keyring", "EPERM|ENOSYS"),
-            ("capabilities", "none"),
-            ("no_new_privs", "true"),
-            ("seccomp", "filter"),
-            ("core_limit", "1"),
-            ("uid_map", &self.uid_map),
-            ("root_flags", "ro,nosuid,nodev"),
-            ("workspace_flags", "rw,nosuid,nodev"),
-        ];
-        let namespaces = self.host_namespaces.iter().map(|(kind, _)| (format!("namespace_{kind}"), "own".to_owned()));
-        fixed.into_iter().map(|(check, allowed)| (check.to_owned(), allowed.to_owned())).chain(namespaces).collect()
+    pub fn new(check: &str, allowed: &str) -> Self {
+        Self { check: check.to_owned(), subject: ByteText::default(), allowed: allowed.to_owned() }
     }
 
-    /// Reports whether a proof holds every check of this plan, and each with an answer that the plan allows. The plan's
-    /// own list counts, whatever the proof says that it expected.
+    /// The same attempt with this subject.
     #[must_use]
-    pub fn is_proved_by(&self, proof: &[ProofItem]) -> bool {
-        let expected = self.expected();
-        let matches = |(item, (check, allowed)): (&ProofItem, &(String, String))| {
-            item.check == *check && item.expected == *allowed && item.holds()
-        };
-        proof.len() == expected.len() && proof.iter().zip(&expected).all(matches)
+    pub fn about(self, subject: ByteText) -> Self {
+        Self { subject, ..self }
     }
+}
+
+/// Reports whether a proof holds every expectation in its order, and each with an answer that is allowed. The list of the
+/// driver counts, whatever the proof says that it expected. A driver that expects nothing has nothing proved.
+#[must_use]
+pub fn is_proved(expected: &[Expectation], proof: &[ProofItem]) -> bool {
+    let matches = |(item, one): (&ProofItem, &Expectation)| {
+        item.check == one.check && item.expected == one.allowed && item.holds()
+    };
+    !expected.is_empty() && proof.len() == expected.len() && proof.iter().zip(expected).all(matches)
 }
 
 #[cfg(test)]
@@ -87,27 +63,30 @@ mod tests {
 
     #[test]
     fn only_a_whole_proof_of_the_plans_own_checks_counts() {
-        let plan = ProofPlan { uid_map: "1000 7 1".into(), ..ProofPlan::default() };
-        let whole: Vec<ProofItem> = plan
-            .expected()
-            .into_iter()
-            .map(|(check, expected)| {
-                let seen = expected.split('|').next_back().unwrap().to_owned();
-                ProofItem { check, expected, seen }
-            })
-            .collect();
-        assert!(plan.is_proved_by(&whole));
+        let expected = [
+            Expectation::new("write_root", "EROFS|EACCES"),
+            Expectation::new("uid_map", "1000 7 1"),
+            Expectation::new("namespace_net", "own").about("42".into()),
+        ];
+        let prove = |one: &Expectation| ProofItem {
+            check: one.check.clone(),
+            expected: one.allowed.clone(),
+            seen: one.allowed.split('|').next_back().unwrap().to_owned(),
+        };
+        let whole: Vec<ProofItem> = expected.iter().map(prove).collect();
+        assert!(is_proved(&expected, &whole));
         for missing in 0..whole.len() {
             let mut part = whole.clone();
             part.remove(missing);
-            assert!(!plan.is_proved_by(&part), "{}", whole[missing].check);
+            assert!(!is_proved(&expected, &part), "{}", whole[missing].check);
             // A guest that says it expected what it saw.
             let mut lies = whole.clone();
             (lies[missing].expected, lies[missing].seen) = ("ok".to_owned(), "ok".to_owned());
-            assert!(!plan.is_proved_by(&lies), "{}", whole[missing].check);
+            assert!(!is_proved(&expected, &lies), "{}", whole[missing].check);
         }
-        assert!(!plan.is_proved_by(&[]));
-        assert!(!plan.is_proved_by(&[whole.clone(), whole[..1].to_vec()].concat()));
+        assert!(!is_proved(&expected, &[]));
+        assert!(!is_proved(&expected, &[whole.clone(), whole[..1].to_vec()].concat()));
+        assert!(!is_proved(&[], &[]), "a driver that expects nothing");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The driver itself: from a plan to a handle, to a sandbox, and to nothing.
 
 use crate::core_pattern;
+use crate::expectations;
 use crate::guarantees;
 use crate::inventory;
 use crate::name::NAME;
@@ -16,11 +17,10 @@ use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
 use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, PoolConfig, Setup, Step, StepError};
 use nexus_model::Plan;
 use nexus_model::plan::Writes;
-use nexus_model::proof::ProofPlan;
+use nexus_model::proof::Expectation;
 use nexus_model::spec::SandboxProfile;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -104,21 +104,14 @@ impl Namespace {
     }
 
     /// Clones a sandbox from this process, which must have one thread.
-    pub(crate) fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, ProofPlan), StartError> {
+    pub(crate) fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, Vec<Expectation>), StartError> {
         let state = State::read(handle)?;
         let identity = self.identity.clone().map_err(not_started)?;
         self.faults.check(Step::HostNamespaces).map_err(not_started)?;
         let host_namespaces = self.host_namespaces().map_err(not_started)?.to_vec();
         let request = nexus_jail::Request { plan, setup: self.setup(identity), group: state.group.as_ref() };
         let launched = nexus_jail::launch(&request, &mut self.launcher()).map_err(not_started)?;
-        let proof = ProofPlan {
-            marker: plan.marker.clone(),
-            uid_map: identity.uid_map(),
-            host_namespaces,
-            workspace: plan.workspace.target.clone(),
-            network: plan.network,
-        };
-        Ok((launched, proof))
+        Ok((launched, expectations::of(plan, &identity.uid_map(), &host_namespaces)))
     }
 
     fn setup(&self, identity: Identity) -> Setup {
@@ -185,12 +178,12 @@ impl Driver for Namespace {
     }
 
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
-        let (launched, proof) = self.launch(plan, handle)?;
+        let (launched, expect) = self.launch(plan, handle)?;
         let Launched { child, channel, upper, watch, deferred, .. } = launched;
         Ok(Sandbox {
             channel: Channel::new(channel),
             guarantees: guarantees::of(plan),
-            proof,
+            expect,
             changes: changes_of(plan, upper),
             process: Box::new(NamespaceProcess::new(child, State::read(handle)?.group, watch, deferred)),
         })

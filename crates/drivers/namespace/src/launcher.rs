@@ -17,7 +17,7 @@ use nexus_driver::{Channel, ChannelError, Driver, Handle, Sandbox, SetupError, S
 use nexus_jail::clone::Child;
 use nexus_jail::{Network, Step};
 use nexus_model::Plan;
-use nexus_model::proof::ProofPlan;
+use nexus_model::proof::Expectation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -41,7 +41,7 @@ enum Answer {
     /// Comes with the guest channel, the pidfd and perhaps the upper directory.
     Started {
         pid: i32,
-        proof: ProofPlan,
+        expect: Vec<Expectation>,
     },
     Refused(StartError),
 }
@@ -164,11 +164,11 @@ fn answer(driver: &Namespace, channel: &Channel, request: &Request, leased: &mut
         Err(error) => Err(StartError::Handle { reason: error.to_string() }),
     };
     match started {
-        Ok((launched, proof)) => {
+        Ok((launched, expect)) => {
             let pid = launched.child.pid.as_raw_nonzero().get();
             let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
             descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
-            let sent = channel.send(&Answer::Started { pid, proof }, &descriptors);
+            let sent = channel.send(&Answer::Started { pid, expect }, &descriptors);
             leased.hold(pid, launched.network, launched.deferred);
             match sent {
                 // Too many descriptors of this user are under way (unix(7)), which other sandboxes of the same user may
@@ -217,7 +217,7 @@ impl Launcher {
             self.channel.receive::<Answer>().map_err(|error| failed(format!("the launcher: {error}")))?;
         match answer {
             Answer::Refused(error) => Err(error),
-            Answer::Started { pid, proof } => {
+            Answer::Started { pid, expect } => {
                 let mut descriptors = descriptors.into_iter();
                 let pid = Pid::from_raw(pid);
                 let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), pid) else {
@@ -228,7 +228,7 @@ impl Launcher {
                 Ok(Sandbox {
                     channel: Channel::new(channel),
                     guarantees: guarantees::of(plan),
-                    proof,
+                    expect,
                     changes: changes_of(plan, descriptors.next()),
                     process: Box::new(process),
                 })

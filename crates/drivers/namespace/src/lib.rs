@@ -12,6 +12,7 @@
 mod closer;
 mod core_pattern;
 mod driver;
+mod expectations;
 mod guarantees;
 mod inventory;
 pub mod launcher;
