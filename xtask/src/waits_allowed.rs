@@ -96,9 +96,14 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/drivers/namespace/src/core_pattern.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/drivers/namespace/src/inventory.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     (
-        "crates/drivers/namespace/src/launcher.rs",
-        &[("receive::<", 2), ("channel.send(", 4), (".wait()", 1), ("File::open(", 1)],
-        "The socket between a program and its launcher process, of which no sandbox has an end; a namespace in proc; the launcher itself, after its socket was closed.",
+        "crates/drivers/namespace/src/launcher/client.rs",
+        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 1)],
+        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed.",
+    ),
+    (
+        "crates/drivers/namespace/src/launcher/server.rs",
+        &[("receive::<", 1), ("channel.send(", 5), ("File::open(", 1)],
+        "The socket between a program and its launcher process, of which no sandbox has an end; a namespace in proc.",
     ),
     (
         "crates/drivers/namespace/src/process.rs",

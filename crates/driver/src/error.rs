@@ -57,6 +57,12 @@ pub enum PrepareError {
     /// A step that changes nothing failed.
     #[error(transparent)]
     Setup(#[from] SetupError),
+    /// The process that launches for this driver cannot be asked.
+    #[error("{reason}")]
+    Launcher {
+        /// Reason, for a person to read.
+        reason: String,
+    },
 }
 
 impl PrepareError {
@@ -69,6 +75,7 @@ impl PrepareError {
             Self::Limit { .. } => "limit",
             Self::CoreHandler { .. } => "core_pattern",
             Self::Setup(_) => "set_up",
+            Self::Launcher { .. } => "launcher",
         }
     }
 }
@@ -101,6 +108,12 @@ pub enum StartError {
         /// Reason for which it cannot be used.
         reason: String,
     },
+    /// The process that launches for this driver cannot be asked.
+    #[error("{reason}")]
+    Launcher {
+        /// Reason, for a person to read.
+        reason: String,
+    },
 }
 
 impl StartError {
@@ -112,6 +125,7 @@ impl StartError {
             Self::Limit { .. } => "limit",
             Self::WrongDriver { .. } => "driver",
             Self::Handle { .. } => "handle",
+            Self::Launcher { .. } => "launcher",
         }
     }
 }
@@ -188,17 +202,19 @@ mod tests {
             PrepareError::Limit { limit: text(), reason: text() },
             PrepareError::CoreHandler { reason: text() },
             PrepareError::Setup(setup()),
+            PrepareError::Launcher { reason: text() },
         ];
         let codes: Vec<_> = prepare.iter().map(PrepareError::code).collect();
-        assert_eq!(codes, ["profile", "guarantee", "limit", "core_pattern", "set_up"]);
+        assert_eq!(codes, ["profile", "guarantee", "limit", "core_pattern", "set_up", "launcher"]);
         let start = [
             StartError::Setup(setup()),
             StartError::Limit { limit: text(), reason: text() },
             StartError::WrongDriver { found: text(), expected: text() },
             StartError::Handle { reason: text() },
+            StartError::Launcher { reason: text() },
         ];
         let codes: BTreeSet<_> = start.iter().map(StartError::code).collect();
-        assert_eq!(codes, BTreeSet::from(["set_up", "limit", "driver", "handle"]));
+        assert_eq!(codes, BTreeSet::from(["set_up", "limit", "driver", "handle", "launcher"]));
         let source = || io::Error::from(io::ErrorKind::NotFound);
         assert_eq!(DestroyError::Left { what: text(), source: source() }.code(), "destroy");
         assert_eq!(DestroyError::Handle { reason: text() }.code(), "handle");

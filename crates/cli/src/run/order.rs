@@ -313,6 +313,7 @@ pub fn prepare_failure(error: &PrepareError) -> Failure {
         PrepareError::Limit { .. } => "nexus doctor shows how to get it; without the flag the run has no such limit",
         PrepareError::Guarantee { .. } => "nexus doctor shows what can be given here",
         PrepareError::Profile { .. } => "use --sandbox untrusted",
+        PrepareError::Launcher { .. } => "Nothing was run. Run it again.",
         PrepareError::CoreHandler { reason } => {
             let message = format!("No command can be run here: {reason}");
             return Failure::refused(error.code(), message, "As root: sysctl -w kernel.core_pattern=core");
@@ -330,6 +331,7 @@ pub fn start_failure(error: &StartError) -> Failure {
             "Wait until programs with keys end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
              kernel.keys.maxbytes=200000"
         }
+        StartError::Launcher { .. } => "Nothing was run. Run it again.",
         StartError::WrongDriver { .. } | StartError::Handle { .. } => "remove the state directory's runs",
     };
     Failure::refused(error.code(), error.to_string(), hint)

@@ -249,7 +249,7 @@ impl Bench {
         let launcher = |arguments: &[&str]| -> Result<Mutex<Launcher>, Failure> {
             let mut program = Command::new(std::env::current_exe()?);
             program.arg("--as-launcher").args(arguments);
-            Ok(Mutex::new(Launcher::start(program)?))
+            Ok(Mutex::new(Launcher::start(program, Namespace::with_defaults())?))
         };
         let directory = tempfile::tempdir_in("/var/tmp")?;
         Ok(Self {
@@ -274,7 +274,7 @@ impl Bench {
         let plan = plan(&self.workspace, command)?;
         let handle = Namespace::with_defaults().prepare(&plan)?;
         let launcher = launcher.lock().map_err(|_| "a worker panicked")?;
-        let sandbox = launcher.launch(&plan, &handle)?;
+        let sandbox = launcher.start(&plan, &handle)?;
         Ok((plan, sandbox))
     }
 

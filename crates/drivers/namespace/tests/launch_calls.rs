@@ -8,6 +8,7 @@
 
 mod support;
 
+use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::Launcher;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,7 +93,7 @@ fn calls(bench: &Bench, keep: [&str; 2], layered: bool) -> Calls {
     let log = bench.path(&format!("log-{}", nexus_model::RunId::new()));
     let mut program = Command::new("strace");
     program.arg("-f").arg("-o").arg(&log).arg(launcher_program()).args(keep);
-    let remote = Launcher::start(program).unwrap();
+    let remote = Launcher::start(program, Namespace::with_defaults()).unwrap();
     for _ in 0..LAUNCHES {
         let target = Path::new("/workspace");
         let mut draft = if layered { bench.layered(target, "") } else { bench.draft(target, "") };

@@ -7,7 +7,10 @@
 mod skip;
 mod support;
 
+use nexus_driver::Driver;
+use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::Launcher;
+use nexus_model::Plan;
 use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -61,6 +64,43 @@ fn a_sandbox_on_a_template_is_like_one_built_from_nothing() {
         }
         remote.stop().unwrap();
     }
+}
+
+#[test]
+fn an_error_of_preparation_arrives_as_the_driver_returned_it() {
+    let bench = Bench::new();
+    let remote = launcher(&["0", "false"]);
+    let mut required = bench.draft(Path::new("/workspace"), "true");
+    required.required = [nexus_model::Guarantee::KernelSeparate].into();
+    let mut trusted = bench.draft(Path::new("/workspace"), "true");
+    trusted.profile = nexus_model::spec::SandboxProfile::Trusted;
+    for (draft, code) in [(required, "guarantee"), (trusted, "profile")] {
+        let plan = Plan::new(draft).unwrap();
+        let (here, there) = (bench.driver.prepare(&plan).unwrap_err(), remote.prepare(&plan).unwrap_err());
+        assert_eq!((&here, there.code()), (&there, code));
+    }
+    let plan = Plan::new(bench.draft(Path::new("/workspace"), "true")).unwrap();
+    assert_eq!(remote.prepare(&plan), bench.driver.prepare(&plan));
+    remote.stop().unwrap();
+}
+
+#[test]
+fn threads_that_share_a_launcher_get_their_own_sandboxes() {
+    let bench = Bench::new();
+    let remote = launcher(&["2", "true", "1"]);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (bench, remote) = (&bench, &remote);
+            scope.spawn(move || {
+                for turn in 0..5 {
+                    let script = format!("echo {thread} {turn}");
+                    let seen = bench.output(Some(remote), bench.draft(Path::new("/workspace"), &script));
+                    assert_eq!(seen, format!("{thread} {turn}\n"));
+                }
+            });
+        }
+    });
+    remote.stop().unwrap();
 }
 
 const SOON: Duration = Duration::from_secs(10);
@@ -305,7 +345,7 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
     let host = OtherMounts::new();
     let mut program = host.command(launcher_program());
     program.args(["1", "true", "1"]);
-    let remote = Launcher::start(program).unwrap();
+    let remote = Launcher::start(program, Namespace::with_defaults()).unwrap();
     bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "true"));
     let on_host = |script: &str| host.run(script);
     let mut begun_before = 0;
@@ -342,7 +382,7 @@ fn a_mount_below_the_system_is_closed_too() {
     host.run("mount -t tmpfs -o mode=1777 none /usr/local; touch /usr/local/there");
     let mut program = host.command(launcher_program());
     program.args(["1", "true"]);
-    let remote = Launcher::start(program).unwrap();
+    let remote = Launcher::start(program, Namespace::with_defaults()).unwrap();
     let script =
         "ls /usr/local; : 2>/dev/null > /usr/local/made && echo made; grep ' /usr/local ' /proc/self/mountinfo";
     let seen = bench.output(Some(&remote), bench.draft(Path::new("/workspace"), script));

@@ -4,43 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use nexus_driver::Driver;
 use nexus_driver::conformance::{Fixture, violations};
-use nexus_driver::{
-    DestroyError, Driver, Found, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, StartError,
-};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::plan::PlanDraft;
 use nexus_model::{Guarantee, Limits, Plan};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-
-/// The same driver with the clone made elsewhere.
-struct Remote {
-    driver: Namespace,
-    launcher: Launcher,
-}
-
-impl Driver for Remote {
-    fn name(&self) -> &'static str {
-        self.driver.name()
-    }
-    fn probe(&self) -> ProbeReport {
-        self.driver.probe()
-    }
-    fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError> {
-        self.driver.prepare(plan)
-    }
-    fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError> {
-        self.launcher.launch(plan, handle)
-    }
-    fn inventory(&self) -> Result<Vec<Found>, InventoryError> {
-        self.driver.inventory()
-    }
-    fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
-        self.driver.destroy(handle)
-    }
-}
 
 fn plan(workspace: &Path, script: &str, required: Option<Guarantee>) -> Plan {
     let mut draft = PlanDraft::direct(workspace, ["/bin/sh", "-c", script], Path::new("/proc/self/task/no-such"));
@@ -83,9 +54,9 @@ fn main() -> ExitCode {
     let own = conforms("the_namespace_driver_conforms", &driver, &path);
     let mut program = Command::new(std::env::current_exe().unwrap());
     program.arg("--as-launcher");
-    let remote = Remote { driver: Namespace::with_defaults(), launcher: Launcher::start(program).unwrap() };
+    let remote = Launcher::start(program, Namespace::with_defaults()).unwrap();
     let launched = conforms("the_launcher_conforms", &remote, &path);
-    remote.launcher.stop().unwrap();
+    remote.stop().unwrap();
     let failed = usize::from(!own) + usize::from(!launched);
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {word}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out", 2 - failed);

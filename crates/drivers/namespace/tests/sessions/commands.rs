@@ -164,7 +164,9 @@ pub fn a_signal_ends_one_command_and_not_its_neighbours() {
         let mut live = bench.start(STAY, None);
         live.exec(2, "exec sleep 1000", None);
         live.exec(3, "exec sleep 1000", None);
-        live.until("both", |live| [2, 3].iter().all(|exec| live.heard.get(exec).is_some_and(|heard| heard.started)));
+        live.until("all", |live| {
+            [LEADER, 2, 3].iter().all(|exec| live.heard.get(exec).is_some_and(|heard| heard.started))
+        });
         live.session.signal(2, 9).unwrap();
         assert_eq!(live.end_of(2), ExitStatus::Signal(9));
         assert_eq!((live.heard[&3].ended, live.heard[&LEADER].ended), (None, None));

@@ -55,7 +55,12 @@ impl Bench {
             }
         };
         command.arg("--as-launcher").current_dir("/").stdout(std::process::Stdio::null());
-        Self { launcher: Launcher::start(command).unwrap(), driver: Namespace::with_defaults(), folder, user }
+        Self {
+            launcher: Launcher::start(command, Namespace::with_defaults()).unwrap(),
+            driver: Namespace::with_defaults(),
+            folder,
+            user,
+        }
     }
 
     /// The workspace, by the same name inside.
@@ -82,7 +87,7 @@ impl Bench {
     /// Asks for a sandbox and forgets it at once; the error is the launcher's.
     pub fn launch(&self) -> Result<(), StartError> {
         let plan = plan(&self.workspace(), "true");
-        let sandbox = self.launcher.launch(&plan, &self.driver.prepare(&plan).unwrap())?;
+        let sandbox = self.launcher.start(&plan, &self.driver.prepare(&plan).unwrap())?;
         sandbox.process.kill().unwrap();
         sandbox.process.wait().map(drop).unwrap();
         Ok(())
@@ -93,7 +98,7 @@ impl Bench {
         let workspace = self.workspace();
         let plan = plan(&workspace, script);
         let handle = self.driver.prepare(&plan).unwrap();
-        let sandbox = self.launcher.launch(&plan, &handle).unwrap();
+        let sandbox = self.launcher.start(&plan, &handle).unwrap();
         let null = null();
         let stdio = terminal.map_or(Stdio::Pipes([null.as_fd(); 3]), Stdio::Terminal);
         let session = Session::start(&sandbox, &plan, stdio).unwrap();

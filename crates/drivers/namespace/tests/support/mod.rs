@@ -29,7 +29,7 @@ pub fn launcher_program() -> PathBuf {
 pub fn launcher(arguments: &[&str]) -> Launcher {
     let mut program = Command::new(launcher_program());
     program.args(arguments);
-    Launcher::start(program).unwrap()
+    Launcher::start(program, Namespace::with_defaults()).unwrap()
 }
 
 /// Returns the pid namespace of a warm sandbox of this launcher, and its first process, once there is one.
@@ -106,7 +106,7 @@ impl Bench {
         let plan = Plan::new(draft).unwrap();
         let handle = self.driver.prepare(&plan).unwrap();
         let started = match launcher {
-            Some(launcher) => launcher.launch(&plan, &handle),
+            Some(launcher) => launcher.start(&plan, &handle),
             None => self.driver.start(&plan, &handle),
         };
         let sandbox = started.map_err(|error| error.to_string())?;
