@@ -4,7 +4,6 @@ use crate::waits::Entry;
 
 /// In order of path.
 pub const ALLOWED: &[Entry] = &[
-    ("crates/cli/src/devices.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/cli/src/doctor/mod.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
     ("crates/cli/src/net/audit.rs", &[("File::open(", 2)], "Records in the state directory."),
@@ -172,7 +171,6 @@ pub const ALLOWED: &[Entry] = &[
         &[("fs::read_to_string(", 1)],
         "Settings of package clients, before the sandbox starts.",
     ),
-    ("crates/profiles/src/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
     (
         "crates/profiles/src/owned.rs",
         &[(".read_to_string(", 1)],
@@ -214,9 +212,11 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "A file that the person names who verifies a receipt.",
     ),
+    ("crates/runner/src/plan/devices.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/runner/src/plan/git_host.rs", &[("fs::read(", 1)], "The table of users."),
     ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
+    ("crates/runner/src/state/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
     (
         "crates/runner/src/state/note.rs",
         &[("File::open(", 2)],

@@ -2,13 +2,24 @@
 
 use crate::failure::Failure;
 use nexus_facility::top::Unfit;
+use nexus_model::plan::PlanError;
+use nexus_runner::plan::binds::{BindError, NoHome};
+use nexus_runner::plan::devices::{DeviceError, DeviceRefusal};
 use nexus_runner::plan::direct::DirectError;
+use nexus_runner::plan::environment::{EnvironmentError, PassedCredential};
 use nexus_runner::plan::fit::FitError;
 use nexus_runner::plan::hide::HideError;
 use nexus_runner::plan::mounts::MountError;
 use nexus_runner::plan::protect::ProtectError;
+use nexus_runner::plan::resolve::ResolveError;
+use nexus_runner::plan::site::SiteError;
+use nexus_runner::plan::sockets::{SocketError, SocketRefusal};
 use nexus_runner::plan::workspace::{WorkingDirectoryError, WorkspaceError};
 use nexus_runner::state::directory::StateDirError;
+use nexus_runner::state::generated::WriteError;
+
+const OPERATOR: &str =
+    "The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml.";
 
 impl From<StateDirError> for Failure {
     fn from(error: StateDirError) -> Self {
@@ -115,5 +126,164 @@ impl From<DirectError> for Failure {
             }
         };
         Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<SiteError> for Failure {
+    fn from(error: SiteError) -> Self {
+        match error {
+            SiteError::State(inner) => inner.into(),
+            SiteError::Workspace(inner) => inner.into(),
+            SiteError::Unopened { .. } | SiteError::Unidentified { .. } => {
+                let hint = "name a folder that you can read and enter with --workspace";
+                Self::refused(error.code(), error.to_string(), hint)
+            }
+        }
+    }
+}
+
+impl From<ResolveError> for Failure {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::WorkingDirectory(inner) => inner.into(),
+            ResolveError::Direct(inner) => inner.into(),
+            ResolveError::Mount(inner) => inner.into(),
+            ResolveError::Fit(inner) => inner.into(),
+            ResolveError::Pattern { .. } => {
+                let hint = "write a pattern such as \"*.pem\" or \"config/secrets/**\"";
+                Self::refused(error.code(), error.to_string(), hint)
+            }
+            ResolveError::Hide(inner) => inner.into(),
+            ResolveError::Environment(inner) => inner.into(),
+            ResolveError::Bind(inner) => inner.into(),
+            ResolveError::Socket(inner) => inner.into(),
+            ResolveError::Made(inner) => inner.into(),
+            ResolveError::Plan(inner) => inner.into(),
+        }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        let hint = match &error.why {
+            DeviceRefusal::Unreadable { .. } => "Name a device that exists.".to_owned(),
+            DeviceRefusal::Linked { real } => format!("Name the device itself: {} {}.", error.from, real.display()),
+            DeviceRefusal::Elsewhere => "Name a device below /dev.".to_owned(),
+            DeviceRefusal::Never { .. } => "Leave it out; no setting opens it.".to_owned(),
+            DeviceRefusal::Unknown => OPERATOR.to_owned(),
+            DeviceRefusal::Closed => {
+                "As root, commands run as a user of their own: chmod o+rw the device. As a user, join the group of the \
+                 device."
+                    .to_owned()
+            }
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<NoHome> for Failure {
+    fn from(error: NoHome) -> Self {
+        Self::refused("bind", error.to_string(), "write the whole path, or set HOME")
+    }
+}
+
+impl From<BindError> for Failure {
+    fn from(error: BindError) -> Self {
+        let hint = match error {
+            BindError::Device(inner) => return inner.into(),
+            BindError::NoHome(inner) => return inner.into(),
+            BindError::Unreachable { .. } => "bind a path that exists and that you can reach",
+            BindError::OfState { .. } => "bind a smaller folder",
+            BindError::HoldsWorkspace { .. } => {
+                "bind a smaller folder, or use --direct to write the workspace without a layer"
+            }
+            BindError::Guarded { .. } => {
+                "Name a smaller directory. The operator can open this one by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml."
+            }
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<SocketError> for Failure {
+    fn from(error: SocketError) -> Self {
+        let by_names = "Show the files in it that the command needs, by their names.".to_owned();
+        let hint = match &error {
+            SocketError::Socket { path, .. } => {
+                format!("Add --allow-socket {} if the command may connect to it.", path.display())
+            }
+            SocketError::Pipe { .. } => "Show it with --rw if the command may do that.".to_owned(),
+            SocketError::TooMuch { .. } => {
+                "Show the directories in it that the command needs, by their names.".to_owned()
+            }
+            SocketError::Closed { .. } => by_names,
+            SocketError::InClosed { path, .. } => {
+                format!("Show it at another place: --ro {}:/srv/NAME.", path.display())
+            }
+            SocketError::NotAllowed { why, .. } => match why {
+                SocketRefusal::Missing => "Name a socket that exists.".to_owned(),
+                SocketRefusal::NotSocket => "Name a socket in a directory that --ro or --rw shows.".to_owned(),
+                SocketRefusal::Known => OPERATOR.to_owned(),
+                SocketRefusal::NotShown => "Show it, or its directory, with --ro.".to_owned(),
+            },
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<PassedCredential> for Failure {
+    fn from(error: PassedCredential) -> Self {
+        let hint = crate::request::advice(&error);
+        Self::usage(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<EnvironmentError> for Failure {
+    fn from(error: EnvironmentError) -> Self {
+        match error {
+            EnvironmentError::Credential(inner) => inner.into(),
+            EnvironmentError::NoHome(inner) => inner.into(),
+            EnvironmentError::ColonInPath { .. } => {
+                Self::refused(error.code(), error.to_string(), "name it by another path")
+            }
+        }
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        let hint = "make room there, or set NEXUS_STATE_DIR to another directory";
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        let hint = match &error {
+            PlanError::NoCommand => "write it after --, for example: nexus run -- make test",
+            PlanError::Nul { .. } => "take it out",
+            PlanError::NotNormal { .. } => "write the whole path without . and ..",
+            PlanError::Reserved { .. } | PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
+            PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
+            PlanError::CoveredOutside { .. } => "this should not happen; run nexus doctor",
+            PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
+            PlanError::EnvName { .. } => "write --env NAME=VALUE",
+            PlanError::Contradiction => "use --net none, or --require net.destination_checked",
+            PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
+            PlanError::TooManyHostPorts { .. } | PlanError::HostPort { .. } => {
+                "name other ports with --allow-host-port"
+            }
+            PlanError::ArgumentTooLong { .. } => "",
+        };
+        match &error {
+            PlanError::NoCommand
+            | PlanError::EnvName { .. }
+            | PlanError::Contradiction
+            | PlanError::ZeroLimit { .. }
+            | PlanError::TooManyHostPorts { .. }
+            | PlanError::HostPort { .. }
+            | PlanError::ArgumentTooLong { .. } => Self::usage("plan", error.to_string(), hint),
+            _ => Self::refused("plan", error.to_string(), hint),
+        }
     }
 }

@@ -33,14 +33,18 @@ pub fn ready_state_dir() -> Result<StateDir, Failure> {
     Ok(StateDir::find(&host)?.ensure(&host)?)
 }
 
-/// Finds the workspace: the directory that was named, or the current one.
-pub fn workspace(named: Option<&Path>, places: &StateDir) -> Result<PathBuf, Failure> {
-    let choice = match named {
-        Some(path) => WorkspaceChoice::Named(path.to_owned()),
-        None => WorkspaceChoice::Current(std::env::current_dir().map_err(|error| {
+/// Takes the directory that was named for the workspace, or the current one.
+pub fn choice(named: Option<&Path>) -> Result<WorkspaceChoice, Failure> {
+    match named {
+        Some(path) => Ok(WorkspaceChoice::Named(path.to_owned())),
+        None => std::env::current_dir().map(WorkspaceChoice::Current).map_err(|error| {
             let message = format!("the current folder cannot be used: {error}");
             Failure::refused("workspace", message, "name one with --workspace")
-        })?),
-    };
-    Ok(workspace::find(choice, &here(), places)?)
+        }),
+    }
+}
+
+/// Finds the workspace: the directory that was named, or the current one.
+pub fn workspace(named: Option<&Path>, places: &StateDir) -> Result<PathBuf, Failure> {
+    Ok(workspace::find(choice(named)?, &here(), places)?)
 }

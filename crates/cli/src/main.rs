@@ -14,12 +14,9 @@
 
 mod advice;
 mod args;
-mod binds;
 mod changes;
 mod completions;
-mod devices;
 mod doctor;
-mod environment;
 mod failure;
 mod host;
 mod log;
@@ -28,10 +25,10 @@ mod net;
 
 mod profile;
 mod receipt;
+mod request;
 mod run;
 mod session;
 mod signal;
-mod sockets;
 mod terminal;
 
 use clap::Parser;

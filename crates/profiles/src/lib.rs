@@ -6,7 +6,6 @@
 //!  workspace ─ nexus.yaml ──────────┼─▶ workspace_file: hostile bytes, read once                  ┘
 //!                                   ├─▶ toolchains: tools on PATH ─┐
 //!                                   └─▶ clients: indexes, mirrors ─┴─▶ Found: binds, PATH, variables, notes
-//!                                              Found has made files ─▶ generated: written below the state directory
 //! ```
 //! `nexus-policy` combines the documents and decides; this crate reads. It prints nothing and reads no variable of the
 //! process: the caller hands over a [`Host`]. Each operation has one error type with a stable `code()`.
@@ -19,13 +18,11 @@
 //! * [`workspace_file`]: reads a workspace's `nexus.yaml`.
 //! * [`toolchains`]: finds Python, Node, Rust, Go, Java and git, without the credentials beside them.
 //! * [`clients`]: reads where pip, npm, cargo and apt fetch packages from.
-//! * [`generated`]: keeps files that are made for sandboxes.
 
 #![forbid(unsafe_code)]
 
 pub mod clients;
 pub mod document;
-pub mod generated;
 pub mod host;
 pub mod library;
 pub mod owned;

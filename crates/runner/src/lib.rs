@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Host: variables, home, identity (the caller brings it)
-//!    ├─▶ plan: what a request may be, by the paths that it names
+//!    ├─▶ plan: RunRequest ─▶ the paths that it names, looked at ─▶ ResolvedRun with its Plan
 //!    └─▶ state: the state directory with its records, notes and locks
 //! ```
 //! This crate prints nothing, reads no variable of the process and changes nothing process-wide. Each operation has one error
@@ -11,6 +11,7 @@
 //! * [`causes`]: spells an error with its causes.
 //! * [`host`]: carries what the calling process brings along.
 //! * [`plan`]: turns a request into a plan.
+//! * [`request`]: asks for one run.
 //! * [`state`]: owns every path of the state directory that a run uses.
 
 #![forbid(unsafe_code)]
@@ -18,4 +19,5 @@
 pub mod causes;
 pub mod host;
 pub mod plan;
+pub mod request;
 pub mod state;

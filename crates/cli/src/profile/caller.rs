@@ -4,7 +4,6 @@ use super::Host;
 use crate::failure::Failure;
 use crate::host;
 use nexus_profiles::clients::ClientError;
-use nexus_profiles::generated::WriteError;
 use nexus_profiles::{
     BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, UnreadableGitConfig,
     WorkspaceFileError, workspace_file,
@@ -99,13 +98,6 @@ impl From<WorkspaceFileError> for Failure {
             WorkspaceFileError::Document(inner) => return inner.into(),
             WorkspaceFileError::Unusable { .. } => "make it a plain file that you can read, or move it away",
         };
-        Self::refused(error.code(), error.to_string(), hint)
-    }
-}
-
-impl From<WriteError> for Failure {
-    fn from(error: WriteError) -> Self {
-        let hint = "make room there, or set NEXUS_STATE_DIR to another directory";
         Self::refused(error.code(), error.to_string(), hint)
     }
 }

@@ -3,13 +3,15 @@
 
 use super::{FileState, Resolution};
 use crate::args::RunArgs;
-use crate::binds::{self, Shown};
-use crate::environment::{self, Variable};
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::{request, run};
 use nexus_facility::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
+use nexus_runner::plan::binds::{self, Place};
+use nexus_runner::plan::environment::{self, Variable};
+use nexus_runner::plan::resolve;
+use nexus_runner::plan::shown::Shown;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -38,20 +40,19 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let places = crate::host::state_dir()?;
     let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
-    run::check_patterns(&resolution.grants)?;
+    resolve::check_patterns(&resolution.grants)?;
     crate::net::refuse_loopback_rules(&resolution.grants.net)?;
-    let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
+    let request = request::of(args, &resolution)?;
+    let host = crate::host::here();
+    let (shows, grants, tools) = (&request.shows, &request.grants, &request.tools);
+    let guarded = resolve::guarded(shows, grants, tools, &host);
+    let place = Place { host: &host, workspace: &workspace, state: &places.state, guarded: &guarded };
+    let binds = binds::read(shows, grants, tools, &place)?;
+    let env = environment::build(&request.variables, grants, tools, &host, request.credentials_only_warn)?;
+    request::warn(&env.notices);
     let all = Explained {
-        binds: binds::read(
-            &args.ro,
-            &args.rw,
-            &args.device,
-            &resolution,
-            &workspace,
-            &places,
-            &super::guarded(args, &resolution),
-        )?,
-        variables: environment::build(flags, &resolution.grants, &resolution.found, |name| std::env::var_os(name))?,
+        binds,
+        variables: env.variables,
         changes: changes(&resolution.grants, args),
         workspace,
         resolution,

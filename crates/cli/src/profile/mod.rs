@@ -22,23 +22,18 @@ pub use caller::{caller, configuration_folder, read_owned, tool_host};
 pub use command::command;
 pub use explain::command as explain;
 pub use nexus_profiles::toolchains::{is_system, prefix, showing as toolchain_showing};
-pub use nexus_profiles::{Found, FoundBind, FoundSource as Source, Tool, ToolHost as Host, built_in_names};
+pub use nexus_profiles::{Found, FoundSource as Source, Tool, ToolHost as Host, built_in_names};
 pub use trust_command::{trust, untrust};
 
 use crate::args::RunArgs;
-use crate::binds;
 use crate::failure::Failure;
 use crate::net::{ASKED, Network};
-use crate::sockets::{self, Sockets};
-use nexus_model::ByteText;
 use nexus_model::limits::DEFAULT_PIDS;
-use nexus_model::plan::Bind;
 use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
-use nexus_profiles::{ProfileStore, generated, library, settings, toolchains, workspace_file};
-use nexus_runner::plan::guarded::Guarded;
+use nexus_profiles::{ProfileStore, library, settings, toolchains, workspace_file};
 use nexus_runner::state::directory::StateDir;
 use std::path::Path;
 
@@ -126,45 +121,6 @@ impl Resolution {
         let from = &self.grants.changes.as_ref()?.from;
         matches!(from, Origin::File { name, .. } if *name == own).then_some(from)
     }
-}
-
-/// What of the host a run shows.
-pub struct ShownBinds {
-    /// All binds.
-    pub binds: Vec<Bind>,
-    /// Sockets in them.
-    pub sockets: Sockets,
-    /// Sources of binds that the operator opened.
-    pub opened: Vec<ByteText>,
-}
-
-/// The machine's guarded paths, which cost some looks at the host, where anything is to be compared with them.
-pub fn guarded(args: &RunArgs, resolution: &Resolution) -> Guarded {
-    let (grants, found) = (&resolution.grants, &resolution.found);
-    let flags = args.ro.is_empty() && args.rw.is_empty() && args.allow_socket.is_empty();
-    let files = grants.ro.is_empty() && grants.rw.is_empty() && grants.etc.is_empty();
-    if flags && files && found.binds.is_empty() { Guarded::default() } else { Guarded::here(&crate::host::here()) }
-}
-
-/// All binds of a run; files that are made for it are written.
-pub fn shown_binds(
-    args: &RunArgs,
-    resolution: &Resolution,
-    workspace: &Path,
-    places: &StateDir,
-) -> Result<ShownBinds, Failure> {
-    let guarded = guarded(args, resolution);
-    let shown = binds::read(&args.ro, &args.rw, &args.device, resolution, workspace, places, &guarded)?;
-    let sockets = sockets::find(&shown, &args.allow_socket, &guarded)?;
-    let opened = shown.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
-    let finished = shown.into_iter().map(|shown| {
-        let mut bind = shown.bind;
-        if let Some(content) = shown.made {
-            bind.source = generated::write(&places.state, &content)?.into();
-        }
-        Ok(bind)
-    });
-    Ok(ShownBinds { binds: finished.collect::<Result<_, Failure>>()?, sockets, opened })
 }
 
 /// The grants of some documents on top of what every run has.

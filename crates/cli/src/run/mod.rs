@@ -40,7 +40,7 @@ pub use full_output::FullOutput;
 pub use inside::Inside;
 pub use nexus_runner::causes::chain;
 pub use open_files::unwatched_line;
-pub use order::{Order, changes as changes_of, check_patterns, refuse_what_is_not_here};
+pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
 pub use output::Stream;
 pub use ports::{PortToken, Ports, Publish};
 pub use pump::{pipe, write_unless_closed};

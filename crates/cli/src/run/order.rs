@@ -3,24 +3,21 @@
 use super::ask;
 use super::disk::Measured;
 use crate::args::{Changes, RunArgs, Sandbox};
-use crate::environment;
 use crate::failure::Failure;
 use crate::net::Network;
-use crate::profile::{Resolution, shown_binds};
+use crate::profile::Resolution;
+use crate::request;
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_facility::Workspace;
-use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT, DEFAULT_PIDS};
-use nexus_model::network::Network as NetworkKind;
-use nexus_model::plan::{PlanDraft, PlanError, WorkspaceMount, Writes};
-use nexus_model::spec::SandboxProfile;
-use nexus_model::{ByteText, Guarantee, Limits, Plan, RunId};
-use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, ProfileName, Toolchain};
-use nexus_runner::causes::chain;
+use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT};
+use nexus_model::plan::Writes;
+use nexus_model::{ByteText, Guarantee, Plan};
+use nexus_policy::profile::{ChangesMode, Grants, NetMode, ProfileName, Toolchain};
 use nexus_runner::plan::direct::Direct;
-use nexus_runner::plan::{fit, hide, mounts, workspace};
+use nexus_runner::plan::resolve::{ResolvedRun, resolve};
+use nexus_runner::plan::site::Site;
 use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::{self, DirectoryId};
-use nexus_runner::state::record::Record;
+use nexus_runner::state::identity::DirectoryId;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -70,104 +67,47 @@ impl Order {
     /// Reads the flags and looks at the paths that they name.
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
-        let places = crate::host::state_dir()?;
-        let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
-        let places = places.ensure(&crate::host::here())?;
-        if !places.was_there {
-            // Once more, now that the state directory exists: what was looked at before might have been a link's parent.
-            workspace::check(&workspace, &crate::host::here(), &places)?;
-        }
-        let unusable = |why: String| {
-            let message = format!("the workspace {} cannot be used: {why}", workspace.display());
-            Failure::refused("workspace", message, "name a folder that you can read and enter with --workspace")
-        };
-        let directory = identity::open(&workspace).map_err(|error| unusable(chain(&error)))?;
-        let id = directory.identity().map_err(|error| unusable(error.to_string()))?;
-        let cwd =
-            workspace::working_directory(args.cwd.as_deref(), std::env::current_dir().ok().as_deref(), &workspace)?;
-        let resolution = Resolution::of(args, &workspace, &places)?;
+        let host = crate::host::here();
+        let site = Site::open(crate::host::choice(args.workspace.as_deref())?, &host)?;
+        let resolution = Resolution::of(args, &site.workspace, &site.places)?;
         let grants = &resolution.grants;
-        let run_id = RunId::new();
-        let by_file = workspace.clone();
         refuse_what_a_network_breaks(args, &resolution)?;
         crate::net::refuse_loopback_rules(&grants.net)?;
         let host_ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
         crate::net::refuse_ports_of_nexus(&host_ports)?;
-        let (total, limits) = limits(grants);
-        let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
-        // Only a direct run needs them: a layer holds protected names back by itself.
-        let direct = if args.direct {
-            Some(Direct::find(&crate::host::here(), &workspace, &protect, args.direct_git)?)
-        } else {
-            None
-        };
-        let layer = places.layers.join(run_id.to_string());
-        let writes = match limits.disk_bytes {
-            _ if args.direct => {
-                Writes::Direct { protected: direct.as_ref().map(|one| one.protected.clone()).unwrap_or_default() }
-            }
-            Some(bytes) if bytes <= total / 4 => Writes::MemoryLayer { bytes },
-            _ => Writes::Layer { root: layer.into() },
-        };
-        if !args.direct {
-            mounts::refuse_inside(&workspace)?;
-            fit::check_top(&workspace, matches!(writes, Writes::MemoryLayer { .. }))?;
-        }
-        let argv = match &args.shell {
-            Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
-            None => args.command.iter().cloned().map(ByteText::from).collect(),
-        };
-        check_patterns(grants)?;
-        let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
-        let flags = environment::EnvFlags { env: &args.env, secret: &args.env_secret };
-        let env = environment::build(flags, grants, &resolution.found, |name| std::env::var_os(name))?;
-        let marker = Record::place(&places.runs, run_id);
-        let shown = shown_binds(args, &resolution, &workspace, &places)?;
-        let env_secrets = env.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
-        let draft = PlanDraft {
-            run_id,
-            profile: SandboxProfile::Untrusted,
-            hidden: hide::find(&patterns, args.hide_secrets, &workspace)?,
-            binds: shown.binds,
-            covered: shown.sockets.covered,
-            workspace: WorkspaceMount { source: workspace.clone().into(), target: workspace.into(), writes },
-            argv,
-            cwd: cwd.into(),
-            env: env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
-            network: network_kind(resolution.network.as_ref()),
-            host_ports,
-            limits,
-            required: args.require.iter().copied().collect(),
-            allow_ptrace: grants.allows_debug(),
-            marker: marker.into(),
-        };
+        let resolved = resolve(site, &request::of(args, &resolution)?, &host)?;
+        request::warn(&resolved.notices);
+        let ResolvedRun { site, plan, timeout, max_output, direct, protect, env_secrets, .. } = resolved;
+        let changes = changes(grants, args);
         Ok(Self {
-            directory,
-            id,
-            folder: id.into(),
-            places,
-            plan: Plan::new(draft).map_err(|error| plan_failure(&error))?,
-            timeout: limit(grants, LimitKind::Timeout).map(Duration::from_millis),
-            grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
-            max_output: limit(grants, LimitKind::MaxOutput).or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
-            changes: changes(grants, args),
-            changes_by_file: match changes(grants, args) {
-                Changes::Discard | Changes::Review => resolution.changes_by_file(&by_file).map(ToString::to_string),
+            changes,
+            changes_by_file: match changes {
+                Changes::Discard | Changes::Review => {
+                    resolution.changes_by_file(&site.workspace).map(ToString::to_string)
+                }
                 Changes::Commit | Changes::Ask => None,
             },
+            directory: site.directory,
+            id: site.id,
+            folder: site.identity,
+            places: site.places,
+            plan,
+            timeout,
+            grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
+            max_output: max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             uid_base: resolution
                 .settings
                 .uid_base
                 .as_ref()
                 .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
+            toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
             network: resolution.network,
             profiles: resolution.documents,
             direct,
-            toolchains: resolution.grants.toolchains.iter().map(|asked| asked.value).collect(),
             protect,
             env_secrets,
-            opened_binds: shown.opened,
-            allowed_sockets: shown.sockets.allowed,
+            opened_binds: resolved.opened_binds,
+            allowed_sockets: resolved.allowed_sockets,
         })
     }
 
@@ -213,15 +153,6 @@ fn refuse_inside() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The host looks at the sandbox's processes only where a rule is for one program.
-fn network_kind(network: Option<&Network>) -> NetworkKind {
-    match network {
-        None => NetworkKind::None,
-        Some(network) if network.policy.names_programs() => NetworkKind::EgressByProgram,
-        Some(_) => NetworkKind::Egress,
-    }
-}
-
 /// A guarantee that somebody demands must not be given up by another flag in silence.
 fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Result<(), Failure> {
     if resolution.network.is_some() && args.require.contains(&Guarantee::NetNone) {
@@ -242,68 +173,6 @@ pub fn changes(grants: &Grants, args: &RunArgs) -> Changes {
         None | Some(ChangesMode::Commit) => Changes::Commit,
         Some(ChangesMode::Ask | ChangesMode::Review) => Changes::Review,
         Some(ChangesMode::Discard) => Changes::Discard,
-    }
-}
-
-/// A broken pattern of a file is named with its line; one of a flag by [`hide::find`].
-pub fn check_patterns(grants: &Grants) -> Result<(), Failure> {
-    for pattern in grants.hide.iter().filter(|pattern| !pattern.from.is_flag()) {
-        hide::check(&pattern.value).map_err(|reason| {
-            let message = format!("{}: the pattern {:?} cannot be used: {reason}", pattern.from, pattern.value);
-            Failure::refused("hide", message, "write a pattern such as \"*.pem\" or \"config/secrets/**\"")
-        })?;
-    }
-    Ok(())
-}
-
-fn limit(grants: &Grants, kind: LimitKind) -> Option<u64> {
-    grants.limits.get(&kind).map(|limit| limit.value)
-}
-
-/// The machine's memory in bytes, and the limits of this run.
-fn limits(grants: &Grants) -> (u64, Limits) {
-    let info = rustix::system::sysinfo();
-    let total = info.totalram as u64 * u64::from(info.mem_unit.max(1));
-    let disk_bytes = limit(grants, LimitKind::Disk);
-    let mut scratch = (total / 4).clamp(16 << 20, 4 << 30);
-    if let Some(disk) = disk_bytes {
-        scratch = scratch.min(disk.max(1 << 20));
-    }
-    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    let limits = Limits {
-        memory_bytes: limit(grants, LimitKind::Memory),
-        cpu_millis: limit(grants, LimitKind::Cpus).map(narrow),
-        pids: limit(grants, LimitKind::Pids).map_or(DEFAULT_PIDS, narrow),
-        disk_bytes,
-        scratch_bytes: scratch,
-    };
-    (total, limits)
-}
-
-fn plan_failure(error: &PlanError) -> Failure {
-    let hint = match error {
-        PlanError::NoCommand => "write it after --, for example: nexus run -- make test",
-        PlanError::Nul { .. } => "take it out",
-        PlanError::NotNormal { .. } => "write the whole path without . and ..",
-        PlanError::Reserved { .. } | PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
-        PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
-        PlanError::CoveredOutside { .. } => "this should not happen; run nexus doctor",
-        PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
-        PlanError::EnvName { .. } => "write --env NAME=VALUE",
-        PlanError::Contradiction => "use --net none, or --require net.destination_checked",
-        PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
-        PlanError::TooManyHostPorts { .. } | PlanError::HostPort { .. } => "name other ports with --allow-host-port",
-        PlanError::ArgumentTooLong { .. } => "",
-    };
-    match error {
-        PlanError::NoCommand
-        | PlanError::EnvName { .. }
-        | PlanError::Contradiction
-        | PlanError::ZeroLimit { .. }
-        | PlanError::TooManyHostPorts { .. }
-        | PlanError::HostPort { .. }
-        | PlanError::ArgumentTooLong { .. } => Failure::usage("plan", error.to_string(), hint),
-        _ => Failure::refused("plan", error.to_string(), hint),
     }
 }
 

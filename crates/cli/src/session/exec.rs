@@ -6,13 +6,12 @@ use super::store::{Condition, Entry};
 use super::view::{Outcome, View};
 use super::wire::Ask;
 use super::{find, lost};
-use crate::environment::{is_secret, only_warns, secret_name};
 use crate::failure::Failure;
+use crate::request::{check_passed, no_name, secret_name};
 use crate::run::{Show, Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
-use nexus_policy::profile::Origin;
 use nexus_terminal::Mode;
 use std::ffi::OsString;
 use std::io;
@@ -98,15 +97,13 @@ fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
             None => (bytes, std::env::var_os(flag).map(|value| value.as_bytes().to_vec())),
         };
         if name.is_empty() {
-            let message = format!("--env {} has no name", flag.display());
-            let hint = "write --env NAME=VALUE, or --env NAME to pass the caller's value on";
-            return Err(Failure::usage("env", message, hint));
+            return Err(no_name(flag));
         }
         // A variable that the caller does not have is not set inside either.
         let Some(value) = value else { continue };
         let (name, value) = (ByteText(name.to_vec()), ByteText(value));
         if !bytes.contains(&b'=') && !args.env_secret.contains(flag) {
-            is_secret(&name, &value, &Origin::Flag("--env".to_owned()), only_warns())?;
+            check_passed(&name, &value)?;
         }
         all.push((name, value));
     }

@@ -1,20 +1,28 @@
 //! Turns a request into a plan: looks at the paths that a request names, and refuses what cannot be run.
 //!
 //! ```text
-//!  workspace ─▶ mounts, fit: can it carry a layer? ─┐
-//!            └▶ direct ◀─ protect ◀─ git_host       ├─▶ Plan
-//!                 └─ scan ─▶ watch                  │
-//!  hide, guarded, credential ───────────────────────┘
+//!  site ◀─ workspace
+//!   └─▶ resolve ◀─┬─ mounts, fit: can the workspace carry a layer?
+//!         │       ├─ direct ◀─ protect ◀─ git_host, scan ─▶ watch
+//!         ▼       ├─ binds ◀─ devices, guarded; sockets; hide
+//!     ResolvedRun └─ environment ◀─ credential
 //! ```
 
+pub mod binds;
 pub mod credential;
+pub mod devices;
 pub mod direct;
+pub mod environment;
 pub mod fit;
 pub mod git_host;
 pub mod guarded;
 pub mod hide;
 pub mod mounts;
 pub mod protect;
+pub mod resolve;
 pub mod scan;
+pub mod shown;
+pub mod site;
+pub mod sockets;
 pub mod watch;
 pub mod workspace;

@@ -3,11 +3,13 @@
 //! ```text
 //!  directory ─┬─ runs/RUN     record: one live run, locked by its owner
 //!             ├─ layers/RUN   note: the run of a layer
-//!             └─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
+//!             ├─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
+//!             └─ generated/…  generated: files that are made for sandboxes
 //! ```
 
 pub mod commit_lock;
 pub mod directory;
+pub mod generated;
 pub mod identity;
 pub mod note;
 pub mod record;

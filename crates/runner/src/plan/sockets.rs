@@ -1,18 +1,18 @@
 //! Finds what binds show and a read-only mount does not hold: Unix sockets, which a command connects to, and named pipes, which
-//! it reads from and writes to. They are covered; `--allow-socket` names a socket that is not.
+//! it reads from and writes to. They are covered, but for the sockets that the caller allows.
 //!
 //! ```text
-//!  --ro, --rw   a socket                            covered unless --allow-socket names it
-//!  --ro         a named pipe                        covered
-//!  --ro, --rw   a directory that the caller may     covered: a socket in it is reached by a name that is known
-//!               enter and not list (mode 0711)
+//!  any bind         a socket                            covered unless the caller allows it
+//!  read-only bind   a named pipe                        covered
+//!  any bind         a directory that the caller may     covered: a socket in it is reached by a name that is known
+//!                   enter and not list (mode 0711)
 //! ```
 
-use crate::binds::Shown;
-use crate::failure::Failure;
+use crate::plan::guarded::Guarded;
+use crate::plan::shown::Shown;
 use nexus_model::ByteText;
 use nexus_model::plan::Access;
-use nexus_runner::plan::guarded::Guarded;
+use nexus_policy::profile::{Origin, Sourced};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// The cost of searching all binds of a run may be this: an entry costs one. A bind that is not searched to its end is refused, because an
 /// earlier run may have filled it so that a socket was not found.
-const MOST: usize = 4_000_000;
+const MAX_COST: usize = 4_000_000;
 /// The cost of a directory beside its entries, with one for each so many bytes of its path.
 const PER_DIRECTORY: usize = 16;
 
@@ -33,80 +33,154 @@ pub struct Sockets {
     pub allowed: Vec<ByteText>,
 }
 
-/// Looks for sockets in binds that flags and profiles asked for; those of toolchains hold programs.
-pub fn find(binds: &[Shown], allow: &[PathBuf], guarded: &Guarded) -> Result<Sockets, Failure> {
-    let mut allowed = Vec::new();
-    for path in allow {
-        allowed.push(allowed_socket(path, binds, guarded)?);
+/// Sockets of the host cannot be kept from the command, or cannot be allowed.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The path itself is a socket that is not allowed.
+    #[error("{from} {} is a socket: a command could act outside of the sandbox through it", path.display())]
+    Socket {
+        /// The flag or file that shows it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// The path itself is a named pipe.
+    #[error("{from} {} is a named pipe: a command could write to the program that reads from it", path.display())]
+    Pipe {
+        /// The flag or file that shows it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// The search costs too much.
+    #[error("{from} {} holds too much to be searched for sockets, which a command could connect to", path.display())]
+    TooMuch {
+        /// The flag or file that shows it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// The directory cannot be listed.
+    #[error("{from} {} cannot be listed, so that sockets in it cannot be covered", path.display())]
+    Closed {
+        /// The flag or file that shows it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// The path lies in a directory that is covered as a whole.
+    #[error(
+        "{from} {} cannot be used: {} cannot be listed, and is covered as a whole for the sockets that it may hold",
+        path.display(), directory.display()
+    )]
+    InClosed {
+        /// The flag or file that asked for it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+        /// The directory that cannot be listed.
+        directory: PathBuf,
+    },
+    /// A socket cannot be allowed.
+    #[error("{from} {} cannot be used: {why}", path.display())]
+    NotAllowed {
+        /// The flag or file that allows it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+        /// The reason for it.
+        why: SocketRefusal,
+    },
+}
+
+impl SocketError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        "socket"
     }
+}
+
+/// The reason why a socket cannot be allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SocketRefusal {
+    /// The path leads nowhere.
+    #[error("it is not there")]
+    Missing,
+    /// The path leads to something else.
+    #[error("it is not a socket")]
+    NotSocket,
+    /// Through this one the command would act as the caller.
+    #[error("it belongs to an engine, an agent or a bus")]
+    Known,
+    /// The sandbox would not have it.
+    #[error("no bind shows it")]
+    NotShown,
+}
+
+/// Looks for sockets in binds that flags and profiles asked for; those of toolchains hold programs.
+pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> Result<Sockets, SocketError> {
+    let mut allowed: Vec<(PathBuf, &Origin)> = Vec::new();
+    for asked in allow {
+        let refused = |why| SocketError::NotAllowed { from: asked.from.clone(), path: asked.value.clone(), why };
+        allowed.push((allowed_socket(&asked.value, binds, guarded).map_err(refused)?, &asked.from));
+    }
+    let is_allowed = |path: &Path| allowed.iter().any(|(socket, _)| socket == path);
     let mut found = Sockets::default();
-    let mut budget = MOST;
+    let mut budget = MAX_COST;
     for shown in
         binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none() && !shown.bind.access.is_device())
     {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
+        let (from, path) = (|| shown.from.clone(), || source.to_owned());
         if is_socket(source) {
-            if !shown.by_operator && !allowed.iter().any(|path| path == source) {
-                let message = format!(
-                    "{} {} is a socket: a command could act outside of the sandbox through it",
-                    shown.from,
-                    source.display()
-                );
-                let hint = format!("Add --allow-socket {} if the command may connect to it.", source.display());
-                return Err(Failure::refused("socket", message, hint));
+            if !shown.by_operator && !is_allowed(source) {
+                return Err(SocketError::Socket { from: from(), path: path() });
             }
             continue;
         }
         if is_pipe(source) && shown.bind.access == Access::ReadOnly && !shown.by_operator {
-            let message = format!(
-                "{} {} is a named pipe: a command could write to the program that reads from it",
-                shown.from,
-                source.display()
-            );
-            let hint = "Show it with --rw if the command may do that.";
-            return Err(Failure::refused("socket", message, hint));
+            return Err(SocketError::Pipe { from: from(), path: path() });
         }
         let Some(within) = below(source, shown.bind.access, &mut budget) else {
-            return Err(too_much(shown));
+            return Err(SocketError::TooMuch { from: from(), path: path() });
         };
         if let Some(closed) = within.closed.iter().find(|closed| closed.as_os_str().is_empty()) {
-            return Err(closed_bind(shown, &source.join(closed)));
+            return Err(SocketError::Closed { from: from(), path: source.join(closed) });
         }
         for closed in &within.closed {
             let directory = source.join(closed);
-            if let Some(socket) = allowed.iter().find(|path| path.starts_with(&directory)) {
-                return Err(closed_directory("--allow-socket", socket, &directory));
+            let in_closed = |from: &Origin, path: &Path| SocketError::InClosed {
+                from: from.clone(),
+                path: path.to_owned(),
+                directory: directory.clone(),
+            };
+            if let Some((socket, from)) = allowed.iter().find(|(path, _)| path.starts_with(&directory)) {
+                return Err(in_closed(from, socket));
             }
             let inside = target.join(closed);
             if let Some(inner) = binds.iter().find(|other| other.bind.target.as_path().starts_with(&inside)) {
-                return Err(closed_directory(&inner.from.to_string(), inner.bind.source.as_path(), &directory));
+                return Err(in_closed(&inner.from, inner.bind.source.as_path()));
             }
         }
-        let sockets = within.sockets.iter().filter(|relative| !allowed.contains(&source.join(relative)));
+        let sockets = within.sockets.iter().filter(|relative| !is_allowed(&source.join(relative)));
         let covered = sockets.chain(&within.pipes).chain(&within.closed);
         found.covered.extend(covered.map(|relative| ByteText::from(target.join(relative))));
     }
-    found.allowed = allowed.into_iter().map(ByteText::from).collect();
+    found.allowed = allowed.into_iter().map(|(path, _)| ByteText::from(path)).collect();
     Ok(found)
 }
 
 /// Checks that the caller may allow this one, and that a bind shows it.
-fn allowed_socket(path: &Path, binds: &[Shown], guarded: &Guarded) -> Result<PathBuf, Failure> {
-    let refuse = |why: &str, hint: &str| {
-        Err(Failure::refused("socket", format!("--allow-socket {} cannot be used: {why}", path.display()), hint))
-    };
-    let Ok(real) = std::fs::canonicalize(path) else {
-        return refuse("it is not there", "Name a socket that exists.");
-    };
+fn allowed_socket(path: &Path, binds: &[Shown], guarded: &Guarded) -> Result<PathBuf, SocketRefusal> {
+    let real = std::fs::canonicalize(path).map_err(|_| SocketRefusal::Missing)?;
     if !is_socket(&real) {
-        return refuse("it is not a socket", "Name a socket in a directory that --ro or --rw shows.");
+        return Err(SocketRefusal::NotSocket);
     }
     if guarded.is_known_socket(&real) {
-        let hint = "The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml.";
-        return refuse("it belongs to an engine, an agent or a bus", hint);
+        return Err(SocketRefusal::Known);
     }
     if !binds.iter().any(|shown| real.starts_with(shown.bind.source.as_path())) {
-        return refuse("no bind shows it", "Show it, or its directory, with --ro.");
+        return Err(SocketRefusal::NotShown);
     }
     Ok(real)
 }
@@ -117,30 +191,6 @@ fn is_socket(path: &Path) -> bool {
 
 fn is_pipe(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
-}
-
-fn too_much(shown: &Shown) -> Failure {
-    let message = format!(
-        "{} {} holds too much to be searched for sockets, which a command could connect to",
-        shown.from,
-        shown.bind.source.as_path().display()
-    );
-    Failure::refused("socket", message, "Show the directories in it that the command needs, by their names.")
-}
-
-fn closed_bind(shown: &Shown, path: &Path) -> Failure {
-    let message =
-        format!("{} {} cannot be listed, so that sockets in it cannot be covered", shown.from, path.display());
-    Failure::refused("socket", message, "Show the files in it that the command needs, by their names.")
-}
-
-fn closed_directory(flag: &str, path: &Path, directory: &Path) -> Failure {
-    let message = format!(
-        "{flag} {} cannot be used: {} cannot be listed, and is covered as a whole for the sockets that it may hold",
-        path.display(),
-        directory.display()
-    );
-    Failure::refused("socket", message, format!("Show it at another place: --ro {}:/srv/NAME.", path.display()))
 }
 
 /// Paths relative to a bind's source.
@@ -185,7 +235,7 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                     *budget = budget.checked_sub(PER_DIRECTORY + path.as_os_str().len() / PER_DIRECTORY)?;
                     waiting.push_back(path);
                 }
-                // Gone meanwhile, or something that nobody connects to.
+                // Gone meanwhile, or something that no process connects to.
                 Ok(_) | Err(_) => {}
             }
         }

@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be written: {source}", path.display())]
 pub struct WriteError {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// The answer of the system.
     pub source: std::io::Error,
 }
 
 impl WriteError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         "state_dir"
     }

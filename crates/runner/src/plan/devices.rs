@@ -1,4 +1,4 @@
-//! `--device PATH`: which character devices of the host a command may be given.
+//! Decides about the character devices of the host that a command may be given.
 //!
 //! ```text
 //!  below /dev, no link ─▶ a character device ─▶ a kind that hands over no more than itself ─▶ the command could open it
@@ -9,19 +9,17 @@
 //! listed that are made for many programs at once (render nodes of GPUs, accelerators, tun), and everything else is refused.
 //! Only a flag gives a device: neither profiles nor files of the workspace do.
 
-use crate::binds::Shown;
-use crate::failure::Failure;
+use crate::plan::shown::Shown;
 use nexus_model::plan::{Access, Bind};
 use nexus_policy::profile::{Origin, Sourced};
 use rustix::fs::FileType;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// The flag, for messages.
-const FLAG: &str = "--device";
 /// Lists the drivers of devices with their major numbers.
 const DRIVERS: &str = "/proc/devices";
 
-/// What the kernel says of a device file.
+/// Holds what the kernel says of a device file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Node {
     kind: FileType,
@@ -34,7 +32,7 @@ struct Node {
 enum Verdict {
     /// A kind that may be given.
     Given,
-    /// A kind that nobody can open, and why.
+    /// A kind that no setting opens, with the reason.
     Refused(&'static str),
     /// A kind that only the operator opens, by its name.
     Unknown,
@@ -42,9 +40,9 @@ enum Verdict {
 
 const DISK: &str = "it is a disk: what is on it would be read and changed around every rule for files";
 
-/// Judges by the numbers of Documentation/admin-guide/devices.txt of Linux, and by the name of the driver where a major number is
+/// Decides by the numbers of Documentation/admin-guide/devices.txt of Linux, and by the name of the driver where a major number is
 /// given out when the driver is loaded.
-fn judge(node: Node, driver: Option<&str>) -> Verdict {
+fn decide(node: Node, driver: Option<&str>) -> Verdict {
     if node.kind == FileType::BlockDevice {
         return Verdict::Refused(DISK);
     }
@@ -81,52 +79,93 @@ fn driver_of(drivers: &str, major: u32) -> Option<&str> {
     })
 }
 
-/// Looks at the devices that the command line names. `opened` is what the operator opened.
-pub fn read(paths: &[PathBuf], opened: &[Sourced<String>]) -> Result<Vec<Shown>, Failure> {
+/// A device cannot be given.
+#[derive(Debug, thiserror::Error)]
+#[error("{from} {} cannot be given: {why}", path.display())]
+pub struct DeviceError {
+    /// The flag or file that asked for it.
+    pub from: Origin,
+    /// The path that was asked for.
+    pub path: PathBuf,
+    /// The reason for it.
+    pub why: DeviceRefusal,
+}
+
+impl DeviceError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        "device"
+    }
+}
+
+/// The reason why a device cannot be given.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceRefusal {
+    /// The path cannot be looked at.
+    #[error("{source}")]
+    Unreadable {
+        /// The answer of the system.
+        source: io::Error,
+    },
+    /// The path has a link in it.
+    #[error("its path has a link in it")]
+    Linked {
+        /// The path of the device itself.
+        real: PathBuf,
+    },
+    /// The device lies elsewhere.
+    #[error("it does not lie below /dev")]
+    Elsewhere,
+    /// No setting opens a device of this kind.
+    #[error("{why}")]
+    Never {
+        /// The reason for the kind.
+        why: &'static str,
+    },
+    /// Only the operator opens a device of an unknown kind.
+    #[error("it is not of a kind that Nexus knows to be shared by programs (GPUs, tun)")]
+    Unknown,
+    /// The command could not open it.
+    #[error("the command could not read and write it")]
+    Closed,
+}
+
+/// Looks at the devices that a request names. `opened` has what the operator opened.
+pub fn read(paths: &[Sourced<PathBuf>], opened: &[Sourced<String>]) -> Result<Vec<Shown>, DeviceError> {
     if paths.is_empty() {
         return Ok(Vec::new());
     }
     let drivers = std::fs::read_to_string(DRIVERS).unwrap_or_default();
-    paths.iter().map(|path| one(path, opened, &drivers)).collect()
+    let refused =
+        |asked: &Sourced<PathBuf>, why| DeviceError { from: asked.from.clone(), path: asked.value.clone(), why };
+    paths.iter().map(|asked| one(asked, opened, &drivers).map_err(|why| refused(asked, why))).collect()
 }
 
-fn one(path: &Path, opened: &[Sourced<String>], drivers: &str) -> Result<Shown, Failure> {
-    let refuse = |why: &str, hint: &str| {
-        Err(Failure::refused("device", format!("{FLAG} {} cannot be given: {why}", path.display()), hint))
-    };
-    let real = match std::fs::canonicalize(path) {
-        Ok(real) => real,
-        Err(error) => return refuse(&error.to_string(), "Name a device that exists."),
-    };
-    if real != path {
-        return refuse("its path has a link in it", &format!("Name the device itself: {FLAG} {}.", real.display()));
+fn one(asked: &Sourced<PathBuf>, opened: &[Sourced<String>], drivers: &str) -> Result<Shown, DeviceRefusal> {
+    let unreadable = |source| DeviceRefusal::Unreadable { source };
+    let real = std::fs::canonicalize(&asked.value).map_err(unreadable)?;
+    if real != asked.value {
+        return Err(DeviceRefusal::Linked { real });
     }
     if !real.starts_with("/dev") {
-        return refuse("it does not lie below /dev", "Name a device below /dev.");
+        return Err(DeviceRefusal::Elsewhere);
     }
-    let stat = match rustix::fs::stat(&real) {
-        Ok(stat) => stat,
-        Err(error) => return refuse(&error.to_string(), "Name a device that exists."),
-    };
+    let stat = rustix::fs::stat(&real).map_err(|error| unreadable(error.into()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     let node = Node { kind, major: rustix::fs::major(stat.st_rdev), minor: rustix::fs::minor(stat.st_rdev) };
-    let by_operator = match judge(node, driver_of(drivers, node.major)) {
+    let by_operator = match decide(node, driver_of(drivers, node.major)) {
         Verdict::Given => false,
-        Verdict::Refused(why) => return refuse(why, "Leave it out; no setting opens it."),
+        Verdict::Refused(why) => return Err(DeviceRefusal::Never { why }),
         Verdict::Unknown if opened.iter().any(|one| Path::new(&one.value) == real) => true,
-        Verdict::Unknown => {
-            let hint = "The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml.";
-            return refuse("it is not of a kind that Nexus knows to be shared by programs (GPUs, tun)", hint);
-        }
+        Verdict::Unknown => return Err(DeviceRefusal::Unknown),
     };
     if !can_be_opened(&real, stat.st_mode) {
-        let hint = "As root, commands run as a user of their own: chmod o+rw the device. As a user, join the group of the device.";
-        return refuse("the command could not read and write it", hint);
+        return Err(DeviceRefusal::Closed);
     }
     let place: nexus_model::ByteText = real.into();
     let access = Access::Device { major: node.major, minor: node.minor };
     let bind = Bind { source: place.clone(), target: place, access };
-    Ok(Shown { bind, made: None, why: None, from: Origin::Flag(FLAG.to_owned()), by_operator })
+    Ok(Shown { bind, made: None, why: None, from: asked.from.clone(), by_operator })
 }
 
 /// Reports that the user inside may open a device. Root's sandboxes have a uid that owns nothing on the host.
@@ -142,7 +181,7 @@ mod tests {
     use super::*;
 
     fn of(major: u32, minor: u32, driver: Option<&str>) -> Verdict {
-        judge(Node { kind: FileType::CharacterDevice, major, minor }, driver)
+        decide(Node { kind: FileType::CharacterDevice, major, minor }, driver)
     }
 
     #[test]
@@ -205,7 +244,7 @@ mod tests {
             [FileType::BlockDevice, FileType::RegularFile, FileType::Directory, FileType::Fifo, FileType::Socket]
         {
             let node = Node { kind, major: 226, minor: 128 };
-            assert!(matches!(judge(node, Some("drm")), Verdict::Refused(_)), "{kind:?}");
+            assert!(matches!(decide(node, Some("drm")), Verdict::Refused(_)), "{kind:?}");
         }
     }
 
@@ -225,7 +264,8 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let file = top.path().canonicalize().unwrap().join("tun");
         std::fs::write(&file, "").unwrap();
-        let said = |path: &Path| read(&[path.to_owned()], &[]).err().unwrap().to_string();
+        let asked = |path: &Path| Sourced::new(path.to_owned(), Origin::Flag("--device".to_owned()));
+        let said = |path: &Path| read(&[asked(path)], &[]).err().unwrap().to_string();
         assert!(said(&file).contains("does not lie below /dev"), "{}", said(&file));
         for path in ["/dev/no-such-device", "/dev/fd", "/dev/../dev/null", "dev/null", "/dev"] {
             assert!(said(Path::new(path)).contains("cannot be given"), "{path}");

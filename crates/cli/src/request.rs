@@ -1,0 +1,198 @@
+//! Turns the flags of `nexus run` into a request of the engine.
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::profile::{Found, Resolution, Source};
+use nexus_model::ByteText;
+use nexus_model::network::Network as NetworkKind;
+use nexus_model::plan::Access;
+use nexus_policy::profile::{Origin, Sourced};
+use nexus_runner::plan::environment::{PassedCredential, passed_credential};
+use nexus_runner::request::{BindRequest, RunRequest, Shows, ToolBind, ToolSource, Tools, VariableRequest, WriteMode};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// The variable of the caller that makes a credential a warning instead of a refusal, for one version.
+const SETTING: &str = "NEXUS_ENV_SECRET";
+
+/// Puts the request of a command line together.
+pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure> {
+    let argv = match &args.shell {
+        Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
+        None => args.command.iter().cloned().map(ByteText::from).collect(),
+    };
+    let writes = if args.direct { WriteMode::Direct { opens_git: args.direct_git } } else { WriteMode::Layer };
+    Ok(RunRequest {
+        argv,
+        cwd: args.cwd.clone(),
+        current_directory: std::env::current_dir().ok(),
+        grants: resolution.grants.clone(),
+        shows: shows(args, &resolution.settings.binds)?,
+        variables: variables(&args.env, &args.env_secret)?,
+        credentials_only_warn: only_warns(),
+        hide_secrets: args.hide_secrets,
+        tools: tools(&resolution.found),
+        writes,
+        required: args.require.iter().copied().collect(),
+        network: network(resolution),
+    })
+}
+
+/// The host looks at the sandbox's processes only where a rule is for one program.
+fn network(resolution: &Resolution) -> NetworkKind {
+    match &resolution.network {
+        None => NetworkKind::None,
+        Some(network) if network.policy.names_programs() => NetworkKind::EgressByProgram,
+        Some(_) => NetworkKind::Egress,
+    }
+}
+
+/// Reads the flags for host paths: `--ro SRC[:DST]`, `--rw SRC[:DST]`, `--device PATH` and `--allow-socket PATH`.
+fn shows(args: &RunArgs, opened: &[Sourced<String>]) -> Result<Shows, Failure> {
+    let mut binds = Vec::new();
+    for (texts, access, flag) in [(&args.ro, Access::ReadOnly, "--ro"), (&args.rw, Access::ReadWrite, "--rw")] {
+        for text in texts {
+            let (source, target) = split(text);
+            if source.as_os_str().is_empty() {
+                let hint = "write for example --ro /opt/tool or --ro /opt/tool:/tool";
+                return Err(Failure::refused("bind", format!("{flag} needs a path"), hint));
+            }
+            binds.push(BindRequest { source, target, access, from: Origin::Flag(flag.to_owned()) });
+        }
+    }
+    let flagged = |paths: &[PathBuf], flag: &str| {
+        paths.iter().map(|path| Sourced::new(path.clone(), Origin::Flag(flag.to_owned()))).collect()
+    };
+    Ok(Shows {
+        binds,
+        devices: flagged(&args.device, "--device"),
+        sockets: flagged(&args.allow_socket, "--allow-socket"),
+        opened: opened.to_vec(),
+    })
+}
+
+/// Splits at the first `:/`, so that a path with a colon in it can be bound.
+fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
+    let bytes = text.as_bytes();
+    match bytes.windows(2).position(|pair| pair == b":/") {
+        Some(at) => (OsStr::from_bytes(&bytes[..at]).into(), Some(OsStr::from_bytes(&bytes[at + 1..]).into())),
+        None => (text.into(), None),
+    }
+}
+
+/// Reads the flags for variables: `--env NAME[=VALUE]` and `--env-secret NAME`.
+fn variables(env: &[OsString], secret: &[OsString]) -> Result<Vec<VariableRequest>, Failure> {
+    let mut all = Vec::new();
+    for flag in env {
+        let bytes = flag.as_bytes();
+        let from = Origin::Flag("--env".to_owned());
+        let end = bytes.iter().position(|byte| *byte == b'=');
+        let name = ByteText(bytes[..end.unwrap_or(bytes.len())].to_vec());
+        if name.0.is_empty() {
+            return Err(no_name(flag));
+        }
+        all.push(match end {
+            Some(at) => VariableRequest::Set { name, value: ByteText(bytes[at + 1..].to_vec()), from },
+            None => VariableRequest::Pass { name, from },
+        });
+    }
+    for flag in secret {
+        let from = Origin::Flag("--env-secret".to_owned());
+        all.push(VariableRequest::PassSecret { name: secret_name(flag)?, from });
+    }
+    Ok(all)
+}
+
+/// Refuses a value of `--env` without a name.
+pub fn no_name(flag: &OsStr) -> Failure {
+    let message = format!("--env {} has no name", flag.display());
+    let hint = "write --env NAME=VALUE, or --env NAME to pass the caller's value on";
+    Failure::usage("env", message, hint)
+}
+
+/// Reads the name that `--env-secret` gives.
+pub fn secret_name(flag: &OsStr) -> Result<ByteText, Failure> {
+    let bytes = flag.as_bytes();
+    if bytes.is_empty() || bytes.contains(&b'=') {
+        // The name alone: a value may not stand in a message.
+        let name = bytes.split(|byte| *byte == b'=').next().unwrap_or_default();
+        let message = format!("--env-secret {} is not the name of a variable", OsStr::from_bytes(name).display());
+        return Err(Failure::usage("env", message, "Write --env-secret NAME; the value is the caller's."));
+    }
+    Ok(ByteText(bytes.to_vec()))
+}
+
+/// Reports that the caller asked for warnings instead of refusals.
+fn only_warns() -> bool {
+    std::env::var_os(SETTING).is_some_and(|setting| setting == "warn")
+}
+
+/// Refuses a variable that `--env` would pass on and that looks like a credential, or warns of it.
+pub fn check_passed(name: &ByteText, value: &ByteText) -> Result<(), Failure> {
+    match passed_credential(name, value, &Origin::Flag("--env".to_owned())) {
+        None => Ok(()),
+        Some(found) if only_warns() => {
+            warn(&[found]);
+            Ok(())
+        }
+        Some(found) => Err(found.into()),
+    }
+}
+
+/// Warns of variables that are passed on although they look like credentials.
+pub fn warn(passed: &[PassedCredential]) {
+    for one in passed {
+        let name = one.name.as_os_str().display();
+        crate::run::tell(&format!("{one}. A later version refuses this: write --env-secret {name}."));
+    }
+}
+
+/// Returns the advice about a credential that would be passed on.
+pub fn advice(passed: &PassedCredential) -> String {
+    let name = passed.name.as_os_str().display();
+    format!(
+        "Write --env-secret {name} if the command may have it, or leave it out; with {SETTING}=warn this version only warns."
+    )
+}
+
+fn tools(found: &Found) -> Tools {
+    let binds = found.binds.iter().map(|bind| ToolBind {
+        source: match &bind.source {
+            Source::Path(path) => ToolSource::Path(path.clone()),
+            Source::Made(content) => ToolSource::Made(content.clone()),
+        },
+        target: bind.target.clone(),
+        why: bind.why,
+        from: bind.from.clone(),
+    });
+    Tools { binds: binds.collect(), path: found.path.clone(), env: found.env.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bind_has_a_source_and_perhaps_a_target() {
+        assert_eq!(split(OsStr::new("/a")), ("/a".into(), None));
+        assert_eq!(split(OsStr::new("/a:/b/")), ("/a".into(), Some("/b/".into())));
+        assert_eq!(split(OsStr::new("/a:b")), ("/a:b".into(), None));
+        assert_eq!(split(OsStr::new(":/b")), ("".into(), Some("/b".into())));
+        let args = RunArgs { ro: vec![":/b".into()], ..RunArgs::default() };
+        assert!(shows(&args, &[]).is_err());
+    }
+
+    #[test]
+    fn a_variable_has_a_name() {
+        let read = |env: &str| variables(&[env.into()], &[]);
+        assert!(matches!(read("A=b=c").unwrap()[..], [VariableRequest::Set { ref value, .. }] if value.0 == b"b=c"));
+        assert!(matches!(read("A").unwrap()[..], [VariableRequest::Pass { .. }]));
+        for bad in ["", "=x"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "A=b"] {
+            assert!(variables(&[], &[bad.into()]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Turns a request into a run of which every path was looked at.
+
+use crate::host::Host;
+use crate::plan::binds::{self, BindError, Place};
+use crate::plan::direct::{Direct, DirectError};
+use crate::plan::environment::{self, EnvironmentError, PassedCredential};
+use crate::plan::fit::{self, FitError};
+use crate::plan::guarded::Guarded;
+use crate::plan::hide::{self, HideError};
+use crate::plan::mounts::{self, MountError};
+use crate::plan::site::Site;
+use crate::plan::sockets::{self, SocketError, Sockets};
+use crate::plan::workspace::{self, WorkingDirectoryError};
+use crate::request::{RunRequest, Shows, Tools, WriteMode};
+use crate::state::generated::{self, WriteError};
+use crate::state::record::Record;
+use nexus_model::limits::DEFAULT_PIDS;
+use nexus_model::plan::{Bind, PlanDraft, PlanError, WorkspaceMount, Writes};
+use nexus_model::spec::SandboxProfile;
+use nexus_model::{ByteText, Limits, Plan, RunId};
+use nexus_policy::profile::{Grants, LimitKind, Origin};
+use std::time::Duration;
+
+/// A run of which every path was looked at.
+pub struct ResolvedRun {
+    /// The workspace and the state directory.
+    pub site: Site,
+    /// The checked plan.
+    pub plan: Plan,
+    /// The time until SIGTERM.
+    pub timeout: Option<Duration>,
+    /// The bytes of output that are kept.
+    pub max_output: Option<u64>,
+    /// The covers of a direct run.
+    pub direct: Option<Direct>,
+    /// Names that a commit holds back besides those that it always does.
+    pub protect: Vec<String>,
+    /// Names of variables that hold credentials and are passed on.
+    pub env_secrets: Vec<ByteText>,
+    /// Paths that are shown because the operator opened them.
+    pub opened_binds: Vec<ByteText>,
+    /// Sockets of the host that the command may connect to.
+    pub allowed_sockets: Vec<ByteText>,
+    /// Variables that are passed on although they look like credentials.
+    pub notices: Vec<PassedCredential>,
+}
+
+/// A request cannot be turned into a run.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// The working directory cannot be used.
+    #[error(transparent)]
+    WorkingDirectory(#[from] WorkingDirectoryError),
+    /// The workspace cannot be the one of a direct run.
+    #[error(transparent)]
+    Direct(#[from] DirectError),
+    /// The workspace has mounts in it.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The workspace cannot carry a layer.
+    #[error(transparent)]
+    Fit(#[from] FitError),
+    /// A pattern of a file cannot be used.
+    #[error("{from}: the pattern {pattern:?} cannot be used: {reason}")]
+    Pattern {
+        /// The line of the file.
+        from: Origin,
+        /// The pattern as written.
+        pattern: String,
+        /// The answer of the reader of patterns.
+        reason: String,
+    },
+    /// The paths to hide cannot be found.
+    #[error(transparent)]
+    Hide(#[from] HideError),
+    /// The environment cannot be made.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// A path cannot be shown.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Sockets in a path cannot be covered or allowed.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// A file for the sandbox cannot be made.
+    #[error(transparent)]
+    Made(#[from] WriteError),
+    /// The plan contradicts itself.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl ResolveError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::WorkingDirectory(inner) => inner.code(),
+            Self::Direct(inner) => inner.code(),
+            Self::Mount(inner) => inner.code(),
+            Self::Fit(inner) => inner.code(),
+            Self::Pattern { .. } => "hide",
+            Self::Hide(inner) => inner.code(),
+            Self::Environment(inner) => inner.code(),
+            Self::Bind(inner) => inner.code(),
+            Self::Socket(inner) => inner.code(),
+            Self::Made(inner) => inner.code(),
+            Self::Plan(_) => "plan",
+        }
+    }
+}
+
+/// Looks at the paths of a request and puts the plan together.
+pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<ResolvedRun, ResolveError> {
+    let RunRequest { argv, grants, shows, tools, .. } = request;
+    let workspace = site.workspace.as_path();
+    let current = request.current_directory.as_deref();
+    let cwd = workspace::working_directory(request.cwd.as_deref(), current, workspace)?;
+    let run_id = RunId::new();
+    let (total, limits) = limits(grants);
+    let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
+    // Only a direct run needs the names: a layer holds protected ones back itself.
+    let direct = match request.writes {
+        WriteMode::Direct { opens_git } => Some(Direct::find(host, workspace, &protect, opens_git)?),
+        WriteMode::Layer => None,
+    };
+    let writes = match (&direct, limits.disk_bytes) {
+        (Some(direct), _) => Writes::Direct { protected: direct.protected.clone() },
+        (None, Some(bytes)) if bytes <= total / 4 => Writes::MemoryLayer { bytes },
+        (None, _) => Writes::Layer { root: site.places.layers.join(run_id.to_string()).into() },
+    };
+    if direct.is_none() {
+        mounts::refuse_inside(workspace)?;
+        fit::check_top(workspace, matches!(writes, Writes::MemoryLayer { .. }))?;
+    }
+    check_patterns(grants)?;
+    let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
+    let env = environment::build(&request.variables, grants, tools, host, request.credentials_only_warn)?;
+    let canary = Record::place(&site.places.runs, run_id);
+    let shown = shown(shows, grants, tools, &site, host)?;
+    let env_secrets = env.variables.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
+    let draft = PlanDraft {
+        run_id,
+        profile: SandboxProfile::Untrusted,
+        hidden: hide::find(&patterns, request.hide_secrets, workspace)?,
+        binds: shown.binds,
+        covered: shown.sockets.covered,
+        workspace: WorkspaceMount { source: workspace.into(), target: workspace.into(), writes },
+        argv: argv.clone(),
+        cwd: cwd.into(),
+        env: env.variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+        network: request.network,
+        host_ports: grants.net.host_ports.iter().map(|port| port.value).collect(),
+        limits,
+        required: request.required.clone(),
+        allow_ptrace: grants.allows_debug(),
+        marker: canary.into(),
+    };
+    Ok(ResolvedRun {
+        plan: Plan::new(draft)?,
+        timeout: limit(grants, LimitKind::Timeout).map(Duration::from_millis),
+        max_output: limit(grants, LimitKind::MaxOutput),
+        direct,
+        protect,
+        env_secrets,
+        opened_binds: shown.opened,
+        allowed_sockets: shown.sockets.allowed,
+        notices: env.notices,
+        site,
+    })
+}
+
+/// Refuses a broken pattern of a file, with its line. Those of the caller are refused by [`hide::find`].
+pub fn check_patterns(grants: &Grants) -> Result<(), ResolveError> {
+    for pattern in grants.hide.iter().filter(|pattern| !pattern.from.is_flag()) {
+        hide::check(&pattern.value).map_err(|reason| ResolveError::Pattern {
+            from: pattern.from.clone(),
+            pattern: pattern.value.clone(),
+            reason,
+        })?;
+    }
+    Ok(())
+}
+
+/// The host paths of a run.
+struct Shown {
+    binds: Vec<Bind>,
+    sockets: Sockets,
+    /// Sources of binds that the operator opened.
+    opened: Vec<ByteText>,
+}
+
+/// Finds the guarded paths of the machine, which costs some calls, where anything is to be compared with them.
+pub fn guarded(shows: &Shows, grants: &Grants, tools: &Tools, host: &Host) -> Guarded {
+    let is_bare = shows.binds.is_empty() && shows.sockets.is_empty() && tools.binds.is_empty();
+    let files = grants.ro.is_empty() && grants.rw.is_empty() && grants.etc.is_empty();
+    if is_bare && files { Guarded::default() } else { Guarded::here(host) }
+}
+
+/// Reads all binds of a run. Files that are made for the run are written.
+fn shown(shows: &Shows, grants: &Grants, tools: &Tools, site: &Site, host: &Host) -> Result<Shown, ResolveError> {
+    let guarded = guarded(shows, grants, tools, host);
+    let place = Place { host, workspace: &site.workspace, state: &site.places.state, guarded: &guarded };
+    let all = binds::read(shows, grants, tools, &place)?;
+    let sockets = sockets::find(&all, &shows.sockets, &guarded)?;
+    let opened = all.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
+    let mut binds = Vec::with_capacity(all.len());
+    for shown in all {
+        let mut bind = shown.bind;
+        if let Some(content) = shown.made {
+            bind.source = generated::write(&site.places.state, &content)?.into();
+        }
+        binds.push(bind);
+    }
+    Ok(Shown { binds, sockets, opened })
+}
+
+fn limit(grants: &Grants, kind: LimitKind) -> Option<u64> {
+    grants.limits.get(&kind).map(|limit| limit.value)
+}
+
+/// Returns the memory of the machine in bytes, and the limits of the run.
+fn limits(grants: &Grants) -> (u64, Limits) {
+    let info = rustix::system::sysinfo();
+    let total = info.totalram as u64 * u64::from(info.mem_unit.max(1));
+    let disk_bytes = limit(grants, LimitKind::Disk);
+    let mut scratch = (total / 4).clamp(16 << 20, 4 << 30);
+    if let Some(disk) = disk_bytes {
+        scratch = scratch.min(disk.max(1 << 20));
+    }
+    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    let limits = Limits {
+        memory_bytes: limit(grants, LimitKind::Memory),
+        cpu_millis: limit(grants, LimitKind::Cpus).map(narrow),
+        pids: limit(grants, LimitKind::Pids).map_or(DEFAULT_PIDS, narrow),
+        disk_bytes,
+        scratch_bytes: scratch,
+    };
+    (total, limits)
+}
