@@ -36,18 +36,7 @@ pub const ALLOWED: &[Entry] = &[
         &[("io::read(", 1)],
         "The standard input of the caller, of which no sandbox has an end, after poll(2) found something there.",
     ),
-    (
-        "crates/cli/src/run/pump.rs",
-        &[(".hear()", 1), ("io::read(", 1)],
-        "The pump's own function, which reads only what is there; the output of the command, set to O_NONBLOCK.",
-    ),
     ("crates/cli/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
-    ("crates/cli/src/run/streams.rs", &[("File::open(", 1)], "The null device."),
-    (
-        "crates/cli/src/run/relay.rs",
-        &[("io::read(", 1)],
-        "Sockets that are set to O_NONBLOCK before a relay gets them.",
-    ),
     (
         "crates/cli/src/run/slow_end.rs",
         &[("poll(…, None)", 1)],
@@ -211,6 +200,13 @@ pub const ALLOWED: &[Entry] = &[
         "crates/receipt/src/verify.rs",
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "A file that the person names who verifies a receipt.",
+    ),
+    ("crates/runner/src/live/pipes.rs", &[("File::open(", 1)], "The null device."),
+    ("crates/runner/src/live/pump.rs", &[("io::read(", 1)], "The output of the command, set to O_NONBLOCK."),
+    (
+        "crates/runner/src/live/relay.rs",
+        &[("io::read(", 1)],
+        "Sockets that are set to O_NONBLOCK before a relay gets them.",
     ),
     ("crates/runner/src/plan/devices.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/runner/src/plan/git_host.rs", &[("fs::read(", 1)], "The table of users."),

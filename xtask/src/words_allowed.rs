@@ -15,7 +15,7 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(467, 250, 54, 969)),
+    ("crates/cli", counts(389, 210, 54, 776)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 20)),
     ("crates/egress", counts(212, 68, 8, 381)),
@@ -26,7 +26,7 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/policy", counts(346, 69, 24, 207)),
     ("crates/profiles", counts(53, 35, 12, 99)),
     ("crates/receipt", counts(133, 25, 7, 83)),
-    ("crates/runner", counts(0, 0, 8, 8)),
+    ("crates/runner", counts(0, 0, 8, 9)),
     ("crates/terminal", counts(21, 1, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 5)),

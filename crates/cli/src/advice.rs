@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use nexus_facility::top::Unfit;
 use nexus_model::plan::PlanError;
+use nexus_runner::live::ports::PublishError;
 use nexus_runner::plan::binds::{BindError, NoHome};
 use nexus_runner::plan::devices::{DeviceError, DeviceRefusal};
 use nexus_runner::plan::direct::DirectError;
@@ -17,6 +18,7 @@ use nexus_runner::plan::sockets::{SocketError, SocketRefusal};
 use nexus_runner::plan::workspace::{WorkingDirectoryError, WorkspaceError};
 use nexus_runner::state::directory::StateDirError;
 use nexus_runner::state::generated::WriteError;
+use std::io::ErrorKind;
 
 const OPERATOR: &str =
     "The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml.";
@@ -284,6 +286,26 @@ impl From<PlanError> for Failure {
             | PlanError::HostPort { .. }
             | PlanError::ArgumentTooLong { .. } => Self::usage("plan", error.to_string(), hint),
             _ => Self::refused("plan", error.to_string(), hint),
+        }
+    }
+}
+
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        match &error {
+            PublishError::OpenedToSandbox { port } => {
+                let message = format!(
+                    "--publish takes port {port} of this machine, and --allow-host-port {port} would lead back into the sandbox"
+                );
+                Self::usage(error.code(), message, "publish another port of this machine")
+            }
+            PublishError::Untaken { inside, source, .. } => {
+                let hint = match source.kind() {
+                    ErrorKind::AddrInUse => format!("another program has it; --publish 0:{inside} picks one"),
+                    _ => format!("--publish 0:{inside} picks another one"),
+                };
+                Self::refused(error.code(), error.to_string(), hint)
+            }
         }
     }
 }

@@ -152,7 +152,7 @@ pub struct RunArgs {
     pub name: Option<crate::session::Name>,
     /// Let a port of this machine's 127.0.0.1 lead to one inside; 0:PORT picks a free one; may repeat
     #[arg(long, value_name = "HOSTPORT:PORT")]
-    pub publish: Vec<crate::run::Publish>,
+    pub publish: Vec<nexus_runner::live::ports::Publish>,
     /// Let processes inside trace each other, for debuggers, strace and LeakSanitizer
     #[arg(long)]
     pub allow_ptrace: bool,

@@ -28,7 +28,6 @@ mod receipt;
 mod request;
 mod run;
 mod session;
-mod signal;
 mod terminal;
 
 use clap::Parser;

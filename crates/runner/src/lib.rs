@@ -3,6 +3,7 @@
 //! ```text
 //!  Host: variables, home, identity (the caller brings it)
 //!    ├─▶ plan: RunRequest ─▶ the paths that it names, looked at ─▶ ResolvedRun with its Plan
+//!    ├─▶ live: sandbox ◀─▶ pump ◀─▶ attendant: a terminal, or the clients of a session
 //!    └─▶ state: the state directory with its records, notes and locks
 //! ```
 //! This crate prints nothing, reads no variable of the process and changes nothing process-wide. Each operation has one error
@@ -10,6 +11,7 @@
 //!
 //! * [`causes`]: spells an error with its causes.
 //! * [`host`]: carries what the calling process brings along.
+//! * [`live`]: moves bytes between a running command and the attendant of the run.
 //! * [`plan`]: turns a request into a plan.
 //! * [`request`]: asks for one run.
 //! * [`state`]: owns every path of the state directory that a run uses.
@@ -18,6 +20,7 @@
 
 pub mod causes;
 pub mod host;
+pub mod live;
 pub mod plan;
 pub mod request;
 pub mod state;

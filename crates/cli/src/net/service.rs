@@ -15,6 +15,7 @@ use nexus_driver::{Listeners as Handed, ProcessView};
 use nexus_egress::{Clock, Config, Egress, FileSink, Limits, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_model::network::HTTP_PORT;
+use nexus_runner::live::attendant::NetworkServer;
 use nexus_runner::state::directory::StateDir;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -134,6 +135,12 @@ impl Service {
             (Ok(summary), Err(panicked)) => Ended { summary, problem: Some(panicked.to_string()), notes, record: None },
             (Err(problem), _) => Ended { problem: Some(problem), notes, ..Ended::default() },
         }
+    }
+}
+
+impl NetworkServer for Service {
+    fn serve(&mut self, listeners: Handed) -> io::Result<()> {
+        Service::serve(self, listeners).map_err(io::Error::other)
     }
 }
 

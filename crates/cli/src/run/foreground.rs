@@ -1,14 +1,14 @@
 //! `nexus run` in the foreground: the caller's own stdin, stdout, stderr and terminal.
 
-use super::caller::{Caller, Heard, Watched};
-use super::inside::Inside;
-use super::output::Stream;
-use super::ports::{PortToken, Ports};
-use super::sink::{Kept, Sink};
-use crate::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
+use super::sink::Sink;
 use crate::terminal::raw::{self, Raw};
 use crate::terminal::{Hold, out};
 use nexus_driver::Event;
+use nexus_runner::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
+use nexus_runner::live::control::SandboxControl;
+use nexus_runner::live::output::Stream;
+use nexus_runner::live::ports::{PortToken, Ports};
+use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
@@ -50,7 +50,7 @@ impl Foreground {
         Self { sink, input, raw, hang_up: HangUp::default(), ports }
     }
 
-    fn read_input(&mut self, inside: &mut Inside) -> io::Result<()> {
+    fn read_input(&mut self, inside: &mut SandboxControl) -> io::Result<()> {
         let mut buffer = [0u8; 16384];
         match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
             // A terminal that went away is an end, too.
@@ -68,7 +68,7 @@ impl Foreground {
 
     /// The command is asked to end as by SIGHUP. What it still prints is read and thrown away: it may say something
     /// before it ends, and would wait for a reader until the grace is over.
-    fn terminal_is_gone(&mut self, inside: &mut Inside) {
+    fn terminal_is_gone(&mut self, inside: &mut SandboxControl) {
         self.input = false;
         self.sink.throw_away();
         if !std::mem::replace(&mut self.hang_up.found, true) {
@@ -80,7 +80,7 @@ impl Foreground {
     }
 
     /// Whether the terminal's mode was changed. A terminal that is gone is no error.
-    fn changed(&mut self, result: io::Result<()>, inside: &mut Inside) -> io::Result<bool> {
+    fn changed(&mut self, result: io::Result<()>, inside: &mut SandboxControl) -> io::Result<bool> {
         match result {
             Err(error) if raw::is_gone(&error) => {
                 self.terminal_is_gone(inside);
@@ -91,7 +91,7 @@ impl Foreground {
     }
 }
 
-impl Caller for Foreground {
+impl Attendant for Foreground {
     type Token = Token;
 
     fn takes(&self, stream: Stream) -> bool {
@@ -102,7 +102,7 @@ impl Caller for Foreground {
         self.sink.take(stream, bytes)
     }
 
-    fn watch<'a>(&'a self, inside: &Inside, watched: &mut Watched<'a, Token>) {
+    fn watch<'a>(&'a self, inside: &SandboxControl, watched: &mut Watched<'a, Token>) {
         for stream in [Stream::Out, Stream::Err] {
             if let Some(fd) = self.sink.waiting_for(stream) {
                 watched.push((Token::Output(stream), fd, PollFlags::OUT));
@@ -117,7 +117,7 @@ impl Caller for Foreground {
         self.ports.watch(|token, fd, flags| watched.push((Token::Port(token), fd, flags)));
     }
 
-    fn ready(&mut self, token: Token, found: PollFlags, inside: &mut Inside) -> io::Result<()> {
+    fn ready(&mut self, token: Token, found: PollFlags, inside: &mut SandboxControl) -> io::Result<()> {
         match token {
             Token::Output(stream) => {
                 if self.sink.flush(stream)? {
@@ -141,7 +141,7 @@ impl Caller for Foreground {
         }
     }
 
-    fn signal(&mut self, number: u8, inside: &mut Inside) -> io::Result<()> {
+    fn signal(&mut self, number: u8, inside: &mut SandboxControl) -> io::Result<()> {
         match (number, &self.raw) {
             (SIGWINCH, Some(_)) => inside.resize(None, raw::size()),
             (SIGTSTP, Some(terminal)) => {
@@ -170,13 +170,13 @@ impl Caller for Foreground {
         Ok(())
     }
 
-    fn heard(&mut self, event: Heard, inside: &mut Inside) -> io::Result<()> {
+    fn event(&mut self, event: SandboxEvent, inside: &mut SandboxControl) -> io::Result<()> {
         match event {
             // It may have changed while the sandbox was being made.
-            Heard::Started if self.raw.is_some() => inside.resize(None, raw::size()),
-            Heard::Other(Event::Forwarded { forward, socket }) => self.ports.forwarded(forward, socket),
-            Heard::Other(Event::ForwardFailed { forward, .. }) => self.ports.failed(forward),
-            Heard::Started | Heard::Other(_) => {}
+            SandboxEvent::Started if self.raw.is_some() => inside.resize(None, raw::size()),
+            SandboxEvent::Other(Event::Forwarded { forward, socket }) => self.ports.forwarded(forward, socket),
+            SandboxEvent::Other(Event::ForwardFailed { forward, .. }) => self.ports.failed(forward),
+            SandboxEvent::Started | SandboxEvent::Other(_) => {}
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Caller for Foreground {
         self.ports.next_event()
     }
 
-    fn tick(&mut self, now: Instant, _inside: &mut Inside) -> io::Result<()> {
+    fn tick(&mut self, now: Instant, _inside: &mut SandboxControl) -> io::Result<()> {
         self.ports.tick(now);
         if let Some(hold) = self.sink.hold() {
             hold.hand_over(self.sink.is_drained());
@@ -193,12 +193,18 @@ impl Caller for Foreground {
         Ok(())
     }
 
-    fn give_up(&mut self, _inside: &mut Inside) {
+    fn give_up(&mut self, _inside: &mut SandboxControl) {
         if !self.sink.is_drained() {
             out::give_up();
         }
         self.sink.throw_away();
         self.ports.drop_all();
+    }
+
+    fn lingers(&mut self) {
+        crate::run::tell(
+            "The command has ended, and the kernel still frees what its processes held. nexus waits for that.",
+        );
     }
 
     fn sandbox_is_dead(&mut self) {
@@ -210,7 +216,7 @@ impl Caller for Foreground {
         self.sink.is_drained() && self.ports.is_done()
     }
 
-    fn finish(&mut self) -> io::Result<Kept> {
+    fn finish(&mut self) -> io::Result<KeptOutput> {
         let kept = self.sink.finish();
         // The screen first, while what a terminal might answer is still thrown away.
         self.sink.put_back();

@@ -7,64 +7,52 @@
 //! ```
 
 mod ask;
-mod caller;
-mod covers;
 mod cut_short;
 mod direct;
-mod disk;
 mod foreground;
 mod full_output;
 mod hints;
-mod inside;
 mod lingers;
-mod names;
 mod open_files;
 mod order;
-mod output;
 mod perhaps;
-mod ports;
-mod pump;
 pub mod recover;
-mod relay;
 mod report;
 mod settle;
 mod signals;
 mod sink;
 mod slow_end;
 mod streams;
-mod tally;
 pub mod unsaid;
 
-pub use caller::{Caller, Heard, Watched};
+pub use crate::terminal::out::write_unless_closed;
 pub use full_output::FullOutput;
-pub use inside::Inside;
 pub use nexus_runner::causes::chain;
 pub use open_files::unwatched_line;
 pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
-pub use output::Stream;
-pub use ports::{PortToken, Ports, Publish};
-pub use pump::{pipe, write_unless_closed};
 pub use report::{Report, failure_document, not_written, print_failure};
 pub use settle::{INTERRUPTED, faults, tell_leftovers, tell_stashes};
 pub use signals::{Signals, hold as hold_signals, survive_file_limit};
-pub use sink::{Kept, Show, Sink};
-pub use streams::stdin_pair;
+pub use sink::{Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::net::{self, Service};
 use crate::terminal::raw::Raw;
-use covers::Covers;
 use foreground::Foreground;
 use nexus_driver::{Driver, Handle, Sandbox};
 use nexus_driver_namespace::Namespace;
 use nexus_facility::{Layer, LayerMode};
 use nexus_model::plan::Writes;
 use nexus_receipt::Issuer;
+use nexus_runner::live::attendant::{Attendant, NetworkServer};
+use nexus_runner::live::bounds::{Broken, Outcome};
+use nexus_runner::live::covers::Covers;
+use nexus_runner::live::disk;
+use nexus_runner::live::ports::Ports;
 use nexus_runner::state::commit_lock::{self, Mounting, Replaced};
 use nexus_runner::state::record::{Content, Record};
 use nexus_terminal::Mode;
-use pump::{Broken, Outcome};
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -187,7 +175,7 @@ fn driver_with(uid_base: u32) -> Namespace {
 }
 
 /// Runs for whoever `open` makes, who is returned when the run came that far.
-pub fn execute<C: Caller>(
+pub fn execute<C: Attendant>(
     args: &RunArgs,
     signals: &Signals,
     clock: Instant,
@@ -198,7 +186,7 @@ pub fn execute<C: Caller>(
     (done, caller)
 }
 
-fn recorded<C: Caller>(
+fn recorded<C: Attendant>(
     args: &RunArgs,
     signals: &Signals,
     clock: Instant,
@@ -270,7 +258,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn go<C: Caller>(
+    fn go<C: Attendant>(
         &mut self,
         args: &RunArgs,
         signals: &Signals,
@@ -309,7 +297,8 @@ impl Run<'_> {
         let mut tidied = Ok(());
         let layer = self.layer.as_ref();
         let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
-        let pumped = pumped(args, order, &sandbox, caller, signals, service.as_mut(), mounting, covers, meanwhile);
+        let network = service.as_mut().map(|service| service as &mut dyn NetworkServer);
+        let pumped = pumped(args, order, &sandbox, caller, signals, network, mounting, covers, meanwhile);
         let has_failed = pumped.is_err();
         let (outcome, broken) = match pumped {
             Ok(outcome) => (Some(outcome), None),

@@ -1,7 +1,6 @@
 //! From flags to a plan, and from a driver's refusal to advice.
 
 use super::ask;
-use super::disk::Measured;
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::net::Network;
@@ -13,6 +12,7 @@ use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT};
 use nexus_model::plan::Writes;
 use nexus_model::{ByteText, Guarantee, Plan};
 use nexus_policy::profile::{ChangesMode, Grants, NetMode, ProfileName, Toolchain};
+use nexus_runner::live::disk::Measured;
 use nexus_runner::plan::direct::Direct;
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;

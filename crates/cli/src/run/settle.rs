@@ -12,7 +12,7 @@ use super::cut_short;
 use super::order::Order;
 use super::signals::Signals;
 use super::unsaid::go_on;
-use super::{ask, disk, open_files, recover, tell};
+use super::{ask, open_files, recover, tell};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use nexus_driver::SandboxProcess;
@@ -24,6 +24,7 @@ use nexus_facility::{
 use nexus_model::plan::Writes;
 use nexus_model::{ByteText, ExitReason, RunId};
 use nexus_runner::causes::chain;
+use nexus_runner::live::disk;
 use nexus_runner::plan::protect;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::note::{self, CutShort, RunNote};

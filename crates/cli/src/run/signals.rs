@@ -3,6 +3,7 @@
 //! A byte on a socket wakes whoever waits, and a flag for each signal says which it was: a handler may do no more.
 
 use crate::failure::Failure;
+use nexus_runner::live::attendant::Interrupts;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGXFSZ};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -132,6 +133,16 @@ pub fn hold() -> Result<Signals, Failure> {
         let message = format!("signals cannot be held off: {error}");
         Failure::refused("signals", message, "nothing was changed")
     })
+}
+
+impl Interrupts for Signals {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    fn take(&self) -> io::Result<Vec<u8>> {
+        Signals::take(self)
+    }
 }
 
 impl AsFd for Signals {

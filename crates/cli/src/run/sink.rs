@@ -1,9 +1,11 @@
 //! Where a command's output goes: to the caller as it comes, or into a bounded buffer; and to a file if asked.
 
 use super::full_output::FullOutput;
-use super::output::{HeadTail, Stream};
 use crate::terminal::out::{self, LAST_WAIT, caller};
 use crate::terminal::{Hold, raw};
+use nexus_runner::live::attendant::KeptOutput;
+use nexus_runner::live::output::{HeadTail, Stream};
+use nexus_runner::live::pipes;
 use nexus_terminal::{Filter, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
@@ -37,9 +39,6 @@ impl Pending {
         self.written = 0;
     }
 }
-
-/// What was kept of the output, and how many bytes of it were dropped.
-pub type Kept = (Option<[Vec<u8>; 2]>, u64);
 
 /// One way out to the caller.
 struct Outlet {
@@ -214,12 +213,12 @@ impl Sink {
 
     /// What was kept for the end of a limited run: shown, or added to what `--json` returns. Returns the kept output
     /// and the number of bytes that were dropped.
-    pub fn finish(&mut self) -> io::Result<Kept> {
+    pub fn finish(&mut self) -> io::Result<KeptOutput> {
         let mut dropped = 0;
         if let Some(mut limit) = self.limit.take() {
             // A sequence that the cut went through must not swallow what follows.
             self.filters.iter_mut().flatten().for_each(Filter::interrupt);
-            super::pump::write_tail(&mut limit, |stream, piece| {
+            pipes::write_tail(&mut limit, |stream, piece| {
                 if let Some(kept) = &mut self.kept {
                     kept[stream as usize].extend_from_slice(piece);
                     return Ok(());
@@ -267,7 +266,7 @@ fn is_one_terminal() -> bool {
 
 /// Writes all of it to whoever is there; a reader that left and a terminal that went away are no errors.
 pub fn write_to_caller(stream: Stream, bytes: &[u8]) -> io::Result<()> {
-    match super::pump::write_unless_closed(&mut out::Writer(stream), bytes) {
+    match out::write_unless_closed(&mut out::Writer(stream), bytes) {
         // The run was ended, and the caller takes nothing.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
         // On a disk, EIO is one: what was to be there is lost.

@@ -10,15 +10,17 @@
 use super::client::{Client, Role};
 use super::command::Command;
 use super::hub::Hub;
-use super::ring::Ring;
 use super::store::Ending;
 use super::wire::{Ask, Tell, VERSION};
-use crate::run::{Inside, Stream, pipe, stdin_pair};
-use crate::signal::{SIGKILL, SIGTERM};
 use nexus_driver::frames::TerminalSize;
 use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
 use nexus_model::ByteText;
 use nexus_model::exit::REFUSED;
+use nexus_runner::live::control::SandboxControl;
+use nexus_runner::live::output::Stream;
+use nexus_runner::live::pipes::{pipe, stdin_pair};
+use nexus_runner::live::ring::Ring;
+use nexus_runner::live::signal::{SIGKILL, SIGTERM};
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +31,7 @@ const FRAME: usize = 32 * 1024;
 
 impl Hub {
     /// Does what a client asks for, as far as it goes now.
-    pub fn obey(&mut self, number: u32, inside: &mut Inside) {
+    pub fn obey(&mut self, number: u32, inside: &mut SandboxControl) {
         loop {
             let Some(client) = self.clients.get(&number) else { return };
             if !self.takes_typing(client, inside) {
@@ -50,7 +52,7 @@ impl Hub {
     }
 
     /// `false` when what it asks does not belong here.
-    fn answer(&mut self, number: u32, ask: Ask, inside: &mut Inside) -> bool {
+    fn answer(&mut self, number: u32, ask: Ask, inside: &mut SandboxControl) -> bool {
         let over = self.ending.is_some();
         let end = self.ring.end();
         let terminal = self.own.about.terminal;
@@ -119,7 +121,7 @@ impl Hub {
 
     /// The size of the latest client that does something is the terminal's. A program that is already there draws
     /// itself anew for one that has just come, even if the size stays: so it is told of a change.
-    fn resize(&mut self, number: u32, anew: bool, inside: &mut Inside) {
+    fn resize(&mut self, number: u32, anew: bool, inside: &mut SandboxControl) {
         let Some(size) = self.clients.get(&number).and_then(|client| client.size) else { return };
         if !self.own.about.terminal {
             return;
@@ -150,7 +152,7 @@ impl Hub {
         command: &MoreCommand,
         terminal: Option<TerminalSize>,
         input: bool,
-        inside: &mut Inside,
+        inside: &mut SandboxControl,
     ) -> Result<(), String> {
         let exec = self.next_exec;
         let made = if let Some(size) = terminal {

@@ -5,8 +5,8 @@
 //!             └─ its client is gone: SIGHUP ─▶ SIGKILL
 //! ```
 
-use crate::run::Stream;
 use nexus_driver::Ended;
+use nexus_runner::live::output::Stream;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

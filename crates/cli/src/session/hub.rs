@@ -10,15 +10,19 @@
 use super::answer::{next_output, refuse};
 use super::client::{self, Client, Role};
 use super::command::Command;
-use super::ring::Ring;
 use super::store::{Ending, Own};
 use super::wire::{Launched, Tell, put};
-use crate::run::{Caller, FullOutput, Heard, Inside, Kept, Order, PortToken, Ports, Stream, Watched};
-use crate::signal::{SIGHUP, SIGKILL, SIGTERM};
+use crate::run::{FullOutput, Order};
 use nexus_driver::frames::TerminalSize;
 use nexus_driver::{CommandEvent, Ended, Event, LEADER};
 use nexus_model::exit::REFUSED;
 use nexus_model::{ByteText, ExitStatus};
+use nexus_runner::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
+use nexus_runner::live::control::SandboxControl;
+use nexus_runner::live::output::Stream;
+use nexus_runner::live::ports::{PortToken, Ports};
+use nexus_runner::live::ring::Ring;
+use nexus_runner::live::signal::{SIGHUP, SIGKILL, SIGTERM};
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
@@ -141,7 +145,7 @@ impl Hub {
         }
     }
 
-    pub(super) fn drop_client(&mut self, number: u32, inside: &mut Inside) {
+    pub(super) fn drop_client(&mut self, number: u32, inside: &mut SandboxControl) {
         let Some(client) = self.clients.remove(&number) else { return };
         if let Role::Commander { exec } = client.role
             && let Some(command) = self.commands.get_mut(&exec)
@@ -152,7 +156,7 @@ impl Hub {
     }
 
     /// Whether what this client types can be taken now.
-    pub(super) fn takes_typing(&self, client: &Client, inside: &Inside) -> bool {
+    pub(super) fn takes_typing(&self, client: &Client, inside: &SandboxControl) -> bool {
         match client.role {
             Role::Viewer { input: true, .. } => inside.takes_input(),
             Role::Commander { exec } => self.commands.get(&exec).is_none_or(Command::takes_input),
@@ -199,7 +203,7 @@ impl Hub {
         }
     }
 
-    fn write(&mut self, number: u32, inside: &mut Inside) {
+    fn write(&mut self, number: u32, inside: &mut SandboxControl) {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let there = client.waiting() == 0 || client.write();
         if !there || (client.role == Role::Leaving && client.waiting() == 0) {
@@ -212,7 +216,7 @@ impl Hub {
     }
 }
 
-impl Caller for Hub {
+impl Attendant for Hub {
     type Token = Token;
 
     /// The ring takes everything at once.
@@ -228,7 +232,7 @@ impl Caller for Hub {
         Ok(false)
     }
 
-    fn watch<'a>(&'a self, inside: &Inside, watched: &mut Watched<'a, Token>) {
+    fn watch<'a>(&'a self, inside: &SandboxControl, watched: &mut Watched<'a, Token>) {
         if self.clients.len() < MOST_CLIENTS && self.paused_until.is_none() {
             watched.push((Token::Listener, self.own.listener.as_fd(), PollFlags::IN));
         }
@@ -247,7 +251,7 @@ impl Caller for Hub {
         self.ports.watch(|token, fd, flags| watched.push((Token::Port(token), fd, flags)));
     }
 
-    fn ready(&mut self, token: Token, found: PollFlags, inside: &mut Inside) -> io::Result<()> {
+    fn ready(&mut self, token: Token, found: PollFlags, inside: &mut SandboxControl) -> io::Result<()> {
         let now = Instant::now();
         match token {
             Token::Listener => self.accept(now),
@@ -279,16 +283,16 @@ impl Caller for Hub {
     }
 
     /// The terminal on which it was started means nothing to it.
-    fn signal(&mut self, number: u8, inside: &mut Inside) -> io::Result<()> {
+    fn signal(&mut self, number: u8, inside: &mut SandboxControl) -> io::Result<()> {
         if number != SIGHUP {
             inside.end(SIGTERM, None);
         }
         Ok(())
     }
 
-    fn heard(&mut self, event: Heard, inside: &mut Inside) -> io::Result<()> {
+    fn event(&mut self, event: SandboxEvent, inside: &mut SandboxControl) -> io::Result<()> {
         match event {
-            Heard::Started => {
+            SandboxEvent::Started => {
                 self.own.started()?;
                 let mut bytes = Vec::new();
                 let told = put(
@@ -301,17 +305,17 @@ impl Caller for Hub {
                     inside.end(SIGTERM, None);
                 }
             }
-            Heard::Other(Event::Terminal { exec, master }) => {
+            SandboxEvent::Other(Event::Terminal { exec, master }) => {
                 if let Some(command) = self.commands.get_mut(&exec)
                     && command.client.is_some()
                 {
                     command.show(master)?;
                 }
             }
-            Heard::Other(Event::Command { exec, event }) => self.about_command(exec, event, Instant::now()),
-            Heard::Other(Event::Forwarded { forward, socket }) => self.ports.forwarded(forward, socket),
-            Heard::Other(Event::ForwardFailed { forward, .. }) => self.ports.failed(forward),
-            Heard::Other(_) => {}
+            SandboxEvent::Other(Event::Command { exec, event }) => self.about_command(exec, event, Instant::now()),
+            SandboxEvent::Other(Event::Forwarded { forward, socket }) => self.ports.forwarded(forward, socket),
+            SandboxEvent::Other(Event::ForwardFailed { forward, .. }) => self.ports.failed(forward),
+            SandboxEvent::Other(_) => {}
         }
         Ok(())
     }
@@ -324,7 +328,7 @@ impl Caller for Hub {
         greetings.chain(commands).chain(own).min()
     }
 
-    fn tick(&mut self, now: Instant, inside: &mut Inside) -> io::Result<()> {
+    fn tick(&mut self, now: Instant, inside: &mut SandboxControl) -> io::Result<()> {
         if self.paused_until.is_some_and(|at| now >= at) {
             self.paused_until = None;
         }
@@ -355,7 +359,7 @@ impl Caller for Hub {
         Ok(())
     }
 
-    fn give_up(&mut self, inside: &mut Inside) {
+    fn give_up(&mut self, inside: &mut SandboxControl) {
         self.ports.drop_all();
         self.last_words_until = Some(Instant::now());
         let late: Vec<u32> = self.commands.values().filter_map(|command| command.client).collect();
@@ -363,6 +367,12 @@ impl Caller for Hub {
             self.drop_client(number, inside);
         }
         self.settle_commands();
+    }
+
+    fn lingers(&mut self) {
+        crate::run::tell(
+            "The command has ended, and the kernel still frees what its processes held. nexus waits for that.",
+        );
     }
 
     fn sandbox_is_dead(&mut self) {
@@ -379,7 +389,7 @@ impl Caller for Hub {
         self.ports.is_done() && self.commands.is_empty()
     }
 
-    fn finish(&mut self) -> io::Result<Kept> {
+    fn finish(&mut self) -> io::Result<KeptOutput> {
         if let Some(full) = self.full.take() {
             full.finish()?;
         }

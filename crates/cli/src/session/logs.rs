@@ -8,7 +8,8 @@ use super::store::Entry;
 use super::view::{Outcome, View};
 use super::wire::{Ask, Reader, Tell};
 use crate::failure::Failure;
-use crate::run::{Signals, Sink, Stream};
+use crate::run::{Signals, Sink};
+use nexus_runner::live::output::Stream;
 use std::collections::VecDeque;
 use std::io;
 

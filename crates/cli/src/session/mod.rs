@@ -21,7 +21,6 @@ mod logs;
 mod name;
 mod over;
 mod ps;
-mod ring;
 mod store;
 mod supervisor;
 mod view;

@@ -8,7 +8,7 @@ use super::wire::{Ask, Tell};
 use super::{find, lost, store};
 use crate::failure::Failure;
 use crate::run::{not_written, print_failure, write_unless_closed};
-use crate::signal::{SIGKILL, SIGTERM};
+use nexus_runner::live::signal::{SIGKILL, SIGTERM};
 use std::io;
 
 /// Ends sandboxes and prints which.

@@ -15,7 +15,10 @@ use super::store::{About, Ending, FORM, Store, now_ms};
 use super::wire::{Launched, Reader, put};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
-use crate::run::{self, Caller, FullOutput, Inside, Order, Ports, Report, Signals};
+use crate::run::{self, FullOutput, Order, Report, Signals};
+use nexus_runner::live::attendant::Attendant;
+use nexus_runner::live::control::SandboxControl;
+use nexus_runner::live::ports::Ports;
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -214,7 +217,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
 
 /// Tells every client how it ended. One that takes nothing is left behind.
 fn farewell(hub: &mut Hub, signals: &Signals) -> io::Result<()> {
-    let mut inside = Inside::over();
+    let mut inside = SandboxControl::over();
     let mut progress = hub.progress();
     let mut until = Instant::now() + FAREWELL;
     loop {

@@ -7,11 +7,12 @@
 
 use super::link::Link;
 use super::wire::{Ask, Tell};
-use crate::run::{Signals, Sink, Stream, write_unless_closed};
-use crate::signal::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use crate::run::{Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
+use nexus_runner::live::output::Stream;
+use nexus_runner::live::signal::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;

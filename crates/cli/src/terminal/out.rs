@@ -10,7 +10,7 @@
 //! opening the terminal once more makes another one.
 
 use super::nowait;
-use crate::run::Stream;
+use nexus_runner::live::output::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -18,10 +18,9 @@ use rustix::io::Errno;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The time for which a caller that takes nothing is waited for once the run was ended from outside.
-pub const LAST_WAIT: Duration = Duration::from_millis(500);
+pub use nexus_runner::live::pump::LAST_WAIT;
 
 /// How often the flag is looked at while a writer waits: a signal may come just before poll(2).
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -39,11 +38,6 @@ static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// Returns the flag that says so, for a signal handler.
 pub fn ended_flag() -> Arc<AtomicBool> {
     Arc::clone(&IS_ENDED)
-}
-
-/// Notes that the run was ended by its time limit.
-pub fn end() {
-    IS_ENDED.store(true, Ordering::SeqCst);
 }
 
 /// Reports whether the run was ended by its time limit or a signal.
@@ -165,5 +159,13 @@ impl Write for Writer {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Writes all bytes; a reader that left is not an error.
+pub fn write_unless_closed(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
+    match to.write_all(bytes).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }

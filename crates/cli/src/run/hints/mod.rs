@@ -5,10 +5,11 @@
 mod not_found;
 mod unread_input;
 
-use super::names::AskedNames;
 use super::order::Order;
-use super::pump::Outcome;
+use super::perhaps;
 use nexus_model::exit::NOT_FOUND;
+use nexus_runner::live::bounds::Outcome;
+use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
 use serde::Serialize;
 
@@ -41,7 +42,7 @@ pub fn for_run(order: &Order, outcome: &Outcome, exit: u8) -> Vec<Hint> {
     hints.extend(no_network(&outcome.names));
     let opens_git = order.direct.as_ref().map(Direct::opens_git);
     if exit != 0
-        && let Some((code, advice)) = words.advice(order.plan.allow_ptrace, opens_git)
+        && let Some((code, advice)) = perhaps::advice(words, order.plan.allow_ptrace, opens_git)
     {
         hints.push(Hint::new(code, advice));
     }

@@ -4,12 +4,12 @@
 //! is looked up, only on the caller's PATH, and the answer goes to the caller alone.
 
 use super::super::order::Order;
-use super::super::perhaps::LastWords;
 use crate::profile::{Host, Tool, prefix, tool_host, toolchain_showing};
 use nexus_driver::NotStarted;
 use nexus_driver::frames::ExecStage;
 use nexus_model::plan::Access;
 use nexus_policy::profile::Toolchain;
+use nexus_runner::live::last_words::LastWords;
 use nexus_runner::plan::guarded::Guarded;
 use std::path::{Path, PathBuf};
 

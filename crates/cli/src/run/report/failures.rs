@@ -41,7 +41,7 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     let told = out::stderr().write_all(text.as_bytes());
     if as_json {
         let json = failure_document(failure);
-        let printed = crate::run::pump::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
+        let printed = crate::run::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
         if printed.is_err() || told.is_err() {
             return failure.exit;
         }

@@ -1,11 +1,11 @@
-//! The length and hash of what a command prints, taken as it passes by. The receipt names them.
+//! Takes the length and hash of what a command prints, as it passes by. The receipt names them.
 
-use super::output::Stream;
-use super::perhaps::LastWords;
+use crate::live::last_words::LastWords;
+use crate::live::output::Stream;
 use nexus_model::Digest;
 use nexus_receipt::{Output, StreamDigest};
 
-/// Of both streams.
+/// Counts the bytes of both streams.
 #[derive(Debug, Default)]
 pub struct Tally {
     streams: [Count; 2],
@@ -25,7 +25,7 @@ impl Count {
 }
 
 impl Tally {
-    /// Counts these bytes.
+    /// Counts bytes of one stream.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let count = &mut self.streams[stream as usize];
         count.bytes += bytes.len() as u64;
@@ -33,12 +33,12 @@ impl Tally {
         self.last_words.take(stream, bytes);
     }
 
-    /// The end of both streams.
+    /// Returns the end of both streams.
     pub fn last_words(&self) -> &LastWords {
         &self.last_words
     }
 
-    /// What it came to so far.
+    /// Returns the lengths and hashes so far.
     pub fn output(&self) -> Output {
         Output {
             stdout: self.streams[Stream::Out as usize].digest(),

@@ -1,7 +1,7 @@
-//! Names that a command without a network asks for.
+//! Answers and notes the names that a command without a network asks for.
 //!
-//! Every name is answered with NXDOMAIN, so that a program fails at once instead of trying again, and the names are told
-//! at the end of the run. The questions are hostile: their number, the names that are kept and the work of one turn are
+//! Every name is answered with NXDOMAIN, so that a program fails at once instead of trying again, and the names are
+//! reported at the end of the run. The questions are hostile: their number, the names that are kept and the work of one turn are
 //! bounded, and nothing here waits.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,13 +11,13 @@ use rustix::net::{RecvFlags, SendFlags};
 const MAX_NAMES: usize = 20;
 /// Questions that are answered in one turn; the others wait in the socket.
 const MAX_IN_A_TURN: usize = 32;
-/// Questions that are answered in one run. After them the port is closed, as if nobody had listened: who floods it must
+/// Questions that are answered in one run. After them the port is closed, as if no process listened: a flood must
 /// not make the host work for ever.
 const MAX_QUESTIONS: usize = 20_000;
 /// The longest question that is read; a longer one is cut and then malformed.
 const MAX_LENGTH: usize = 1024;
 
-/// What was asked for so far, and the socket while it is served.
+/// Holds the names so far, and the socket while it is served.
 #[derive(Debug, Default)]
 pub struct AskedNames {
     socket: Option<OwnedFd>,
@@ -32,7 +32,7 @@ impl AskedNames {
         self.socket = Some(socket);
     }
 
-    /// The socket, readable when there is a question.
+    /// Returns the socket, readable when there is a question.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
@@ -52,7 +52,7 @@ impl AskedNames {
         self.socket = None;
     }
 
-    /// The names, in the order in which they were asked for first.
+    /// Returns the names, in the order in which they were asked for first.
     pub fn names(&self) -> &[String] {
         &self.names
     }

@@ -1,6 +1,6 @@
-//! What a caller can do with a sandbox while it runs.
+//! Controls a sandbox while it runs, for its attendant.
 
-use super::output::Stream;
+use crate::live::output::Stream;
 use nexus_driver::frames::TerminalSize;
 use nexus_driver::{AskError, ChannelError, LEADER, MoreCommand, Session, Stdio};
 use rustix::fd::{AsFd, OwnedFd};
@@ -9,50 +9,55 @@ use std::io;
 use std::time::Duration;
 
 /// Bytes that may wait for the command to read them.
-const MOST_INPUT: usize = 64 * 1024;
+const MAX_INPUT: usize = 64 * 1024;
 
-/// The sandbox, as its caller has it.
-pub struct Inside {
-    /// Gone when the guest has said its last word.
+/// Passes the requests of an attendant to the sandbox.
+pub struct SandboxControl {
+    /// The channel to the guest, until the end of the command is known.
     pub(super) session: Option<Session>,
-    /// Where input for the command goes: a pipe, or the master of its terminal.
+    /// Takes input for the command: a pipe, or the master of its terminal.
     pub(super) input: Option<OwnedFd>,
     pending: Vec<u8>,
     /// No more input will come.
     ended: bool,
     pub(super) terminal: bool,
-    pub(super) wishes: Vec<Wish>,
+    pub(super) actions: Vec<Action>,
 }
 
-/// What the pump does for a caller, when it is its turn again.
+/// Asks the pump for something in its next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// Nobody reads this stream any more.
+pub enum Action {
+    /// Closes a stream of which nothing is read any more.
     Close(Stream),
-    /// The command is to end: this signal, then SIGKILL after the time, or after the run's own grace.
-    End { signal: u8, grace: Option<Duration> },
-    /// The guest takes no orders.
+    /// Ends the command: this signal, then SIGKILL after the time, or after the run's own grace.
+    End {
+        /// The first signal.
+        signal: u8,
+        /// The time until SIGKILL.
+        grace: Option<Duration>,
+    },
+    /// Ends a guest that takes no messages.
     Broken,
 }
 
-impl Inside {
+impl SandboxControl {
     pub(super) fn new(session: Session, input: Option<OwnedFd>, terminal: bool) -> Self {
-        Self { session: Some(session), input, pending: Vec::new(), ended: false, terminal, wishes: Vec::new() }
+        Self { session: Some(session), input, pending: Vec::new(), ended: false, terminal, actions: Vec::new() }
     }
 
-    /// One that is over: it takes nothing, and nothing is done.
+    /// Makes one that is over: it takes nothing, and nothing is done.
     pub fn over() -> Self {
-        Self { session: None, input: None, pending: Vec::new(), ended: true, terminal: false, wishes: Vec::new() }
+        Self { session: None, input: None, pending: Vec::new(), ended: true, terminal: false, actions: Vec::new() }
     }
 
-    /// Whether the command has a terminal.
+    /// Reports that the command has a terminal.
     pub fn has_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Whether it takes more input now. Where there is nothing to give it to, it takes all and loses it.
+    /// Reports that it takes more input now. After the end of the command it takes all and loses it.
     pub fn takes_input(&self) -> bool {
-        self.session.is_none() || self.pending.len() < MOST_INPUT
+        self.session.is_none() || self.pending.len() < MAX_INPUT
     }
 
     /// Gives the command input.
@@ -62,13 +67,13 @@ impl Inside {
         }
     }
 
-    /// No more input comes. A terminal has no end: there a key says it.
+    /// Ends the input. A terminal has no end: there a key ends it.
     pub fn end_input(&mut self) {
         self.ended = !self.terminal;
         self.close_if_done();
     }
 
-    /// Resizes the terminal of the command, or of a further one.
+    /// Resizes the terminal of the command, or of an exec.
     pub fn resize(&mut self, exec: Option<u32>, size: TerminalSize) {
         if let Some(session) = &mut self.session {
             let sent = session.resize(exec.unwrap_or(LEADER), size);
@@ -76,7 +81,7 @@ impl Inside {
         }
     }
 
-    /// Signals a further command.
+    /// Signals an exec.
     pub fn signal(&mut self, exec: u32, signal: u8) {
         if let Some(session) = &mut self.session {
             let sent = session.signal(exec, signal);
@@ -86,15 +91,15 @@ impl Inside {
 
     /// Asks the command to end.
     pub fn end(&mut self, signal: u8, grace: Option<Duration>) {
-        self.wishes.push(Wish::End { signal, grace });
+        self.actions.push(Action::End { signal, grace });
     }
 
-    /// Nobody reads this stream any more.
+    /// Closes a stream of which nothing is read any more.
     pub fn close(&mut self, stream: Stream) {
-        self.wishes.push(Wish::Close(stream));
+        self.actions.push(Action::Close(stream));
     }
 
-    /// Starts a further command.
+    /// Starts an exec.
     pub fn exec(&mut self, exec: u32, command: &MoreCommand, stdio: Stdio<'_>) -> Result<(), AskError> {
         match &mut self.session {
             Some(session) => {
@@ -118,12 +123,12 @@ impl Inside {
 
     fn note_request(&mut self, asked: Result<(), AskError>) -> Result<(), AskError> {
         if let Err(AskError::Channel(ChannelError::Full)) = &asked {
-            self.wishes.push(Wish::Broken);
+            self.actions.push(Action::Broken);
         }
         asked
     }
 
-    /// Sends what the guest takes now of all that waits for it.
+    /// Sends as much of the waiting messages as the guest takes now.
     pub(super) fn flush(&mut self) {
         if let Some(session) = &mut self.session {
             let sent = session.flush();
@@ -133,13 +138,13 @@ impl Inside {
 
     fn note(&mut self, sent: &Result<(), ChannelError>) {
         match sent {
-            // What ended it is still to be read.
+            // The reason is still to be read.
             Ok(()) | Err(ChannelError::Closed) => {}
-            Err(_) => self.wishes.push(Wish::Broken),
+            Err(_) => self.actions.push(Action::Broken),
         }
     }
 
-    /// Where input waits to be written.
+    /// Returns the descriptor for input, while some waits to be written.
     pub(super) fn waiting_input(&self) -> Option<rustix::fd::BorrowedFd<'_>> {
         if self.pending.is_empty() { None } else { self.input.as_ref().map(AsFd::as_fd) }
     }
@@ -148,7 +153,7 @@ impl Inside {
         let Some(to) = &self.input else { return Ok(()) };
         match rustix::io::write(to, &self.pending) {
             Ok(count) => drop(self.pending.drain(..count)),
-            // Nobody inside reads it any more.
+            // No process inside reads it any more.
             Err(Errno::PIPE | Errno::IO) => self.lose_input(),
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),

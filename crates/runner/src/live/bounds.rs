@@ -1,24 +1,26 @@
-//! The bounds that a pump gets and the outcome that it gives.
+//! The bounds that a pump gets and the outcome that it returns.
 
-use crate::run::covers::Covers;
-use crate::run::names::AskedNames;
-use crate::run::tally::Tally;
+use crate::live::covers::Covers;
+use crate::live::names::AskedNames;
+use crate::live::tally::Tally;
+use crate::state::commit_lock::Mounting;
 use nexus_driver::{Ended, NotStarted};
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
-use nexus_runner::state::commit_lock::Mounting;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// How the run is bounded.
+/// Bounds a run.
 pub struct Bounds {
-    /// Until SIGTERM.
+    /// The time until SIGTERM.
     pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Whether the kernel may kill for memory.
+    /// Reports that the kernel may kill for memory.
     pub watch_memory: bool,
     /// Measures the layer; an answer of `true` is too much.
     pub over_disk: Option<Box<dyn FnMut(Look) -> io::Result<bool>>>,
@@ -26,49 +28,52 @@ pub struct Bounds {
     pub mounting: Option<Mounting>,
     /// Paths whose covers a process of the host can take away.
     pub covers: Option<Covers>,
+    /// Set when the run was ended from outside or by its time limit: then output that is not taken is waited for only a short
+    /// time. A signal handler of the caller may set it.
+    pub was_ended: Arc<AtomicBool>,
 }
 
-/// How much of the layer is measured at once.
+/// Selects how much of the layer is measured at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Some of it, from where the last look stopped.
+    /// A part of the layer, from where the last look stopped.
     On,
-    /// All of it.
+    /// All of the layer.
     AtAll,
 }
 
-/// Our ends of what the command has.
+/// Holds our ends of the streams of a command.
 pub struct Ends {
-    /// Its stdout; the master of its terminal comes later.
+    /// The end of stdout; the master of its terminal comes later.
     pub out: Option<OwnedFd>,
-    /// Its stderr.
+    /// The end of stderr.
     pub err: Option<OwnedFd>,
-    /// Its stdin.
+    /// The end of stdin.
     pub input: Option<OwnedFd>,
-    /// Whether it has a terminal.
+    /// Reports that the command has a terminal.
     pub terminal: bool,
 }
 
-/// What happened.
+/// Describes a run that is over.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the command ended, if it started.
+    /// The end of the command, if it started.
     pub ended: Option<Ended>,
-    /// Why the run ended.
+    /// The reason for the end of the run.
     pub reason: ExitReason,
-    /// Why it did not start.
+    /// The reason why the command did not start.
     pub not_started: Option<NotStarted>,
-    /// The proof.
+    /// The proof of the confinement.
     pub proof: Vec<ProofItem>,
-    /// The upper folder of a layer in memory.
+    /// The upper directory of a layer in memory.
     pub layer: Option<OwnedFd>,
-    /// When the command had been started.
+    /// The time at which the command had been started.
     pub spawned: Option<Instant>,
-    /// When its first output came.
+    /// The time of the first output.
     pub first_output: Option<Instant>,
-    /// All that came on stdout and stderr, whatever was passed on of it.
+    /// All bytes of stdout and stderr, also those that were not passed on.
     pub output: Tally,
-    /// Reports that the command was killed without its grace, because somebody asked twice.
+    /// Reports that the command was killed without its grace, because the end was asked for twice.
     pub hurried: bool,
     /// The sandbox was killed, and the kernel had not taken it apart a second later.
     pub lingers: bool,
@@ -83,9 +88,9 @@ pub struct Outcome {
 /// An error that ended the run from our side.
 #[derive(Debug)]
 pub struct Broken {
-    /// What failed.
+    /// The call that failed.
     pub error: io::Error,
-    /// What had happened before; `None` when the command cannot have started.
+    /// The run before that; `None` when the command cannot have started.
     pub outcome: Option<Box<Outcome>>,
 }
 

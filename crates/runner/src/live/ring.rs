@@ -4,28 +4,28 @@
 //!  dropped ─│─ piece ─ piece ─ piece ─ piece ─│ end        a reader has a position; one that is before the start skips
 //!         start (never inside a sequence or a character)
 //! ```
-//! Readers do not hold anything back: each has a position, reads on from there, and is told what it missed. So one that
-//! is slow, or stuck, costs nobody anything.
+//! Readers do not hold anything back: each has a position, reads on from there, and learns what it missed. So one that
+//! is slow, or stuck, holds up no other one.
 
-use crate::run::Stream;
+use crate::live::output::Stream;
 use std::collections::VecDeque;
 
 /// Bytes from which on a piece is not added to.
 const PIECE: usize = 4096;
-/// What a piece costs beside its bytes, so that many tiny ones cannot use unbounded memory.
+/// Charged for a piece beside its bytes, so that many tiny ones cannot use unbounded memory.
 const PIECE_COST: usize = 64;
 
 #[derive(Debug)]
 struct Piece {
     stream: Stream,
-    /// Where its first byte is, counted from the first byte of all.
+    /// The place of the first byte, counted from the first byte of all.
     at: u64,
     bytes: Vec<u8>,
-    /// Whether no sequence and no character is cut at its start, on either stream.
+    /// Reports that no sequence and no character is cut at its start, on either stream.
     clean: bool,
 }
 
-/// The buffer.
+/// Keeps the last output.
 #[derive(Debug)]
 pub struct Ring {
     most: usize,
@@ -35,29 +35,29 @@ pub struct Ring {
     trackers: [Tracker; 2],
 }
 
-/// What a reader gets.
+/// Holds the next output for a reader.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Read<'a> {
-    /// Bytes that are gone.
+    /// The number of bytes that are gone.
     pub missed: u64,
-    /// Which stream.
+    /// The stream of the bytes.
     pub stream: Stream,
-    /// What comes next.
+    /// The next bytes.
     pub bytes: &'a [u8],
 }
 
 impl Ring {
-    /// For at most so many bytes.
+    /// Makes one for at most so many bytes.
     pub fn new(most: usize) -> Self {
         Self { most, pieces: VecDeque::new(), cost: 0, end: 0, trackers: Default::default() }
     }
 
-    /// Where the next byte will be.
+    /// Returns the place of the next byte.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Adds output.
+    /// Adds output of one stream.
     pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
         for part in bytes.chunks(PIECE) {
             let clean = self.trackers.iter().all(Tracker::is_between);
@@ -90,7 +90,7 @@ impl Ring {
         }
     }
 
-    /// What is at this position, or the oldest that is left; at most so many bytes. `None` at the end.
+    /// Returns what is at this position, or the oldest that is left; at most so many bytes. `None` at the end.
     pub fn read(&self, position: u64, most: usize) -> Option<Read<'_>> {
         let after = self.pieces.partition_point(|piece| piece.at + piece.bytes.len() as u64 <= position);
         let piece = self.pieces.get(after)?;
@@ -100,13 +100,13 @@ impl Ring {
         Some(Read { missed, stream: piece.stream, bytes: &piece.bytes[from..to] })
     }
 
-    /// What was missed by a reader at this position for whom there is nothing left.
+    /// Returns the number of bytes that a reader missed at this position, where nothing is left.
     pub fn missed_at_end(&self, position: u64) -> u64 {
         self.end.saturating_sub(position)
     }
 }
 
-/// Whether a stream is inside a sequence or a character.
+/// Tracks whether a stream is inside a sequence or a character.
 #[derive(Debug, Default)]
 struct Tracker {
     state: State,

@@ -1,26 +1,26 @@
-//! Bounded output: the first half of the budget as it comes, the last half at the end, a marker between.
+//! Bounds output: the first half of the budget as it comes, the last half at the end, a line between them.
 //!
 //! One budget for stdout and stderr together, so that a command cannot get the double by using both.
 
 use std::collections::VecDeque;
 
-/// stdout or stderr.
+/// One of the two streams of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Descriptor 1.
+    /// Standard output, descriptor 1.
     Out,
-    /// Descriptor 2.
+    /// Standard error, descriptor 2.
     Err,
 }
 
-/// What a remembered piece costs beside its bytes, so that many tiny pieces cannot use unbounded memory.
+/// Charged for a remembered piece beside its bytes, so that many tiny pieces cannot use unbounded memory.
 const PIECE_COST: usize = 64;
 
 /// Pieces that are longer do not grow. The oldest one keeps its forgotten bytes until it goes as a whole, since moving
 /// the others up at each push would cost more than all the rest of the way.
 const PIECE_LENGTH: usize = 64 * 1024;
 
-/// Splits output into what is shown now, what may be shown at the end, and what is dropped.
+/// Splits output into a part that is shown now, one that may be shown at the end, and one that is dropped.
 #[derive(Debug)]
 pub struct HeadTail {
     head_left: usize,
@@ -33,7 +33,7 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    /// For at most `bytes` of output.
+    /// Makes one for at most `bytes` of output.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -98,31 +98,31 @@ impl HeadTail {
         }
     }
 
-    /// Bytes that were dropped.
+    /// Returns the number of bytes that were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// What is shown at the end, in order: the marker of a stream before its first piece.
+    /// Returns the pieces for the end, in order: the line about dropped bytes of a stream before its first piece.
     pub fn finish(&mut self) -> Vec<(Stream, Vec<u8>)> {
-        let mut marked = [false; 2];
+        let mut announced = [false; 2];
         let mut pieces = Vec::new();
         for (stream, mut piece) in std::mem::take(&mut self.tail) {
-            self.mark(stream, &mut marked, &mut pieces);
+            self.announce(stream, &mut announced, &mut pieces);
             piece.drain(..std::mem::take(&mut self.skipped));
             pieces.push((stream, piece));
         }
         for stream in [Stream::Out, Stream::Err] {
-            self.mark(stream, &mut marked, &mut pieces);
+            self.announce(stream, &mut announced, &mut pieces);
         }
         pieces
     }
 
-    fn mark(&self, stream: Stream, marked: &mut [bool; 2], pieces: &mut Vec<(Stream, Vec<u8>)>) {
+    fn announce(&self, stream: Stream, announced: &mut [bool; 2], pieces: &mut Vec<(Stream, Vec<u8>)>) {
         let dropped = self.dropped[stream as usize];
-        if dropped > 0 && !marked[stream as usize] {
-            marked[stream as usize] = true;
+        if dropped > 0 && !announced[stream as usize] {
+            announced[stream as usize] = true;
             pieces.push((stream, format!("\n[... {dropped} bytes truncated ...]\n").into_bytes()));
         }
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_half_stay_with_a_marker_between() {
+    fn the_first_and_the_last_half_stay_with_a_line_between() {
         let (shown, dropped) = show(10, &[(Stream::Out, b"0123456789"), (Stream::Out, b"abcdefghij")]);
         assert_eq!(shown, b"01234\n[... 10 bytes truncated ...]\nfghij");
         assert_eq!(dropped, 10);

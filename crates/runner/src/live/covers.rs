@@ -2,7 +2,7 @@
 //!
 //! A cover is a mount on a name of the host's file system: a protected or hidden path of a direct run, or a bind inside of
 //! another one. When a process of the host renames a file over that name, or removes it, the kernel takes the mount away in
-//! every mount namespace, and nobody inside or outside can put it back. So the run is ended.
+//! every mount namespace, and no process inside or outside can put it back. So the run is ended.
 //!
 //! ```text
 //!  watch parents (inotify) ─▶ read identities ─▶ start ─▶ event with a covered name, or an identity that differs ─▶ end
@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Between two comparisons where the kernel does not tell of changes.
+/// The time between two comparisons where the kernel does not report changes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Events that are read at one time, so that a busy directory does not hold the run up.
 const MAX_EVENTS: usize = 4096;
@@ -53,7 +53,7 @@ struct Place {
 /// The covered paths of one run.
 pub struct Covers {
     instance: Option<OwnedFd>,
-    /// Which place each name of a watched directory is.
+    /// The place of each name of a watched directory.
     names: HashMap<(i32, OsString), usize>,
     places: Vec<Place>,
     look_at: Instant,
@@ -80,12 +80,12 @@ impl Covers {
         }
         let mut covers =
             Self { instance: instance(), names: HashMap::new(), places: Vec::new(), look_at: Instant::now() };
-        // First the watches: what happens between them and the first look is told.
+        // First the watches: the kernel reports what happens between them and the first look.
         for (at, path) in paths.iter().enumerate() {
             covers.watch_name(path, at);
         }
         for path in paths {
-            let found = match look(&path) {
+            let found = match identify(&path) {
                 Ok(found) => Some(found),
                 Err(error) if is_missing(&error) => None,
                 Err(source) => return Err(Unseen { path, source }),
@@ -123,22 +123,22 @@ impl Covers {
         self.instance.as_ref().map(AsFd::as_fd)
     }
 
-    /// When the places are to be compared next, where nothing tells of a change.
+    /// Returns the time of the next comparison, where the kernel reports no change.
     pub fn next_look(&self) -> Option<Instant> {
         self.instance.is_none().then_some(self.look_at)
     }
 
     /// Returns a covered path that was replaced or removed.
     pub fn lost(&mut self) -> Option<PathBuf> {
-        if let Ok(told) = self.told() {
-            return told;
+        if let Ok(found) = self.reported() {
+            return found;
         }
-        // What cannot be read any more tells nothing: from now on the places are compared.
+        // An instance that cannot be read reports nothing: from now on the places are compared.
         self.instance = None;
         self.replaced()
     }
 
-    fn told(&mut self) -> io::Result<Option<PathBuf>> {
+    fn reported(&mut self) -> io::Result<Option<PathBuf>> {
         let Some(instance) = &self.instance else {
             self.look_at = Instant::now() + LOOK_EVERY;
             return Ok(self.replaced());
@@ -170,22 +170,22 @@ impl Covers {
 
     /// Compares what is at the places now.
     fn replaced(&self) -> Option<PathBuf> {
-        let is_same = |place: &&Place| match look(&place.path) {
+        let is_same = |place: &&Place| match identify(&place.path) {
             Ok((identity, _)) => Some(identity) == place.identity,
             Err(error) => place.identity.is_none() && is_missing(&error),
         };
         self.places.iter().find(|place| !is_same(place)).map(|place| place.path.clone())
     }
 
-    /// Compares all places once more; for the end of a run.
+    /// Compares all places again; for the end of a run.
     pub fn lost_at_the_end(&mut self) -> Option<PathBuf> {
         self.lost().or_else(|| self.replaced())
     }
 
-    /// Returns the protected files that changed since the beginning, whoever did it.
+    /// Returns the protected files that changed since the beginning.
     pub fn altered(&self) -> Vec<PathBuf> {
         let is_altered = |place: &&Place| {
-            place.changed.is_some_and(|changed| look(&place.path).map_or(true, |(_, now)| now != changed))
+            place.changed.is_some_and(|changed| identify(&place.path).map_or(true, |(_, now)| now != changed))
         };
         self.places.iter().filter(is_altered).map(|place| place.path.clone()).collect()
     }
@@ -195,7 +195,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn look(path: &Path) -> io::Result<(Identity, (i64, u32))> {
+fn identify(path: &Path) -> io::Result<(Identity, (i64, u32))> {
     let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
     let identity = Identity {
         device: (found.stx_dev_major, found.stx_dev_minor),

@@ -1,66 +1,58 @@
-//! Moves bytes between the command and the caller, and watches the clock, the limits and the guest. One thread.
+//! Moves bytes between the command and the attendant, and watches the clock, the limits and the guest. One thread.
 //!
 //! ```text
 //!             ┌── Started ──▶ running ── Ended | lost ──▶ closing ── PID 1 dead, pipes at their end ──▶ done
-//!  starting ──┤                  │ time limit, signal of the caller: SIGTERM ─grace─▶ SIGKILL
+//!  starting ──┤                  │ time limit, signal to this process: SIGTERM ─grace─▶ SIGKILL
 //!             └── NotStarted ────┴─▶ closing
 //! ```
 //! The command never holds a descriptor of the caller: always pipes or a terminal of its own, since `/proc/self/fd/1` of
-//! a host file can be opened again with other rights, and a terminal takes ioctls. Who gets the output and what else is
-//! waited for is the [`Caller`]'s; nothing waits for a caller that takes nothing.
+//! a host file can be opened again with other rights, and a terminal takes ioctls. The [`Attendant`] gets the output and
+//! names what else is waited for; nothing waits for an attendant that takes nothing.
 
-use super::caller::{Caller, Heard};
-use super::covers::Covers;
-use super::inside::{Inside, Wish};
-use super::names::AskedNames;
-use super::output::Stream;
-use super::signals::Signals;
-use super::tally::Tally;
-use crate::net::Service;
-use crate::signal::{SIGHUP, SIGTERM};
-use crate::terminal::out;
+use crate::live::attendant::{Attendant, Interrupts, NetworkServer, SandboxEvent};
+use crate::live::bounds::{Bounds, Broken, Ends, Outcome};
+use crate::live::control::{Action, SandboxControl};
+use crate::live::covers::Covers;
+use crate::live::left::Left;
+use crate::live::lingers::{End, Linger};
+use crate::live::looks::{self, LOOK_AT_MEMORY_EVERY};
+use crate::live::names::AskedNames;
+use crate::live::output::Stream;
+use crate::live::signal::{SIGHUP, SIGTERM};
+use crate::live::tally::Tally;
+use crate::state::commit_lock::Mounting;
 use nexus_driver::{Event, LEADER, Sandbox, Session};
 use nexus_model::ExitReason;
-use nexus_runner::state::commit_lock::Mounting;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-mod contract;
-mod left;
-mod lingers;
-mod looks;
-mod pipes;
-
-pub use contract::{Bounds, Broken, Ends, Look, Outcome};
-use left::Left;
-use lingers::End;
-use looks::LOOK_AT_MEMORY_EVERY;
-pub use pipes::{pipe, write_tail, write_unless_closed};
-
 const BUFFER: usize = 256 * 1024;
-/// How often a terminal is looked at that no process inside holds open: one may open it again.
+/// The time for output that is not taken, once the run was ended from outside and every process of the sandbox is dead.
+pub const LAST_WAIT: Duration = Duration::from_millis(500);
+/// The time between two looks at a terminal that no process inside holds open: one may open it again.
 const LOOK_AT_TERMINAL_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs until nothing of the sandbox lives and all its output is where it belongs.
-pub fn run<C: Caller>(
+pub fn run<A: Attendant>(
     sandbox: &Sandbox,
     session: Session,
     ends: Ends,
-    caller: &mut C,
-    signals: &Signals,
+    attendant: &mut A,
+    interrupts: &dyn Interrupts,
     bounds: Bounds,
-    network: Option<&mut Service>,
+    network: Option<&mut dyn NetworkServer>,
 ) -> Result<Outcome, Broken> {
     let mut pump = Pump {
         sandbox,
-        network,
-        inside: Inside::new(session, ends.input, ends.terminal),
+        network: network.map(|server| server as &mut dyn NetworkServer),
+        inside: SandboxControl::new(session, ends.input, ends.terminal),
         out: ends.out,
         err: ends.err,
-        caller,
+        attendant,
         bounds,
         started: Instant::now(),
         kill_at: None,
@@ -68,7 +60,7 @@ pub fn run<C: Caller>(
         hung_up_until: None,
         asked: 0,
         timed_out: false,
-        dead: false,
+        is_dead: false,
         silent_since: None,
         left: Left::default(),
         end: End::default(),
@@ -89,19 +81,19 @@ pub fn run<C: Caller>(
             names: AskedNames::default(),
         },
     };
-    match pump.run_to_end(signals) {
+    match pump.run_to_end(interrupts) {
         Ok(()) => Ok(pump.outcome),
         Err(error) => Err(Broken { error, outcome: Some(Box::new(pump.outcome)) }),
     }
 }
 
-struct Pump<'a, C: Caller> {
+struct Pump<'a, A: Attendant> {
     sandbox: &'a Sandbox,
-    network: Option<&'a mut Service>,
-    inside: Inside,
+    network: Option<&'a mut (dyn NetworkServer + 'a)>,
+    inside: SandboxControl,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
-    caller: &'a mut C,
+    attendant: &'a mut A,
     bounds: Bounds,
     started: Instant,
     kill_at: Option<Instant>,
@@ -110,8 +102,8 @@ struct Pump<'a, C: Caller> {
     asked: u32,
     /// The time limit was reached.
     timed_out: bool,
-    dead: bool,
-    /// Since when nothing inside lives, and nothing that it left was passed on.
+    is_dead: bool,
+    /// The time since which no process inside lives, and nothing that they left was passed on.
     silent_since: Option<Instant>,
     left: Left,
     end: End,
@@ -119,35 +111,35 @@ struct Pump<'a, C: Caller> {
     outcome: Outcome,
 }
 
-/// What a polled descriptor is.
+/// Names a polled descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source<T> {
     Guest,
-    Dead,
+    Death,
     Covers,
     Names,
     Signals,
     Output(Stream),
     Input,
-    Caller(T),
+    Attendant(T),
 }
 
-impl<C: Caller> Pump<'_, C> {
-    /// The guest's last words count even when everything else is over already.
-    fn is_over(&self) -> bool {
+impl<A: Attendant> Pump<'_, A> {
+    /// Reports that nothing is left to do. The last frames of the guest count even when everything else is over already.
+    fn is_done(&self) -> bool {
         let silent = self.out.is_none() && self.err.is_none();
-        self.inside.session.is_none() && self.dead && silent && self.caller.is_done()
+        self.inside.session.is_none() && self.is_dead && silent && self.attendant.is_done()
     }
 
-    fn run_to_end(&mut self, signals: &Signals) -> io::Result<()> {
-        while !self.is_over() {
-            self.turn(signals)?;
+    fn run_to_end(&mut self, interrupts: &dyn Interrupts) -> io::Result<()> {
+        while !self.is_done() {
+            self.turn(interrupts)?;
         }
-        self.last_look()
+        looks::at_the_end(&mut self.bounds, self.sandbox, &mut self.outcome)
     }
 
-    fn turn(&mut self, signals: &Signals) -> io::Result<()> {
-        let ready = self.wait(signals)?;
+    fn turn(&mut self, interrupts: &dyn Interrupts) -> io::Result<()> {
+        let ready = self.wait(interrupts)?;
         for (source, found) in ready {
             match source {
                 Source::Guest => {
@@ -155,29 +147,29 @@ impl<C: Caller> Pump<'_, C> {
                         self.inside.flush();
                     }
                     if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                        self.hear()?;
+                        self.receive()?;
                     }
                 }
-                Source::Dead => self.nothing_runs(),
+                Source::Death => self.nothing_runs(),
                 Source::Covers => self.look_at_covers()?,
                 Source::Names => self.outcome.names.answer(),
                 Source::Signals => {
-                    for number in signals.take()? {
-                        self.caller.signal(number, &mut self.inside)?;
+                    for number in interrupts.take()? {
+                        self.attendant.signal(number, &mut self.inside)?;
                     }
                 }
                 Source::Output(stream) => self.read(stream)?,
                 Source::Input => self.inside.write_input()?,
-                Source::Caller(token) => self.caller.ready(token, found, &mut self.inside)?,
+                Source::Attendant(token) => self.attendant.ready(token, found, &mut self.inside)?,
             }
         }
-        self.read_what_the_dead_left()?;
+        self.read_what_was_left()?;
         self.clock()?;
-        self.caller.tick(Instant::now(), &mut self.inside)?;
-        self.fulfil()
+        self.attendant.tick(Instant::now(), &mut self.inside)?;
+        self.act()
     }
 
-    fn wait(&self, signals: &Signals) -> io::Result<Vec<(Source<C::Token>, PollFlags)>> {
+    fn wait(&self, interrupts: &dyn Interrupts) -> io::Result<Vec<(Source<A::Token>, PollFlags)>> {
         let mut sources = Vec::with_capacity(8);
         let mut list = Vec::with_capacity(8);
         let mut add = |source, fd, flags| {
@@ -187,12 +179,12 @@ impl<C: Caller> Pump<'_, C> {
         if let Some(session) = &self.inside.session {
             add(Source::Guest, session.as_fd(), session.interest());
         }
-        if !self.dead
+        if !self.is_dead
             && let Some(fd) = self.sandbox.process.ended()
         {
-            add(Source::Dead, fd, PollFlags::IN);
+            add(Source::Death, fd, PollFlags::IN);
         }
-        if !self.dead
+        if !self.is_dead
             && let Some(fd) = self.bounds.covers.as_ref().and_then(Covers::fd)
         {
             add(Source::Covers, fd, PollFlags::IN);
@@ -200,11 +192,11 @@ impl<C: Caller> Pump<'_, C> {
         if let Some(fd) = self.outcome.names.fd() {
             add(Source::Names, fd, PollFlags::IN);
         }
-        add(Source::Signals, signals.as_fd(), PollFlags::IN);
+        add(Source::Signals, interrupts.fd(), PollFlags::IN);
         for (stream, fd) in [(Stream::Out, &self.out), (Stream::Err, &self.err)] {
             // Nothing more is read until the caller took what is there.
             if let Some(fd) = fd
-                && self.caller.takes(stream)
+                && self.attendant.takes(stream)
                 && self.hung_up_until.is_none()
             {
                 add(Source::Output(stream), fd.as_fd(), PollFlags::IN);
@@ -216,9 +208,9 @@ impl<C: Caller> Pump<'_, C> {
             add(Source::Input, fd, PollFlags::OUT);
         }
         let mut watched = Vec::new();
-        self.caller.watch(&self.inside, &mut watched);
+        self.attendant.watch(&self.inside, &mut watched);
         for (token, fd, flags) in watched {
-            add(Source::Caller(token), fd, flags);
+            add(Source::Attendant(token), fd, flags);
         }
         let timeout = self.next_event().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.map(|d| Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) });
@@ -234,26 +226,28 @@ impl<C: Caller> Pump<'_, C> {
     fn next_event(&self) -> Option<Instant> {
         let timeout = if self.timed_out { None } else { self.deadline() };
         let looks = self.bounds.watch_memory || self.bounds.over_disk.is_some();
-        let look = (looks && !self.dead).then_some(self.look_at);
+        let next_look = (looks && !self.is_dead).then_some(self.look_at);
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
-        let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.dead);
-        let own = [timeout, self.kill_at, look, covers, self.hung_up_until, self.give_up_at(), self.lingers_at()];
-        own.into_iter().chain([guest, self.caller.next_event()]).flatten().min()
+        let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.is_dead);
+        let own = [timeout, self.kill_at, next_look, covers, self.hung_up_until, self.give_up_at(), self.lingers_at()];
+        own.into_iter().chain([guest, self.attendant.next_event()]).flatten().min()
     }
 
-    /// When a caller that takes nothing is no longer waited for: the sandbox is dead, and somebody ended the run.
+    /// Returns the time at which an attendant that takes nothing is no longer waited for: every process of the sandbox is dead,
+    /// and the run was ended from outside.
     fn give_up_at(&self) -> Option<Instant> {
-        self.silent_since.filter(|_| out::is_ended()).map(|since| since + out::LAST_WAIT)
+        let was_ended = self.bounds.was_ended.load(Ordering::SeqCst);
+        self.silent_since.filter(|_| was_ended).map(|since| since + LAST_WAIT)
     }
 
     fn deadline(&self) -> Option<Instant> {
         self.bounds.timeout.map(|timeout| self.started + timeout)
     }
 
-    fn hear(&mut self) -> io::Result<()> {
+    fn receive(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.inside.session else { return Ok(()) };
-        let Some(heard) = session.hear_ready().transpose() else { return Ok(()) };
-        match heard {
+        let Some(event) = session.hear_ready().transpose() else { return Ok(()) };
+        match event {
             Ok(Event::Up) => self.sandbox.process.on_ready(),
             Ok(Event::Terminal { exec: LEADER, master }) => {
                 self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
@@ -264,11 +258,11 @@ impl<C: Caller> Pump<'_, C> {
                 | Event::Command { .. }
                 | Event::Forwarded { .. }
                 | Event::ForwardFailed { .. }),
-            ) => self.caller.heard(Heard::Other(event), &mut self.inside)?,
+            ) => self.attendant.event(SandboxEvent::Other(event), &mut self.inside)?,
             Ok(Event::Listeners(listeners)) => {
-                // Without a network nobody serves them: they are closed here.
+                // Without a network they are closed here.
                 if let Some(network) = &mut self.network {
-                    network.serve(listeners).map_err(io::Error::other)?;
+                    network.serve(listeners)?;
                 }
             }
             Ok(Event::Names(socket)) => self.outcome.names.serve(socket),
@@ -279,7 +273,7 @@ impl<C: Caller> Pump<'_, C> {
                 self.outcome.spawned = Some(now);
                 self.started = now;
                 self.bounds.mounting.take().map_or(Ok(()), Mounting::done)?;
-                self.caller.heard(Heard::Started, &mut self.inside)?;
+                self.attendant.event(SandboxEvent::Started, &mut self.inside)?;
             }
             Ok(Event::Ended(ended)) => {
                 self.outcome.ended = Some(ended);
@@ -310,17 +304,58 @@ impl<C: Caller> Pump<'_, C> {
         Ok(())
     }
 
+    /// Kills everything inside.
+    fn kill(&mut self) -> io::Result<()> {
+        self.end.kill(self.sandbox)
+    }
+
+    fn look_at_covers(&mut self) -> io::Result<()> {
+        looks::at_covers(&mut self.bounds, self.sandbox, &mut self.end, &mut self.outcome)
+    }
+
+    /// Returns the time at which a sandbox that is not gone is reported or left.
+    fn lingers_at(&self) -> Option<Instant> {
+        self.end.next(self.sandbox, &self.outcome).filter(|_| !self.is_dead)
+    }
+
+    /// Reports a sandbox that is not gone, or leaves it.
+    fn look_at_the_end(&mut self, now: Instant) {
+        match self.end.due(now, self.sandbox, &self.outcome).filter(|_| !self.is_dead) {
+            None => {}
+            Some(Linger::Leave) => {
+                self.outcome.lingers = true;
+                self.inside.session = None;
+                self.nothing_runs();
+            }
+            Some(Linger::Report) => {
+                self.end.has_reported();
+                self.attendant.lingers();
+            }
+        }
+    }
+
+    /// Notes that no process inside runs any more: only what is in the pipes is still to come.
+    fn nothing_runs(&mut self) {
+        self.is_dead = true;
+        let has_terminal = self.inside.has_terminal();
+        self.left = Left::note(self.out.as_ref(), self.err.as_ref(), has_terminal);
+        self.silent_since = Some(Instant::now());
+        self.hung_up_until = None;
+        self.outcome.names.close();
+        self.attendant.sandbox_is_dead();
+    }
+
     fn end_now(&mut self) -> io::Result<()> {
         self.inside.session = None;
         self.kill_at = None;
         self.kill()
     }
 
-    /// SIGTERM for everything inside, SIGKILL after the grace.
+    /// Sends SIGTERM, to the command or to everything inside, and SIGKILL after the grace.
     fn ask_to_end(&mut self, reason: ExitReason, signal: u8, grace: Duration, everything: bool) -> io::Result<()> {
         if self.outcome.ended.is_some() {
             // The end is known, and the rest is to die at once.
-            return if self.dead { Ok(()) } else { self.kill() };
+            return if self.is_dead { Ok(()) } else { self.kill() };
         }
         if self.outcome.reason == ExitReason::Exit {
             self.outcome.reason = reason;
@@ -334,22 +369,22 @@ impl<C: Caller> Pump<'_, C> {
             Some(session) => session.signal_leader(signal),
             None => return Ok(()),
         };
-        // A guest that takes no orders is ended from outside.
+        // A guest that takes no messages is ended from outside.
         if sent.is_err() { self.end_now() } else { Ok(()) }
     }
 
-    /// What the caller wants.
-    fn fulfil(&mut self) -> io::Result<()> {
-        for wish in std::mem::take(&mut self.inside.wishes) {
-            match wish {
-                Wish::Close(stream) => self.close_output(stream),
-                Wish::Broken => self.end_now()?,
-                // Who asks when the end was asked for already, by a caller or by the time limit, is in a hurry.
-                Wish::End { .. } if self.asked > 0 => {
+    /// Does what the attendant asked for.
+    fn act(&mut self) -> io::Result<()> {
+        for action in std::mem::take(&mut self.inside.actions) {
+            match action {
+                Action::Close(stream) => self.close_output(stream),
+                Action::Broken => self.end_now()?,
+                // The end was asked for already, by the attendant or by the time limit: this is a hurry.
+                Action::End { .. } if self.asked > 0 => {
                     self.outcome.hurried |= self.outcome.ended.is_none();
                     self.end_now()?;
                 }
-                Wish::End { signal, grace } => {
+                Action::End { signal, grace } => {
                     let grace = grace.unwrap_or(self.bounds.grace);
                     self.ask_to_end(ExitReason::Canceled, signal, grace, false)?;
                     // An interactive shell ends when its terminal is gone, and for no SIGTERM.
@@ -373,14 +408,14 @@ impl<C: Caller> Pump<'_, C> {
         }
         if !self.timed_out && self.deadline().is_some_and(|at| now >= at) {
             self.timed_out = true;
-            out::end();
+            self.bounds.was_ended.store(true, Ordering::SeqCst);
             self.ask_to_end(ExitReason::Timeout, SIGTERM, self.bounds.grace, true)?;
         }
         if self.give_up_at().is_some_and(|at| now >= at) {
             self.out = None;
             self.err = None;
             self.silent_since = Some(now);
-            self.caller.give_up(&mut self.inside);
+            self.attendant.give_up(&mut self.inside);
         }
         if self.hung_up_until.is_some_and(|at| now >= at) {
             self.hung_up_until = None;
@@ -388,53 +423,72 @@ impl<C: Caller> Pump<'_, C> {
         if self.inside.session.as_ref().and_then(Session::next_event).is_some_and(|at| now >= at) {
             self.inside.flush();
         }
-        if !self.dead && self.bounds.covers.as_ref().and_then(Covers::next_look).is_some_and(|at| now >= at) {
+        if !self.is_dead && self.bounds.covers.as_ref().and_then(Covers::next_look).is_some_and(|at| now >= at) {
             self.look_at_covers()?;
         }
-        if now >= self.look_at && !self.dead {
-            self.look()?;
+        if now >= self.look_at && !self.is_dead {
+            self.look_at = looks::at_limits(&mut self.bounds, self.sandbox, &mut self.end, &mut self.outcome)?;
         }
         self.look_at_the_end(now);
         Ok(())
     }
 
+    /// Reads what there was at the death, as far as the attendant takes it. poll(2) would wait for the writers outside.
+    fn read_what_was_left(&mut self) -> io::Result<()> {
+        for stream in [Stream::Out, Stream::Err] {
+            while self.is_dead && self.attendant.takes(stream) && self.has_output(stream) {
+                self.read(stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes that the next read of a stream may take.
+    fn may_read(&mut self, stream: Stream) -> usize {
+        if self.is_dead { (*self.left.of(stream)).min(self.buffer.len()) } else { self.buffer.len() }
+    }
+
+    fn has_output(&self, stream: Stream) -> bool {
+        if stream == Stream::Out { self.out.is_some() } else { self.err.is_some() }
+    }
+
     fn read(&mut self, stream: Stream) -> io::Result<()> {
-        let most = self.may_read(stream);
+        let max = self.may_read(stream);
         let Some(fd) = (if stream == Stream::Out { &self.out } else { &self.err }) else { return Ok(()) };
-        if most == 0 {
+        if max == 0 {
             self.close_output(stream);
             return Ok(());
         }
-        match rustix::io::read(fd, &mut self.buffer[..most]) {
+        match rustix::io::read(fd, &mut self.buffer[..max]) {
             Ok(0) => self.close_output(stream),
             Ok(count) => {
-                self.has_read(stream, count);
+                self.left.has_read(stream, count);
                 self.silent_since = self.silent_since.map(|_| Instant::now());
                 if self.outcome.first_output.is_none() {
                     self.outcome.first_output = Some(Instant::now());
                 }
                 self.outcome.output.take(stream, &self.buffer[..count]);
-                if self.caller.take(stream, &self.buffer[..count])? {
+                if self.attendant.take(stream, &self.buffer[..count])? {
                     self.close_output(stream);
                 }
             }
-            // Nobody inside holds the terminal open; while somebody lives there, that may change.
+            // No process inside holds the terminal open; while one lives there, that may change.
             Err(Errno::IO) if self.inside.has_terminal() => {
-                if self.dead {
+                if self.is_dead {
                     self.close_output(stream);
                 } else {
                     self.hung_up_until = Some(Instant::now() + LOOK_AT_TERMINAL_EVERY);
                 }
             }
-            // Everything inside is dead: who still holds the other end is not of this sandbox, and is not waited for.
-            Err(Errno::AGAIN) if self.dead => self.close_output(stream),
+            // Everything inside is dead: a process that still holds the other end is not of this sandbox, and is not waited for.
+            Err(Errno::AGAIN) if self.is_dead => self.close_output(stream),
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// At its end, or nobody reads it any more: then the command gets EPIPE, as it would without us.
+    /// Closes a stream at its end, or when it is not read any more: then the command gets EPIPE, as it would without us.
     fn close_output(&mut self, stream: Stream) {
         match stream {
             Stream::Out => self.out = None,

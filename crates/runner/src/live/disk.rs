@@ -1,15 +1,15 @@
-//! How much a layer holds: for `--disk` above what a layer in memory may be, and for a commit that has to copy.
+//! Measures a layer: for a disk limit above what a layer in memory may be, and for a commit that has to copy.
 //!
 //! The command is at work in the layer while it is measured, and may want it to look small:
 //!
-//! * A folder swapped for a link leads nowhere: every folder is opened beneath a descriptor with openat2(2), without
+//! * A directory swapped for a link leads nowhere: every directory is opened below a descriptor with openat2(2), without
 //!   links and without leaving the file system.
-//! * Any number of folders, at any depth, is seen: what waits is names, and few of them have a descriptor.
-//! * A folder that its owner closed (`chmod 0`, or 0300 from the start) cannot be listed by an ordinary user. Opening it
-//!   up would show the command modes that it never set, and honest commands close folders too. What is in it is bounded
+//! * Any number of directories, at any depth, is seen: what waits is names, and few of them have a descriptor.
+//! * A directory that its owner closed (`chmod 0`, or 0300 from the start) cannot be listed by an ordinary user. Opening it
+//!   up would show the command modes that it never set, and honest commands close directories too. What is in it is bounded
 //!   by the file system instead: more room lost since the start than the limit is over the limit.
 //!
-//! A deleted file that a process holds open is in no folder, and is not counted.
+//! A deleted file that a process holds open is in no directory, and is not counted.
 
 use nexus_model::units::format_size;
 use rustix::fd::{AsFd, OwnedFd};
@@ -20,18 +20,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Longest path that is opened in one step. Deeper folders get a descriptor to start from: a command can build paths
+/// Longest path that is opened in one step. Deeper directories get a descriptor to start from: a command can build paths
 /// that no single call takes, and looking each up from the top would cost the square of their depth.
 const STEP: usize = 1024;
 
-/// Entries that are looked at in one turn: some milliseconds, in which nobody passes output, signals or the time limit on.
+/// Entries that are looked at in one turn: some milliseconds, in which output, signals and the time limit wait.
 const ENTRIES_OF_A_TURN: usize = 4000;
-/// What an entry counts at least, as in a layer in memory: the inodes of a file system can be used up with empty files.
-const LEAST_OF_AN_ENTRY: u64 = 4096;
+/// The smallest charge of an entry, as in a layer in memory: the inodes of a file system can be used up with empty files.
+const MIN_OF_AN_ENTRY: u64 = 4096;
 
 /// A directory that is measured while a command writes to it.
 pub struct Measured {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Free bytes of its file system before the command started.
     free_before: rustix::io::Result<u64>,
     /// A look that is not finished.
@@ -40,9 +40,9 @@ pub struct Measured {
 
 impl Measured {
     /// Notes how much room there is now.
-    pub fn new(folder: PathBuf) -> Self {
-        let free_before = free(&folder);
-        Self { folder, free_before, walk: None }
+    pub fn new(directory: PathBuf) -> Self {
+        let free_before = free(&directory);
+        Self { directory, free_before, walk: None }
     }
 
     /// Looks at some thousand entries more, and reports whether the directory is known to hold more than `limit` by now.
@@ -61,31 +61,31 @@ impl Measured {
     fn turn(&mut self, enough: u64, entries: usize) -> io::Result<Option<u64>> {
         let mut walk = match self.walk.take() {
             Some(walk) => walk,
-            None => Walk::new(&self.folder)?,
+            None => Walk::new(&self.directory)?,
         };
         if !walk.on(entries, enough)? {
             self.walk = Some(walk);
             return Ok(None);
         }
-        let lost = self.free_before?.saturating_sub(free(&self.folder)?);
-        Ok(Some(judge(&walk.found, lost, enough)))
+        let lost = self.free_before?.saturating_sub(free(&self.directory)?);
+        Ok(Some(decide(&walk.found, lost, enough)))
     }
 }
 
-/// What was counted, and what the file system lost since the start, as the number of bytes to go by.
-fn judge(found: &Found, lost: u64, enough: u64) -> u64 {
+/// Decides about the number of bytes, by what was counted and what the file system lost since the start.
+fn decide(found: &Found, lost: u64, enough: u64) -> u64 {
     // Everybody who shares the disk takes from its room, so that alone it says nothing.
     if found.closed && lost > enough { found.charged.max(lost) } else { found.charged }
 }
 
-fn free(folder: &Path) -> rustix::io::Result<u64> {
-    let there = rustix::fs::statvfs(folder)?;
+fn free(directory: &Path) -> rustix::io::Result<u64> {
+    let there = rustix::fs::statvfs(directory)?;
     Ok(there.f_bfree.saturating_mul(there.f_frsize))
 }
 
-/// Why a commit that has to copy cannot succeed, if it cannot: the layer needs more than the workspace's disk has. A
+/// Says why a commit that has to copy cannot succeed, if it cannot: the layer needs more than the workspace's disk has. A
 /// commit that runs out of room after it was decided leaves a mix until there is room, so that this is asked before.
-/// An answer that cannot be had is no reason: then the commit itself finds out.
+/// An answer that cannot be had does not count: then the commit itself finds out.
 pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> Option<String> {
     let (from, to) = (std::fs::metadata(upper).ok()?, std::fs::metadata(workspace).ok()?);
     if from.dev() == to.dev() {
@@ -94,7 +94,7 @@ pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> O
     }
     let there = rustix::fs::statvfs(workspace).ok()?;
     let (bytes, entries) = match in_memory {
-        // What is in a folder that was closed is missing here.
+        // What is in a directory that was closed is missing here.
         None => count(upper, u64::MAX).map(|found| (found.bytes, found.entries)).ok()?,
         Some(upper) => {
             let used = rustix::fs::fstatvfs(upper).ok()?;
@@ -116,26 +116,26 @@ pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> O
     None
 }
 
-/// What a look saw.
+/// Holds what a look saw.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     bytes: u64,
-    /// What counts for a limit: each entry at least [`LEAST_OF_AN_ENTRY`].
+    /// The bytes that count for a limit: each entry at least [`MIN_OF_AN_ENTRY`].
     charged: u64,
     entries: u64,
-    /// Some folder could not be looked into.
+    /// Some directory could not be looked into.
     closed: bool,
 }
 
-/// A folder that is still to be looked into.
+/// Names a directory that is still to be looked into.
 struct Waiting {
     from: Rc<OwnedFd>,
-    /// Relative to `from`.
+    /// The path below `from`.
     path: Vec<u8>,
 }
 
-fn count(folder: &Path, enough: u64) -> io::Result<Found> {
-    let mut walk = Walk::new(folder)?;
+fn count(directory: &Path, enough: u64) -> io::Result<Found> {
+    let mut walk = Walk::new(directory)?;
     walk.on(usize::MAX, enough)?;
     Ok(walk.found)
 }
@@ -152,13 +152,13 @@ struct Walk {
 /// A directory in which a look stands.
 struct Current {
     entries: Dir,
-    folder: Rc<OwnedFd>,
+    directory: Rc<OwnedFd>,
     at: Waiting,
 }
 
 impl Walk {
-    fn new(folder: &Path) -> io::Result<Self> {
-        let top = Rc::new(rustix::fs::openat(CWD, folder, DIRECTORY, Mode::empty())?);
+    fn new(directory: &Path) -> io::Result<Self> {
+        let top = Rc::new(rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())?);
         let waiting = vec![Waiting { from: top, path: b".".to_vec() }];
         Ok(Self { waiting, current: None, found: Found::default() })
     }
@@ -186,7 +186,7 @@ impl Walk {
 
     /// Counts the next entry of the directory in which it stands, or leaves that.
     fn one(&mut self) -> io::Result<()> {
-        let Some(Current { entries, folder, at }) = &mut self.current else { return Ok(()) };
+        let Some(Current { entries, directory, at }) = &mut self.current else { return Ok(()) };
         let entry = match entries.next() {
             Some(Ok(entry)) => entry,
             None | Some(Err(Errno::NOENT)) => {
@@ -199,7 +199,7 @@ impl Walk {
         if name == c"." || name == c".." {
             return Ok(());
         }
-        let stat = match rustix::fs::statat(&**folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match rustix::fs::statat(&**directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(()),
             Err(Errno::ACCESS) => {
@@ -212,11 +212,11 @@ impl Walk {
         let bytes = (stat.st_blocks as u64).saturating_mul(512);
         self.found.entries += 1;
         self.found.bytes = self.found.bytes.saturating_add(bytes);
-        self.found.charged = self.found.charged.saturating_add(bytes.max(LEAST_OF_AN_ENTRY));
+        self.found.charged = self.found.charged.saturating_add(bytes.max(MIN_OF_AN_ENTRY));
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let name = name.to_bytes();
             self.waiting.push(if at.path.len() + 1 + name.len() > STEP {
-                Waiting { from: Rc::clone(folder), path: name.to_vec() }
+                Waiting { from: Rc::clone(directory), path: name.to_vec() }
             } else {
                 Waiting { from: Rc::clone(&at.from), path: [&at.path, &b"/"[..], name].concat() }
             });
@@ -228,11 +228,11 @@ impl Walk {
 fn open(at: Waiting) -> rustix::io::Result<Current> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    let folder = Rc::new(rustix::fs::openat2(&*at.from, &at.path, DIRECTORY, Mode::empty(), resolve)?);
-    Ok(Current { entries: Dir::read_from(&*folder)?, folder, at })
+    let directory = Rc::new(rustix::fs::openat2(&*at.from, &at.path, DIRECTORY, Mode::empty(), resolve)?);
+    Ok(Current { entries: Dir::read_from(&*directory)?, directory, at })
 }
 
-/// Whether a layer in memory has no room left.
+/// Reports that a layer in memory has no room left.
 pub fn is_full(upper: &OwnedFd, limit: u64) -> bool {
     let almost_nothing = (limit / 64).clamp(4096, 1 << 20);
     rustix::fs::fstatvfs(upper.as_fd())
@@ -243,12 +243,12 @@ pub fn is_full(upper: &OwnedFd, limit: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn counted(folder: &Path) -> Found {
-        count(folder, u64::MAX).unwrap()
+    fn counted(directory: &Path) -> Found {
+        count(directory, u64::MAX).unwrap()
     }
 
     #[test]
-    fn files_below_folders_count_and_links_do_not() {
+    fn files_below_directories_count_and_links_do_not() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::fs::write(dir.path().join("a/b"), vec![1u8; 1 << 20]).unwrap();
@@ -261,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_folders_beside_each_other_all_count() {
+    fn thousands_of_directories_beside_each_other_all_count() {
         let dir = tempfile::tempdir().unwrap();
         for number in 0..2000 {
-            let folder = dir.path().join(number.to_string());
-            std::fs::create_dir(&folder).unwrap();
-            std::fs::write(folder.join("file"), vec![1u8; 4096]).unwrap();
+            let directory = dir.path().join(number.to_string());
+            std::fs::create_dir(&directory).unwrap();
+            std::fs::write(directory.join("file"), vec![1u8; 4096]).unwrap();
         }
         let found = counted(dir.path());
         assert!(found.entries == 4000 && found.bytes >= 2000 * 4096 && !found.closed, "{found:?}");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_folder_is_no_error_and_is_told() {
+    fn a_closed_directory_is_not_an_error_and_is_noted() {
         if rustix::process::geteuid().is_root() {
             // Root sees into everything.
             return;
@@ -296,26 +296,27 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         for (name, mode) in [("none", 0o000), ("unreadable", 0o300), ("not-entered", 0o600)] {
-            let folder = dir.path().join(name);
-            std::fs::create_dir_all(folder.join("inner")).unwrap();
-            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+            let directory = dir.path().join(name);
+            std::fs::create_dir_all(directory.join("inner")).unwrap();
+            std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
             assert!(counted(dir.path()).closed, "{name}");
-            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+            std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
             assert!(!counted(dir.path()).closed, "{name}");
         }
     }
 
     #[test]
-    fn only_what_cannot_be_seen_is_judged_by_the_room_that_was_lost() {
-        let judged = |bytes, closed, lost| judge(&Found { bytes, charged: bytes, closed, entries: 1 }, lost, 100) > 100;
-        assert!(!judged(100, false, 0) && judged(101, false, 0));
-        assert!(!judged(10, false, 500), "others use the disk too");
-        assert!(!judged(10, true, 100), "a closed folder alone is no breach");
-        assert!(judged(10, true, 101));
+    fn only_what_cannot_be_seen_counts_by_the_room_that_was_lost() {
+        let is_over =
+            |bytes, closed, lost| decide(&Found { bytes, charged: bytes, closed, entries: 1 }, lost, 100) > 100;
+        assert!(!is_over(100, false, 0) && is_over(101, false, 0));
+        assert!(!is_over(10, false, 500), "others use the disk too");
+        assert!(!is_over(10, true, 100), "a closed directory alone is no breach");
+        assert!(is_over(10, true, 101));
     }
 
     #[test]
-    fn a_folder_that_cannot_be_measured_is_an_error() {
+    fn a_directory_that_cannot_be_measured_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let mut measured = Measured::new(dir.path().join("missing"));
         assert!(measured.look_on(1).is_err());
@@ -340,7 +341,7 @@ mod tests {
         for number in 0..2 * ENTRIES_OF_A_TURN {
             std::fs::write(inner.join(number.to_string()), "").unwrap();
         }
-        let total = (2 * ENTRIES_OF_A_TURN as u64 + 1) * LEAST_OF_AN_ENTRY;
+        let total = (2 * ENTRIES_OF_A_TURN as u64 + 1) * MIN_OF_AN_ENTRY;
         let mut walk = Walk::new(dir.path()).unwrap();
         let mut turns = 0;
         while !walk.on(1000, u64::MAX).unwrap() {

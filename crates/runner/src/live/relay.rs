@@ -1,4 +1,4 @@
-//! Bytes between a connection on the host and one inside, both ways, with what each side says of its end.
+//! Moves bytes between a connection on the host and one inside, both ways, with the end of each side.
 //!
 //! ```text
 //!  host ──read──▶ buffer ──write──▶ inside        end of the one side's stream ─▶ buffer empty ─▶ shutdown of the other's
@@ -14,14 +14,14 @@ use std::net::TcpStream;
 /// Bytes on their way in one direction.
 const ROOM: usize = 64 * 1024;
 
-/// One direction.
+/// Carries the bytes of one direction.
 #[derive(Default)]
 struct Flow {
     buffer: Vec<u8>,
     /// The reader said that nothing more comes.
     ended: bool,
-    /// The writer was told.
-    told: bool,
+    /// The writer knows that.
+    is_passed_on: bool,
 }
 
 impl Flow {
@@ -46,15 +46,15 @@ impl Flow {
                 Err(error) => return Err(error),
             }
         }
-        if self.ended && self.buffer.is_empty() && !self.told {
-            self.told = true;
+        if self.ended && self.buffer.is_empty() && !self.is_passed_on {
+            self.is_passed_on = true;
             rustix::net::shutdown(to, Shutdown::Write)?;
         }
         Ok(())
     }
 }
 
-/// A pair of connections.
+/// Joins a pair of connections.
 pub struct Relay {
     host: TcpStream,
     inside: Option<OwnedFd>,
@@ -64,37 +64,37 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A connection whose other half was asked for.
+    /// Begins with a connection whose other half was asked for.
     pub fn new(host: TcpStream) -> Self {
         Self { host, inside: None, connected: false, inward: Flow::default(), outward: Flow::default() }
     }
 
-    /// The other half, which may still be connecting.
+    /// Takes the other half, which may still be connecting.
     pub fn join(&mut self, inside: OwnedFd) {
         self.inside = Some(inside);
     }
 
-    /// Whether the other half is there.
+    /// Reports that the other half is there.
     pub fn is_joined(&self) -> bool {
         self.inside.is_some()
     }
 
-    /// What to wait for on the host's side; `None` when it has nothing more to say or hear.
+    /// Returns what to wait for on the host's side; `None` when it has nothing more to send or receive.
     pub fn host(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         self.inside.as_ref()?;
         let reads = self.connected && self.inward.wants_to_read();
         let writes = !self.outward.buffer.is_empty();
-        let over = self.inward.ended && self.outward.told;
+        let over = self.inward.ended && self.outward.is_passed_on;
         (!over).then(|| flags(reads, writes)).flatten().map(|flags| (self.host.as_fd(), flags))
     }
 
-    /// What to wait for inside.
+    /// Returns what to wait for inside.
     pub fn inside(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let inside = self.inside.as_ref()?;
         if !self.connected {
             return Some((inside.as_fd(), PollFlags::OUT));
         }
-        let over = self.outward.ended && self.inward.told;
+        let over = self.outward.ended && self.inward.is_passed_on;
         let (reads, writes) = (self.outward.wants_to_read(), !self.inward.buffer.is_empty());
         (!over).then(|| flags(reads, writes)).flatten().map(|flags| (inside.as_fd(), flags))
     }
@@ -115,18 +115,18 @@ impl Relay {
         self.outward.step(inside.as_fd(), self.host.as_fd(), scratch)
     }
 
-    /// Whether both directions have ended.
+    /// Reports that both directions have ended.
     pub fn is_over(&self) -> bool {
-        self.inward.told && self.outward.told
+        self.inward.is_passed_on && self.outward.is_passed_on
     }
 
-    /// Whether everything that was said inside has been passed on.
+    /// Reports that everything that was sent inside has been passed on.
     pub fn said_all(&self) -> bool {
-        self.outward.told
+        self.outward.is_passed_on
     }
 }
 
-/// `None` for nothing: poll(2) tells of a peer that hung up whether it was asked or not, again and again.
+/// Returns `None` for nothing: poll(2) reports a peer that hung up even where it was not asked, again and again.
 fn flags(reads: bool, writes: bool) -> Option<PollFlags> {
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, reads);

@@ -1,4 +1,4 @@
-//! `--publish`: ports of the host's loopback that lead into a sandbox.
+//! Publishes ports: ports of the host's loopback lead into a sandbox.
 //!
 //! ```text
 //!  listener on 127.0.0.1 ─accept─▶ asked (the guest connects inside) ─▶ relay ─▶ both directions ended, or one is gone
@@ -6,34 +6,33 @@
 //! ```
 //! The host connects to the inside, never the other way round, and only on loopback: a sandbox gets no way out by it.
 
-use super::inside::Inside;
-use super::relay::Relay;
-use crate::failure::Failure;
+use crate::live::control::SandboxControl;
+use crate::live::relay::Relay;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Most connections at once; further ones wait to be accepted.
-const MOST_RELAYS: usize = 256;
-/// Most that wait for the guest's answer.
-const MOST_ASKED: usize = 16;
-/// How long connections may go on after the end of the sandbox: what was said before is still passed on.
+/// Bounds the connections at one time; further ones wait to be accepted.
+const MAX_RELAYS: usize = 256;
+/// Bounds the connections that wait for the answer of the guest.
+const MAX_ASKED: usize = 16;
+/// The time for connections after the end of the sandbox: bytes that were sent before are still passed on.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long nothing is accepted when there are no descriptors left.
+/// The time without accepting when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// `--publish HOSTPORT:PORT`.
+/// A port of the host and one inside, written `HOSTPORT:PORT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Publish {
     host: u16,
     inside: u16,
 }
 
-/// What is no pair of ports.
+/// A text is not a pair of ports.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not HOSTPORT:PORT or PORT; 0:PORT picks a free port of this machine")]
 pub struct ParsePublishError {
@@ -41,7 +40,7 @@ pub struct ParsePublishError {
 }
 
 impl Publish {
-    /// Whether the host's port is still to be picked.
+    /// Reports that the port of the host is still to be picked.
     pub fn picks(self) -> bool {
         self.host == 0
     }
@@ -59,11 +58,35 @@ impl FromStr for Publish {
     }
 }
 
-fn of_nexus(port: u16) -> Failure {
-    let message = format!(
-        "--publish takes port {port} of this machine, and --allow-host-port {port} would lead back into the sandbox"
-    );
-    Failure::usage("host_port", message, "publish another port of this machine")
+/// A port cannot be published.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The sandbox may connect to this port of the host, and would reach itself.
+    #[error("port {port} of this machine is published, and is opened to the sandbox as a port of the host")]
+    OpenedToSandbox {
+        /// The port of the host.
+        port: u16,
+    },
+    /// The port cannot be taken.
+    #[error("port {host} of 127.0.0.1 cannot be published: {source}")]
+    Untaken {
+        /// The port of the host.
+        host: u16,
+        /// The port inside.
+        inside: u16,
+        /// The answer of the system.
+        source: io::Error,
+    },
+}
+
+impl PublishError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::OpenedToSandbox { .. } => "host_port",
+            Self::Untaken { .. } => "publish",
+        }
+    }
 }
 
 struct Listener {
@@ -72,7 +95,7 @@ struct Listener {
     inside: u16,
 }
 
-/// Published ports and the connections through them.
+/// Holds the published ports and the connections through them.
 #[derive(Default)]
 pub struct Ports {
     listeners: Vec<Listener>,
@@ -84,50 +107,46 @@ pub struct Ports {
     scratch: Vec<u8>,
 }
 
-/// Its descriptors.
+/// Names a descriptor of published ports.
 #[derive(Debug, Clone, Copy)]
 pub enum PortToken {
+    /// A listener on the host.
     Listener(usize),
+    /// The side of a connection on the host.
     Host(u32),
-    Inside(u32),
+    /// The side of a connection in the sandbox.
+    Sandbox(u32),
 }
 
 impl Ports {
     /// Takes the ports of the host before anything is started.
     ///
-    /// A port that `--allow-host-port` opens cannot be one of them: the sandbox would reach itself by way of the host.
-    pub fn listen(wanted: &[Publish], host_ports: &[u16]) -> Result<Self, Failure> {
+    /// A port of the host that is opened to the sandbox cannot be one of them: the sandbox would reach itself by way of the host.
+    pub fn listen(wanted: &[Publish], host_ports: &[u16]) -> Result<Self, PublishError> {
         let listeners = wanted.iter().map(|publish| {
-            let failed = |error: std::io::Error| {
-                let message = format!("port {} of 127.0.0.1 cannot be published: {error}", publish.host);
-                let hint = match error.kind() {
-                    ErrorKind::AddrInUse => format!("another program has it; --publish 0:{} picks one", publish.inside),
-                    _ => format!("--publish 0:{} picks another one", publish.inside),
-                };
-                Failure::refused("publish", message, hint)
-            };
+            let failed = |source| PublishError::Untaken { host: publish.host, inside: publish.inside, source };
             if host_ports.contains(&publish.host) {
-                return Err(of_nexus(publish.host));
+                return Err(PublishError::OpenedToSandbox { port: publish.host });
             }
             let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, publish.host)).map_err(failed)?;
             socket.set_nonblocking(true).map_err(failed)?;
             let host = socket.local_addr().map_err(failed)?.port();
             if host_ports.contains(&host) {
-                return Err(of_nexus(host));
+                return Err(PublishError::OpenedToSandbox { port: host });
             }
             Ok(Listener { socket, host, inside: publish.inside })
         });
         Ok(Self { listeners: listeners.collect::<Result<_, _>>()?, ..Self::default() })
     }
 
-    /// Pairs of host port and port inside.
+    /// Returns the pairs of host port and port inside.
     pub fn published(&self) -> Vec<(u16, u16)> {
         self.listeners.iter().map(|listener| (listener.host, listener.inside)).collect()
     }
 
-    /// Says what to wait for.
+    /// Names the descriptors to wait for.
     pub fn watch<'a>(&'a self, mut add: impl FnMut(PortToken, BorrowedFd<'a>, PollFlags)) {
-        if self.relays.len() < MOST_RELAYS && self.asked < MOST_ASKED && self.paused_until.is_none() {
+        if self.relays.len() < MAX_RELAYS && self.asked < MAX_ASKED && self.paused_until.is_none() {
             for (at, listener) in self.listeners.iter().enumerate() {
                 add(PortToken::Listener(at), listener.socket.as_fd(), PollFlags::IN);
             }
@@ -137,16 +156,16 @@ impl Ports {
                 add(PortToken::Host(*number), fd, flags);
             }
             if let Some((fd, flags)) = relay.inside() {
-                add(PortToken::Inside(*number), fd, flags);
+                add(PortToken::Sandbox(*number), fd, flags);
             }
         }
     }
 
-    /// One of them is ready.
-    pub fn ready(&mut self, token: PortToken, found: PollFlags, inside: &mut Inside) {
+    /// Moves bytes, or accepts, where a descriptor is ready.
+    pub fn ready(&mut self, token: PortToken, found: PollFlags, inside: &mut SandboxControl) {
         match token {
             PortToken::Listener(at) => self.accept(at, inside),
-            PortToken::Host(number) | PortToken::Inside(number) => {
+            PortToken::Host(number) | PortToken::Sandbox(number) => {
                 let Some(relay) = self.relays.get_mut(&number) else { return };
                 self.scratch.resize(64 * 1024, 0);
                 let gone = relay.step(&mut self.scratch).is_err() || found.contains(PollFlags::ERR);
@@ -157,27 +176,27 @@ impl Ports {
         }
     }
 
-    fn accept(&mut self, at: usize, inside: &mut Inside) {
+    fn accept(&mut self, at: usize, inside: &mut SandboxControl) {
         let Some(listener) = self.listeners.get(at) else { return };
         match listener.socket.accept() {
             Ok((socket, _)) if socket.set_nonblocking(true).is_ok() => {
                 let number = self.next;
                 self.next = self.next.wrapping_add(1);
-                // If the guest cannot be asked, the connection is closed, as by a port on which nobody listens.
+                // If the guest cannot be asked, the connection is closed, as by a port on which no process listens.
                 if inside.forward(number, listener.inside).is_ok() {
                     self.asked += 1;
                     self.relays.insert(number, Relay::new(socket));
                 }
             }
             Ok(_) => {}
-            // Whoever connected has left again.
+            // The client has left again.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
             // No descriptors, or no memory: later there may be some.
             Err(_) => self.paused_until = Some(Instant::now() + PAUSE),
         }
     }
 
-    /// The guest connected, or is about to.
+    /// Joins the connection that the guest made, or is about to make.
     pub fn forwarded(&mut self, number: u32, socket: OwnedFd) {
         self.asked = self.asked.saturating_sub(1);
         if let Some(relay) = self.relays.get_mut(&number) {
@@ -185,7 +204,7 @@ impl Ports {
         }
     }
 
-    /// Nobody listens inside.
+    /// Closes a connection to a port on which no process listens inside.
     pub fn failed(&mut self, number: u32) {
         self.asked = self.asked.saturating_sub(1);
         self.relays.remove(&number);
@@ -207,7 +226,7 @@ impl Ports {
         }
     }
 
-    /// The sandbox has ended: nothing new is taken, and what it said last is passed on.
+    /// Takes nothing new after the end of the sandbox, and passes its last bytes on.
     pub fn close(&mut self) {
         self.listeners.clear();
         self.closing = Some(Instant::now() + LAST_WORDS);
@@ -219,7 +238,7 @@ impl Ports {
         self.relays.clear();
     }
 
-    /// Whether no connection is left.
+    /// Reports that no connection is left.
     pub fn is_done(&self) -> bool {
         self.relays.is_empty()
     }
@@ -243,8 +262,8 @@ mod tests {
     fn a_port_that_is_taken_is_refused_by_name() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let host = taken.local_addr().unwrap().port();
-        let failure = Ports::listen(&[Publish { host, inside: 80 }], &[]).err().unwrap();
-        assert!(failure.message.contains(&host.to_string()) && failure.hint.contains("0:80"), "{failure}");
+        let error = Ports::listen(&[Publish { host, inside: 80 }], &[]).err().unwrap();
+        assert!(matches!(error, PublishError::Untaken { host: refused, .. } if refused == host), "{error}");
         let ports = Ports::listen(&[Publish { host: 0, inside: 80 }], &[]).unwrap();
         assert!(matches!(ports.published()[..], [(host, 80)] if host != 0));
     }

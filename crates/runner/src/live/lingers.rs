@@ -1,0 +1,77 @@
+//! A sandbox that has ended or was killed and is not gone: the kernel still frees what its processes held.
+//!
+//! ```text
+//!  ended on its own ─1 s──▶ said, and waited for ──┐ killed meanwhile
+//!  killed ──────────1 s──────────────────────────▶ left to a later command: no process of it runs any more code of its own
+//! ```
+
+use crate::live::bounds::Outcome;
+use nexus_driver::Sandbox;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Time that the kernel has to take a sandbox apart before a person hears of it.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// The end of a sandbox, as far as this process knows it.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    /// The time at which the main command had ended.
+    ended: Option<Instant>,
+    /// The time at which everything inside was killed.
+    killed: Option<Instant>,
+    /// The wait was reported.
+    is_reported: bool,
+}
+
+/// The thing to do about a sandbox that is not gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linger {
+    /// Tell the attendant that the run waits.
+    Report,
+    /// Leave the sandbox to a later command.
+    Leave,
+}
+
+impl End {
+    /// Notes that the main command has ended.
+    pub(super) fn has_ended(&mut self) {
+        self.ended.get_or_insert_with(Instant::now);
+    }
+
+    /// Notes that the wait was reported.
+    pub(super) fn has_reported(&mut self) {
+        self.is_reported = true;
+    }
+
+    /// Kills everything inside.
+    pub(super) fn kill(&mut self, sandbox: &Sandbox) -> io::Result<()> {
+        self.killed.get_or_insert_with(Instant::now);
+        sandbox.process.kill()
+    }
+
+    /// Returns the time at which a sandbox that is not gone is reported or left.
+    pub(super) fn next(&self, sandbox: &Sandbox, outcome: &Outcome) -> Option<Instant> {
+        self.report_at().into_iter().chain(self.leave_at(sandbox, outcome)).min()
+    }
+
+    /// Returns what is to be done by now.
+    pub(super) fn due(&self, now: Instant, sandbox: &Sandbox, outcome: &Outcome) -> Option<Linger> {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+        match () {
+            () if is_due(self.leave_at(sandbox, outcome)) => Some(Linger::Leave),
+            () if is_due(self.report_at()) => Some(Linger::Report),
+            () => None,
+        }
+    }
+
+    fn report_at(&self) -> Option<Instant> {
+        self.ended.or(self.killed).filter(|_| !self.is_reported).map(|at| at + GONE_WITHIN)
+    }
+
+    /// Returns the time at which a killed sandbox is left to a later command. A layer in memory would be gone with this process.
+    fn leave_at(&self, sandbox: &Sandbox, outcome: &Outcome) -> Option<Instant> {
+        let may_leave = outcome.spawned.is_some() && outcome.layer.is_none() && !sandbox.changes.has_descriptor();
+        self.killed.filter(|_| may_leave).map(|at| at + GONE_WITHIN)
+    }
+}

@@ -1,0 +1,73 @@
+//! Looks at the limits that the kernel does not hold itself, and at the covers of protected files.
+
+use crate::live::bounds::{Bounds, Look, Outcome};
+use crate::live::covers::Covers;
+use crate::live::lingers::End;
+use nexus_driver::Sandbox;
+use nexus_model::ExitReason;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The time between two measurements of a layer on disk.
+const MEASURE_EVERY: Duration = Duration::from_millis(100);
+/// The time between two questions whether the kernel killed for memory, which cost a small file.
+pub(super) const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(10);
+
+/// Kills a sandbox that is over a limit. Returns the time of the next look.
+pub(super) fn at_limits(
+    bounds: &mut Bounds,
+    sandbox: &Sandbox,
+    end: &mut End,
+    outcome: &mut Outcome,
+) -> io::Result<Instant> {
+    let began = Instant::now();
+    if bounds.watch_memory && sandbox.process.oom_kills()? > 0 {
+        outcome.reason = ExitReason::Oom;
+        end.kill(sandbox)?;
+    }
+    if let Some(over) = &mut bounds.over_disk
+        && over(Look::On)?
+    {
+        outcome.reason = ExitReason::DiskQuota;
+        end.kill(sandbox)?;
+    }
+    // A large layer takes long to measure: at most a tenth of the time goes there.
+    let every = if bounds.over_disk.is_some() { MEASURE_EVERY } else { LOOK_AT_MEMORY_EVERY };
+    Ok(Instant::now() + every.max(began.elapsed() * 10))
+}
+
+/// Ends the run, without a grace, when a cover is gone.
+pub(super) fn at_covers(
+    bounds: &mut Bounds,
+    sandbox: &Sandbox,
+    end: &mut End,
+    outcome: &mut Outcome,
+) -> io::Result<()> {
+    if let Some(path) = bounds.covers.as_mut().and_then(Covers::lost) {
+        outcome.reason = ExitReason::ProtectionLost;
+        outcome.uncovered = Some(path);
+        bounds.covers = None;
+        end.kill(sandbox)?;
+    }
+    Ok(())
+}
+
+/// Notes what the kernel did between the last look and the end.
+pub(super) fn at_the_end(bounds: &mut Bounds, sandbox: &Sandbox, outcome: &mut Outcome) -> io::Result<()> {
+    if let Some(mut covers) = bounds.covers.take() {
+        outcome.altered = covers.altered();
+        if let Some(path) = covers.lost_at_the_end() {
+            outcome.reason = ExitReason::ProtectionLost;
+            outcome.uncovered = Some(path);
+        }
+    }
+    if bounds.watch_memory && sandbox.process.oom_kills()? > 0 {
+        outcome.reason = ExitReason::Oom;
+    }
+    if let Some(over) = &mut bounds.over_disk
+        && over(Look::AtAll)?
+    {
+        outcome.reason = ExitReason::DiskQuota;
+    }
+    Ok(())
+}
