@@ -6,8 +6,6 @@ use crate::waits::Entry;
 pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/doctor/mod.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
-    ("crates/cli/src/net/audit.rs", &[("File::open(", 2)], "Records in the state directory."),
-    ("crates/cli/src/net/host.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/cli/src/net/listening.rs",
         &[("File::open(", 1), ("fs::read_to_string(", 1)],
@@ -208,6 +206,8 @@ pub const ALLOWED: &[Entry] = &[
         &[("io::read(", 1)],
         "Sockets that are set to O_NONBLOCK before a relay gets them.",
     ),
+    ("crates/runner/src/net/addresses.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    ("crates/runner/src/net/record.rs", &[("File::open(", 2)], "Records in the state directory."),
     ("crates/runner/src/plan/devices.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/runner/src/plan/git_host.rs", &[("fs::read(", 1)], "The table of users."),
     ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),

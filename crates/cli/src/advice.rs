@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use nexus_facility::top::Unfit;
 use nexus_model::plan::PlanError;
 use nexus_runner::live::ports::PublishError;
+use nexus_runner::net::record::CreateError;
 use nexus_runner::plan::binds::{BindError, NoHome};
 use nexus_runner::plan::devices::{DeviceError, DeviceRefusal};
 use nexus_runner::plan::direct::DirectError;
@@ -307,5 +308,12 @@ impl From<PublishError> for Failure {
                 Self::refused(error.code(), error.to_string(), hint)
             }
         }
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        let hint = "make room there, or set NEXUS_STATE_DIR to another directory";
+        Self::refused(error.code(), error.to_string(), hint)
     }
 }

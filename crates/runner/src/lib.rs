@@ -12,6 +12,7 @@
 //! * [`causes`]: spells an error with its causes.
 //! * [`host`]: carries what the calling process brings along.
 //! * [`live`]: moves bytes between a running command and the attendant of the run.
+//! * [`net`]: the record of the network of a run, and the addresses of this host.
 //! * [`plan`]: turns a request into a plan.
 //! * [`request`]: asks for one run.
 //! * [`state`]: owns every path of the state directory that a run uses.
@@ -21,6 +22,7 @@
 pub mod causes;
 pub mod host;
 pub mod live;
+pub mod net;
 pub mod plan;
 pub mod request;
 pub mod state;

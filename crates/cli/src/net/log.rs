@@ -1,11 +1,11 @@
 //! `nexus net log`: the record of a run's network.
 
 use super::args::NetLogArgs;
-use super::audit;
 use crate::failure::{Failure, one_line};
 use crate::run;
 use nexus_model::RunId;
 use nexus_policy::net::Program;
+use nexus_runner::net::record;
 use nexus_runner::state::directory::StateDir;
 use serde::Deserialize;
 use std::fs::File;
@@ -51,7 +51,7 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
         Some(run) => run,
         None => latest(&places)?,
     };
-    let path = audit::place(&places, run);
+    let path = record::place(&places, run);
     let file = File::open(&path).map_err(|error| {
         let message = format!("the run {run} has no record of its network: {error}");
         Failure::refused(
@@ -64,7 +64,7 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
     let mut text = String::new();
     loop {
         // Asked before the reading: what a run writes before its end is seen after it.
-        let goes_on = args.follow && audit::is_written(reader.get_ref()).map_err(|error| unreadable(&path, &error))?;
+        let goes_on = args.follow && record::is_written(reader.get_ref()).map_err(|error| unreadable(&path, &error))?;
         while reader.read_line(&mut text).map_err(|error| unreadable(&path, &error))? > 0 {
             if !text.ends_with('\n') && goes_on {
                 break;
@@ -82,7 +82,7 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
 }
 
 fn latest(places: &StateDir) -> Result<RunId, Failure> {
-    let runs = audit::runs(places).map_err(|error| unreadable(&audit::folder(places), &error))?;
+    let runs = record::runs(places).map_err(|error| unreadable(&record::directory(places), &error))?;
     runs.first().copied().ok_or_else(|| {
         Failure::refused("net_log", "no run has used a network yet", "nexus run --allow HOST -- CMD makes one")
     })

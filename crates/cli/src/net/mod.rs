@@ -13,12 +13,9 @@
 
 mod args;
 mod ask;
-mod audit;
 mod check;
 mod command;
 mod ended;
-mod environment;
-mod host;
 mod host_port;
 mod listening;
 mod log;
@@ -30,7 +27,6 @@ mod service;
 
 pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
 pub use ask::is_possible as can_ask;
-pub use audit::forget_if_empty as forget_empty_record;
 pub use command::command;
 pub use ended::Ended;
 pub use host_port::{refuse_loopback_rules, refuse_ports_of_nexus};

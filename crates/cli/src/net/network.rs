@@ -1,7 +1,7 @@
 //! What a run may reach, decided before anything of it exists.
 
 use super::args::NetFlags;
-use super::{environment, host, host_port, rules};
+use super::{host_port, rules};
 use crate::failure::Failure;
 use crate::profile::{Found, caller};
 use crate::terminal::Hold;
@@ -11,6 +11,7 @@ use nexus_policy::profile::{Grants, NetGrants, NetMode, Origin};
 use nexus_policy::settings::EgressSettings;
 use nexus_profiles::clients;
 use nexus_receipt::{Bounded, Network as InForce};
+use nexus_runner::net::{addresses, variables};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Network {
             }
         } else {
             let from = grants.net.mode_from().cloned().unwrap_or(Origin::Standard);
-            environment::add(&mut found.env, &from);
+            variables::add(&mut found.env, &from);
         }
         if let Some(most) = settings.max_mode.as_ref().filter(|most| grants.net.effective_mode() > most.value) {
             let message = format!(
@@ -183,7 +184,7 @@ fn closed_by_name_alone(policy: &Policy) -> Option<String> {
 }
 
 fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
-    host::addresses().map_err(|error| {
+    addresses::addresses().map_err(|error| {
         let message = format!("the addresses of this host cannot be read: {error}");
         Failure::refused("net", message, "without them the host could not be kept out of reach; mount /proc")
     })

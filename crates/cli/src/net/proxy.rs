@@ -4,7 +4,6 @@
 //! reach it.
 
 use super::args::ProxyArgs;
-use super::audit;
 use super::check::resolved;
 use super::ended::Ended;
 use super::network::Network;
@@ -15,6 +14,7 @@ use crate::run::{self, Signals};
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
+use nexus_runner::net::record;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     })?;
     let places = crate::host::ready_state_dir()?;
     let id = RunId::new();
-    let sink = Arc::new(FileSink::new(audit::create(&places, id)?, audit::MOST_BYTES));
+    let sink = Arc::new(FileSink::new(record::create(&places, id)?, record::MAX_BYTES));
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
     config.upstream_proxy = network.upstream;
     // Rules that are read again may be for one program, too.
@@ -80,9 +80,9 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         Ok(summary) => Ended { summary, ..Ended::default() },
         Err(error) => Ended { problem: Some(error.to_string()), ..Ended::default() },
     };
-    audit::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
+    record::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
     ended.lines().iter().for_each(|line| say(line));
-    if audit::place(&places, id).exists() {
+    if record::place(&places, id).exists() {
         say(&format!("the record is nexus net log {id}"));
     }
     Ok(u8::from(ended.problem.is_some()))

@@ -6,7 +6,6 @@
 //! ```
 
 use super::ask::{self, Asker};
-use super::audit;
 use super::ended::Ended;
 use super::network::Network;
 use crate::failure::Failure;
@@ -16,6 +15,7 @@ use nexus_egress::{Clock, Config, Egress, FileSink, Limits, Listeners, Processes
 use nexus_model::RunId;
 use nexus_model::network::HTTP_PORT;
 use nexus_runner::live::attendant::NetworkServer;
+use nexus_runner::net::record;
 use nexus_runner::state::directory::StateDir;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -56,8 +56,8 @@ struct Asking {
 impl Service {
     /// Makes what must be there before the sandbox is.
     pub fn prepare(network: &Network, places: &StateDir, run: RunId) -> Result<Self, Failure> {
-        let record = audit::create(places, run)?;
-        let sink = Arc::new(FileSink::new(record, audit::MOST_BYTES));
+        let file = record::create(places, run)?;
+        let sink = Arc::new(FileSink::new(file, record::MAX_BYTES));
         let mut config = Config::new(Arc::new(network.policy.clone()), Clock::start(), sink);
         config.upstream_proxy.clone_from(&network.upstream);
         let ask = match (network.ask, &network.hold) {
@@ -106,13 +106,13 @@ impl Service {
     /// Ends it and sums up. Empty and old records go.
     pub fn finish(self, places: &StateDir, run: RunId) -> Ended {
         let mut ended = self.ended();
-        match nexus_receipt::store::files::digest(&audit::place(places, run)) {
+        match nexus_receipt::store::files::digest(&record::place(places, run)) {
             Ok(record) => ended.record = Some(record),
             Err(error) => {
                 ended.problem.get_or_insert(format!("the record of the network could not be read: {error}"));
             }
         }
-        match audit::forget_if_empty(places, run).and_then(|()| audit::prune(places, run)) {
+        match record::forget_if_empty(places, run).and_then(|()| record::prune(places, run)) {
             Ok(pruned) => ended.notes.extend(pruned.notes()),
             Err(error) => {
                 ended.problem.get_or_insert(format!("old records of the network could not be removed: {error}"));

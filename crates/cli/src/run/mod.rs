@@ -37,7 +37,7 @@ pub use sink::{Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::net::{self, Service};
+use crate::net::Service;
 use crate::terminal::raw::Raw;
 use foreground::Foreground;
 use nexus_driver::{Driver, Handle, Sandbox};
@@ -50,6 +50,7 @@ use nexus_runner::live::bounds::{Broken, Outcome};
 use nexus_runner::live::covers::Covers;
 use nexus_runner::live::disk;
 use nexus_runner::live::ports::Ports;
+use nexus_runner::net::record;
 use nexus_runner::state::commit_lock::{self, Mounting, Replaced};
 use nexus_runner::state::record::{Content, Record};
 use nexus_terminal::Mode;
@@ -417,7 +418,7 @@ impl Run<'_> {
     fn undo(&mut self) -> Result<(), Failure> {
         self.driver.destroy(&self.handle).map_err(|error| internal("clearing up", &io::Error::other(error)))?;
         if self.order.network.is_some() {
-            net::forget_empty_record(&self.order.places, self.order.plan.run_id)
+            record::forget_if_empty(&self.order.places, self.order.plan.run_id)
                 .map_err(|error| internal("clearing up", &error))?;
         }
         match self.layer.take() {

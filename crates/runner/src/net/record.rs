@@ -1,11 +1,10 @@
 //! The record of every attempt of a run: `net/RUN.jsonl` in the state directory, one line of JSON each.
 //!
-//! It is made before the sandbox, so that a run that could not be recorded does not start, and bounded, so that a
+//! The record is made before the sandbox, so that a run that could not be recorded does not start, and bounded, so that a
 //! command cannot fill the disk with refusals. When it is full, or the disk is, nothing new is connected.
 
-use crate::failure::Failure;
+use crate::state::directory::StateDir;
 use nexus_model::RunId;
-use nexus_runner::state::directory::StateDir;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -14,46 +13,60 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Bytes of one run's record.
-pub const MOST_BYTES: u64 = 64 << 20;
-/// Records that are kept; the oldest go first.
-const KEPT: usize = 500;
-/// Bytes of all records.
+/// Bounds the bytes of one record.
+pub const MAX_BYTES: u64 = 64 << 20;
+/// Bounds the number of records; the oldest go first.
+const MAX_RECORDS: usize = 500;
+/// Bounds the bytes of all records.
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
 
-/// Where the records are.
-pub fn folder(places: &StateDir) -> PathBuf {
+/// Returns the directory of the records.
+pub fn directory(places: &StateDir) -> PathBuf {
     places.state.join("net")
 }
 
-/// Where the record of a run is, or would be.
+/// Returns the path that the record of a run has.
 pub fn place(places: &StateDir, run: RunId) -> PathBuf {
-    folder(places).join(format!("{run}.jsonl"))
+    directory(places).join(format!("{run}.jsonl"))
+}
+
+/// A record cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the network cannot be recorded in {}: {source}", path.display())]
+pub struct CreateError {
+    /// The path of the record.
+    pub path: PathBuf,
+    /// The answer of the system.
+    pub source: io::Error,
+}
+
+impl CreateError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        "net_record"
+    }
 }
 
 /// Makes the record of a run.
-pub fn create(places: &StateDir, run: RunId) -> Result<File, Failure> {
+pub fn create(places: &StateDir, run: RunId) -> Result<File, CreateError> {
     let path = place(places, run);
     let made = open(&path).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder(places)).and_then(|()| open(&path))
+            DirBuilder::new().recursive(true).mode(0o700).create(directory(places)).and_then(|()| open(&path))
         }
         _ => Err(error),
     });
-    made.map_err(|error| {
-        let message = format!("the network cannot be recorded in {}: {error}", path.display());
-        Failure::refused("net_record", message, "make room there, or set NEXUS_STATE_DIR to another directory")
-    })
+    made.map_err(|source| CreateError { path, source })
 }
 
-/// It is locked while somebody writes to it: a record that is pruned meanwhile would be written and found by nobody.
+/// Opens a record and locks it while a process writes to it: a record that is pruned meanwhile would be written and never found.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
 
-/// Whether somebody writes to a record still.
+/// Reports that a process still writes to a record.
 pub fn is_written(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => flock(file, FlockOperation::Unlock).map(|()| false).map_err(io::Error::from),
@@ -62,9 +75,9 @@ pub fn is_written(file: &File) -> io::Result<bool> {
     }
 }
 
-/// The runs with a record, the latest first.
+/// Returns the runs with a record, the latest first.
 pub fn runs(places: &StateDir) -> io::Result<Vec<RunId>> {
-    let entries = match std::fs::read_dir(folder(places)) {
+    let entries = match std::fs::read_dir(directory(places)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -91,28 +104,25 @@ pub fn forget_if_empty(places: &StateDir, run: RunId) -> io::Result<()> {
     }
 }
 
-/// What became of the old records.
+/// Counts the old records that were removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many were removed since all together had too many bytes.
+    /// The number of records that were removed since all together had too many bytes.
     for_room: usize,
     /// The bytes that are left, where they are more than all may have.
     over: Option<u64>,
 }
 
 impl Pruned {
-    /// Sentences for the user of the run that has ended.
+    /// Returns sentences for the user of the run that has ended.
     pub fn notes(&self) -> Vec<String> {
-        let most = MAX_TOTAL_BYTES >> 20;
+        let max = MAX_TOTAL_BYTES >> 20;
         let gone = (self.for_room > 0).then(|| {
-            format!(
-                "the oldest {} records of the network were removed: all together may have {most} MiB",
-                self.for_room
-            )
+            format!("the oldest {} records of the network were removed: all together may have {max} MiB", self.for_room)
         });
         let over = self.over.map(|bytes| {
             format!(
-                "the records of the network have {} MiB, more than {most}: those of running sandboxes and of waiting changes \
+                "the records of the network have {} MiB, more than {max}: those of running sandboxes and of waiting changes \
                  stay. Accept or reject with nexus changes",
                 bytes >> 20
             )
@@ -121,10 +131,10 @@ impl Pruned {
     }
 }
 
-/// Removes the oldest records beyond what is kept, but not that of `run`, which has just ended. Called when nobody waits for it.
+/// Removes the oldest records beyond what is kept, but not that of `run`, which has just ended. Called when no user waits for it.
 pub fn prune(places: &StateDir, run: RunId) -> io::Result<Pruned> {
     ended(places, run)?;
-    beyond(places, run, KEPT, MAX_TOTAL_BYTES)
+    beyond(places, run, MAX_RECORDS, MAX_TOTAL_BYTES)
 }
 
 /// Makes the end of a run the time of its record. A sandbox that lived long may have tried nothing for long.
@@ -170,7 +180,7 @@ fn beyond(places: &StateDir, run: RunId, kept: usize, max_bytes: u64) -> io::Res
     Ok(pruned)
 }
 
-/// Whether somebody writes to a record still, or changes of its run wait for a decision that it may matter for.
+/// Reports that a process still writes to a record, or that changes of its run wait for a decision that it may matter for.
 fn is_needed(places: &StateDir, run: RunId) -> io::Result<bool> {
     if places.layers.join(run.to_string()).try_exists()? {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Variables that lead clients to the listeners inside.
+//! Sets the variables that lead clients to the listeners inside.
 //!
 //! They are for comfort: every TCP connection and every name comes to the egress without them too. A client that uses a
 //! proxy gets a denial with its reason instead of a bare reset.
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 /// this list stops some of them.
 const OWN: &str = "localhost,nexus,127.0.0.1,0.0.0.0,::1";
 
-/// Adds them, with who opened the network as their source.
+/// Adds the variables, with the flag or file that opened the network as their source.
 pub fn add(to: &mut BTreeMap<String, Sourced<OsString>>, from: &Origin) {
     let proxy = format!("http://127.0.0.1:{HTTP_PORT}");
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {

@@ -1,10 +1,10 @@
-//! The addresses of this host, which no rule for the public internet opens: a name that leads to one of them reaches
+//! Lists the addresses of this host, which no rule for the public internet opens: a name that leads to one of them reaches
 //! the host itself.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// All addresses of this host's interfaces.
+/// Returns all addresses of the interfaces of this host.
 pub fn addresses() -> io::Result<Vec<IpAddr>> {
     let unknown = |what: &str| io::Error::new(ErrorKind::InvalidData, format!("{what} has a line of another form"));
     let mut found = v4(&std::fs::read_to_string("/proc/net/fib_trie")?).ok_or_else(|| unknown("fib_trie"))?;
@@ -17,7 +17,7 @@ pub fn addresses() -> io::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
-/// The kernel's own table of routes: below an address stands `/32 host LOCAL` when it is one of ours. `None` for a table
+/// Reads the kernel's own table of routes: below an address stands `/32 host LOCAL` when it is one of ours. `None` for a table
 /// that is not understood: an address that is overlooked would count as one of the public internet.
 fn v4(trie: &str) -> Option<Vec<IpAddr>> {
     let mut found: Vec<IpAddr> = Vec::new();
@@ -36,7 +36,7 @@ fn v4(trie: &str) -> Option<Vec<IpAddr>> {
     Some(found)
 }
 
-/// A line begins with the address in 32 hexadecimal digits.
+/// Reads a table in which a line begins with the address in 32 hexadecimal digits.
 fn v6(table: &str) -> Option<Vec<IpAddr>> {
     let address = |line: &str| {
         let digits = line.split_whitespace().next().filter(|digits| digits.len() == 32)?;
