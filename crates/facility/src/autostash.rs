@@ -36,8 +36,9 @@ impl std::fmt::Display for Stash {
         let (path, commit) = (self.path.as_path().display(), &self.commit);
         write!(
             f,
-            "Uncommitted changes that git took out of the working tree are in the commit {commit} ({path}): if \
-             they are missing, git stash apply {commit} brings them back"
+            "The run says in {path} that git took uncommitted changes out of the working tree into the commit {commit}. If \
+             some of yours are missing: git stash show -p --include-untracked {commit} shows all that it has, and git \
+             stash apply {commit} brings all of that back"
         )
     }
 }

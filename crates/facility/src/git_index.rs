@@ -4,7 +4,6 @@
 //! `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says, without git's leniency: what
 //! it does not understand is held back.
 
-pub(crate) mod below;
 pub(crate) mod flags;
 pub mod in_place;
 mod lengths;

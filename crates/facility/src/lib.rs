@@ -76,7 +76,6 @@ mod orphans;
 mod other_repositories;
 mod outside;
 pub(crate) mod own;
-mod own_tree;
 mod part;
 pub mod plan;
 pub mod protected;

@@ -13,7 +13,6 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, 
 use crate::fold::fold;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
-use crate::own_tree;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
@@ -35,15 +34,12 @@ pub const WITH_REPOSITORY: &str = "waits with the new repository around it";
 /// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its own.
 const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 
-/// New files `.git` of a layer that are looked at as further working trees. The others wait.
-const MOST_FILES: usize = 32;
-
 /// Judges the repositories that come with a layer. `bare` are the directories that become repositories without the name `.git`.
 /// Returns the directories, by their paths, in which repositories wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
     let mut around = Around::new(walk, tree);
-    let (mut trees, none, mut files) = (Vec::new(), HashSet::new(), 0);
+    let (mut trees, none) = (Vec::new(), HashSet::new());
     let entries = makers_of_git(tree);
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
@@ -73,13 +69,6 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Re
         } else {
             continue;
         };
-        if comes == Comes::File && files < MOST_FILES {
-            files += 1;
-            if own_tree::comes(walk, tree, at)? {
-                continue;
-            }
-        }
-        let one = &tree.nodes[at];
         if around.has(tree, one.parent)? || (comes == Comes::File && is_new_tree(tree, one.parent)) {
             tops.push(tree.nodes[one.parent].path.0.to_vec());
             trees.push((at, comes));
@@ -230,8 +219,16 @@ fn by_all(why: &str) -> String {
     format!("{why}: accept it with nexus changes accept --protected")
 }
 
+/// Adds the command that accepts `path`. A person pastes it, and the run has chosen the name: it is one word for a shell,
+/// and no option. A name that a terminal would not show as it is gets no command.
 pub(crate) fn by_path(why: &str, path: &[u8]) -> String {
-    format!("{why}: accept it with nexus changes accept {}", String::from_utf8_lossy(path))
+    let is_shown = |letter: char| letter == ' ' || letter.is_ascii_graphic() || letter.is_alphanumeric();
+    let text = str::from_utf8(path).ok().filter(|text| text.chars().all(is_shown));
+    let Some(word) = text.and_then(|text| shlex::try_quote(text).ok()) else {
+        return format!("{why}: accept or reject it by its path");
+    };
+    let options_end = if path.starts_with(b"-") { "-- " } else { "" };
+    format!("{why}: accept it with nexus changes accept {options_end}{word}")
 }
 
 pub(crate) fn is_git(path: &[u8]) -> bool {
@@ -337,4 +334,26 @@ pub(crate) fn is_in_one(workspace: &Path) -> Result<bool, IoFailure> {
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_told_command_takes_a_path_as_one_word() {
+        let told = |path: &str| by_path("why", path.as_bytes());
+        assert_eq!(told("src/.git"), "why: accept it with nexus changes accept src/.git");
+        assert_eq!(told("--protected"), "why: accept it with nexus changes accept -- --protected");
+        assert_eq!(told("a b"), "why: accept it with nexus changes accept 'a b'");
+        for hostile in ["src; touch x #", "$(touch x)", "`x`", "it's", "a\"b", "*", "~", "a&b", "a|b", "!x"] {
+            let said = told(hostile);
+            let word = said.strip_prefix("why: accept it with nexus changes accept ").unwrap();
+            assert_eq!(shlex::split(word).unwrap(), [hostile], "{word}");
+        }
+        for hidden in ["a\nb", "a\u{202e}b", "a\u{1b}[0m", "a\u{200b}b"] {
+            assert_eq!(told(hidden), "why: accept or reject it by its path", "{hidden:?}");
+        }
+        assert_eq!(by_path("why", b"a\xff"), "why: accept or reject it by its path");
+    }
 }

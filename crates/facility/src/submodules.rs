@@ -19,11 +19,7 @@ pub(crate) fn names_back(base: &Workspace, tree: &[u8], git_dir: &[u8]) -> bool 
 
 /// The path in the workspace that a `.git` file names.
 fn target(text: &[u8], base: &Workspace, tree: &[u8]) -> Option<Vec<u8>> {
-    place_named(text.strip_prefix(b"gitdir:")?.trim_ascii(), base, tree)
-}
-
-/// Returns the path in the workspace that an absolute path names, or one relative to the directory `tree`.
-pub(crate) fn place_named(path: &[u8], base: &Workspace, tree: &[u8]) -> Option<Vec<u8>> {
+    let path = text.strip_prefix(b"gitdir:")?.trim_ascii();
     let (from, path) = if path.starts_with(b"/") {
         let inside = path.strip_prefix(base.path().as_os_str().as_bytes())?;
         (&b""[..], inside.strip_prefix(b"/")?)

@@ -163,8 +163,6 @@ pub struct Details {
     pub scan: Option<Scan>,
     /// It lies in a directory of the workspace that this user cannot enter: what it covers is not known.
     pub unseen: bool,
-    /// It has a protected name in a new working tree (`own_tree`) and is as the entry of this name in the first one.
-    pub is_copy_of_own: bool,
 }
 
 impl Deref for Rare {
@@ -179,7 +177,6 @@ impl Deref for Rare {
             instead: None,
             scan: None,
             unseen: false,
-            is_copy_of_own: false,
         };
         self.0.as_deref().unwrap_or(NONE)
     }

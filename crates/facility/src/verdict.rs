@@ -123,7 +123,6 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     }
     let class = rules.class(&node.path.0);
     let by_name = match (&class, node.role) {
-        (Class::Listed(_), Role::Entry) if node.rare.is_copy_of_own => None,
         (Class::Listed(pattern), _) => protected(pattern),
         (Class::MustBeDirectory, Role::Entry) if !is_dir => {
             protected("must stay a directory: protected names lie in it")

@@ -28,14 +28,9 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         if !waits || comes || node.role != Role::Entry || fold(split(path).1).as_ref() != b"index" {
             continue;
         }
+        // A new repository has no branch that the user works on.
         let parent = &tree.nodes[node.parent];
-        let Some(base) = lower_path(parent) else {
-            // Without its HEAD git refuses to work in a new working tree. A new repository has no branch that the user works on.
-            if common(&parent.path.0) != &*parent.path.0 {
-                waiting.insert(join(&parent.path.0, b"HEAD"));
-            }
-            continue;
-        };
+        let Some(base) = lower_path(parent) else { continue };
         waiting.extend([b"HEAD".as_slice(), b"logs/HEAD"].map(|name| join(&parent.path.0, name)));
         let Some(branch) = branch(walk.base, base)? else { continue };
         let (common, old_common) = (common(&parent.path.0), common(base));
