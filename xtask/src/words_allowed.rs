@@ -15,7 +15,7 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(383, 205, 54, 768)),
+    ("crates/cli", counts(383, 205, 54, 760)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 20)),
     ("crates/egress", counts(212, 68, 8, 381)),
