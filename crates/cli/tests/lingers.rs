@@ -83,8 +83,9 @@ fn run_and_leave(bench: &Bench, flags: &[&str]) -> (Held, Output) {
 
 /// The number of the only run that is recorded.
 fn recorded(bench: &Bench) -> String {
-    let mut all = std::fs::read_dir(bench.state.join("runs")).unwrap();
-    all.next().unwrap().unwrap().file_name().into_string().unwrap()
+    let all = std::fs::read_dir(bench.state.join("runs")).unwrap();
+    let mut names = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.find(|name| !name.contains('.')).unwrap()
 }
 
 #[test]

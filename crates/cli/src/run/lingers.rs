@@ -8,12 +8,11 @@
 
 use super::settle::{Settled, State};
 use crate::failure::Failure;
-use nexus_driver::{Driver, SandboxProcess};
-use nexus_driver_namespace::Namespace;
+use nexus_driver::SandboxProcess;
 use nexus_facility::Layer;
 use nexus_model::RunId;
+use nexus_runner::state::left::Left;
 use nexus_runner::state::note::{self, CutShort, RunNote};
-use nexus_runner::state::record::Content;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -66,17 +65,8 @@ fn noted(layer: &Path, discards: bool) -> io::Result<()> {
     if discards { note::mark_gone(layer) } else { Ok(()) }
 }
 
-/// Reports whether the sandbox of a run that was left, or whose layer was rejected since, is still there.
-pub fn is_there(content: &Content, layer: &Path, driver: &Namespace) -> Result<bool, String> {
-    let read = |of: fn(&Path) -> io::Result<Option<RunNote>>| of(layer).ok().flatten();
-    let was_left = [note::read, note::read_gone].into_iter().filter_map(read).any(|note| note.was_left());
-    let is_rejected = content.layered && !content.reviewing && !layer.exists();
-    if !was_left && !is_rejected {
-        return Ok(false);
-    }
-    // The mark of a sandbox ends with the random part of its run.
-    let run = content.handle.run_id.to_string();
-    let random = &run[run.len() - 12..];
-    let found = driver.inventory().map_err(|error| super::chain(&error))?;
-    Ok(found.iter().any(|one| one.what.starts_with("process ") && one.what.contains(random)))
+/// Writes down which process a later command has to look for. Without that nobody may leave it.
+pub fn remember(process: &dyn SandboxProcess, runs: &Path, run: RunId) -> io::Result<()> {
+    let ended = process.ended().ok_or_else(|| io::Error::other("the driver tells no end of its process"))?;
+    Left::of(ended)?.write(runs, run)
 }

@@ -318,6 +318,14 @@ impl Run<'_> {
             }
             outcome => outcome.as_ref().is_some_and(|outcome| outcome.lingers),
         };
+        if self.lingers
+            && let Err(error) = lingers::remember(&*sandbox.process, &self.order.places.runs, self.order.plan.run_id)
+        {
+            self.lingers = false;
+            tell(&format!(
+                "the kernel still takes the sandbox apart, and nexus waits, since it cannot note that: {error}"
+            ));
+        }
         let not_ended = if self.lingers { None } else { self.end(&sandbox, has_failed)? };
         let (outcome, broken) = match (outcome, broken) {
             (Some(outcome), broken) if broken.is_none() || self.has_started => (outcome, broken.or(not_ended)),

@@ -8,7 +8,6 @@
 //! ```
 //! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory alone.
 
-use super::lingers;
 use super::open_files::unwatched_line;
 use super::settle::tell_leftovers;
 use super::unsaid::{KEPT, tell_kept, tell_over};
@@ -25,6 +24,7 @@ use nexus_model::RunId;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::{DirectoryId, OpenSameError};
+use nexus_runner::state::left;
 use nexus_runner::state::note::{self, CutShort};
 use nexus_runner::state::record::{self, Content, Orphan, RecordState};
 use std::os::unix::fs::MetadataExt;
@@ -242,12 +242,19 @@ enum Cleared {
 /// Clears one run up.
 fn one(orphan: &Orphan, places: &StateDir, driver: &Namespace) -> Result<Cleared, String> {
     let run = orphan.run.to_string();
+    // Whatever the record says: nothing of a sandbox that may be there is looked at.
+    if left::is_there(&places.runs, orphan.run).map_err(|error| error.to_string())? {
+        let is_direct = matches!(&orphan.state, RecordState::Complete(content) if !content.layered);
+        // It may still write to the directory itself: no other run works there meanwhile.
+        return if is_direct {
+            Err(format!("the kernel still takes the sandbox of the run {run} apart, which wrote here directly"))
+        } else {
+            Ok(Cleared::Lingers)
+        };
+    }
     let (deciding, recorded) = match &orphan.state {
         RecordState::Empty => return Ok(Cleared::All),
         RecordState::Complete(content) => {
-            if lingers::is_there(content, &places.layers.join(&run), driver)? {
-                return Ok(Cleared::Lingers);
-            }
             match destroy(driver, &content.handle) {
                 Ok(()) if !content.layered => return Ok(Cleared::All),
                 Ok(()) => (content.reviewing.then_some(content.rejecting), Some(place_of(content))),

@@ -173,7 +173,8 @@ impl Driver for Namespace {
         }
         self.faults.check(Step::Identity).map_err(set_up)?;
         self.identity.clone().map_err(set_up)?;
-        let state = State { label: nexus_jail::mark(plan.run_id), group: self.group(plan)? };
+        let first_inner = (self.uid == 0).then_some(self.uid_base);
+        let state = State { label: nexus_jail::mark(plan.run_id), group: self.group(plan)?, first_inner };
         state.handle(plan.run_id).map_err(|error| set_up(StepError::new(Step::Identity, error.to_string())).into())
     }
 
@@ -195,7 +196,9 @@ impl Driver for Namespace {
 
     fn destroy(&self, handle: &Handle) -> Result<(), DestroyError> {
         let state = State::read(handle)?;
-        inventory::kill_marked(self.owners(), &state.label)?;
+        let own = self.owners();
+        let owners = inventory::Owners { first_inner: state.first_inner.unwrap_or(own.first_inner), ..own };
+        inventory::kill_marked(owners, &state.label)?;
         match &state.group {
             None => Ok(()),
             Some(group) => group

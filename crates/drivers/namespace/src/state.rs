@@ -14,6 +14,9 @@ pub struct State {
     pub label: String,
     /// Control groups, where a limit needs them.
     pub group: Option<Group>,
+    /// First host id of the sandboxes of root when this one was prepared: a setting may have changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_inner: Option<u32>,
 }
 
 /// A handle that this driver may not use.
@@ -82,7 +85,7 @@ mod tests {
     }
 
     fn of_run(group: Option<Group>) -> State {
-        State { label: nexus_jail::mark(run()), group }
+        State { label: nexus_jail::mark(run()), group, first_inner: None }
     }
 
     fn below(run: &str) -> PathBuf {
@@ -97,6 +100,12 @@ mod tests {
             let state = of_run(group);
             assert_eq!(State::read(&state.handle(run()).unwrap()), Ok(state));
         }
+    }
+
+    #[test]
+    fn the_ids_of_a_sandbox_are_those_of_its_start() {
+        let state = State { first_inner: Some(70_000), ..of_run(None) };
+        assert_eq!(State::read(&state.handle(run()).unwrap()).map(|state| state.first_inner), Ok(Some(70_000)));
     }
 
     /// Handles as the programs before the opaque state wrote them.
@@ -122,7 +131,7 @@ mod tests {
     #[test]
     fn a_state_that_names_another_run_is_refused() {
         let foreign = [
-            State { label: nexus_jail::mark(OTHER.parse().unwrap()), group: None },
+            State { label: nexus_jail::mark(OTHER.parse().unwrap()), group: None, first_inner: None },
             of_run(Some(Group::V2 { path: below(OTHER) })),
             of_run(Some(Group::V1 { memory: Some(below(RUN)), cpu: Some(below(OTHER)) })),
         ];

@@ -1,7 +1,7 @@
 //! The state directory: where it is, and the records, notes and locks that a run keeps there.
 //!
 //! ```text
-//!  directory ─┬─ runs/RUN     record: one live run, locked by its owner
+//!  directory ─┬─ runs/RUN     record: one live run, locked by its owner; left: its sandbox, if that outlived the run
 //!             ├─ layers/RUN   note: the run of a layer
 //!             ├─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
 //!             └─ generated/…  generated: files that are made for sandboxes
@@ -11,5 +11,6 @@ pub mod commit_lock;
 pub mod directory;
 pub mod generated;
 pub mod identity;
+pub mod left;
 pub mod note;
 pub mod record;

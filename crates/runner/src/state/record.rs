@@ -8,6 +8,7 @@
 //! does not hold the lock of its dead launcher.
 
 use crate::state::identity::DirectoryId;
+use crate::state::left;
 use nexus_driver::Handle;
 use nexus_facility::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
@@ -127,6 +128,9 @@ impl Orphan {
     /// Removes the record of a run of which nothing is left.
     pub fn remove(self) -> io::Result<()> {
         let path = self.record.path.display().to_string();
+        if let Some(runs) = self.record.path.parent() {
+            left::remove(runs, self.run)?;
+        }
         self.record.remove().map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
     }
 }
