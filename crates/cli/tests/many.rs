@@ -14,8 +14,8 @@ use support::{benches, stderr, stdout};
 /// Files that `nexus` may open here. That leaves places for fewer than the usual bound, so that the test is a small one.
 const FILES: usize = 1024;
 /// Two files for each client, after those that are left to the process itself, to addresses that are tried beside each other, and
-/// to look-ups: one for each 32 files, with four sockets.
-const BOUND: u64 = (FILES as u64 - 64 - 128 - FILES as u64 / 32 * 4) / 2;
+/// to look-ups: one for each 64 files, with twelve sockets.
+const BOUND: u64 = (FILES as u64 - 64 - 128 - FILES as u64 / 64 * 12) / 2;
 const TRIED: u64 = BOUND + 120;
 
 /// Opens the connections one after the other and keeps those that are served; then gives one back and takes it again.

@@ -48,9 +48,11 @@ fn git(bench: &Bench, folder: &Path, arguments: &[&str]) -> String {
     stdout(&output)
 }
 
-/// Objects that a run deletes stay until the host collects them, and graphs of commits that it writes do not come.
+/// Objects that a run deletes stay until the host collects them, and graphs of commits that it writes do not come. The trees that
+/// an index remembers do not come either; git packs them first, and makes them again for a commit.
 fn collect_garbage(bench: &Bench, twins: &Twins) {
     for tree in [&twins.inside, &twins.outside] {
+        git(bench, tree, &["write-tree"]);
         git(bench, tree, &["-c", "pack.threads=1", "gc", "--quiet", "--prune=now"]);
     }
 }

@@ -56,11 +56,16 @@ pub(crate) async fn while_opening(by: Ingress, client: &TcpStream) {
 pub(crate) async fn watch(client: &TcpStream, ended: impl FnOnce()) {
     until_ended(client).await;
     ended();
-    let asked = sockopt::set_socket_keepalive(client, true)
-        .and_then(|()| sockopt::set_tcp_keepidle(client, ASK_EVERY))
-        .and_then(|()| sockopt::set_tcp_keepintvl(client, ASK_EVERY));
     // It fails only on a socket that is gone already.
-    if asked.is_ok() {
+    if ask(client).is_ok() {
         until_broken(client).await;
     }
+}
+
+/// Lets the kernel ask whether the other side still knows a connection that one side has ended. The questions also keep the
+/// connection in the kernel's table of redirected ones, which forgets a silent half-closed one after a minute.
+pub(crate) fn ask(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, ASK_EVERY)?;
+    Ok(sockopt::set_tcp_keepintvl(stream, ASK_EVERY)?)
 }

@@ -28,8 +28,9 @@ const HOSTS: &str = "/etc/hosts";
 const MOST_HOSTS: u64 = 32 * 1024 * 1024;
 /// How often the files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(1);
-/// The longest that a family without an answer is remembered.
-const SILENT: Duration = Duration::from_secs(5 * 60);
+/// The longest that a family without an answer is remembered. Short: one late answer must not make a name unreachable on a
+/// host that has only that family.
+const SILENT: Duration = Duration::from_secs(5);
 /// How long the other family is waited for after one has an address. Some name servers never answer one of them.
 const OTHER_FAMILY: Duration = Duration::from_millis(1500);
 

@@ -11,6 +11,7 @@
 //! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
 
 use crate::buffers::SMALL;
+use crate::gone;
 use crate::handshake::{self, Answer};
 use crate::inbuf::InBuf;
 use crate::ticket::{Flow, Ticket};
@@ -137,6 +138,7 @@ async fn one_way(
         if count == 0 {
             // The second end is told by the close that follows at once.
             if !ticket.half_close() {
+                gone::ask(from.as_ref())?;
                 to.shutdown().await?;
             }
             return Ok(());

@@ -1,7 +1,7 @@
 //! Says that the end of a run takes long, and lets a signal end it: reading what a run changed has no bound but the layer.
 //!
 //! ```text
-//!  the layer is read ──1 s──▶ said ──signal─┬─ nothing decided: this process ends, as if it had been killed, and the
+//!  the layer is read ──3 s──▶ said ──signal─┬─ nothing decided: this process ends, as if it had been killed, and the
 //!                                           │                  next command parks the changes
 //!                                           └─ a commit is decided: it goes on, since its workspace is half old
 //! ```
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Time until a person hears of it.
-const SAID_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const SAID_AFTER: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 /// Time between two looks while signals that end nothing wait for the main thread.
 const PAUSE: Duration = Duration::from_millis(20);
 

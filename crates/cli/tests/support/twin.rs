@@ -160,7 +160,13 @@ pub fn normalised(text: &str) -> String {
 
 /// The same for a user outside that has these names.
 pub fn normalised_for(outside: &[String], text: &str) -> String {
-    without_durations(&without_owners(outside, text))
+    without_durations(&without_owners(outside, &without_progress(text)))
+}
+
+/// Leaves out the line that only a slow machine gets.
+fn without_progress(text: &str) -> String {
+    let is_progress = |line: &&str| line.contains("still looks at what it changed");
+    text.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
 }
 
 /// The names that a number has in passwd(5) or group(5).

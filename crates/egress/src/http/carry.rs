@@ -185,6 +185,8 @@ fn begin(bytes: &[u8]) -> Begin {
     let length = bytes.iter().take_while(|byte| byte.is_ascii_graphic()).count();
     let (word, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
     match rest {
+        // Servers pass over white space before a request, however much it is.
+        [] | [b'\r'] if whole > LONGEST_METHOD && passed > 0 => Begin::Lenient,
         [] | [b'\r'] if whole > LONGEST_METHOD => Begin::Other,
         [] | [b'\r'] => Begin::More,
         [b'\n', ..] | [b'\r', b'\n', ..] => Begin::Other,
@@ -219,6 +221,9 @@ mod tests {
             (b"AMQP\0", Begin::Other),
             (b"\x0b\x0c\x1f\x85\xa0GET / HTTP/1.1\r\n", Begin::Http),
             (b"GET\t/ HTTP/1.1\r\n", Begin::Lenient),
+            (&[b' '; LONGEST_METHOD + 1], Begin::Lenient),
+            (&[b'\n'; LONGEST_METHOD + 1], Begin::Lenient),
+            (&[b'A'; LONGEST_METHOD + 1], Begin::Other),
             (b"GET\x0b/ HTTP/1.1\r\n", Begin::Lenient),
             (b"GET\r/\rHTTP/1.1\r\n", Begin::Lenient),
             (b"GET\x1c/ HTTP/1.1\r\n", Begin::Lenient),
