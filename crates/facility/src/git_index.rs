@@ -49,7 +49,8 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     for at in 1..tree.nodes.len() {
         let one = &tree.nodes[at];
         let (parent, name) = split(&one.path.0);
-        if !is_index(name) || one.role != Role::Entry || one.meta.kind != EntryType::File {
+        let stays = one.rare.verdict == Some(Verdict::LeaveOut);
+        if !is_index(name) || stays || one.role != Role::Entry || one.meta.kind != EntryType::File {
             continue;
         }
         let dir = dirs.get(parent).doing("open", parent)?;

@@ -146,6 +146,7 @@ impl Walk<'_> {
         crate::further_trees::judge(self, &mut tree)?;
         crate::unmade::judge(self, &mut tree)?;
         crate::graphs::hold_back(self, &mut tree, &bare)?;
+        crate::git_objects::hold_back(self, &mut tree)?;
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
         crate::with_index::judge(self, &mut tree)?;
