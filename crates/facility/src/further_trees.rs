@@ -7,6 +7,9 @@
 //!  worktrees/NAME/gitdir ──names──▶ …/wt/.git   outside: on the host, or cannot be looked at     ──▶ waits
 //!                                               in the workspace: stays, or its removal waits    ──▶ waits
 //! ```
+//!
+//! Of a working tree outside, a run has nothing to write either: what it writes there is for another working tree that it made in
+//! the place of the one that it did not see. So everything in `worktrees/NAME` waits then.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
 use crate::facts::read_small;
@@ -14,14 +17,15 @@ use crate::fold::fold;
 use crate::link_ends::is_no_way;
 use crate::other_repositories::kind_at;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
-use crate::verdict::hold;
+use crate::verdict::{hold, is_nothing};
 use crate::walk::Walk;
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::rc::Rc;
 
 /// Further working trees of one layer that are looked for. More of them count as there.
-const MOST: usize = 1000;
+pub(crate) const MOST: usize = 1000;
 
 /// Files of `worktrees/NAME` without which nothing leads to the work in the working tree.
 const NEEDED: &[&[u8]] = &[b"head", b"gitdir", b"commondir", b"index", b"logs"];
@@ -42,6 +46,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             None => {}
         }
     }
+    judge_outside(walk, tree);
     if going.is_empty() {
         return Ok(());
     }
@@ -65,8 +70,47 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
 }
 
 fn why(place: &[u8]) -> String {
-    let place = if place.is_empty() { "another place".into() } else { String::from_utf8_lossy(place) };
-    format!("takes away what git needs in the working tree at {place}")
+    format!("takes away what git needs in the working tree at {}", shown(place))
+}
+
+/// Names a working tree for people.
+pub(crate) fn shown(place: &[u8]) -> std::borrow::Cow<'_, str> {
+    if place.is_empty() { "another place".into() } else { String::from_utf8_lossy(place) }
+}
+
+/// Holds back all changes in the directories of working trees outside of the workspace.
+fn judge_outside(walk: &Walk<'_>, tree: &mut LayerTree) {
+    // The working tree of each entry whose directory, or a directory around it, is that of one outside.
+    let mut places: Vec<Option<Rc<str>>> = vec![None];
+    let mut looked = 0;
+    for at in 1..tree.nodes.len() {
+        let node = &tree.nodes[at];
+        let mut place = places[node.parent].clone();
+        if let Lower::Merged(found) = &node.rare.lower
+            && matches!(part_of(&found.at.0), Some(Part::One))
+        {
+            looked += 1;
+            let found = if looked <= MOST { outside(walk.base, &found.at.0) } else { Some(Vec::new()) };
+            place = found.map(|place| Rc::from(shown(&place)));
+        }
+        places.push(place.clone());
+        let Some(place) = place else { continue };
+        let is_held = matches!(node.rare.verdict, Some(Verdict::Park(_)));
+        if !is_held && !is_nothing(tree, node) {
+            let why = format!("belongs to the working tree at {place}, which the run did not see");
+            tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
+        }
+    }
+}
+
+/// Returns the working tree outside of the workspace that needs `worktrees/NAME`, which is `directory` of the workspace. Its path is
+/// empty where it is not known.
+pub(crate) fn outside(base: &Workspace, directory: &[u8]) -> Option<Vec<u8>> {
+    match named(base, directory) {
+        Named::Nothing => None,
+        Named::Unknown => Some(Vec::new()),
+        Named::At(file) => (inside(base, &file).is_none() && is_there(&file)).then(|| split(&file).0.to_vec()),
+    }
 }
 
 /// Returns the place from which a layer takes an entry of the workspace away.
@@ -107,7 +151,7 @@ pub(crate) fn is_of_one(path: &[u8]) -> bool {
 }
 
 /// Lists a directory of the workspace. Of one that this user cannot list nothing is known, nor can it be removed.
-fn list(base: &Workspace, directory: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
+pub(crate) fn list(base: &Workspace, directory: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
     match base.readable_dir(directory) {
         Ok(dir) => names(dir.as_fd()).doing("list", directory),
         Err(error) if is_no_way(&error) => Ok(Vec::new()),
@@ -117,11 +161,7 @@ fn list(base: &Workspace, directory: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
 
 /// Tells why `worktrees/NAME`, which is `directory` of the workspace, does not go with a directory around it.
 pub(crate) fn why_not(base: &Workspace, directory: &[u8]) -> Option<String> {
-    match named(base, directory) {
-        Named::Nothing => None,
-        Named::Unknown => Some(why(b"")),
-        Named::At(file) => (inside(base, &file).is_none() && is_there(&file)).then(|| why(split(&file).0)),
-    }
+    outside(base, directory).map(|place| why(&place))
 }
 
 /// The file `.git` that `worktrees/NAME` names.

@@ -75,6 +75,7 @@ pub mod origin;
 mod orphans;
 mod other_repositories;
 mod outside;
+mod outside_branches;
 pub(crate) mod own;
 mod part;
 pub mod plan;

@@ -150,6 +150,7 @@ impl Walk<'_> {
         crate::closed::judge(self, &mut tree)?;
         crate::git_index::judge(self, &mut tree)?;
         crate::with_index::judge(self, &mut tree)?;
+        crate::outside_branches::judge(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);
         self.judge_shallow(&mut tree)?;
         crate::hardlinks::tie(self, &mut tree)?;

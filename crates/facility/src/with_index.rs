@@ -4,7 +4,7 @@
 //! the user would delete it. Other branches come: they fit no index.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
-use crate::facts::read_small;
+use crate::facts::{Version, read_small};
 use crate::fold::fold;
 use crate::git_names::PACKED;
 use crate::git_refs::target;
@@ -72,7 +72,7 @@ fn common(git_dir: &[u8]) -> &[u8] {
 }
 
 /// Returns the ref that `HEAD` of the workspace names. What cannot be read names none.
-fn branch(base: &Workspace, git_dir: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+pub(crate) fn branch(base: &Workspace, git_dir: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
     let text = match base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"HEAD")) {
         Ok(text) => text,
         Err(error) if is_no_way(&error) => None,
@@ -82,24 +82,32 @@ fn branch(base: &Workspace, git_dir: &[u8]) -> Result<Option<Vec<u8>>, IoFailure
     Ok(target.map(<[u8]>::to_vec))
 }
 
-fn is_only_packed(base: &Workspace, common: &[u8], branch: &[u8]) -> Result<bool, IoFailure> {
+pub(crate) fn is_only_packed(base: &Workspace, common: &[u8], branch: &[u8]) -> Result<bool, IoFailure> {
     Ok(!crate::nested::has(base, split(&join(common, branch)).0, split(branch).1)?)
 }
 
 /// Tells whether a `packed-refs` of the layer says something else of a branch than that of the workspace.
 fn is_changed(walk: &Walk<'_>, tree: &LayerTree, at: usize, branch: &[u8]) -> Result<bool, IoFailure> {
     let node = &tree.nodes[at];
-    let read = |tree, path: &[u8]| walk.version(tree, path, &Class::GitState(PACKED));
-    let new = if node.role == Role::Entry { Some(read(walk.upper, &node.path.0)?) } else { None };
-    let old = node.covers.as_ref().map(|old| read(walk.base, &old.at.0)).transpose()?;
-    let line = |version: Option<crate::facts::Version>| match version {
-        Some(crate::facts::Version::Bytes(text)) => {
-            let mut lines = text.split(|byte| *byte == b'\n');
-            lines.find(|line| line.strip_suffix(branch).is_some_and(|rest| rest.ends_with(b" "))).map(<[u8]>::to_vec)
-        }
-        Some(_) | None => None,
+    let new = if node.role == Role::Entry { line(walk, walk.upper, &node.path.0, branch)? } else { None };
+    let old = match &node.covers {
+        Some(old) => line(walk, walk.base, &old.at.0, branch)?,
+        None => None,
     };
-    Ok(line(new) != line(old))
+    Ok(new != old)
+}
+
+/// Returns the line of a ref in a file `packed-refs` that is there.
+pub(crate) fn line(
+    walk: &Walk<'_>,
+    tree: &Workspace,
+    path: &[u8],
+    branch: &[u8],
+) -> Result<Option<Vec<u8>>, IoFailure> {
+    let Version::Bytes(text) = walk.version(tree, path, &Class::GitState(PACKED))? else { return Ok(None) };
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let is_it = |line: &&[u8]| line.strip_suffix(branch).is_some_and(|rest| rest.ends_with(b" "));
+    Ok(lines.find(is_it).map(<[u8]>::to_vec))
 }
 
 #[cfg(test)]

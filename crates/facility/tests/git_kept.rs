@@ -278,3 +278,127 @@ fn a_link_to_too_large_a_directory_says_so() {
         assert_eq!(why.is_some_and(|why| why.contains("more entries than are looked through")), waits, "{result:?}");
     }
 }
+
+/// A working tree beside the workspace with a commit on no branch, and one on the branch `aside`.
+fn with_trees_outside() -> (Scene, Vec<String>) {
+    let scene = cloned_scene();
+    let mut trees = Vec::new();
+    for arguments in [&["--detach"][..], &["-b", "aside"]] {
+        let wt = scene.path(if arguments.len() == 1 { "wt" } else { "aside" });
+        let wt = wt.to_str().unwrap().to_owned();
+        git(&scene.ws(), &[&["worktree", "add", "-q"], arguments, &[&wt]].concat());
+        git(Path::new(&wt), &["commit", "-q", "--allow-empty", "-m", "of the user"]);
+        fs::write(Path::new(&wt).join("staged"), "staged").unwrap();
+        git(Path::new(&wt), &["add", "staged"]);
+        trees.push(wt);
+    }
+    (scene, trees)
+}
+
+fn texts(result: &Committed) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    result.parked.iter().map(|one| (text(&one.path.0), one.protected.clone().unwrap_or_default())).collect()
+}
+
+/// Names in `worktrees/wt` that wait, and the work of the run.
+type Case<'a> = (&'a [&'a str], &'a dyn Fn(&Path));
+
+/// A run does not see the working tree, and `git worktree prune` makes room for another one of its name.
+#[test]
+fn nothing_of_a_working_tree_outside_changes_unasked() {
+    let at = ".git/worktrees/wt/";
+    let cases: [Case; 4] = [
+        (&["HEAD", "logs/HEAD", "index"], &|upper| {
+            remove(&upper.join(".git/worktrees/wt"));
+            git(upper, &["worktree", "add", "-q", "-b", "b2", "away/wt"]);
+            // The run has it where the user has the other one.
+            let tree = upper.parent().unwrap().parent().unwrap().parent().unwrap().join("wt/.git");
+            fs::write(upper.join(".git/worktrees/wt/gitdir"), format!("{}\n", tree.display())).unwrap();
+            remove(&upper.join("away"));
+        }),
+        (&["HEAD"], &|upper| fs::write(upper.join(at).join("HEAD"), "ref: refs/heads/mine\n").unwrap()),
+        (&["gitdir"], &|upper| fs::write(upper.join(at).join("gitdir"), "/nowhere/.git\n").unwrap()),
+        (&["ORIG_HEAD", "locked"], &|upper| {
+            for name in ["ORIG_HEAD", "locked"] {
+                fs::write(upper.join(at).join(name), "1".repeat(40)).unwrap();
+            }
+        }),
+    ];
+    for (wanted, work) in cases {
+        let (scene, trees) = with_trees_outside();
+        let wt = Path::new(&trees[0]);
+        let before = git(wt, &["rev-parse", "HEAD"]);
+        let layer = run_with(&scene, |upper| {
+            fs::write(upper.join("z"), "z").unwrap();
+            work(upper);
+        });
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert!(result.conflicts.is_empty(), "{wanted:?}: {result:?}");
+        let waits = texts(&result);
+        for name in wanted {
+            let why = waits.iter().find(|(path, _)| *path == format!("{at}{name}")).map(|(_, why)| why);
+            assert!(why.is_some_and(|why| why.contains(&trees[0])), "{name}: {waits:?}");
+        }
+        assert_eq!(git(wt, &["rev-parse", "HEAD"]), before, "{wanted:?}");
+        assert!(git(wt, &["log", "--oneline"]).contains("of the user"));
+        assert_eq!(git(wt, &["status", "--short"]), "A  staged\n", "{wanted:?}");
+        assert!(scene.ws().join("z").exists());
+    }
+}
+
+#[test]
+fn the_branch_of_a_working_tree_outside_waits() {
+    let works: [&[&str]; 3] = [
+        &["update-ref", "refs/heads/aside", "main"],
+        &["update-ref", "-d", "refs/heads/aside"],
+        // With its directory.
+        &["update-ref", "-d", "refs/heads/dir/aside"],
+    ];
+    for (pack, work) in works.iter().flat_map(|work| [(false, work), (true, work)]) {
+        let (scene, trees) = with_trees_outside();
+        let wt = Path::new(&trees[1]);
+        if work.last().is_some_and(|name| name.contains("/dir/")) {
+            git(wt, &["checkout", "-q", "-b", "dir/aside"]);
+        }
+        if pack {
+            git(&scene.ws(), &["pack-refs", "--all"]);
+        }
+        git(&scene.ws(), &["branch", "loose"]);
+        let layer = run_git(&scene, &[work, &["pack-refs", "--all"], &["branch", "of-the-run"]]);
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let waits = texts(&result);
+        assert!(waits.iter().any(|(_, why)| why.contains(&trees[1])), "{pack} {work:?}: {waits:?}");
+        assert!(result.conflicts.is_empty() && waits.iter().all(|(path, _)| path != ".git/refs/heads/of-the-run"));
+        assert!(git(wt, &["log", "--oneline", "-1"]).contains("of the user"), "{pack} {work:?}");
+        assert_eq!(git(wt, &["status", "--short"]), "A  staged\n", "{pack} {work:?}");
+        for branch in ["loose", "of-the-run"] {
+            assert!(!git(&scene.ws(), &["log", "--oneline", branch]).contains("fatal"), "{pack} {work:?} {branch}");
+        }
+        drop(layer);
+        let left = accept(&scene, &Rules { accept_protected: true, ..Rules::default() });
+        assert_eq!((parked(&left), left.conflicts.len()), (vec![], 0), "{left:?}");
+    }
+}
+
+/// The twin: what git does to all working trees and branches by itself changes nothing of it.
+#[test]
+fn ordinary_work_beside_a_working_tree_outside_is_quiet() {
+    let (scene, _) = with_trees_outside();
+    let work: [&[&str]; 5] = [
+        &["commit", "-q", "--allow-empty", "-m", "2"],
+        &["pack-refs", "--all"],
+        &["repack", "-q", "-a", "-d"],
+        &["branch", "new"],
+        &["fetch", "-q"],
+    ];
+    let result = commit_by(&scene, &run_git(&scene, &work), &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+    // With the working tree gone, nobody needs the rest.
+    let (scene, trees) = with_trees_outside();
+    for tree in trees {
+        fs::remove_dir_all(tree).unwrap();
+    }
+    let work: [&[&str]; 3] = [&["worktree", "prune"], &["branch", "-D", "aside"], &["gc", "-q"]];
+    let result = commit_by(&scene, &run_git(&scene, &work), &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+}
