@@ -213,6 +213,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
     ("crates/runner/src/state/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
+    ("crates/runner/src/state/left.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/runner/src/state/note.rs",
         &[("File::open(", 2)],

@@ -382,10 +382,72 @@ fn an_attribute_that_fits_on_no_disk_costs_no_other_file() {
         for file in ["A a", "A m", "A z"] {
             assert!(stdout(&shown).contains(file), "{}: {}{}", bench.who(), stdout(&shown), stderr(&shown));
         }
-        assert_eq!(bench.run(["changes", "accept"]).status.code(), Some(0), "{}", bench.who());
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stdout(&output));
+        assert_eq!(bench.run(["changes", "accept", "a", "m", "z"]).status.code(), Some(0), "{}", bench.who());
         for file in ["a", "m", "z"] {
             assert_eq!(read(&bench.workspace.join(file)), file, "{}", bench.who());
         }
+        assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
+    }
+}
+
+/// Lets a process that runs write no file beyond so many bytes, as on a disk without room for a larger one.
+fn limit_files(bench: &Bench, process: u32, bytes: u64) {
+    let mut command = bench.command("prlimit");
+    let done = command.args(["--pid", &process.to_string(), &format!("--fsize={bytes}:")]).status().unwrap();
+    assert!(done.success(), "{}", bench.who());
+}
+
+#[test]
+fn a_part_of_a_layer_in_memory_is_never_accepted_as_a_whole() {
+    for bench in benches() {
+        let large = "precious\n".repeat(40_000);
+        bench.write("a", &large);
+        bench.write("old/x", "x");
+        let script = "cp a b; mv a c; echo new > small; mv old/x x; rm -r old; echo last > z";
+        let child = start(&bench, &bench.workspace, &["--changes", "commit", "--disk", "32M"], script);
+        limit_files(&bench, child.id(), 100_000);
+        let output = end(child);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{}: {said}", bench.who());
+        assert!(said.contains("File too large"), "{}: {said}", bench.who());
+        let listed = stdout(&bench.run(["changes", "list"]));
+        assert!(listed.contains("[incomplete]"), "{}: {listed}", bench.who());
+        let shown = stdout(&bench.run(["changes", "show"]));
+        assert!(shown.contains("only a part of them could be copied"), "{}: {shown}", bench.who());
+        let changes: Vec<_> = shown.lines().filter(|line| line.as_bytes().get(1) == Some(&b' ')).collect();
+        assert_eq!(changes, ["A small  4 B", "A x  1 B", "A z  5 B"], "{}", bench.who());
+        for words in [&["changes", "accept"][..], &["changes", "accept", "--protected"], &["changes", "accept", "."]] {
+            let output = bench.run(words);
+            assert_eq!(output.status.code(), Some(125), "{} {words:?}: {}", bench.who(), stdout(&output));
+            assert!(stderr(&output).contains("only a part of them"), "{}: {}", bench.who(), stderr(&output));
+        }
+        let output = bench.run(["changes", "accept", "small", "x", "z"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        for (file, text) in [("a", large.as_str()), ("old/x", "x"), ("small", "new\n"), ("x", "x"), ("z", "last\n")] {
+            assert_eq!(read(&bench.workspace.join(file)), text, "{}: {file}", bench.who());
+        }
+        assert!(!bench.workspace.join("b").exists() && !bench.workspace.join("c").exists(), "{}", bench.who());
+        assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
+    }
+}
+
+#[test]
+fn a_whole_layer_from_memory_waits_as_a_whole() {
+    for bench in benches() {
+        bench.write("a", "a");
+        bench.write("old/x", "x");
+        let words = ["run", "--changes", "review", "--disk", "16M", "--shell", "mv a b; rm -r old; echo new > z"];
+        assert_eq!(bench.run(words).status.code(), Some(0), "{}", bench.who());
+        let listed = stdout(&bench.run(["changes", "list"]));
+        assert!(!listed.contains("[incomplete]"), "{}: {listed}", bench.who());
+        let output = bench.run(["changes", "accept", "z"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        let output = bench.run(["changes", "accept"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(read(&bench.workspace.join("b")), "a", "{}", bench.who());
+        assert!(!bench.workspace.join("a").exists() && !bench.workspace.join("old").exists(), "{}", bench.who());
         assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
     }
 }

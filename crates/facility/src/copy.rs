@@ -1,19 +1,16 @@
-//! Copies single entries and whole trees between directory descriptors.
+//! Copies single entries between directory descriptors.
 //!
 //! Used where layer and workspace are on different file systems, for an upper directory that exists only as a
 //! descriptor, and for files with several names. Owner (when root), mode, time, `user.*` attributes, ACLs and holes
 //! are kept.
 
-use crate::beneath::{
-    Doing as _, IoFailure, Workspace, check_depth, chmod, join, names, open_file, pin, proc_path, split,
-};
+use crate::beneath::{chmod, open_file, pin, proc_path, unlink_if_there};
+use crate::faults::Faults;
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, Meta, stat};
-use crate::opened::Opened;
 use crate::xattr;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -24,6 +21,10 @@ pub(crate) enum Attrs {
     Content(LayerMode),
     /// Everything: a copy of a layer that is still a layer.
     Layer(LayerMode),
+    /// The same without overlay's own.
+    Unmarked(LayerMode),
+    /// Only overlay's own.
+    Marks(LayerMode),
 }
 
 impl Attrs {
@@ -38,6 +39,8 @@ impl Attrs {
                 Attr::Mark | Attr::Copy(_) | Attr::Forged(_) | Attr::Capability => Some(name.to_vec()),
                 Attr::Leave => None,
             },
+            Self::Unmarked(mode) => Self::Layer(mode).target(name).filter(|_| attr(mode, name) != Attr::Mark),
+            Self::Marks(mode) => (attr(mode, name) == Attr::Mark).then(|| name.to_vec()),
         }
     }
 }
@@ -53,12 +56,7 @@ pub(crate) fn copy_entry(
     let meta = stat(from, name)?;
     match meta.kind {
         EntryType::File => {
-            let source = open_readable(from, name, &meta)?;
-            // Between stat and open it may have been swapped; what counts is what was opened.
-            let meta = Meta { mode: meta.mode, ..stat(source.as_fd(), b"")? };
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let target = rustix::fs::openat(to, to_name, flags, Mode::from_raw_mode(0o600))?;
-            copy_bytes(&source, &target, meta.size)?;
+            let (target, meta) = copy_content(from, name, &meta, to, to_name)?;
             copy_attrs(from, name, target.as_fd(), attrs)?;
             finish(target.as_fd(), &meta)
         }
@@ -79,6 +77,65 @@ pub(crate) fn copy_entry(
             Err(io::Error::new(io::ErrorKind::InvalidInput, "cannot be copied"))
         }
     }
+}
+
+/// Names a file until its content is whole.
+pub(crate) const STAGED: &[u8] = b"copying";
+
+/// Holds one file at a time while its content arrives.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    /// A directory of the copy's file system that no reader of a layer looks into.
+    pub(crate) dir: BorrowedFd<'a>,
+    /// The faults of a test.
+    pub(crate) faults: &'a Faults,
+}
+
+/// Makes `name` in `to` a copy of an entry that is not a directory, for a tree that is nowhere else. A file gets its name only
+/// when its content is whole: until then it is [`STAGED`] in `stage`, and after an error it is removed. A file keeps a whole
+/// content also when an attribute cannot be copied, which is an error as well.
+pub(crate) fn copy_whole(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    stage: Stage<'_>,
+    attrs: Attrs,
+) -> io::Result<()> {
+    let Stage { dir: stage, faults } = stage;
+    let meta = stat(from, name)?;
+    if meta.kind != EntryType::File {
+        return copy_entry(from, name, to, name, attrs);
+    }
+    unlink_if_there(stage, STAGED)?;
+    faults.action();
+    let copied = copy_content(from, name, &meta, stage, STAGED).and_then(|(target, meta)| {
+        let attributes = copy_attrs(from, name, target.as_fd(), attrs).and_then(|()| finish(target.as_fd(), &meta));
+        faults.action();
+        rustix::fs::renameat(stage, STAGED, to, name)?;
+        Ok(attributes)
+    });
+    copied.unwrap_or_else(|error| {
+        // The error of the copy is the one to report. What stays has no name that a reader of the layer sees.
+        unlink_if_there(stage, STAGED).ok();
+        Err(error)
+    })
+}
+
+/// Copies the content of a file to a new one. Returns it with what is known of the source.
+fn copy_content(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    meta: &Meta,
+    to: BorrowedFd<'_>,
+    to_name: &[u8],
+) -> io::Result<(OwnedFd, Meta)> {
+    let source = open_readable(from, name, meta)?;
+    // Between stat and open it may have been swapped; what counts is what was opened.
+    let meta = Meta { mode: meta.mode, ..stat(source.as_fd(), b"")? };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let target = rustix::fs::openat(to, to_name, flags, Mode::from_raw_mode(0o600))?;
+    copy_bytes(&source, &target, meta.size)?;
+    Ok((target, meta))
 }
 
 /// Overlay's mark that a name is gone; everybody may make it.
@@ -169,7 +226,7 @@ fn copy_attrs(from: BorrowedFd<'_>, name: &[u8], target: BorrowedFd<'_>, attrs: 
     copy_attrs_by_name(from, name, target, b"", attrs)
 }
 
-fn copy_attrs_by_name(
+pub(crate) fn copy_attrs_by_name(
     from: BorrowedFd<'_>,
     name: &[u8],
     to: BorrowedFd<'_>,
@@ -189,7 +246,7 @@ fn copy_attrs_by_name(
 
 /// Owner, mode, time: in this order, because a change of the owner clears mode bits and every change of the content
 /// sets the time.
-fn finish(target: BorrowedFd<'_>, meta: &Meta) -> io::Result<()> {
+pub(crate) fn finish(target: BorrowedFd<'_>, meta: &Meta) -> io::Result<()> {
     let now = stat(target, b"")?;
     if (now.uid, now.gid) != (meta.uid, meta.gid) {
         rustix::fs::chownat(
@@ -219,73 +276,4 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: meta.mtime.sec, tv_nsec: i64::from(meta.mtime.nsec) },
     }
-}
-
-/// Decides about an entry that cannot be copied: an error ends the copy, otherwise the rest is copied.
-pub(crate) type OnFailure<'a> = &'a mut dyn FnMut(IoFailure) -> Result<(), IoFailure>;
-
-/// Copies the content of the directories `tops` of one tree into empty ones of the same paths, with names that share a
-/// file. Sockets are left out. `opened` knows the modes of what an earlier try opened up.
-pub(crate) fn copy_trees(
-    from: &Workspace,
-    to: &Workspace,
-    tops: &[&[u8]],
-    attrs: Attrs,
-    opened: &mut Opened,
-    on_failure: OnFailure<'_>,
-) -> Result<(), IoFailure> {
-    let mut links: HashMap<u64, Vec<u8>> = HashMap::new();
-    let mut stack: Vec<Vec<u8>> = tops.iter().map(|top| top.to_vec()).collect();
-    let mut dirs: Vec<(Vec<u8>, Meta)> = Vec::new();
-    while let Some(path) = stack.pop() {
-        let open = || {
-            check_depth(&path)?;
-            let source = crate::remove::readable_by_force(from, &path)?;
-            let (target, names) = (to.dir(&path)?, names(source.as_fd())?);
-            io::Result::Ok((source, target, names))
-        };
-        let (source, target, names) = open().doing("copy the directory", &path)?;
-        for name in names {
-            let entry = join(&path, &name);
-            let found = stat(source.as_fd(), &name).doing("copy", &entry)?;
-            let mode = opened.mode(&entry, &found).doing("copy", &entry)?;
-            let meta = Meta { mode, ..found.clone() };
-            match meta.kind {
-                EntryType::Directory => {
-                    rustix::fs::mkdirat(target.as_fd(), &*name, Mode::from_raw_mode(0o700)).doing("copy", &entry)?;
-                    let copied = copy_attrs_by_name(source.as_fd(), &name, target.as_fd(), &name, attrs);
-                    copied.doing("copy", &entry).or_else(&mut *on_failure)?;
-                    dirs.push((entry.clone(), meta));
-                    stack.push(entry);
-                }
-                EntryType::Socket => {}
-                EntryType::Device if !meta.is_whiteout() => {}
-                _ => {
-                    let first = links.get(&meta.id.ino).filter(|_| meta.links > 1);
-                    let copied = || {
-                        if let Some(first) = first {
-                            let (parent, first_name) = split(first);
-                            let parent = to.dir(parent)?;
-                            let flags = AtFlags::empty();
-                            return Ok(rustix::fs::linkat(parent.as_fd(), first_name, target.as_fd(), &*name, flags)?);
-                        }
-                        copy_entry(source.as_fd(), &name, target.as_fd(), &name, attrs)?;
-                        if meta.mode == found.mode {
-                            return Ok(());
-                        }
-                        chmod(pin(target.as_fd(), &name)?.as_fd(), meta.mode)
-                    };
-                    match copied().doing("copy", &entry) {
-                        Ok(()) if first.is_none() => drop(links.insert(meta.id.ino, entry)),
-                        Ok(()) => {}
-                        Err(failure) => on_failure(failure)?,
-                    }
-                }
-            }
-        }
-    }
-    for (path, meta) in dirs.iter().rev() {
-        to.dir(path).and_then(|dir| finish(dir.as_fd(), meta)).doing("copy", path)?;
-    }
-    Ok(())
 }

@@ -112,6 +112,10 @@ pub struct Layer {
     pub(crate) upper_fd: Option<OwnedFd>,
     /// Nobody outside can reach the entries; see `part`.
     pub(crate) unreached: AtomicBool,
+    /// All of a layer in memory was copied to the layer's directory.
+    pub(crate) copied: AtomicBool,
+    /// The directory holds a part of a layer that was in memory.
+    pub(crate) is_part: bool,
     pub(crate) spares: Option<Spares>,
     pub(crate) faults: Faults,
 }
@@ -189,6 +193,8 @@ impl Layer {
             home: None,
             upper_fd: None,
             unreached: AtomicBool::new(false),
+            copied: AtomicBool::new(false),
+            is_part: false,
             spares,
             faults,
         })
@@ -239,6 +245,8 @@ impl Layer {
             home,
             upper_fd,
             unreached: AtomicBool::new(unreached),
+            copied: AtomicBool::new(false),
+            is_part: false,
             spares,
             faults,
         })
@@ -424,6 +432,7 @@ impl Layer {
         self.faults.check(Step::SyncLayer).doing("sync", b"upper")?;
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         sync_tree(&upper, &self.faults)?;
+        self.mark_whole()?;
         sync_directory(&self.root, &self.faults)
     }
 

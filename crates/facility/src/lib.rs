@@ -37,6 +37,7 @@ pub mod commit;
 mod compare;
 mod copies;
 mod copy;
+mod copy_trees;
 pub mod diff;
 mod empty;
 mod errors;
@@ -125,6 +126,7 @@ pub use layer::{
 };
 pub use leads::{Host, Reach};
 pub use link_in_place::{Lead, LinksInPlace};
+pub use memory::is_whole_copy;
 pub use meta::FsTime;
 pub use nested::WITH_REPOSITORY;
 pub use origin::LayerOrigin;

@@ -1,18 +1,32 @@
 //! A layer in memory: an upper directory that only a descriptor leads to, and overlay's index beside it.
+//!
+//! ```text
+//!  memory ──copy──▶ upper ──sync──▶ memory.whole ──sync──▶ parked or committed
+//! ```
+//! A copy without the file `memory.whole` is a part: nothing has to be written on the way to an error, and a copy that is
+//! killed needs no last word. A part has whole files only, no deletion, no opaque or renamed directory, and says nothing about
+//! the workspace's own directory.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
+use crate::commit::journal::sync_directory;
 use crate::commit::recover::open_index;
-use crate::copy::{Attrs, copy_trees};
+use crate::copy::Stage;
+use crate::copy_trees::rescue_trees;
 use crate::faults::Step;
 use crate::layer::Layer;
 use crate::marks::LayerMode;
 use crate::meta::stat;
-use crate::opened::Opened;
 use crate::upper::{open_upper, reopen_upper};
 use rustix::fs::{Mode, OFlags};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// Marks a layer whose copy from memory is whole and on the disk.
+const WHOLE: &str = "memory.whole";
 
 /// Opens the directory that holds `upper` and `work` of a layer of root. `None` where there is no index: in a layer of an
 /// ordinary user, or when the upper directory was given alone.
@@ -27,15 +41,14 @@ fn holder(mode: LayerMode, upper: &OwnedFd) -> Result<Option<Workspace>, IoFailu
     Ok(is_it.then_some(parent))
 }
 
-/// Copies what can be copied. Returns the first failure.
-fn copy_all(from: &Workspace, to: &Workspace, tops: &[&[u8]], attrs: Attrs) -> Result<(), IoFailure> {
-    let mut first = None;
-    let mut go_on = |failure| {
-        first.get_or_insert(failure);
-        Ok(())
-    };
-    copy_trees(from, to, tops, attrs, &mut Opened::forgotten(), &mut go_on)?;
-    first.map_or(Ok(()), Err)
+/// Reports whether all of a layer that was in memory has been copied to its directory, `layer`. The answer means nothing for
+/// a layer that was never in memory.
+pub fn is_whole_copy(layer: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(layer.join(WHOLE)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 impl Layer {
@@ -44,11 +57,23 @@ impl Layer {
         holder(self.mode, upper)?.map_or(Ok(None), |holder| open_index(&holder))
     }
 
+    /// Treats the layer as a part of one that was in memory: the attributes of its upper directory tell nothing about the run,
+    /// and a file that overlay copied from another place was not removed there.
+    pub fn set_partial(&mut self) {
+        self.is_part = true;
+        self.top = None;
+    }
+
     /// Copies a layer in memory to the layer's own directory. Names that share a file there share one here, also those in
     /// the index. An error names the first entry that cannot be copied; all others are copied, because memory is the only
     /// place where they are.
     pub(crate) fn copy_from_memory(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
         self.faults.check(Step::Materialise).doing("copy", b"upper")?;
+        self.copied.store(false, Ordering::Relaxed);
+        if self.root.stat(WHOLE.as_bytes()).doing("look at", WHOLE.as_bytes())?.is_some() {
+            unlink_if_there(self.root.fd(), WHOLE.as_bytes()).doing("remove", WHOLE.as_bytes())?;
+            sync_directory(&self.root, &self.faults)?;
+        }
         // A first try may have been interrupted by an error.
         for path in [&b"upper"[..], b"work/index"] {
             crate::remove::remove_tree(&self.root, path).doing("remove", path)?;
@@ -57,18 +82,35 @@ impl Layer {
             rustix::fs::mkdirat(self.root.fd(), path, Mode::from_raw_mode(0o700)).doing("make", path.as_bytes())
         };
         make("upper")?;
-        let attrs = Attrs::Layer(self.mode);
+        let rescue = |from: &Workspace, to: &Workspace, tops: &[&[u8]]| {
+            let stage = Stage { dir: self.root.fd(), faults: &self.faults };
+            let copied = rescue_trees(from, to, tops, self.mode, stage);
+            // Also what was saved of a layer has its attributes.
+            let top = self.copy_top(upper);
+            copied.and(top)
+        };
         if let Some(holder) = holder(self.mode, upper)?
             && open_index(&holder)?.is_some()
         {
             make("work/index")?;
-            copy_all(&holder, &self.root, &[b"upper", b"work/index"], attrs)?;
-            return self.copy_top(upper);
+            rescue(&holder, &self.root, &[b"upper", b"work/index"])?;
+        } else {
+            let reopened = reopen_upper(upper).doing("open", b"upper")?;
+            let to = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
+            rescue(&Workspace::from_fd(reopened), &to, &[b""])?;
         }
-        let reopened = reopen_upper(upper).doing("open", b"upper")?;
-        let to = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
-        copy_all(&Workspace::from_fd(reopened), &to, &[b""], attrs)?;
-        self.copy_top(upper)
+        self.copied.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Marks a copy from memory as whole, after its bytes have reached the disk. The caller syncs the layer's directory.
+    pub(crate) fn mark_whole(&self) -> Result<(), IoFailure> {
+        if !self.copied.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(self.root.fd(), WHOLE, flags, Mode::from_raw_mode(0o600));
+        made.map(drop).doing("make", WHOLE.as_bytes())
     }
 
     /// The upper directory's own attributes, which a tree is copied without.

@@ -89,6 +89,8 @@ impl Layer {
             home: None,
             upper_fd: None,
             unreached: AtomicBool::new(false),
+            copied: AtomicBool::new(false),
+            is_part: false,
             spares: None,
             faults: Faults::default(),
         })

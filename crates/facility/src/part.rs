@@ -11,7 +11,8 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::commit::journal::{read, sync_directory, write};
 use crate::commit::recover::open_index;
-use crate::copy::{Attrs, copy_trees};
+use crate::copy::STAGED;
+use crate::copy_trees::copy_trees;
 use crate::layer::Layer;
 use crate::meta::FileId;
 use crate::opened::{self, Opened};
@@ -61,6 +62,8 @@ impl Layer {
         if self.unreached.load(Ordering::Relaxed) {
             return Ok(());
         }
+        // Half a file of a copy from memory that was killed.
+        unlink_if_there(self.root.fd(), STAGED).doing("remove", STAGED)?;
         let copied = match read::<Copied>(&self.root, COPIED)? {
             Some(copied) => copied,
             None => match self.copy_apart() {
@@ -104,7 +107,7 @@ impl Layer {
         let top = self.root.stat(b"upper").doing("look at", b"upper")?;
         let top = top.ok_or(rustix::io::Errno::NOENT).doing("find", b"upper")?;
         let mode = opened.mode(b"upper", &top).doing("note the mode of", b"upper")?;
-        copy_trees(&self.root, &to, &tops, Attrs::Layer(self.mode), &mut opened, &mut Err)?;
+        copy_trees(&self.root, &to, &tops, self.mode, &mut opened)?;
         let copy_of_top = || {
             let copy = to.dir(b"upper")?;
             crate::top::copy(self.mode, self.root.dir(b"upper")?.as_fd(), copy.as_fd(), mode)

@@ -59,6 +59,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) rules: &'a Rules,
     /// The bytes of git's files that may still be read.
     pub(crate) reads: Reads,
+    /// The upper directory holds a part of a layer that was in memory.
+    pub(crate) is_part: bool,
 }
 
 /// The directory used last; entries of one directory come in a row.
@@ -118,6 +120,12 @@ impl Walk<'_> {
         let mut claimed = self.continue_lower(&mut nodes)?;
         self.imply(&mut nodes, &mut claimed)?;
         self.cover(&mut nodes, &claimed)?;
+        if self.is_part {
+            // The deletion of the file that overlay copied was not saved: the copy is a new file.
+            let elsewhere =
+                nodes.iter_mut().filter(|one| one.covers.is_none() && one.meta.kind != EntryType::Directory);
+            elsewhere.for_each(|one| one.marks.origin = None);
+        }
         let base_root = stat(self.base.fd(), b"").doing("look at", b"")?;
         let same_mount = base_root.dev == nodes[0].meta.dev && base_root.mount == nodes[0].meta.mount;
         let top_conflict = self.own_attrs(&mut nodes[0])?;

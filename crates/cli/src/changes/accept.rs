@@ -11,6 +11,7 @@ use crate::run::recover::{Ending, Interrupted};
 use nexus_facility::{Change, CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
 use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::note::CutShort;
 
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
@@ -27,6 +28,9 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let mut pending = Pending::of(places, one)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
     let mut taken_back = Vec::new();
+    if pending.one.is_part && only.is_none() && !args.patch {
+        return Err(only_a_part(&pending.one.run));
+    }
     if let Some(only) = &only {
         let all = pending.everything()?;
         paths::must_stand_alone(only, &all)?;
@@ -49,6 +53,16 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         return Err(Failure::refused("state_dir", format!("the record of the accept: {error}"), ""));
     }
     done
+}
+
+/// Refuses to accept everything of a layer of which only a part was saved: the rest of it could be what makes the part right.
+fn only_a_part(run: &str) -> Failure {
+    let message = format!("nothing was accepted of the run {run}: {}", CutShort::Partial.text());
+    let hint = format!(
+        "look at what is there and accept it by its name (nexus changes show --run {run}, nexus changes accept PATH), or \
+         throw it away: nexus changes reject --run {run}"
+    );
+    Failure::refused("partial", message, hint)
 }
 
 /// Goes on with an interrupted commit. One that was being taken back is taken back, which is no accept.

@@ -142,6 +142,9 @@ impl Pending {
         };
         let mut layer = layer.map_err(|error| refused(&error))?;
         let id = workspace.identity().map_err(|error| refused(&error))?;
+        if one.is_part {
+            layer.set_partial();
+        }
         layer.set_faults(run::faults());
         layer.set_home(one.workspace.as_path().into(), id);
         // What is shown is what an accept finds: a layer that its run could not park may still be written.

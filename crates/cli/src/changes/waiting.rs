@@ -4,10 +4,11 @@ use crate::failure::{Failure, one_line};
 use crate::receipt::utc;
 use crate::run::{self, recover::Interrupted};
 use nexus_facility::going::GOING;
+use nexus_facility::is_whole_copy;
 use nexus_model::{ByteText, RunId};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
-use nexus_runner::state::note::{self, RunNote};
+use nexus_runner::state::note::{self, CutShort, RunNote};
 use std::path::{Path, PathBuf};
 
 /// A run whose layer waits.
@@ -25,6 +26,8 @@ pub struct Waiting {
     pub note: RunNote,
     /// How far the layer is.
     pub state: State,
+    /// Reports that the layer was in memory and that not all of it is on the disk.
+    pub is_part: bool,
 }
 
 /// How far a layer is.
@@ -50,10 +53,21 @@ impl State {
 }
 
 impl Waiting {
-    fn new(run: String, note: RunNote, state: State) -> Self {
+    fn new(run: String, mut note: RunNote, state: State, is_part: bool) -> Self {
+        if is_part {
+            note.cut_short = Some(CutShort::Partial);
+        }
         let words: Vec<&[u8]> = note.argv.iter().map(|word| word.0.as_slice()).collect();
         let command = words.join(&b" "[..]).into();
-        Self { run, workspace: note.workspace.as_path().to_owned(), folder: note.directory, command, note, state }
+        Self {
+            run,
+            workspace: note.workspace.as_path().to_owned(),
+            folder: note.directory,
+            command,
+            note,
+            state,
+            is_part,
+        }
     }
 
     /// The run as the commands of recovery know it.
@@ -107,7 +121,9 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
                 continue;
             }
         };
-        found.push(Waiting::new(run, note, state));
+        // Only what waits has to be whole: a commit that was decided is read by its journal.
+        let is_part = state == State::Waiting && note.in_memory && !is_whole_copy(&path).map_err(failed)?;
+        found.push(Waiting::new(run, note, state, is_part));
     }
     // Ids are ordered by time.
     found.sort_by(|a, b| b.run.cmp(&a.run));

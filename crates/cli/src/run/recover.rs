@@ -18,7 +18,7 @@ use nexus_driver_namespace::Namespace;
 use nexus_facility::going::Going;
 use nexus_facility::{
     Abandoned, Conflict, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Recovered, Rules, Stage,
-    Workspace,
+    Workspace, is_whole_copy,
 };
 use nexus_model::RunId;
 use nexus_runner::state::commit_lock;
@@ -380,6 +380,10 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
     let adopt = || Layer::adopt(&places.layers, run, &origin);
     let mut layer =
         patiently(adopt, |error| matches!(error, OpenLayerError::Busy { .. })).map_err(|error| chain(&error))?;
+    let is_part = note.as_ref().is_some_and(|note| note.in_memory) && !is_whole_copy(&path).map_err(io)?;
+    if is_part {
+        layer.set_partial();
+    }
     if layer.is_bare().map_err(|error| chain(&error))? {
         if note.is_some_and(|note| note.in_memory) {
             tell(&format!("The run {run} was killed. What it had written was in memory (--disk) and is gone."));
@@ -395,7 +399,7 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
         ));
         return Ok(());
     };
-    let why = if note.in_memory { CutShort::Partial } else { note.cut_by_kill() };
+    let why = if is_part { CutShort::Partial } else { note.cut_by_kill() };
     if why == CutShort::Rebooted {
         // No process of that time is left.
         layer.set_unreached();

@@ -19,7 +19,7 @@ use nexus_driver::SandboxProcess;
 use nexus_facility::layer::CommitError;
 use nexus_facility::{
     Abandoned, Change, ChangeSet, CommitState, Committed, Conflict, Faults, Layer, LayerMode, LayerOrigin, Leftover,
-    OpenLayerError, Recovered, Rules, Spares, Stash,
+    OpenLayerError, Recovered, Rules, Spares, Stash, is_whole_copy,
 };
 use nexus_model::plan::Writes;
 use nexus_model::{ByteText, ExitReason, RunId};
@@ -27,7 +27,7 @@ use nexus_runner::causes::chain;
 use nexus_runner::live::disk;
 use nexus_runner::plan::protect;
 use nexus_runner::state::commit_lock;
-use nexus_runner::state::note::{self, CutShort, RunNote};
+use nexus_runner::state::note::{self, RunNote};
 use nexus_runner::state::record::Record;
 use rustix::fd::OwnedFd;
 use serde::Serialize;
@@ -338,7 +338,10 @@ impl Parking<'_> {
     /// Neither committed nor parked. What the disk has of the changes stays and is listed by its note; a review reads it
     /// again.
     fn lost(self, why: &str) -> Failure {
-        let (layer, run) = (self.layer, self.order.plan.run_id);
+        let (mut layer, run) = (self.layer, self.order.plan.run_id);
+        if self.from_memory && !is_whole_copy(layer.root()).unwrap_or(false) {
+            layer.set_partial();
+        }
         if self.from_memory && layer.is_bare().unwrap_or(false) {
             let left = recover::remove(layer).err().map(|why| format!("; and then: {why}")).unwrap_or_default();
             let message =
@@ -346,14 +349,6 @@ impl Parking<'_> {
             return Failure::refused("commit", message, "make room in the state directory and run the command again");
         }
         let mut message = format!("the changes could neither be committed nor parked: {why}");
-        if self.from_memory {
-            let cut = note::read(layer.root())
-                .ok()
-                .flatten()
-                .map(|note| RunNote { cut_short: Some(CutShort::Partial), ..note });
-            let noted = cut.map_or(Ok(()), |note| note.write(layer.root()));
-            message += &noted.err().map(|error| format!("; and then: {error}")).unwrap_or_default();
-        }
         let synced = note::sync(layer.root()).err();
         message += &synced.map(|error| format!("; a power cut may lose them: {error}")).unwrap_or_default();
         let kept = if self.from_memory { "what could be saved of them is" } else { "they are" };

@@ -94,8 +94,8 @@ impl Layer {
         let lower = LowerFs::of(filesystem.f_type as u64);
         let started = self.threshold().map_err(io)?;
         let root = self.upper_fd.is_none().then_some(&*self.root);
-        let (mode, ours, reads) = (self.mode, &*self.ours, Reads::default());
-        let walk = Walk { upper, root, index, base, mode, lower, started, top, ours, rules, reads };
+        let (mode, ours, reads, is_part) = (self.mode, &*self.ours, Reads::default(), self.is_part);
+        let walk = Walk { upper, root, index, base, mode, lower, started, top, ours, rules, reads, is_part };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },

@@ -64,7 +64,10 @@ impl CutShort {
             Self::Rebooted => {
                 "the machine went down while the command ran, so files may be incomplete or empty: look at each"
             }
-            Self::Partial => "the changes were in memory and only a part of them could be copied to the disk",
+            Self::Partial => {
+                "the changes were in memory and only a part of them could be copied to the disk: deletions and renames are \
+                 left out, and files may be missing"
+            }
             Self::Left => "the command was killed, and the run ended before its sandbox was gone",
         }
     }
