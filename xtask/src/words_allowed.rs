@@ -15,11 +15,11 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(383, 205, 54, 760)),
+    ("crates/cli", counts(383, 206, 54, 762)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 20)),
     ("crates/egress", counts(212, 68, 8, 381)),
-    ("crates/facility", counts(570, 229, 8, 435)),
+    ("crates/facility", counts(572, 232, 8, 442)),
     ("crates/guest", counts(0, 0, 0, 0)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 4)),
