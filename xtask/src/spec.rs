@@ -23,6 +23,13 @@ const MACHINE_SOURCES: &str = "tests/vm/src/guest";
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     let advice = "write the missing test, correct the name, or say pending: issue \"title\"";
     let promises = promises(workspace, advice)?;
+    let misplaced = spec_table::misplaced(&documents(workspace)?);
+    if !misplaced.is_empty() {
+        return Err(Failure::new(
+            format!("the specification:\n  {}", misplaced.join("\n  ")),
+            "sort the rows, and count them",
+        ));
+    }
     let sources = sources::all(&workspace.root)?;
     let missing = missing_evidence(&promises, &sources);
     if !missing.is_empty() {

@@ -73,6 +73,31 @@ pub fn parse_all(documents: &[Document]) -> Result<Vec<Promise>, Vec<String>> {
     if errors.is_empty() { Ok(promises) } else { Err(errors) }
 }
 
+/// Compares the pages with the table of areas in the first document: each page stands there once, with the number of its
+/// promises, and has them in the order of their numbers.
+pub fn misplaced(documents: &[Document]) -> Vec<String> {
+    let Some((table, pages)) = documents.split_first() else { return Vec::new() };
+    let mut errors = Vec::new();
+    for page in pages {
+        let numbers: Vec<&str> = page
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.get(..5))
+            .filter(|id| id.starts_with("S-"))
+            .collect();
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] > pair[1]) {
+            errors.push(format!("{}: {} stands before {}", page.name, pair[0], pair[1]));
+        }
+        let link = format!("]({}) | ", page.name);
+        let rows: Vec<&str> = table.text.lines().filter_map(|line| Some(line.split_once(&link)?.1)).collect();
+        let expected = format!("{} |", numbers.len());
+        if rows != [expected.as_str()] {
+            errors.push(format!("{}: wants one row for {} that ends with {expected}", table.name, page.name));
+        }
+    }
+    errors
+}
+
 fn parse_row(line: &str) -> Result<Promise, String> {
     let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
     let [id, promise, held_by] = cells.as_slice() else {

@@ -118,3 +118,17 @@ fn tests_in_the_table_of_a_program_are_found() {
     let expected = ["another_thing_holds", "one_thing_holds"];
     assert_eq!(listed_tests(source).into_iter().collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn each_page_stands_in_the_table_once_with_its_number_of_rows() {
+    let document = |name: &str, text: &str| Document { name: name.to_owned(), text: text.to_owned() };
+    let page = document("docs/a.md", "| S-001 | x | `t` |\n| S-002 | y | `u` |\n");
+    let table = |rows: &str| document("SPECIFICATION.md", rows);
+    assert!(misplaced(&[table("| [A](docs/a.md) | 2 |\n"), page]).is_empty());
+    for rows in ["", "| [A](docs/a.md) | 1 |\n", "| [A](docs/a.md) | 2 |\n| [A](docs/a.md) | 2 |\n"] {
+        let page = document("docs/a.md", "| S-001 | x | `t` |\n| S-002 | y | `u` |\n");
+        assert_eq!(misplaced(&[table(rows), page]).len(), 1, "{rows}");
+    }
+    let page = document("docs/a.md", "| S-002 | x | `t` |\n| S-001 | y | `u` |\n");
+    assert_eq!(misplaced(&[table("| [A](docs/a.md) | 2 |\n"), page]), ["docs/a.md: S-002 stands before S-001"]);
+}
