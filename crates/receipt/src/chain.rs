@@ -1,31 +1,31 @@
-//! Whether a receipt was taken out of a chain.
+//! Finds receipts that were taken out of a chain.
 //!
 //! ```text
 //!  … ─▶ 7 ─▶ 8 ─▶ 9        each names the hash of the one before
 //!  floor ▲                  what is below was pruned, and the later ones say so
 //! ```
-//! What this cannot see: the last receipts taken out together with the state directory's own note of the end. Nor does
-//! it bind who has the signing key.
+//! This check cannot see that the last receipts were removed together with the state directory's own note of the end.
+//! It also cannot bind the holder of the signing key, who can sign a new chain.
 
 use crate::form::ChainPlace;
 use nexus_model::{Digest, RunId};
 use std::collections::BTreeMap;
 
-/// What one receipt says about its place.
+/// Place in a chain that one receipt claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ring {
-    /// Which run.
+    /// The run that the receipt is about.
     pub run_id: RunId,
-    /// Its own hash.
+    /// The hash of the receipt itself.
     pub hash: Digest,
-    /// Its place.
+    /// The receipt's place in its chain.
     pub place: ChainPlace,
 }
 
-/// What the state directory itself notes about its chain.
+/// End of a chain as the state directory itself notes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainEnd {
-    /// Which chain.
+    /// The chain, named by the run that began it.
     pub chain: RunId,
     /// The number that the next receipt gets.
     pub next: u64,
@@ -49,31 +49,31 @@ pub enum ChainProblem {
     /// The one before is another one than this one names.
     #[error("the receipt of the run {run_id} (number {seq}) follows another receipt than the one that is there")]
     Broken {
-        /// Which number.
+        /// The number of the receipt.
         seq: u64,
-        /// Which run.
+        /// The run of the receipt.
         run_id: RunId,
     },
     /// There is more than one chain.
     #[error("the chain of {chain} was not continued: the note of its end was lost or removed")]
     NotContinued {
-        /// Which chain.
+        /// The chain that has no successor.
         chain: RunId,
     },
 }
 
-/// What a look at the receipts found.
+/// Result of a check of all receipts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChainReport {
     /// Receipts that share their number with another one, which the next one follows: `nexus` was killed between
     /// writing them and noting them.
     pub side_branches: Vec<RunId>,
-    /// What is wrong.
+    /// The problems found; empty for a whole chain.
     pub problems: Vec<ChainProblem>,
 }
 
-/// Looks at all receipts of a state directory, with its own note of the end as far as there is one. `closed` are the ends of
-/// chains whose break somebody has recorded: that they were not continued is no problem, and what is missing of them is.
+/// Checks all receipts of a state directory against its own note of the end, if there is one. `closed` holds the ends
+/// of chains whose break a person has recorded: such a chain may lack a successor, but not receipts.
 #[must_use]
 pub fn check_chain(rings: &[Ring], end: Option<ChainEnd>, closed: &[ChainEnd]) -> ChainReport {
     let mut chains: BTreeMap<RunId, BTreeMap<u64, Vec<&Ring>>> = BTreeMap::new();

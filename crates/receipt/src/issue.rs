@@ -20,7 +20,7 @@ use nexus_model::{ByteText, Digest, Guarantee, Plan};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is needed to issue a receipt, made sure of before the run.
+/// Everything that is needed to issue a receipt, opened before the run.
 #[derive(Debug)]
 pub struct Issuer {
     key: KeyFile,
@@ -86,7 +86,7 @@ impl IssueError {
 
 /// Everything that a receipt says about a run.
 pub struct Finished<'a> {
-    /// What the driver got.
+    /// The plan that the driver got.
     pub plan: &'a Plan,
     /// Names of variables that hold credentials and were passed on.
     pub env_secrets: &'a [ByteText],
@@ -96,28 +96,28 @@ pub struct Finished<'a> {
     pub allowed_sockets: &'a [ByteText],
     /// `commit`, `review`, `discard`, `ask` or `direct`.
     pub wanted_changes: &'a str,
-    /// Until SIGTERM.
+    /// The time until SIGTERM.
     pub timeout: Option<Duration>,
     /// Profiles that took part.
     pub profiles: Vec<ProfileRef>,
     /// The driver's name.
     pub driver: &'a str,
-    /// What was held.
+    /// The guarantees that were held.
     pub guarantees: &'a [Guarantee],
-    /// What was tried before the command started.
+    /// The attempts that were made before the command started.
     pub proof: &'a [ProofItem],
     /// The network in force.
     pub network: NetworkInForce,
-    /// What went over the network.
+    /// Totals of the network traffic; `None` for a run without a network.
     pub egress: Option<Egress>,
-    /// What became of the changes.
+    /// The outcome of the changes.
     pub changes: Changes,
     /// Reports that the receipt must outlive a power cut: the run left changes on the disk that do, too. A run without
     /// any waits for no disk.
     pub durable: bool,
-    /// What the command printed.
+    /// Length and hash of the output of the command.
     pub output: Output,
-    /// How it ended.
+    /// The end of the run.
     pub exit: Exit,
     /// From the beginning until the sandbox was about to be made.
     pub prepared: Duration,
@@ -130,13 +130,13 @@ pub struct Finished<'a> {
 /// A receipt that is stored.
 #[derive(Debug)]
 pub struct Issued {
-    /// Where.
+    /// The path of the stored file.
     pub path: PathBuf,
     /// Its file, and its hash.
     pub sealed: Sealed,
-    /// Who signed it.
+    /// The key that signed the receipt.
     pub key_id: KeyId,
-    /// Why it has no place in the chain, if it has none.
+    /// The reason why the receipt has no place in the chain, if it has none.
     pub unchained: Option<String>,
 }
 

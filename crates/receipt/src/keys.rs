@@ -24,7 +24,7 @@ const PUBLIC_END: &str = "-----END PUBLIC KEY-----";
 /// SPKI, algorithm 1.3.101.112, a bit string.
 const PUBLIC_DER: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Why a text is no key.
+/// Reason why a text cannot be read as a key.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyTextError {
     /// Not a private key as Nexus writes it.
@@ -33,7 +33,7 @@ pub enum KeyTextError {
     /// Not a public key.
     #[error("it holds no Ed25519 public key (-----BEGIN PUBLIC KEY-----)")]
     Public,
-    /// Bytes that are no point of the curve, or one of small order under which anything could be signed.
+    /// The bytes are not a point of the curve, or a point of small order under which anything could be signed.
     #[error("its public key is not one that a signature can be checked with")]
     Weak,
 }
@@ -44,7 +44,7 @@ pub enum KeyTextError {
 pub struct KeyId(String);
 
 impl KeyId {
-    /// The digits.
+    /// Returns the 32 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -61,7 +61,7 @@ impl fmt::Display for KeyId {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not a key id (32 lower-case hexadecimal digits)")]
 pub struct ParseKeyIdError {
-    /// What was given.
+    /// The text that was given.
     pub text: String,
 }
 
@@ -133,8 +133,8 @@ impl Seed {
         Pair { public: PublicKey(key.verifying_key()), key }
     }
 
-    /// A name for a value of the environment: the same for the same value under the same key, and of no use to
-    /// somebody who guesses values but has no key.
+    /// Returns a tag for a value of the environment: the same tag for the same value under the same key. Without the
+    /// key, a guessed value cannot be checked against its tag.
     #[must_use]
     pub fn tag(&self, name: &[u8], value: &[u8]) -> String {
         let key = Zeroizing::new(blake3::derive_key("nexus receipt 2026 tag of an environment variable", &*self.0));
@@ -169,7 +169,7 @@ impl Pair {
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// Its name.
+    /// Returns the name of the key.
     #[must_use]
     pub fn id(&self) -> KeyId {
         KeyId(blake3::hash(self.0.as_bytes()).to_hex()[..32].to_owned())
@@ -203,7 +203,7 @@ impl PublicKey {
         if key.is_weak() { Err(KeyTextError::Weak) } else { Ok(Self(key)) }
     }
 
-    /// Whether this key made this signature of these bytes. Strict: one signature has one spelling.
+    /// Reports whether this key made this signature of these bytes. Strict: one signature has one spelling.
     pub(super) fn made(&self, signature: &[u8; 64], bytes: &[u8]) -> bool {
         self.0.verify_strict(bytes, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
     }
@@ -227,7 +227,7 @@ impl Keyring {
         Self(keys)
     }
 
-    /// One more.
+    /// Adds a key unless it is there already.
     pub fn add(&mut self, key: PublicKey) {
         if !self.0.contains(&key) {
             self.0.push(key);

@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Where a receipt is.
+/// Source of a receipt to verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Any file.
+    /// A file at any path.
     File(PathBuf),
     /// The state directory's own.
     Run(RunId),
@@ -33,8 +33,8 @@ impl Source {
         }
     }
 
-    /// Opens it. Asked for by its run, it must be that run's: whoever can write the directory can give one valid receipt
-    /// the name of another, and a success would stand for a failure.
+    /// Opens the receipt. A receipt that was asked for by its run must be of that run: a process that can write the
+    /// directory can give one valid receipt the name of another, and a success would stand for a failure.
     pub fn open(&self, file: &[u8], ring: &Keyring) -> Result<Opened, Invalid> {
         let opened = open(file, ring).map_err(Invalid::Envelope)?;
         match self {
@@ -85,9 +85,9 @@ const NOTHING: &str = "nothing_to_verify";
 /// One of the two streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
+    /// The stream of descriptor 1.
     Stdout,
-    /// Standard error.
+    /// The stream of descriptor 2.
     Stderr,
 }
 
@@ -111,7 +111,7 @@ pub enum Invalid {
     Stored {
         /// The run by which the file is named.
         run: RunId,
-        /// Why.
+        /// The reason why the file is refused.
         source: VerifyError,
     },
     /// A receipt has the name of another run.
@@ -128,7 +128,7 @@ pub enum Invalid {
         path.display(), stream.name(), found.bytes, found.hash, said.bytes, said.hash
     )]
     Output {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The stream that it was to be.
         stream: Stream,
@@ -140,7 +140,7 @@ pub enum Invalid {
     /// The receipt says nothing of a record of the network.
     #[error("the receipt says nothing of a record of the network: {why}")]
     NoNetRecord {
-        /// Why.
+        /// The reason why there is none.
         why: &'static str,
     },
     /// A file is not the record of the network.
@@ -149,7 +149,7 @@ pub enum Invalid {
         path.display(), found.bytes, found.hash, said.bytes, said.hash
     )]
     NetRecord {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// Of the file.
         found: StreamDigest,
@@ -159,7 +159,7 @@ pub enum Invalid {
     /// A document is not the report of the run.
     #[error("{} is not the report of the run: its {part} is another", path.display())]
     Report {
-        /// The file.
+        /// The path of the report.
         path: PathBuf,
         /// The first part that differs.
         part: &'static str,
@@ -170,7 +170,7 @@ pub enum Invalid {
     /// There is a receipt in place of the last one of a closed chain.
     #[error("the last receipt of the chain of {chain} is another than when it was closed")]
     LastReplaced {
-        /// The chain.
+        /// The chain that was closed.
         chain: RunId,
     },
     /// There is no receipt and no chain.
@@ -206,12 +206,12 @@ fn renamed(run: RunId, opened: &Opened) -> Invalid {
 pub struct RefusedLink {
     /// The file that it stands in.
     pub path: PathBuf,
-    /// Why.
+    /// The reason why the link is refused.
     pub source: LinkError,
 }
 
-/// Adds the keys that `links` lead to from the keys of `ring`. Each link has the file that it stands in; their order does not
-/// matter, as long as one of them leads on.
+/// Adds the keys that `links` lead to from the keys of `ring`. Each link has the file that it stands in; their order
+/// does not matter, as long as one of them leads on.
 pub fn follow_links(mut ring: Keyring, mut links: Vec<(PathBuf, String)>) -> Result<Keyring, RefusedLink> {
     loop {
         let before = links.len();
@@ -258,8 +258,8 @@ fn digest(path: &Path) -> Result<StreamDigest, ReadError> {
     files::digest(path).map_err(|source| ReadError::of(path, source))
 }
 
-/// Compares a `nexus run --json` document, read from `path`, with the receipt. `no_network` is the part `egress` of the report
-/// of a run without a network.
+/// Compares a `nexus run --json` document, read from `path`, with the receipt. `no_network` is the part `egress` of the
+/// report of a run without a network.
 #[must_use]
 pub fn check_report(receipt: &Receipt, path: &Path, report: &Value, no_network: &Value) -> Option<Invalid> {
     differs(report, receipt, no_network).map(|part| Invalid::Report { path: path.to_owned(), part })
@@ -298,8 +298,8 @@ fn is_egress(report: &Value, said: Option<&Egress>, no_network: &Value) -> bool 
     }
 }
 
-/// Whether a report's text can be what the receipt says. A text that was cut can be compared by its length alone; whether
-/// it was is seen in the text and not believed, since a report is not signed.
+/// Reports whether a report's text can be the stream that the receipt describes. A text that was cut is compared by its
+/// length alone. The length shows that it was cut; the report's own word is not trusted, since a report is not signed.
 fn is_stream(report: &Value, name: &str, said: &StreamDigest) -> bool {
     let same_length = report["usage"][format!("{name}_bytes")] == json!(said.bytes);
     let says_cut = report["output"]["truncated_bytes"] != json!(0);
@@ -312,7 +312,7 @@ fn shown_of(report: &Value, name: &str) -> Option<Vec<u8>> {
     text.ok().map(|text| text.0)
 }
 
-/// Whether some of the stream is missing.
+/// Reports whether some of the stream is missing.
 fn is_cut(text: &[u8], said: &StreamDigest) -> bool {
     (text.len() as u64) < said.bytes
 }
@@ -344,7 +344,7 @@ pub struct Collected {
     runs: Vec<RunId>,
     /// Valid receipts with a place in a chain.
     pub rings: Vec<Ring>,
-    /// How many have no place.
+    /// The number of valid receipts without a place in a chain.
     unchained: usize,
     wrong: Vec<Invalid>,
     /// The note of the end.
@@ -354,7 +354,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Reads them.
+    /// Reads and checks all receipts of `store`.
     pub fn of(store: &Store, ring: &Keyring) -> Result<Self, ReadError> {
         let failed = |source: io::Error| ReadError { what: "the receipts".to_owned(), source };
         // The end is looked at first: what is issued meanwhile is beyond it.
@@ -409,7 +409,7 @@ impl Collected {
 /// The receipts of a state directory, of which none is wrong and none is missing.
 #[derive(Debug)]
 pub struct AllValid {
-    /// Their number.
+    /// The number of receipts.
     pub receipts: usize,
     /// The number of those without a place in the chain.
     pub unchained: usize,

@@ -1,4 +1,4 @@
-//! What a receipt says. Times are whole microseconds, so that no reader rounds them.
+//! The content of a receipt. Times are whole microseconds, so that no reader rounds them.
 //!
 //! Values of environment variables are often secrets. They stand here as tags: hashes with a key that only the signer
 //! has, so that equal values can be seen to be equal and none can be guessed from the receipt. The command line stands
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "nexus.receipt/2";
 /// The forms that this code reads. A receipt of form 1 says nothing of the network that was in force.
 pub const SCHEMAS: [&str; 2] = ["nexus.receipt/1", SCHEMA];
-/// How much of each list a receipt carries. The hash of the whole stands beside it.
+/// Maximum size of each list in a receipt, in bytes. The hash of the whole list stands beside it.
 pub const MAX_LISTED_BYTES: usize = 64 * 1024;
 
-/// One run.
+/// Everything that a receipt says about one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// [`SCHEMA`].
+    /// The form of the document: [`SCHEMA`], or an older one of [`SCHEMAS`].
     pub schema: String,
-    /// The run.
+    /// The run that the receipt is about.
     pub run_id: RunId,
     /// The program that ran it.
     pub nexus: Nexus,
-    /// How it was isolated.
+    /// The driver that isolated the run.
     pub driver: Driver,
     /// Release of the kernel, as `uname -r` prints it.
     pub kernel: String,
     /// `root` or `user`: who called.
     pub identity: String,
-    /// What was asked for.
+    /// The request for the run.
     pub request: Request,
     /// Hash of the whole request, lists uncut. Equal for equal requests to the same signer.
     pub spec_hash: Digest,
@@ -42,18 +42,18 @@ pub struct Receipt {
     pub profiles: Vec<ProfileRef>,
     /// Names of the guarantees that were held.
     pub guarantees: Vec<String>,
-    /// What the confined process tried before the command started.
+    /// The attempts that the confined process made before the command started.
     pub proof: Vec<ProofItem>,
-    /// What went over the network; nothing where there was none.
+    /// Totals of the network traffic; `None` for a run without a network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<Egress>,
-    /// What became of the changes.
+    /// The outcome of the changes.
     pub changes: Changes,
-    /// What the command printed.
+    /// Length and hash of the output of the command.
     pub output: Output,
-    /// How it ended.
+    /// The end of the run.
     pub exit: Exit,
-    /// When.
+    /// The times of the run.
     pub timing: Timing,
     /// Its place among the receipts of the same state directory; nothing when that could not be had.
     pub chain: Option<ChainPlace>,
@@ -68,12 +68,12 @@ pub struct Nexus {
     pub version: String,
 }
 
-/// A driver.
+/// The driver that isolated a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Driver {
-    /// Its name.
+    /// The name of the driver.
     pub name: String,
-    /// Its version.
+    /// The version of the driver.
     pub version: String,
 }
 
@@ -109,16 +109,16 @@ impl<T> Bounded<T> {
     }
 }
 
-/// What was asked for, without ids and places of this one run.
+/// The request for a run, without ids and places of this one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// How strong the wall was to be.
+    /// The requested strength of the sandbox.
     pub sandbox: String,
-    /// The command.
+    /// The command and its arguments.
     pub argv: Bounded<ByteText>,
     /// The workspace on the host.
     pub workspace: ByteText,
-    /// Working directory.
+    /// The working directory inside.
     pub cwd: ByteText,
     /// `commit`, `review`, `discard`, `ask` or `direct`.
     pub changes: String,
@@ -128,13 +128,13 @@ pub struct Request {
     pub binds: Bounded<Bind>,
     /// Paths that could not be read inside.
     pub hidden: Bounded<ByteText>,
-    /// Limits.
+    /// The requested resource limits.
     pub limits: Limits,
     /// Milliseconds until SIGTERM.
     pub timeout_ms: Option<u64>,
     /// Names of guarantees without which the run was not to start.
     pub required: Vec<String>,
-    /// Whether processes inside could trace each other. Left out when they could not, as in receipts of before.
+    /// True if processes inside could trace each other. Left out when they could not, as in older receipts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_ptrace: bool,
     /// Names of variables that held credentials. Left out when there was none.
@@ -196,7 +196,7 @@ impl Request {
 /// One environment variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvEntry {
-    /// Its name.
+    /// The name of the variable.
     pub name: ByteText,
     /// A keyed hash of its value ([`crate::keys::Seed::tag`]).
     pub tag: String,
@@ -205,15 +205,15 @@ pub struct EnvEntry {
 /// A profile that took part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileRef {
-    /// Its name.
+    /// The name of the profile.
     pub name: String,
-    /// Where it came from: `built-in profile NAME` or a path.
+    /// The origin of the profile: `built-in profile NAME` or a path.
     pub source: ByteText,
     /// Hash of its text.
     pub hash: Digest,
 }
 
-/// What went over the network.
+/// Totals of what a run sent and received over the network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Egress {
     /// Connections that were let through.
@@ -232,16 +232,16 @@ pub struct Egress {
     pub record: Option<StreamDigest>,
 }
 
-/// What became of the changes.
+/// Outcome of the changes that a run made to the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// `none`, `committed`, `parked`, `discarded`, or `failed` with the reason on the terminal.
     pub state: String,
-    /// Entries added.
+    /// The number of entries added.
     pub added: u64,
-    /// Entries modified.
+    /// The number of entries modified.
     pub modified: u64,
-    /// Entries deleted.
+    /// The number of entries deleted.
     pub deleted: u64,
     /// Entries that wait for a decision.
     pub parked: u64,
@@ -251,28 +251,28 @@ pub struct Changes {
     pub hash: Digest,
 }
 
-/// What the command printed.
+/// Length and hash of each output stream of the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// Descriptor 1.
+    /// The stream of descriptor 1.
     pub stdout: StreamDigest,
-    /// Descriptor 2.
+    /// The stream of descriptor 2.
     pub stderr: StreamDigest,
 }
 
 /// One stream, all of it, also what a limit kept from being shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamDigest {
-    /// Its length.
+    /// The length of the stream in bytes.
     pub bytes: u64,
-    /// Its hash.
+    /// The hash of the stream.
     pub hash: Digest,
 }
 
-/// How a run ended.
+/// End of a run: exit code, signal and reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// What `nexus` returned.
+    /// The exit code that `nexus` returned.
     pub code: u8,
     /// The signal that killed the command.
     pub signal: Option<u8>,
@@ -296,7 +296,7 @@ pub struct Timing {
 /// A receipt's place among the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainPlace {
-    /// Which chain: the run that began it.
+    /// The chain, named by the run that began it.
     pub chain: RunId,
     /// Its number, from 0.
     pub seq: u64,

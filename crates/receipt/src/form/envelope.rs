@@ -34,25 +34,25 @@ struct Signature {
     sig: String,
 }
 
-/// Why a file proves nothing.
+/// Reason why a file does not prove anything.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum VerifyError {
     /// Larger than anything that is written.
     #[error("it is no receipt: it has {bytes} bytes, a receipt has at most {MAX_BYTES}")]
     TooLarge {
-        /// Its size.
+        /// The size of the file in bytes.
         bytes: usize,
     },
     /// The end is missing.
     #[error("it is truncated: its end is missing after {bytes} bytes")]
     Truncated {
-        /// What is there.
+        /// The number of bytes that are present.
         bytes: usize,
     },
     /// Not an envelope at all.
     #[error("it is no receipt: {why}")]
     NotAnEnvelope {
-        /// Why.
+        /// The reason, from the parser.
         why: String,
     },
     /// An envelope, but spelled differently than it was written.
@@ -61,39 +61,39 @@ pub enum VerifyError {
     /// An envelope around something else.
     #[error("it holds {found:?} and not {PAYLOAD_TYPE}")]
     WrongType {
-        /// What it claims to hold.
+        /// The payload type that the envelope claims.
         found: String,
     },
-    /// Signed by nobody we know.
+    /// The key that it names is not in the keyring.
     #[error("it is signed by the key {key_id}, which is not known here")]
     UnknownKey {
-        /// Whose signature it claims to be.
+        /// The key that the envelope names.
         key_id: KeyId,
     },
     /// The signature is not of this content.
     #[error("its signature is not of this content: it was edited, or forged in the name of the key {key_id}")]
     BadSignature {
-        /// Whose signature it claims to be.
+        /// The key that the envelope names.
         key_id: KeyId,
     },
     /// Signed, and of a form that this version does not know.
     #[error("its form is {found:?}, and this version reads {}", SCHEMAS.join(" and "))]
     UnknownSchema {
-        /// Its form.
+        /// The form that the document names.
         found: String,
     },
     /// Signed, and not a receipt by its content.
     #[error("its signature is good and its content is not that of a receipt: {why}")]
     BadContent {
-        /// Why.
+        /// The reason, from the parser.
         why: String,
     },
     /// It names another key than the one that signed it.
     #[error("it says that the key {named} signed it, and the key {signed} did")]
     KeyMismatch {
-        /// Named inside.
+        /// The key that the receipt names.
         named: KeyId,
-        /// Who signed.
+        /// The key that made the signature.
         signed: KeyId,
     },
 }
@@ -120,7 +120,7 @@ impl VerifyError {
 /// A document in its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// The file.
+    /// The bytes of the signed file.
     pub file: Vec<u8>,
     /// The hash of the document's bytes, by which others name it.
     pub hash: Digest,
@@ -129,15 +129,15 @@ pub struct Sealed {
 /// A receipt whose signature is good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// What it says.
+    /// The content of the receipt.
     pub receipt: Receipt,
     /// The hash of its bytes.
     pub hash: Digest,
-    /// Its bytes.
+    /// The bytes that were signed: the receipt as JSON.
     pub payload: Vec<u8>,
 }
 
-/// What is signed: the type and the content, each with its length (DSSE's pre-authentication encoding).
+/// Returns the bytes to sign: the type and the content, each with its length (DSSE's pre-authentication encoding).
 #[must_use]
 pub fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();

@@ -1,5 +1,5 @@
-//! How a new key follows an old one: the old key signs the new one. Whoever trusts the old key can then trust the new
-//! one without meeting its owner.
+//! Links from an old key to its successor: the old key signs the new one. A person who trusts the old key can then
+//! trust the new one without meeting its owner.
 
 use super::envelope::{self, Sealed, VerifyError};
 use crate::keys::{KeyTextError, Keyring, Pair, PublicKey};
@@ -18,16 +18,16 @@ pub struct Link {
     pub rotated_unix_ms: u64,
 }
 
-/// Why a link leads nowhere.
+/// Reason why a link is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum LinkError {
     /// The signature, or the envelope.
     #[error(transparent)]
     Envelope(#[from] VerifyError),
-    /// Its content.
+    /// The content is signed but cannot be read as a link.
     #[error("its content is not that of a link between keys: {why}")]
     Content {
-        /// Why.
+        /// The reason, from the parser.
         why: String,
     },
     /// The key that it names.

@@ -25,7 +25,7 @@ const MAX_BYTES: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Break {
-    /// The chain.
+    /// The chain that ended.
     pub chain: RunId,
     /// The number after its last receipt.
     pub next: u64,
@@ -44,7 +44,7 @@ struct Line {
     broken: Break,
 }
 
-/// What the file says.
+/// Content of the file of recorded breaks.
 #[derive(Debug, Default)]
 pub struct Breaks {
     /// One for each chain.

@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all, in folders that only their owner can enter.
+//! Files that appear whole or not at all, in directories that only their owner can enter.
 
 use crate::form::StreamDigest;
 use nexus_model::{Digest, RunId};
@@ -9,25 +9,25 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a directory cannot be used.
+/// Reason why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// Others can enter it.
     #[error("{} is not a folder that only you can enter (owner {uid}, mode {mode:03o})", path.display())]
     Open {
-        /// Which.
+        /// The path of the directory.
         path: PathBuf,
-        /// Its owner.
+        /// The user id of its owner.
         uid: u32,
-        /// Its mode.
+        /// The permission bits of the directory.
         mode: u32,
     },
-    /// The system says no.
+    /// A system call failed.
     #[error("the folder {} cannot be used: {source}", path.display())]
     Io {
-        /// Which.
+        /// The path of the directory.
         path: PathBuf,
-        /// The answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -45,7 +45,7 @@ const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 /// Names of files on their way to their real name.
 const HIDDEN: &str = ".new-";
 
-/// Opens a folder that is the caller's alone, and makes it if it is missing.
+/// Opens a directory that belongs to the caller alone, and makes it if it is missing.
 pub fn directory(path: &Path) -> Result<OwnedFd, DirectoryError> {
     let io = |error: Errno| DirectoryError::Io { path: path.to_owned(), source: error.into() };
     if let Some(folder) = existing_directory(path)? {
@@ -59,7 +59,7 @@ pub fn directory(path: &Path) -> Result<OwnedFd, DirectoryError> {
     existing_directory(path)?.ok_or_else(|| io(Errno::NOENT))
 }
 
-/// Opens a folder that is the caller's alone, through no link; `None` when there is none.
+/// Opens a directory that belongs to the caller alone, through no link; `None` if it does not exist.
 pub fn existing_directory(path: &Path) -> Result<Option<OwnedFd>, DirectoryError> {
     let io = |error: Errno| DirectoryError::Io { path: path.to_owned(), source: error.into() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -132,7 +132,7 @@ fn fill(mut file: &File, content: &[u8], durable: bool) -> io::Result<()> {
     if durable { file.sync_all() } else { Ok(()) }
 }
 
-/// The folder's entries on the disk.
+/// Writes the directory's entries to the disk.
 pub fn sync(folder: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fsync(folder)?)
 }
@@ -173,7 +173,7 @@ pub fn digest(path: &Path) -> io::Result<StreamDigest> {
     }
 }
 
-/// Names in a folder that are text, without those on their way.
+/// Returns the names in a directory that are UTF-8 text, without files that have not got their real name yet.
 pub fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
     Ok(all_names(folder)?.into_iter().filter(|name| !name.starts_with('.')).collect())
 }

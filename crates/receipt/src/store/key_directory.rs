@@ -5,8 +5,9 @@
 //!               ID.pub           a public key; it stays when the key is retired
 //!               ID.next.json     the key ID names its successor
 //! ```
-//! Whoever can read `receipt.key` can sign in our name, and whoever can write here can put in a key of their own: a
-//! folder or key that is open to others is refused and not mended, because it may have been used already.
+//! A process that can read `receipt.key` can sign in the user's name, and a process that can write here can put in a
+//! key of its own. A directory or key that is open to others is therefore refused and not fixed: it may have been used
+//! already.
 
 use super::files::{self, DirectoryError};
 use crate::form::Link;
@@ -26,41 +27,41 @@ const NEXT: &str = ".next.json";
 /// A public key has 113 bytes and a link under a thousand.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Why there is no key.
+/// Reason why the key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The folder.
+    /// The directory of the keys cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The file is not ours alone.
+    /// The file of the key can be read by others.
     #[error("the key {} is not a file that only you can read (owner {uid}, mode {mode:03o})", path.display())]
     Open {
-        /// Which.
+        /// The path of the key.
         path: PathBuf,
-        /// Its owner.
+        /// The user id of its owner.
         uid: u32,
-        /// Its mode.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The file does not hold a key.
     #[error("the key {} is damaged: {source}", path.display())]
     Damaged {
-        /// Which.
+        /// The path of the key.
         path: PathBuf,
-        /// Why.
+        /// The reason, from the reader of keys.
         source: KeyTextError,
     },
-    /// The system says no.
+    /// A system call failed.
     #[error("{} cannot be {doing}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed, as a participle such as `written`.
         doing: &'static str,
-        /// With what.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// The answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Somebody else is at it.
+    /// Another process is rotating the key.
     #[error("the key is being rotated by somebody else just now")]
     Busy,
 }
@@ -89,7 +90,7 @@ pub struct KeyFile {
     path: PathBuf,
 }
 
-/// What is known of keys.
+/// Public keys of a state directory.
 pub struct Known {
     /// The one that signs.
     pub current: Option<PublicKey>,
@@ -105,7 +106,7 @@ impl Known {
 }
 
 impl KeyDirectory {
-    /// Opens the folder, makes it if it is missing.
+    /// Opens the directory of the keys, and makes it if it is missing.
     pub fn open(state: &Path) -> Result<Self, KeyError> {
         let path = state.join("keys");
         Ok(Self { folder: files::directory(&path)?, path })
@@ -148,7 +149,7 @@ impl KeyDirectory {
         Ok(Some(file.into()))
     }
 
-    /// A new key, unless somebody is faster: then theirs.
+    /// Makes a new key, unless another process is faster: then that key stays.
     fn make(&self) -> Result<(), KeyError> {
         let seed = self.random()?;
         let public = seed.signer().public().clone();

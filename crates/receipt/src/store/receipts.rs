@@ -1,4 +1,4 @@
-//! Where receipts lie, and their chain.
+//! The directory of receipts, and their chain.
 //!
 //! ```text
 //!  receipts/ 0700   RUN.json            one receipt
@@ -28,11 +28,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How many receipts are kept.
+/// Number of receipts that are kept.
 pub const KEEP: u64 = 10_000;
-/// How many are pruned at once.
+/// Number of receipts that are pruned at once.
 const BATCH: u64 = 64;
-/// How long a receipt waits for the others. The work under the lock takes far less than a millisecond.
+/// Time that a receipt waits for the lock of the chain. The work under the lock takes far less than a millisecond.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const CHAIN: &str = "chain";
 const SUFFIX: &str = ".json";
@@ -40,7 +40,7 @@ const SUFFIX: &str = ".json";
 const LINE: u64 = 102;
 const HEAD: &str = "nexus.chain/1";
 
-/// The folder with the receipts.
+/// The open directory with the receipts.
 #[derive(Debug)]
 pub struct Store {
     folder: OwnedFd,
@@ -50,15 +50,15 @@ pub struct Store {
 /// A receipt that was stored.
 #[derive(Debug)]
 pub struct Stored {
-    /// Where.
+    /// The path of the stored file.
     pub path: PathBuf,
     /// The signed file, and its hash.
     pub sealed: Sealed,
-    /// Why it has no place in the chain, or is not noted there.
+    /// The reason why the receipt has no place in the chain, or is not noted there.
     pub unchained: Option<String>,
 }
 
-/// Why a receipt was not stored.
+/// Reason why a receipt was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// It could not be made.
@@ -67,9 +67,9 @@ pub enum StoreError {
     /// It could not be written.
     #[error("{} cannot be written: {source}", path.display())]
     Write {
-        /// Where.
+        /// The path of the receipt.
         path: PathBuf,
-        /// The answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -84,19 +84,19 @@ impl StoreError {
 }
 
 impl Store {
-    /// Opens the folder, makes it if it is missing.
+    /// Opens the directory of the receipts, and makes it if it is missing.
     pub fn open(state: &Path) -> Result<Self, DirectoryError> {
         let path = state.join("receipts");
         Ok(Self { folder: files::directory(&path)?, path })
     }
 
-    /// Where a run's receipt lies, or would.
+    /// Returns the path of a run's receipt, whether or not it exists.
     pub fn place(&self, run: RunId) -> PathBuf {
         self.path.join(name(run))
     }
 
-    /// Lets a receipt be made for the next place and stores it. `make` gets no place where there is none to be had. With
-    /// `durable` receipt and chain are on the disk when this returns; the others do not wait for that.
+    /// Lets a receipt be made for the next place and stores it. `make` gets no place where there is none to be had.
+    /// With `durable` receipt and chain are on the disk when this returns; the others do not wait for that.
     pub fn append(
         &self,
         run: RunId,
@@ -125,8 +125,8 @@ impl Store {
         Ok(Stored { path, sealed, unchained })
     }
 
-    /// Brings a receipt, the chain and their names to the disk. Outside of the lock: a slow disk must cost nobody else
-    /// the place in the chain.
+    /// Writes a receipt, the chain and their names to the disk. Runs outside of the lock: a slow disk must not cost
+    /// another run its place in the chain.
     fn sync(&self, run: RunId) -> io::Result<()> {
         for file in [&*name(run), CHAIN] {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -164,7 +164,7 @@ impl Store {
         }
     }
 
-    /// The breaks that somebody recorded.
+    /// Reads the breaks that were recorded.
     pub fn breaks(&self) -> io::Result<Breaks> {
         Breaks::read(&self.folder)
     }
@@ -196,7 +196,7 @@ fn name(run: RunId) -> String {
     format!("{run}{SUFFIX}")
 }
 
-/// What a chain's file says.
+/// State of a chain as its file notes it.
 #[derive(Debug, Clone, Copy)]
 struct Noted {
     id: RunId,
@@ -324,7 +324,7 @@ impl Chain {
     }
 }
 
-/// Whether the open file still has the name.
+/// Reports whether the open file still has the name of the chain.
 fn is_chain(folder: &OwnedFd, file: &File) -> io::Result<bool> {
     let open = rustix::fs::fstat(file)?;
     match rustix::fs::statat(folder, CHAIN, AtFlags::SYMLINK_NOFOLLOW) {
