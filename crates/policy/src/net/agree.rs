@@ -1,7 +1,8 @@
-//! Whether the parts of one request name the same host.
+//! Checks that the parts of one request name the same host.
 //!
-//! A connection that was allowed for one name and then asks the server behind it for another one is domain fronting; a
-//! proxy that decides by the `Host` header while it connects by the request target is fooled by anybody who writes both.
+//! A connection that was allowed for one name and then asks the server behind it for another one is domain fronting. A
+//! proxy that decides by the `Host` header while it connects by the request target is fooled by a client that writes
+//! both.
 
 use super::cause::Cause;
 use super::decide::check_name;
@@ -11,7 +12,7 @@ use super::policy::{MissingSni, Policy};
 use super::speech::tcp_flag;
 use super::target::{Host, Port, Target};
 
-/// What the first bytes of a connection were.
+/// The beginning of a connection on which TLS was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hello<'a> {
     /// A ClientHello with this outer server name, as its bytes were.
@@ -22,10 +23,11 @@ pub enum Hello<'a> {
     NotTls,
 }
 
-/// Whether a TLS connection asks for the host that was allowed. Only for permits that expect TLS; others pass.
+/// Checks that a TLS connection asks for the host that was allowed. Only for permits that expect TLS; others pass.
 ///
-/// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist, and where the same server has a denied
-/// name ([`Permit::must_name`]), it must be the allowed one; an address has no server name (RFC 6066) and passes without one only, else it would stand for every name behind it.
+/// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist, and where the same server has
+/// a denied name ([`Permit::must_name`]), it must be the allowed one. A connection to an address passes only without a
+/// server name (TLS has none for addresses, RFC 6066): otherwise the address would stand for every name behind it.
 pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment) -> Result<(), Denial> {
     if !permit.expects_tls() {
         return Ok(());
@@ -63,8 +65,8 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
     }
 }
 
-/// Whether a second ClientHello on one connection, after HelloRetryRequest, names what the first one did. TLS forbids another
-/// name (RFC 8446, 4.1.2), and some servers serve the second one.
+/// Checks that a second ClientHello on one connection, after HelloRetryRequest, names the same host as the first. TLS
+/// forbids another name (RFC 8446, 4.1.2), and some servers serve the second one.
 pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) -> Result<(), Denial> {
     let host = |hello| match hello {
         Hello::Sni(bytes) => Some(Host::parse_bytes(bytes).ok()),
@@ -98,8 +100,9 @@ fn missing(policy: &Policy, permit: &Permit, cause: Cause, why: String) -> Resul
     }
 }
 
-/// Whether a connection on which HTTP was expected may be something else: what names no host follows the same setting
-/// as TLS without a name. Where only reading is allowed it may not, since nobody could see what it does.
+/// Checks whether a connection on which HTTP was expected may be something else. A connection that names no host
+/// follows the same setting as TLS without a name. Where only reading is allowed it is denied, since its methods cannot
+/// be seen.
 pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
     let target = permit.target();
     if policy.methods == Methods::ReadOnly {
@@ -113,7 +116,7 @@ pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
         .map_err(|denial| Denial { allow_with: tcp_flag(policy, permit), ..denial })
 }
 
-/// What kind of request carries the `Host` header.
+/// Kind of request that carries the `Host` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// CONNECT: some clients leave the port out of `Host`, which then is the target's.
@@ -124,10 +127,11 @@ pub enum Request {
     Http10,
 }
 
-/// Whether a request inside of a connection for `attempt` asks for what was decided about, and what its `Host` names.
+/// Checks that a request inside of a connection for `attempt` asks for the host that was allowed, and returns the
+/// target that its `Host` names.
 ///
-/// In the mode `unrestricted` another name passes that no rule denies, on the same port; as for TLS, under an allowlist and where
-/// the connection `must_name` its host ([`Permit::must_name`]) it must be the target itself.
+/// In the mode `unrestricted` another name passes that no rule denies, on the same port. As for TLS, under an allowlist
+/// and where the connection `must_name` its host ([`Permit::must_name`]) it must be the target itself.
 pub fn check_inner_host(
     policy: &Policy,
     attempt: &Attempt,
@@ -153,7 +157,7 @@ fn named(header: &[u8], default: Port) -> Option<Target> {
     std::str::from_utf8(header).ok().and_then(|text| Target::parse_or(text, default).ok())
 }
 
-/// Whether the `Host` headers of a request (all of them, in order) name the target that was decided about.
+/// Checks that the `Host` headers of a request (all of them, in order) name the target that was allowed.
 pub fn check_http_host(target: &Target, request: Request, hosts: &[&[u8]]) -> Result<(), Denial> {
     let refuse = |why: String| Err(Denial::new(Cause::Disagree, why));
     let header = match (hosts, request) {

@@ -1,12 +1,13 @@
 //! Servers behind denied names, in a network that is open otherwise.
 //!
-//! A denial of a name closes the name. Where everything is open, the same server is reached by its address or by another name
-//! too. The egress looks the denied names up, and a decision gets those whose addresses it is about ([`Behind`]):
+//! A denial of a name closes the name. Where everything is open, the same server is reached by its address or by
+//! another name too. The egress looks the denied names up, and a decision gets those whose addresses it is about
+//! ([`Behind`]):
 //!
 //! | the connection | to an address behind a denied name |
 //! |---|---|
 //! | by an address | denied |
-//! | by another name, where nobody sees which name is asked for | denied |
+//! | by another name, where the egress cannot see which name is asked for | denied |
 //! | by another name, with TLS or plain HTTP | must name a host, and one that is not denied |
 
 use super::name::Name;
@@ -33,14 +34,14 @@ pub struct Behind {
 }
 
 impl Policy {
-    /// Reports whether denials hold the servers behind denied names too: the network is open, apart from ceilings. A list of a
-    /// ceiling is no reason to follow less.
+    /// Reports whether denials hold the servers behind denied names too: the network is open, apart from ceilings. The
+    /// list of a ceiling does not change that.
     pub fn follows_denials(&self) -> bool {
         self.mode == NetMode::Unrestricted
     }
 
-    /// Returns the denied names whose addresses are to be followed: in an open network those of each rule for one name, in
-    /// canonical order. The names beneath a wildcard are not known to anybody.
+    /// Returns the denied names whose addresses are to be followed: in an open network those of each rule for one name,
+    /// in canonical order. The names below a wildcard are not known.
     pub fn followed(&self) -> impl Iterator<Item = &Name> {
         let rules = if self.follows_denials() { self.deny.rules() } else { &[] };
         let mut last = None;
@@ -72,8 +73,8 @@ impl Policy {
     }
 }
 
-/// Decides about addresses that are behind a denied name. Returns whether the connection must name the host that it is for.
-/// `sees_name` tells whether what is said on it will be looked at.
+/// Decides about addresses that are behind a denied name. Returns whether the connection must name the host that it is
+/// for. `sees_name` tells whether what is said on it will be looked at.
 pub(super) fn check_behind(
     policy: &Policy,
     attempt: &Attempt,

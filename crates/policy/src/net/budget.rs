@@ -1,10 +1,10 @@
-//! How much a directive may use of the network, as plain numbers: the egress counts, this decides.
+//! Bounds on the network use of a directive, as plain numbers: the egress counts, this module decides.
 
 use super::cause::Cause;
 use super::permit::Denial;
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds for a whole directive. `None` is no bound.
+/// Upper bounds for a whole directive; `None` is unbounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
@@ -28,18 +28,18 @@ pub struct Budget {
     pub bytes_total: Option<u64>,
 }
 
-/// What was used so far.
+/// Network use of a directive so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spent {
     /// Connections ever made.
     pub connections: u64,
     /// Connections now open.
     pub open_connections: u64,
-    /// Requests.
+    /// Requests made: HTTP requests and DNS questions.
     pub requests: u64,
-    /// Bytes up.
+    /// Bytes sent to the outside.
     pub bytes_up: u64,
-    /// Bytes down.
+    /// Bytes received from the outside.
     pub bytes_down: u64,
 }
 
@@ -59,7 +59,7 @@ pub enum Charge {
 }
 
 impl Budget {
-    /// What was used after `charge`, or a refusal that leaves `spent` as it was.
+    /// Returns the use after `charge`, or a refusal that leaves `spent` as it was.
     pub fn charge(&self, spent: Spent, charge: Charge) -> Result<Spent, Denial> {
         let mut after = spent;
         match charge {

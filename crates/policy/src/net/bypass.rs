@@ -1,4 +1,4 @@
-//! What goes around an upstream proxy: destinations of a list, as in `NO_PROXY`, and private ones.
+//! Destinations that go around an upstream proxy: those of a list, as in `NO_PROXY`, and private ones.
 //!
 //! ```text
 //!  in the list ────────────────────────────▶ direct: looked up and checked as without a proxy
@@ -28,7 +28,7 @@ pub struct Bypass {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Hosts {
-    /// `*`
+    /// `*`: every host.
     All,
     /// `NAME`: this name and the names under it.
     NameAndBelow(Name),
@@ -39,7 +39,8 @@ enum Hosts {
 }
 
 impl Bypass {
-    /// Reads `NAME`, `.NAME`, `*.NAME`, `ADDRESS`, `ADDRESS/BITS` or `*`, the last alone, the others with `:PORTS` or without.
+    /// Reads `NAME`, `.NAME`, `*.NAME`, `ADDRESS`, `ADDRESS/BITS` or `*`, the last alone, the others with `:PORTS` or
+    /// without.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         if text == "*" {
             return Ok(Self { hosts: Hosts::All, ports: Ports::all() });

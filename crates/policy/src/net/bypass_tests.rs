@@ -27,7 +27,7 @@ fn behind(bypass: &[&str], private: &[&str]) -> Policy {
     Policy::build(input).unwrap()
 }
 
-/// Which way an allowed destination goes, and whether its name was looked up here.
+/// Returns the route of an allowed destination, and whether its name was looked up here.
 fn way(policy: &Policy, target: &str, found: &[IpAddr]) -> (&'static str, bool) {
     let attempt = Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program: None };
     let (permit, asked): (Permit, bool) = match check_name(policy, &attempt, Moment(0)).unwrap() {

@@ -6,7 +6,7 @@ use super::rule::{Origin, Rule, RuleError, Source, parse_allow};
 use super::target::{Port, TargetError};
 use nexus_model::capability::{NetCapability, NetMode};
 
-/// Why a request is refused.
+/// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
     /// `allow` belongs to the mode allowlist, and that mode needs it.
@@ -15,25 +15,25 @@ pub enum CapabilityError {
     /// An item; the contract takes `host:port` with one port.
     #[error("{text:?} is not host:port: {why}")]
     Port {
-        /// As written.
+        /// The item as written.
         text: String,
-        /// Why.
+        /// The reason, from the reader of targets.
         #[source]
         why: TargetError,
     },
-    /// An item.
+    /// An item cannot be read as a rule.
     #[error(transparent)]
     Rule(#[from] RuleError),
     /// Out of range.
     #[error("ttl_seconds is {seconds}; it is 1 to 86400")]
     Ttl {
-        /// As written.
+        /// The value as written.
         seconds: u32,
     },
-    /// A key that is no extension.
+    /// The key of an extension lacks the prefix `x_`.
     #[error("the extension {key:?} does not begin with x_")]
     Extension {
-        /// As written.
+        /// The key as written.
         key: String,
     },
 }
@@ -54,7 +54,8 @@ pub fn from_capability(request: &NetCapability, now: Moment) -> Result<Narrower,
     Ok(Narrower { mode: Some(request.mode), allow, expires, ..Narrower::default() })
 }
 
-/// `parse_allow` reads lists and ranges of ports too, and takes 443 where none stands; the contract has exactly one port.
+/// `parse_allow` reads lists and ranges of ports too, and takes 443 where none stands; the contract has exactly one
+/// port.
 fn item(text: &str) -> Result<Rule, CapabilityError> {
     let fault = |why| CapabilityError::Port { text: text.chars().take(200).collect(), why };
     let (_, port) = text.rsplit_once(':').ok_or_else(|| fault(TargetError::NoPort))?;

@@ -1,4 +1,4 @@
-//! Why something was denied: one table from cause to code, HTTP status and SOCKS reply.
+//! Causes of denials: one table from cause to code, HTTP status and SOCKS reply.
 
 use super::ranges::Class;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DenyCode {
-    /// Not denied.
+    /// The destination is allowed.
     Ok,
     /// There is no network.
     NetModeNone,
@@ -26,11 +26,11 @@ pub enum DenyCode {
     DnsDenied,
     /// The policy's time is over.
     PolicyExpired,
-    /// Somebody has to say yes first.
+    /// A person has to approve it first.
     ApprovalRequired,
     /// Nexus failed; nothing is allowed then.
     InternalError,
-    /// Something else.
+    /// A code that this version does not know.
     Other,
     /// The destination is private, special or the host itself.
     PrivateDestination,
@@ -114,10 +114,10 @@ impl fmt::Display for DenyCode {
     }
 }
 
-/// What exactly stood against it.
+/// Exact cause of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// Mode none.
+    /// The mode is none.
     NoNetwork,
     /// No rule names the host.
     NotListed,
@@ -139,13 +139,13 @@ pub enum Cause {
     Unreadable,
     /// Two parts of one request name two hosts.
     Disagree,
-    /// No address.
+    /// The name has no address.
     NotResolved,
     /// A DNS question for a name that nothing allows.
     NameNotAnswered,
     /// Time is over.
     Expired,
-    /// A budget.
+    /// A budget is used up.
     Budget,
     /// The TLS name differs.
     OtherSni,

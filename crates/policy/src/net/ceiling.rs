@@ -6,7 +6,8 @@
 //!  ceiling of a directive ───────┘   what one of them demands (TLS, HTTP) is demanded; both of one port: denied
 //! ```
 //!
-//! A list of a ceiling does not take the place of the policy's own rules: those also say what is denied, and where TLS is required.
+//! A list of a ceiling does not take the place of the policy's own rules: those also say what is denied, and where TLS
+//! is required.
 
 use super::cause::Cause;
 use super::decide::allowing;
@@ -43,7 +44,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What the ceilings of a policy demand of a connection that none of them closes.
+/// Demands of a policy's ceilings on a connection that none of them closes.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
     pub(super) tls: bool,
@@ -130,8 +131,8 @@ pub(super) fn narrowed(policy: &Policy, shown: &str) -> Denial {
     )
 }
 
-/// Returns the denial of a port on which one list demands TLS and another one HTTP whose requests are read: whichever was
-/// dropped, one of the two would open what it closes.
+/// Returns the denial of a port on which one list demands TLS and another one HTTP whose requests are read: whichever
+/// was dropped, one of the two would open what it closes.
 pub(super) fn contradiction(policy: &Policy, shown: &str) -> Denial {
     let file =
         policy.ceilings.iter().flat_map(|ceiling| ceiling.allow.rules()).find_map(|rule| rule.source.file.as_deref());

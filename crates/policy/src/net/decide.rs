@@ -65,8 +65,8 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
     }
 }
 
-/// Decides about the addresses that the name of `query` resolved to. The name is decided once more, because the policy
-/// may be another one by now.
+/// Decides about the addresses that the name of `query` resolved to. The name is decided again, because the policy may
+/// have changed since.
 pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Moment) -> Result<Permit, Denial> {
     let NameQuery { attempt, name, exact: _ } = query;
     in_force(policy, now, &attempt.target)?;
@@ -97,10 +97,11 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
     Ok(permit(policy, &attempt, Some(dialled), basis))
 }
 
-/// Whether a DNS question for `host` may be answered: on some port it could be allowed to some program.
+/// Decides whether a DNS question for `host` may be answered: on some port it could be allowed to some program.
 ///
-/// Who asks counts for nothing: a daemon may ask for others, and a datagram has no holder. Nothing leaves by it, since
-/// the answer is an address that only the egress knows; the connection to it is decided by the program that makes it.
+/// The program that asks does not matter: a daemon may ask for others, and a datagram has no holder. No data leaves
+/// this way, since the answer is an address that only the egress knows; the connection to it is decided by the program
+/// that makes it.
 pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial> {
     let target = Target { host: host.clone(), port: Port::HTTPS };
     in_force(policy, now, &target)?;
@@ -125,7 +126,8 @@ pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial
     Err(Denial { cause: Cause::NameNotAnswered, code: Cause::NameNotAnswered.code(), ..first })
 }
 
-/// Whether a name that is not answered could be asked about, when some program connects to it.
+/// Reports whether a name that is not answered could be allowed by a question to the user, when some program connects
+/// to it.
 pub fn may_be_asked(policy: &Policy, host: &Host, now: Moment) -> bool {
     let target = Target { host: host.clone(), port: Port::HTTPS };
     let Host::Name(name) = host else { return false };
@@ -133,7 +135,7 @@ pub fn may_be_asked(policy: &Policy, host: &Host, now: Moment) -> bool {
     decided.is_err_and(|denial| denial.cause == Cause::MayAsk)
 }
 
-/// Whether an open connection may stay under a policy that came after it. If not, it is cut.
+/// Decides whether an open connection may stay under a later policy; a denial means that it is cut.
 pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Denial> {
     let attempt = permit.attempt();
     if host_port::is_meant(policy, attempt) {
@@ -158,7 +160,7 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Deni
     }
 }
 
-/// Whether the egress looks at the name that a connection asks for.
+/// Reports whether the egress sees the name that a connection asks for.
 fn sees_name(basis: &Basis) -> bool {
     basis.shows != Shows::Nothing
 }
@@ -184,8 +186,8 @@ fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial>
     Ok(())
 }
 
-/// Whether a name is allowed for `attempt`, and the methods can be seen where they matter. Nobody is asked about what
-/// no answer could open.
+/// Decides whether a name is allowed for `attempt`, and the methods can be seen where they matter. The user is not
+/// asked where no answer could open the destination.
 pub(super) fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Basis, Denial> {
     let basis = name_basis(policy, name, attempt.target.port, Who::Program(attempt.program.as_ref()));
     let shows = match &basis {
@@ -197,7 +199,7 @@ pub(super) fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> 
     basis
 }
 
-/// Whether the rules allow a name on a port.
+/// Decides whether the rules allow a name on a port.
 fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<Basis, Denial> {
     let shown = || format!("{name}:{port}");
     let denies = |rule: &&Rule| rule.ports.contains(port) && who.is_denied_by(rule);
@@ -222,7 +224,7 @@ fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<
     }
 }
 
-/// Whether a rule for one program allows something of this name.
+/// Reports whether a rule for one program allows something of this name.
 pub(super) fn is_somebodys(policy: &Policy, name: &Name) -> bool {
     policy.allow.matching(name).any(|rule| rule.program.is_some())
 }
@@ -231,7 +233,7 @@ pub(super) fn allowing<'a>(rules: impl Iterator<Item = &'a Rule>, port: Port, wh
     rules.filter(|rule| rule.ports.contains(port) && who.is_allowed_by(rule)).collect()
 }
 
-/// What the matching rules say together: the widest about addresses, since each is an allowance.
+/// Combines the matching rules: the widest about addresses, since each is an allowance.
 fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Basis {
     let speech = Speech::of(rules, port);
     Basis {
@@ -279,7 +281,7 @@ fn another_program(rule: &Rule, name: &Name, port: Port, who: Who<'_>) -> Denial
     Denial::new(Cause::OtherProgram, why).by(RuleRef::of(rule))
 }
 
-/// Whether a target that is an address itself is allowed. Name rules and trusted ranges never open one.
+/// Decides whether a target that is an address itself is allowed. Name rules and trusted ranges never open one.
 fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Basis, Denial> {
     never_open(policy, address, target)?;
     if policy.ceilings.iter().any(|ceiling| ceiling.mode != NetMode::Unrestricted) {
@@ -307,7 +309,7 @@ fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Ba
     }
 }
 
-/// Whether an allowed name may lead to `address`.
+/// Decides whether an allowed name may lead to `address`.
 pub(super) fn resolved_address(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
     never_open(policy, address, target)?;
     let Some(class) = class_here(policy, address) else { return admitted_form(policy, address, target, private) };
@@ -334,7 +336,7 @@ pub(super) fn resolved_address(policy: &Policy, address: IpAddr, target: &Target
     admitted_form(policy, address, target, private)
 }
 
-/// What no allowance opens: the egress itself, addresses without an honest peer, and what a rule denies.
+/// Denies what no allowance opens: the egress itself, addresses without an honest peer, and what a rule denies.
 pub(super) fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> Result<(), Denial> {
     let port = target.port;
     let inner = ranges::embedded(address).into_iter().map(IpAddr::V4);
@@ -353,7 +355,8 @@ pub(super) fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> R
     never.map_or(Ok(()), |class| Err(special(policy, class, target, address)))
 }
 
-/// A form that carries an IPv4 address and was admitted, or is NAT64: what it carries must be open too, for the same target.
+/// A form that carries an IPv4 address and was admitted, or is NAT64: what it carries must be open too, for the same
+/// target.
 fn admitted_form(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
     ranges::embedded(address)
         .into_iter()
@@ -416,7 +419,7 @@ fn socket(address: IpAddr, port: Port) -> SocketAddr {
     SocketAddr::new(address, port.number())
 }
 
-/// What is allowed to one program is offered to no more than that.
+/// Limits the flag that a denial offers: for a name with a rule for one program, the flag is for this program only.
 pub(super) fn offered(policy: &Policy, denial: Denial, attempt: &Attempt) -> Denial {
     if !attempt.target.host.name().is_some_and(|name| is_somebodys(policy, name)) {
         return denial;

@@ -31,13 +31,13 @@ pub struct DocumentTests {
     pub not_match: Vec<String>,
 }
 
-/// The document.
+/// A network policy as one document.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetDocument {
-    /// How much.
+    /// The mode; without one the preset or the rules imply it.
     pub mode: Option<NetMode>,
-    /// Starting point.
+    /// The preset that the document starts from.
     pub preset: Option<NetPreset>,
     /// Allowed names: `HOST[:PORTS]` or a map, see [`Item`].
     pub allow: Vec<Item>,
@@ -45,13 +45,13 @@ pub struct NetDocument {
     pub deny: Vec<Item>,
     /// Groups by name.
     pub groups: Vec<String>,
-    /// Upper bounds.
+    /// Upper bounds for a whole directive.
     pub limits: Budget,
-    /// How long it holds, in seconds (1 to 86400).
+    /// Time that the policy holds, in seconds (1 to 86400).
     pub ttl_seconds: Option<u32>,
-    /// What a missing TLS name means.
+    /// Treatment of a connection without a TLS name.
     pub missing_sni: Option<MissingSni>,
-    /// Which HTTP methods: `any` or `read_only`.
+    /// Allowed HTTP methods: `any` or `read_only`.
     pub methods: Methods,
     /// Private ranges into which allowed names may resolve; only in the operator's documents.
     pub trusted_ranges: Vec<String>,
@@ -59,10 +59,10 @@ pub struct NetDocument {
     pub tests: DocumentTests,
 }
 
-/// Why a document is refused. Each names the item.
+/// Reason why a document is refused. Each variant holds the item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// A rule.
+    /// An item cannot be read as a rule.
     #[error(transparent)]
     Rule(#[from] RuleError),
     /// The parts together.
@@ -71,17 +71,17 @@ pub enum DocumentError {
     /// A preset and a mode that say two things.
     #[error("the preset {preset:?} means mode {means:?}, and the document says mode {mode:?}")]
     ModeAgainstPreset {
-        /// The preset.
+        /// The preset of the document.
         preset: NetPreset,
-        /// Its mode.
+        /// The mode that the preset means.
         means: NetMode,
-        /// The document's.
+        /// The mode of the document.
         mode: NetMode,
     },
-    /// A group that nobody knows.
+    /// No group has this name.
     #[error("there is no group {name:?}; known: {known}")]
     UnknownGroup {
-        /// As written.
+        /// The name as written.
         name: String,
         /// Separated by commas.
         known: String,
@@ -89,48 +89,49 @@ pub enum DocumentError {
     /// Two rules of one document that cannot both be meant.
     #[error("the rules {one:?} and {other:?} contradict each other")]
     Conflict {
-        /// One.
+        /// One of the two rules.
         one: String,
-        /// The other.
+        /// The other rule.
         other: String,
     },
-    /// Something that somebody else has to say.
+    /// An item that only another origin may set.
     #[error("{text:?} cannot be said here: {why}")]
     NotHere {
-        /// The item.
+        /// The item as written.
         text: String,
-        /// Who can.
+        /// The reason, with the origin that may set it.
         why: &'static str,
     },
     /// Out of range.
     #[error("ttl_seconds is {seconds}; it is 1 to 86400")]
     Ttl {
-        /// As written.
+        /// The value as written.
         seconds: u32,
     },
     /// A test's own text.
     #[error("the test {text:?} is no destination: {why}")]
     TestText {
-        /// As written.
+        /// The text as written.
         text: String,
-        /// Why.
+        /// The reason, from the reader of targets.
         #[source]
         why: TargetError,
     },
     /// A test that does not hold.
     #[error("the document's own test failed: {text:?} should {wanted}, but {found}")]
     TestFailed {
-        /// The destination.
+        /// The destination of the test.
         text: String,
-        /// What was wanted.
+        /// The wanted outcome.
         wanted: &'static str,
-        /// What the rules say.
+        /// The outcome under the rules.
         found: String,
     },
 }
 
 impl NetDocument {
-    /// What the document gives, after its own tests held. For [`Origin::Operator`] and [`Origin::User`].
+    /// Returns the policy input of the document after its own tests held. For [`Origin::Operator`] and
+    /// [`Origin::User`].
     pub fn input(
         &self,
         file: &str,
@@ -156,7 +157,7 @@ impl NetDocument {
         Ok(input)
     }
 
-    /// What the document takes away, after its own tests held over a policy that allows everything public. For
+    /// Returns the ceiling of the document after its own tests held over a policy that allows everything public. For
     /// [`Origin::Workspace`] and [`Origin::Directive`], who can only narrow.
     pub fn narrower(
         &self,

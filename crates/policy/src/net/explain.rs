@@ -1,4 +1,4 @@
-//! `nexus net check`: the decision about one target, told in full. It asks the same functions as a connection does.
+//! `nexus net check`: the decision about one target, reported in full. It asks the same functions as a connection does.
 
 use super::cause::DenyCode;
 use super::decide::{check_addrs, check_name};
@@ -10,7 +10,7 @@ use super::target::{Host, Target};
 use serde::Serialize;
 use std::net::IpAddr;
 
-/// What would happen.
+/// Outcome of a connection to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -18,14 +18,14 @@ pub enum Decision {
     Allow,
     /// It does not.
     Deny,
-    /// Somebody would be asked.
+    /// A person would be asked.
     Ask,
 }
 
 /// One address with its class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AddressTold {
-    /// The address.
+    /// The address that was looked at.
     pub address: IpAddr,
     /// `None` is the public internet.
     pub class: Option<Class>,
@@ -34,7 +34,7 @@ pub struct AddressTold {
 /// The decision and its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// What would happen.
+    /// The outcome of a connection.
     pub decision: Decision,
     /// `OK`, or why not.
     pub code: DenyCode,
@@ -42,7 +42,7 @@ pub struct Explanation {
     pub rule: Option<RuleRef>,
     /// The addresses that it was decided with.
     pub addresses: Vec<AddressTold>,
-    /// One sentence.
+    /// The reason, in one sentence.
     pub explanation: String,
     /// The flag that would allow it.
     pub allow_with: Option<String>,

@@ -70,7 +70,7 @@ pub fn fuzz_rule(data: &[u8]) {
     }
 }
 
-/// Whatever the target is, the rules of the attack table never let it reach a special address.
+/// Checks that the rules of the attack table let no target reach a special address.
 pub fn fuzz_decision(data: &[u8]) {
     let Ok(policy) = vectors::DEFAULT.policy() else { return };
     let Some((address, text)) = data.split_first_chunk::<4>() else { return };

@@ -1,12 +1,12 @@
 //! Ports of the host's loopback that a command may reach (`--allow-host-port`).
 //!
 //! ```text
-//!  127.0.0.1:PORT, [::1]:PORT inside ─▶ listener of that port ─▶ Way::HostPort ─┐
-//!  proxy: 127.0.0.1:PORT, [::1]:PORT, localhost:PORT, if PORT is open ──────────┴─▶ Permit: 127.0.0.1:PORT, then [::1]:PORT
+//!  127.0.0.1:PORT, [::1]:PORT inside ─▶ its listener ─▶ Way::HostPort ───┐
+//!  proxy: 127.0.0.1:PORT, [::1]:PORT, localhost:PORT, if PORT is open ────┴─▶ Permit: 127.0.0.1:PORT, then [::1]:PORT
 //! ```
 //!
-//! Only a flag of the user opens a port, in every mode, also where there is no network: the listener of a port leads to that
-//! port and to nothing else. Denials, the end of the policy and every ceiling hold.
+//! Only a flag of the user opens a port, in every mode, also where there is no network: the listener of a port leads to
+//! that port and to nothing else. Denials, the end of the policy and every ceiling hold.
 
 use super::cause::Cause;
 use super::ceiling::narrowed;
@@ -35,16 +35,16 @@ pub struct HostPort {
     pub source: Source,
 }
 
-/// Why a text is no port that `--allow-host-port` takes.
+/// Reason why `--allow-host-port` does not take a text as a port.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostPortError {
-    /// The text is no port.
+    /// The text cannot be read as a port.
     #[error("write one PORT of this machine's loopback: {0}")]
     Port(#[from] TargetError),
     /// The egress listens there.
     #[error("Nexus itself listens on port {port} inside. Let the service of this machine listen on another port")]
     Inside {
-        /// The port.
+        /// The port that was given.
         port: Port,
     },
 }
@@ -129,7 +129,8 @@ pub(super) fn private_flag_for(policy: &Policy, target: &Target) -> Option<Strin
     if policy.serves_this_host() { Some(format!("--allow-private {target}")) } else { private_flag(target) }
 }
 
-/// The flag of `nexus run` that would open a private target. No flag opens another loopback address than 127.0.0.1 and `::1`.
+/// The flag of `nexus run` that would open a private target. No flag opens another loopback address than 127.0.0.1 and
+/// `::1`.
 pub fn private_flag(target: &Target) -> Option<String> {
     match &target.host {
         host if is_reached(host) => Some(format!("--allow-host-port {}", target.port)),

@@ -14,7 +14,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Item {
-    /// `HOST[:PORTS]`.
+    /// The text form, `HOST[:PORTS]`.
     Text(String),
     /// With more to say.
     Full(FullItem),
@@ -29,10 +29,10 @@ pub struct FullItem {
     /// Ports as in the text form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortsItem>,
-    /// Whether it may be a private destination.
+    /// True if the name may resolve to a private destination.
     #[serde(default)]
     pub private: bool,
-    /// Whether TLS for this name is required; the default is yes on port 443 and no elsewhere.
+    /// True if TLS for this name is required; the default is true on port 443 and false elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<bool>,
     /// Only for this program, an absolute path.
@@ -44,9 +44,9 @@ pub struct FullItem {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PortsItem {
-    /// One.
+    /// A single port.
     One(u16),
-    /// A list.
+    /// A list of ports and ranges.
     List(String),
 }
 
@@ -160,7 +160,8 @@ impl FullItem {
     }
 }
 
-/// Whether ports stand behind the host: the only colon, or one behind a bracket. A bare IPv6 address has several.
+/// Reports whether ports stand behind the host: the only colon, or one behind a bracket. A bare IPv6 address has
+/// several.
 fn has_ports(host: &str) -> bool {
     let host = host.split_once("@/").map_or(host, |(host, _)| host);
     match host.rsplit_once(']') {

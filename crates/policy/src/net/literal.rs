@@ -1,11 +1,13 @@
 //! IPv4 addresses in every spelling that some program accepts.
 //!
 //! `2130706433`, `0x7f000001`, `0177.0.0.1`, `127.1` and `0` all reach the own host through `inet_aton(3)` and through
-//! the WHATWG URL parser. A filter that reads them as names lets them past its address rules, so all are addresses here.
+//! the WHATWG URL parser. A filter that reads them as names lets them past its address rules, so all are addresses
+//! here.
 
 use std::net::Ipv4Addr;
 
-/// Whether programs would read `ascii` (no trailing dot) as an address: its last label is a number in some base.
+/// Reports whether programs would read `ascii` (no trailing dot) as an address: its last label is a number in some
+/// base.
 ///
 /// The rule is the one of the WHATWG URL standard ("ends in a number"), which takes in all that `inet_aton` takes.
 pub(super) fn ends_in_a_number(ascii: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Which HTTP methods a policy lets through, and what follows for connections whose methods nobody can see.
+//! The HTTP methods that a policy lets through, and the consequences for connections whose methods cannot be seen.
 
 use super::cause::Cause;
 use super::permit::{Attempt, Denial, Shows, Way};
@@ -18,8 +18,8 @@ pub enum Methods {
     ReadOnly,
 }
 
-/// Whether one request may be made with `method`; an `upgrade` would end the requests, and with them what can be seen.
-/// Methods are told apart by case (RFC 9110, 9.1), so `get` is not GET.
+/// Decides whether one request may be made with `method`. An `upgrade` would end the requests, and with them the
+/// egress's view of the methods. Methods are case-sensitive (RFC 9110, 9.1), so `get` is not GET.
 pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: bool) -> Result<(), Denial> {
     match policy.methods {
         Methods::Any => Ok(()),
@@ -33,8 +33,8 @@ pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: boo
     }
 }
 
-/// Whether the methods of `attempt` will be seen, if the policy cares. `shows` is what the egress sees
-/// of it.
+/// Denies `attempt` if the policy limits methods and the egress will not see them. `shows` is what the egress sees of
+/// the connection.
 pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, shows: Shows) -> Result<(), Denial> {
     let seen = match attempt.way {
         Way::HttpAbsolute => true,
@@ -44,7 +44,7 @@ pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, shows: Shows) -> Re
     if seen || policy.methods == Methods::Any { Ok(()) } else { Err(unseen(&attempt.target)) }
 }
 
-/// Whether a connection to `port` is for plain HTTP, whatever the way in.
+/// Reports whether a connection to `port` is for plain HTTP, by whichever way it came in.
 pub(super) fn plain_http(port: Port, speech: Speech) -> bool {
     port == Port::HTTP && speech == Speech::Usual
 }

@@ -1,11 +1,11 @@
-//! Which destinations a sandbox may reach: names, not addresses, and one decision for every way out.
+//! Destinations that a sandbox may reach: names, not addresses, and one decision for every way out.
 //!
 //! * [`Host`], [`Port`], [`Target`]: read once, one spelling.
 //! * [`Pattern`], [`Ports`], [`Rule`], [`AddressRule`]: what people write.
 //! * [`Policy`]: built from [`PolicyInput`], only ever narrowed by a [`Narrower`].
 //! * [`check_name`] → [`check_addrs`] → [`Permit`]: the decision; [`check_dns`], [`check_sni`], [`check_http_host`],
 //!   [`check_inner_host`], [`check_method`], [`recheck`] around it; [`Denial`] where it ends.
-//! * [`Budget`]: how much. [`Replay`]: all of it once more, from a record.
+//! * [`Budget`]: how much. [`Replay`]: all of it again, from a record.
 //!
 //! Nothing here looks at a clock, a file or the network: `now` and addresses are arguments.
 

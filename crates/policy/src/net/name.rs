@@ -13,19 +13,19 @@ use std::fmt;
 /// Bytes of input that are looked at; IDNA can shorten a text, but no honest name is longer.
 const MAX_INPUT: usize = 1024;
 
-/// Why a text is no host.
+/// Reason why a text cannot be read as a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("the host is empty")]
     Empty,
     /// Longer than any name.
     #[error("the host has {bytes} bytes, a name has at most 253")]
     TooLong {
-        /// Its length.
+        /// The length of the host in bytes.
         bytes: usize,
     },
-    /// Not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("the host is not text")]
     NotText,
     /// A byte that no name and no address contains.
@@ -34,7 +34,7 @@ pub enum HostError {
         /// The first such character.
         character: char,
     },
-    /// A label is empty, too long, begins or ends with a hyphen, or is no valid IDNA label.
+    /// A label is empty, too long, begins or ends with a hyphen, or is not a valid IDNA label.
     #[error("the host is no valid DNS name (letters, digits and inner hyphens; labels of 1 to 63, 253 in all)")]
     NotAName,
     /// Its last label is a number, so that programs read an address, but it is none.
@@ -73,13 +73,13 @@ impl Name {
         self.0.match_indices('.').map(|(dot, _)| &self.0[dot + 1..])
     }
 
-    /// How many labels it has.
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.0.split('.').count()
     }
 }
 
-/// What a text without colons and brackets can be.
+/// A name or an IPv4 address: the possible results of a text without colons and brackets.
 pub(super) enum Canonical {
     Name(Name),
     V4(std::net::Ipv4Addr),

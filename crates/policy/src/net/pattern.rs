@@ -1,10 +1,10 @@
-//! Which names a rule means: one name, or the names beneath one. There is no third form.
+//! Patterns of names in rules: one name, or the names below one. There is no third form.
 
 use super::name::{HostError, Name};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// A name, or everything beneath a name but never that name itself.
+/// A name, or everything below a name but never that name itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pattern {
     /// Exactly this name.
@@ -13,7 +13,7 @@ pub enum Pattern {
     Below(Name),
 }
 
-/// Why a text is no pattern.
+/// Reason why a text cannot be read as a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The name in it.

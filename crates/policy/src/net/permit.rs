@@ -18,16 +18,16 @@ impl Moment {
     }
 }
 
-/// By which way an attempt came in. Only a policy that cares for methods decides by it: not every way shows them. DNS questions have no port and come in
-/// through [`super::check_dns`].
+/// By which way an attempt came in. Only a policy that cares for methods decides by it: not every way shows them. DNS
+/// questions have no port and come in through [`super::check_dns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// HTTP CONNECT.
+    /// An HTTP CONNECT request.
     Connect,
     /// HTTP with an absolute request target.
     HttpAbsolute,
-    /// SOCKS5.
+    /// A SOCKS5 request.
     Socks5,
     /// A redirected TCP connection.
     Transparent,
@@ -35,12 +35,12 @@ pub enum Way {
     HostPort,
 }
 
-/// Somebody inside wants to reach something.
+/// A connection that a program inside wants to make.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
-    /// What.
+    /// The host and port that it wants to reach.
     pub target: Target,
-    /// How.
+    /// The way it came in.
     pub way: Way,
     /// By which program, where that is known.
     pub program: Option<Program>,
@@ -49,9 +49,9 @@ pub struct Attempt {
 /// The rule that decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
-    /// Where it was written.
+    /// The place where the rule was written.
     pub source: Source,
-    /// What it says, in canonical form.
+    /// The rule in canonical form.
     pub text: String,
 }
 
@@ -68,7 +68,7 @@ impl RuleRef {
 pub struct Denial {
     /// The exact reason.
     pub cause: Cause,
-    /// Its code.
+    /// The code of the contract for the cause.
     pub code: DenyCode,
     /// The rule that decided, if one did.
     pub rule: Option<Box<RuleRef>>,
@@ -107,10 +107,10 @@ impl Denial {
     }
 }
 
-/// What the policy alone lets the egress see of a connection.
+/// View that the policy alone gives the egress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Shows {
-    /// Nothing.
+    /// The egress sees neither names nor requests.
     #[default]
     Nothing,
     /// The name in TLS.
@@ -135,13 +135,13 @@ pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
     pub(super) private: bool,
     pub(super) tls: bool,
-    /// Whether HTTP without TLS is expected.
+    /// True if HTTP without TLS is expected.
     pub(super) http: bool,
     /// Both as the policy alone demands them, apart from its ceilings: a demand of a ceiling opens nothing.
     pub(super) shows: Shows,
-    /// Whether it must name its host, since the same server has a denied name too.
+    /// True if the connection must name its host, since the same server has a denied name too.
     pub(super) must_name: bool,
-    /// Whether a ceiling refuses it where it does not begin with TLS or HTTP as expected.
+    /// True if a ceiling refuses the connection where it does not begin with TLS or HTTP as expected.
     pub(super) refuse_unnamed: bool,
 }
 
@@ -154,23 +154,24 @@ pub struct NameQuery {
 }
 
 impl NameQuery {
-    /// What to ask the resolver for; see [`super::Name::fqdn`].
+    /// Returns the name to ask the resolver for; see [`super::Name::fqdn`].
     pub fn name(&self) -> &super::name::Name {
         &self.name
     }
 
-    /// Whether a rule names exactly this host. Otherwise the program inside chose the name, and the question can carry data.
+    /// Reports whether a rule names exactly this host. Otherwise the program inside chose the name, and the question
+    /// can carry data.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// The attempt.
+    /// Returns the attempt that the name is resolved for.
     pub fn attempt(&self) -> &Attempt {
         &self.attempt
     }
 }
 
-/// What follows a name check that did not deny.
+/// Step that follows a name check that did not deny.
 #[derive(Debug)]
 pub enum Next {
     /// Resolve it, then ask [`super::check_addrs`].
@@ -179,7 +180,7 @@ pub enum Next {
     Dial(Permit),
 }
 
-/// Where a permit leads.
+/// Destination of the connection that a permit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<'a> {
     /// Exactly these, in this order of preference, and nothing else.
@@ -199,7 +200,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Where to dial.
+    /// Returns the addresses to dial, or the target for the upstream proxy.
     pub fn route(&self) -> Route<'_> {
         match &self.addrs {
             Some(addrs) => Route::Addrs(addrs),
@@ -217,7 +218,7 @@ impl Permit {
         &self.attempt.target.host
     }
 
-    /// The attempt.
+    /// Returns the attempt that was allowed.
     pub fn attempt(&self) -> &Attempt {
         &self.attempt
     }
@@ -227,12 +228,12 @@ impl Permit {
         self.basis.rule.as_ref()
     }
 
-    /// Whether the first bytes must be a ClientHello, to be given to [`super::check_sni`].
+    /// Reports whether the first bytes must be a ClientHello, to be given to [`super::check_sni`].
     pub fn expects_tls(&self) -> bool {
         self.basis.tls
     }
 
-    /// Whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
+    /// Reports whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
     pub fn expects_http(&self) -> bool {
         // The listener of a host port carries any bytes.
         self.attempt.way != Way::HostPort && self.basis.http
@@ -243,7 +244,7 @@ impl Permit {
         self.basis.must_name
     }
 
-    /// Whether the addresses were checked; if not, the record must say so.
+    /// Reports whether the addresses were checked; if not, the record must say so.
     pub fn addresses_checked(&self) -> bool {
         self.addrs.is_some()
     }

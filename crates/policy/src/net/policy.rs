@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// What a connection without a readable TLS name gets where one is expected.
+/// Treatment of a connection without a readable TLS name where one is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingSni {
@@ -36,57 +36,57 @@ pub enum MissingSni {
 /// Everything that a policy is made of, in no order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyInput {
-    /// How much; `None` is "as the rules imply": allowlist if there is any allowance, else none.
+    /// The mode; `None` is "as the rules imply": allowlist if there is any allowance, otherwise none.
     pub mode: Option<NetMode>,
     /// Allowed names; those with `private` may be private.
     pub allow: Vec<Rule>,
-    /// Denied names.
+    /// Names that are denied.
     pub deny: Vec<Rule>,
     /// Allowed addresses (`--allow-private`).
     pub allow_addresses: Vec<AddressRule>,
-    /// Denied addresses.
+    /// Denied addresses and ranges.
     pub deny_addresses: Vec<AddressRule>,
     /// Ports of the host's loopback (`--allow-host-port`).
     pub host_ports: Vec<HostPort>,
     /// Private ranges into which allowed names may resolve; the operator's alone. They open no literals.
     pub trusted_ranges: Vec<IpNet>,
-    /// What a missing TLS name means; `None` is "refuse, except in the mode unrestricted".
+    /// Treatment of a missing TLS name; `None` is "refuse, except in the mode unrestricted".
     pub missing_sni: Option<MissingSni>,
-    /// Which HTTP methods; of two the stricter one holds.
+    /// Allowed HTTP methods; of two values the stricter one holds.
     pub methods: Methods,
-    /// Whether everything goes through the operator's proxy, which then resolves.
+    /// True if everything goes through the operator's proxy, which then resolves names.
     pub upstream_proxy: bool,
-    /// What goes around that proxy.
+    /// Destinations that go around that proxy.
     pub upstream_bypass: Vec<Bypass>,
-    /// Upper bounds.
+    /// Upper bounds for a whole directive.
     pub budget: Budget,
     /// When it ends.
     pub expires: Option<Moment>,
-    /// Whether what is not listed is a question instead of a denial.
+    /// True if a destination that is not listed leads to a question instead of a denial.
     pub ask: bool,
     /// The addresses of this host's interfaces.
     pub own_addresses: Vec<IpAddr>,
-    /// Where the egress itself listens on the host; no rule opens these.
+    /// Addresses on which the egress itself listens on the host; no rule opens these.
     pub own_listeners: Vec<SocketAddr>,
     /// Its number; a later policy has a higher one.
     pub generation: u64,
 }
 
-/// Why parts make no policy.
+/// Reason why the parts do not make a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// Rules that the mode would ignore: a grant that silently is none, or a limit that silently is none.
     #[error("the mode {mode} takes no allow rules, and there is one: {rule}", mode = mode_name(*.mode))]
     AllowWithoutAllowlist {
-        /// The mode.
+        /// The mode of the input.
         mode: NetMode,
         /// The first such rule.
         rule: Source,
     },
-    /// A private destination opened by somebody who may not.
+    /// A private destination opened by an origin that may not open one.
     #[error("{rule} may not open a private destination: only the operator and the user can")]
     PrivateNotAllowed {
-        /// The rule.
+        /// The rule that opens it.
         rule: Source,
     },
     /// A port of the host's loopback opened by something other than a flag of the user.
@@ -162,15 +162,16 @@ pub struct Narrower {
     pub deny: Vec<Rule>,
     /// More denied addresses.
     pub deny_addresses: Vec<AddressRule>,
-    /// Whether every private destination and address is closed.
+    /// True if every private destination and address is closed.
     pub refuse_private: bool,
-    /// Whether private destinations that rules of the policy open are closed. The operator's trusted ranges stay.
+    /// True if private destinations that rules of the policy open are closed. The operator's trusted ranges stay.
     pub refuse_given_private: bool,
     /// `Some(Refuse)` makes it stricter; nothing makes it laxer.
     pub missing_sni: Option<MissingSni>,
-    /// The same for what the list expects of a destination: where a rule of it says `/tcp`, the policy's own setting stays.
+    /// The same for what the list expects of a destination: where a rule of the list says `/tcp`, the policy's own
+    /// setting stays.
     pub list_missing_sni: MissingSni,
-    /// Whether an answer to a question adds to the list too.
+    /// True if an answer to a question adds to the list too.
     pub asks: bool,
     /// `ReadOnly` makes it stricter; nothing makes it laxer.
     pub methods: Methods,
@@ -295,7 +296,7 @@ impl Policy {
         narrow
     }
 
-    /// The policy with one more allowance that somebody gave meanwhile; a new generation.
+    /// Returns the policy with one more allowance that was given meanwhile, under the next generation.
     pub fn approve(&self, rule: AnyRule) -> Result<Self, PolicyError> {
         let mut more = self.clone();
         more.generation = self.generation.saturating_add(1);
@@ -336,7 +337,7 @@ impl Policy {
         }
     }
 
-    /// Whether it knows `address` as one of this host's own.
+    /// Reports whether `address` is known as one of this host's own.
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.own_addresses.contains(&address.to_canonical())
     }
@@ -357,19 +358,20 @@ impl Policy {
         Self { generation, ..self }
     }
 
-    /// Whether nothing but denials holds names back, neither here nor in a ceiling.
+    /// Reports whether only denials hold names back, here and in every ceiling.
     pub fn is_open(&self) -> bool {
         let ceilings = self.ceilings.iter().map(|ceiling| ceiling.mode);
         ceilings.chain([self.mode]).all(|mode| mode == NetMode::Unrestricted)
     }
 
-    /// Whether some rule is for one program, so that it matters who connects.
+    /// Reports whether some rule is for one program, so that it matters which program connects.
     pub fn names_programs(&self) -> bool {
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.allow);
         ceilings.chain([&self.allow, &self.deny]).any(|rules| rules.rules().iter().any(|rule| rule.program.is_some()))
     }
 
-    /// Whether a rule for one program is about this host, on whichever port, so that it matters who connects.
+    /// Reports whether a rule for one program is about this host, on whichever port, so that it matters which program
+    /// connects.
     pub fn minds_program(&self, host: &Host) -> bool {
         let Host::Name(name) = host else { return false };
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.allow);
@@ -391,12 +393,12 @@ impl Policy {
         self.expires
     }
 
-    /// Its number.
+    /// Returns the policy's generation.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Whether everything goes through the operator's proxy.
+    /// Reports whether everything goes through the operator's proxy.
     pub fn upstream_proxy(&self) -> bool {
         self.upstream_proxy
     }

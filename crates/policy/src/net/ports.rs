@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ports(Vec<(u16, u16)>);
 
-/// Why a text is no list of ports.
+/// Reason why a text cannot be read as a list of ports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PortsError {
     /// A port in it.
@@ -17,24 +17,24 @@ pub enum PortsError {
     /// From a higher to a lower one.
     #[error("the range {text:?} runs backwards")]
     Backwards {
-        /// As written.
+        /// The range as written.
         text: String,
     },
     /// More ranges than anybody writes.
     #[error("{count} ranges of ports are too many (64 at most)")]
     TooMany {
-        /// How many.
+        /// The number of ranges.
         count: usize,
     },
 }
 
 impl Ports {
-    /// One port.
+    /// Returns the set of one port.
     pub fn one(port: Port) -> Self {
         Self(vec![(port.number(), port.number())])
     }
 
-    /// Every port.
+    /// Returns the set of every port.
     pub fn all() -> Self {
         Self(vec![(1, u16::MAX)])
     }
@@ -58,17 +58,17 @@ impl Ports {
         Ok(Self(join(ranges.collect::<Result<_, _>>()?)))
     }
 
-    /// Whether `port` is one of them.
+    /// Reports whether `port` is in the set.
     pub fn contains(&self, port: Port) -> bool {
         self.0.iter().any(|(low, high)| (*low..=*high).contains(&port.number()))
     }
 
-    /// Whether all of `other` are among them.
+    /// Reports whether all ports of `other` are in the set.
     pub fn contains_all(&self, other: &Self) -> bool {
         other.0.iter().all(|(low, high)| self.0.iter().any(|(from, to)| from <= low && high <= to))
     }
 
-    /// Whether some port is in both.
+    /// Reports whether some port is in both sets.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().any(|(low, high)| other.0.iter().any(|(from, to)| low <= to && from <= high))
     }
@@ -84,7 +84,7 @@ impl Ports {
         self.0.iter().flat_map(|(low, high)| [Some(*low), high.checked_add(1)]).flatten().flat_map(Port::new)
     }
 
-    /// Whether it is every port.
+    /// Reports whether the set has every port.
     pub fn is_all(&self) -> bool {
         self.0 == [(1, u16::MAX)]
     }

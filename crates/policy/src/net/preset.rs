@@ -9,14 +9,14 @@ use nexus_model::capability::{NetMode, NetPreset};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// What a preset stands for.
+/// Mode, groups and TLS setting that a preset stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Baseline {
-    /// The mode.
+    /// The mode of the network.
     pub mode: NetMode,
-    /// Whether the public groups of code hosts (but not those for ssh) and all package groups are in.
+    /// True if the public groups of code hosts (but not those for ssh) and all package groups are in.
     pub with_groups: bool,
-    /// What a missing TLS name means.
+    /// Treatment of a missing TLS name.
     pub missing_sni: MissingSni,
 }
 
@@ -31,15 +31,15 @@ pub fn expand(preset: NetPreset) -> Baseline {
     Baseline { mode, with_groups, missing_sni }
 }
 
-/// Why somebody has to say yes. Names are frozen by the contract.
+/// Reason why a person has to approve a request. Variant names are frozen by the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ApprovalReason {
-    /// Everything public.
+    /// Everything public is requested.
     NetUnrestrictedRequested,
     /// A port beside 443 (and 80 with the preset `loose`).
     NetNonDefaultPortRequested,
-    /// A wildcard.
+    /// A wildcard is requested.
     NetWildcardDomainRequested,
     /// A private destination or an address.
     NetPrivateDestinationRequested,
@@ -47,8 +47,8 @@ pub enum ApprovalReason {
     NetCustomPolicyRequested,
 }
 
-/// What in a request needs an approval. On a user's own command line the flag is the approval, so the command line does
-/// not ask this.
+/// Returns the reasons why a request needs an approval. On a user's own command line the flag is the approval, so the
+/// command line does not ask this.
 pub fn approval_reasons(preset: Option<NetPreset>, input: &PolicyInput) -> BTreeSet<ApprovalReason> {
     let mut reasons = BTreeSet::new();
     if input.mode == Some(NetMode::Unrestricted) {

@@ -10,8 +10,8 @@ use super::ranges::Class;
 use super::target::{Host, Target};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Returns the question to this host's resolver about the name of `permit`, which goes to the upstream proxy; `None` for an
-/// address.
+/// Returns the question to this host's resolver about the name of `permit`, which goes to the upstream proxy; `None`
+/// for an address.
 pub fn first_asked(policy: &Policy, permit: &Permit) -> Option<NameQuery> {
     let attempt = permit.attempt().clone();
     let Host::Name(name) = &attempt.target.host else { return None };
@@ -22,9 +22,9 @@ pub fn first_asked(policy: &Policy, permit: &Permit) -> Option<NameQuery> {
     Some(NameQuery { attempt, name, exact })
 }
 
-/// Decides about the addresses that this host's resolver gives for a name that goes to the upstream proxy. None is no
-/// reason to refuse it: behind such a proxy a host often knows no name of the internet. A proxy on this host is the
-/// exception, since it reaches this host's loopback: it gets such a name only by a rule.
+/// Decides about the addresses that this host's resolver gives for a name that goes to the upstream proxy. A name
+/// without addresses is not refused: behind such a proxy a host often knows no name of the internet. A proxy on this
+/// host is the exception, since it reaches this host's loopback: it gets such a name only by a rule.
 pub fn check_proxied(policy: &Policy, permit: &Permit, addrs: &[IpAddr], proxy_is_here: bool) -> Result<(), Denial> {
     let (attempt, target) = (permit.attempt(), permit.target());
     let Host::Name(name) = &target.host else { return Ok(()) };
@@ -43,7 +43,7 @@ pub fn check_proxied(policy: &Policy, permit: &Permit, addrs: &[IpAddr], proxy_i
     checked.map_err(|denial| offered(policy, denial, attempt))
 }
 
-/// Refuses `localhost` and the names beneath it, which are this host's loopback by definition (RFC 6761, 6.3).
+/// Refuses `localhost` and the names below it, which are this host's loopback by definition (RFC 6761, 6.3).
 pub(super) fn no_loopback(policy: &Policy, name: &Name, target: &Target) -> Result<(), Denial> {
     let text = name.as_str();
     if text == "localhost" || text.ends_with(".localhost") {
@@ -52,7 +52,8 @@ pub(super) fn no_loopback(policy: &Policy, name: &Name, target: &Target) -> Resu
     Ok(())
 }
 
-/// The denial for a target that is the upstream proxy itself: whoever reaches it asks it for anything.
+/// Returns the denial for a target that is the upstream proxy itself, through which a program could reach any
+/// destination.
 pub fn the_proxy_itself(target: &Target) -> Denial {
     Denial::new(Cause::OwnListener, format!("{target} is the upstream proxy itself, which would open anything"))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of special address it is.
+/// Kind of a special address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -20,7 +20,7 @@ pub enum Class {
     Loopback,
     /// Private use, unique local, site-local.
     Private,
-    /// One link.
+    /// Valid on one link only.
     LinkLocal,
     /// Shared by a carrier's customers.
     Cgnat,
@@ -32,7 +32,7 @@ pub enum Class {
     Broadcast,
     /// Examples in texts.
     Documentation,
-    /// Measurements.
+    /// Reserved for measurements.
     Benchmarking,
     /// Protocol assignments, anycast services, discard-only, segment routing, reserved.
     Reserved,
@@ -43,7 +43,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether no rule can ever admit it: there is no honest TCP destination of this kind.
+    /// Reports whether no rule can ever admit it: there is no honest TCP destination of this kind.
     pub fn is_never(self) -> bool {
         match self {
             Self::Unspecified | Self::Multicast | Self::Broadcast => true,
@@ -148,8 +148,8 @@ const V6: &[(Ipv6Net, Class)] = &[
 
 /// The class of an address, or `None` for the public internet.
 ///
-/// NAT64 (64:ff9b::/96, RFC 6052) has none: the IPv4 address that it carries decides (`embedded`). Networks with IPv6 alone
-/// reach every IPv4 server by it.
+/// NAT64 (64:ff9b::/96, RFC 6052) has none: the IPv4 address that it carries decides (`embedded`). Networks with IPv6
+/// alone reach every IPv4 server by it.
 pub fn classify(address: IpAddr) -> Option<Class> {
     match address {
         IpAddr::V4(address) => V4.iter().find(|(net, _)| net.contains(&address)).map(|(_, class)| *class),
@@ -204,7 +204,7 @@ fn is_isatap(address: Ipv6Addr) -> bool {
     (s[4] == 0 || s[4] == 0x200) && s[5] == 0x5efe
 }
 
-/// Whether `net` is one address only.
+/// Reports whether `net` is one address only.
 pub(super) fn is_single(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
 }

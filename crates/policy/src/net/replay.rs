@@ -1,4 +1,4 @@
-//! Decisions as data: what a record keeps so that somebody else can make each decision once more.
+//! Decisions as data: a record keeps enough for another program to make each decision again.
 //!
 //! ```text
 //!  {"event":"policy","policy":HASH,"in_force":{…}} ─▶ HASH must be of exactly that ─▶ kept
@@ -55,7 +55,7 @@ struct Form {
     expires: Option<Moment>,
     ask: bool,
     own_addresses: BTreeSet<IpAddr>,
-    /// What a decision adds; a policy that is recorded has none.
+    /// The servers behind denied names that one decision adds; a recorded policy has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     behind: Vec<Behind>,
     own_listeners: Vec<SocketAddr>,
@@ -73,19 +73,20 @@ impl Policy {
     }
 }
 
-/// Which question a decision answered. Budgets, and what a client said on a connection, are not decided from a record.
+/// Question that a decision answered. Budgets, and the names that a client sends on a connection, are not decided from
+/// a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
-    /// Whether a connection may be made.
+    /// The start of a connection.
     Connect,
-    /// Whether a connection may go on.
+    /// The continuation of an open connection.
     Keep,
-    /// Whether a name may be answered.
+    /// The answer to a DNS question.
     Dns,
 }
 
-/// What stands in a line, as far as it concerns the decision.
+/// Fields of a line that concern the decision.
 #[derive(Deserialize)]
 struct Line {
     event: String,
@@ -121,7 +122,7 @@ struct Line {
     rule: Option<RuleRef>,
 }
 
-/// What a line was.
+/// Kind of a line that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
     /// A policy that came into force.
@@ -132,13 +133,13 @@ pub enum Replayed {
     Other,
 }
 
-/// Why a line does not hold.
+/// Reason why a line does not hold.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It is no line of a record.
+    /// The text is not a line of a record.
     #[error("the line cannot be read: {source}")]
     Unreadable {
-        /// Why.
+        /// The reason, from the parser.
         #[from]
         source: serde_json::Error,
     },
@@ -154,14 +155,14 @@ pub enum ReplayError {
     /// Nothing to decide about.
     #[error("the line names no destination: {why}")]
     Target {
-        /// Why.
+        /// The reason, from the reader of targets.
         #[from]
         why: TargetError,
     },
     /// A rule of one answer that the policy does not take.
     #[error(transparent)]
     Once(#[from] PolicyError),
-    /// Another outcome.
+    /// The policy decides another code.
     #[error("the record says {recorded}, and the policy says {replayed}")]
     Differs {
         /// As it stands in the record.
@@ -180,7 +181,7 @@ pub struct Replay {
     policies: HashMap<Digest, Policy>,
 }
 
-/// What a decision comes to: its rule and the addresses that are dialled, or the denial.
+/// Outcome of a decision: its rule and the addresses that are dialled, or the denial.
 type Outcome = Result<(Option<RuleRef>, Vec<IpAddr>), Denial>;
 
 impl Replay {

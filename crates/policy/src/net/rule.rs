@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An absolute path of an executable. The egress finds it out from the kernel, never from what a process says of itself.
+/// An absolute path of an executable. The egress gets it from the kernel, never from the process itself.
 ///
-/// A rule for one program narrows and helps an audit. It is no boundary: a library that is loaded into the program runs
-/// as that program.
+/// A rule for one program narrows and helps an audit. It is not a boundary: a library that is loaded into the program
+/// runs as that program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Program(pub String);
 
@@ -25,13 +25,13 @@ impl Program {
         if clean && printable { Ok(Self(path.to_owned())) } else { Err(RuleFault::Program) }
     }
 
-    /// Whether nobody could take it for more than one word.
+    /// Reports whether the path reads as one word to every shell and every person.
     fn is_plain(&self) -> bool {
         self.0.chars().all(|char| char.is_ascii_alphanumeric() || "/._+-".contains(char))
     }
 
-    /// Behind a rule's place, for a flag that somebody copies into a shell. Nothing for a path that a shell could read
-    /// as more than a word: its name may have been chosen inside.
+    /// Returns the suffix of a rule for this program, for a flag that the user copies into a shell. `None` for a path
+    /// that a shell could read as more than a word: its name may have been chosen inside.
     pub fn suffix(&self) -> Option<String> {
         self.is_plain().then(|| format!("@{}", self.0))
     }
@@ -44,7 +44,8 @@ impl fmt::Display for Program {
     }
 }
 
-/// Who may say what: a workspace file and a directive come from others than the user.
+/// Origin of a rule, which decides what the rule may open: a workspace file and a directive come from others than the
+/// user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -65,7 +66,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether it may open private destinations and addresses.
+    /// Reports whether rules of this origin may open private destinations and addresses.
     pub fn may_open_private(self) -> bool {
         match self {
             Self::Operator | Self::Flag | Self::User | Self::Approval => true,
@@ -74,10 +75,10 @@ impl Origin {
     }
 }
 
-/// Where a rule was written, for every message about it.
+/// Source of a rule, for every message about it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
-    /// Who said it.
+    /// The origin, which decides what the rule may open.
     pub origin: Origin,
     /// As it was written.
     pub text: String,
@@ -110,18 +111,18 @@ impl fmt::Display for Source {
 /// A rule about names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rule {
-    /// Which names.
+    /// The names that the rule is for.
     pub pattern: Pattern,
     /// On which ports.
     pub ports: Ports,
-    /// Whether the name may resolve to a private address.
+    /// True if the name may resolve to a private address.
     pub private: bool,
-    /// Whether the first bytes must be a ClientHello for this name (`/tls` is yes, `/tcp` no); `None` is yes on port 443
-    /// and no elsewhere.
+    /// True if the first bytes must be a ClientHello for this name (`/tls`), false if not (`/tcp`); `None` is true on
+    /// port 443 and false elsewhere.
     pub tls: Option<bool>,
     /// Only for this program.
     pub program: Option<Program>,
-    /// Who said so.
+    /// The source of the rule.
     pub source: Source,
 }
 
@@ -146,11 +147,11 @@ pub(super) const TCP: &str = "/tcp";
 /// resolves to; as a denial it closes them in both ways.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AddressRule {
-    /// Which addresses.
+    /// The addresses that the rule is for.
     pub net: IpNet,
     /// On which ports.
     pub ports: Ports,
-    /// Who said so.
+    /// The source of the rule.
     pub source: Source,
 }
 
@@ -158,33 +159,33 @@ pub struct AddressRule {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnyRule {
-    /// About names.
+    /// A rule about names.
     Name(Rule),
-    /// About addresses.
+    /// A rule about addresses.
     Address(AddressRule),
 }
 
-/// Why a text is no rule; it always holds the text.
+/// Reason why a text cannot be read as a rule; it always holds the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no rule: {why}")]
 pub struct RuleError {
     /// As written, shortened.
     pub text: String,
-    /// What is wrong.
+    /// The fault in the text.
     #[source]
     pub why: RuleFault,
 }
 
-/// What is wrong with a rule.
+/// Fault in the text of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// The name.
+    /// The name cannot be read.
     #[error("{0}")]
     Pattern(PatternError),
-    /// The ports.
+    /// The ports cannot be read.
     #[error("{0}")]
     Ports(PortsError),
-    /// How host and port are put together.
+    /// Host and port are not put together correctly.
     #[error("{0}")]
     Target(TargetError),
     /// An address where only a name can be allowed.
@@ -196,13 +197,13 @@ pub enum RuleFault {
     /// A range with bits set behind its prefix, which people write by mistake.
     #[error("the range is no network; write {with}")]
     HostBits {
-        /// The network.
+        /// The range without the bits behind its prefix.
         with: String,
     },
     /// A range that holds the IPv4-mapped addresses and others.
     #[error("the range holds ::ffff:0:0/96, which is IPv4; write the IPv4 range and the IPv6 ranges beside it")]
     CutsMapped,
-    /// No range.
+    /// The range cannot be read.
     #[error("the range after the slash is wrong")]
     Range,
     /// Something that has no meaning for addresses.
@@ -251,7 +252,8 @@ pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
     })
 }
 
-/// `--deny HOST[:PORTS][@PROGRAM]`, an address or a range too; without ports every port, so that a deny never falls short.
+/// Reads the value of `--deny`: `HOST[:PORTS][@PROGRAM]`, an address or a range too; without ports every port, so that
+/// a denial never falls short.
 pub fn parse_deny(text: &str, source: Source) -> Result<AnyRule, RuleError> {
     fail(text, || match any(text, Ports::all(), false, source)? {
         AnyRule::Name(Rule { tls: Some(_), .. }) => Err(RuleFault::SpeechInDenial),
@@ -318,8 +320,8 @@ fn place_and_speech(text: &str) -> Result<(&str, Option<bool>), RuleFault> {
     }
 }
 
-/// What stands before and after `@/`. No host, port or range has an `@`; one without a slash behind it is left to the
-/// reader of hosts, who refuses it.
+/// Splits a text at `@/` into the place and the program. No host, port or range has an `@`; one without a slash behind
+/// it is left to the reader of hosts, which refuses it.
 fn place_and_program(text: &str) -> Result<(&str, Option<Program>), RuleFault> {
     match text.split_once("@/") {
         None => Ok((text, None)),

@@ -1,4 +1,4 @@
-//! What is spoken on a connection, as the matching rules say together.
+//! Protocol that is spoken on a connection, as the matching rules determine it together.
 
 use super::decide::{is_somebodys, named_attempt};
 use super::permit::Permit;
@@ -6,7 +6,7 @@ use super::policy::Policy;
 use super::rule::{AnyRule, Rule, Source, TCP, parse_allow};
 use super::target::Port;
 
-/// What the rules for one name expect on a port.
+/// Protocol that the rules for one name expect on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speech {
     /// TLS for this name is required.
@@ -18,9 +18,9 @@ pub(super) enum Speech {
 }
 
 impl Speech {
-    /// Returns what `rules` say together, the matching ones, those for the nearest name first. A rule that demands TLS counts in
-    /// any case; one that does without (`/tcp`) only among those for the nearest name, so that a wildcard does not open a host
-    /// that another rule names.
+    /// Returns what `rules` say together, the matching ones, those for the nearest name first. A rule that demands TLS
+    /// counts in any case; one that does without (`/tcp`) only among those for the nearest name, so that a wildcard
+    /// does not open a host that another rule names.
     pub(super) fn of(rules: &[&Rule], port: Port) -> Self {
         if rules.iter().any(|rule| rule.tls == Some(true)) {
             return Self::Tls;

@@ -1,4 +1,4 @@
-//! Where an attempt wants to go: a host and a port, read once and strictly.
+//! Destination of an attempt: a host and a port, read once and strictly.
 
 use super::name::{Canonical, HostError, Name, canonical};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -71,11 +71,11 @@ impl Serialize for Host {
 pub struct Port(u16);
 
 impl Port {
-    /// 1.
+    /// The lowest port, 1.
     pub const LOWEST: Self = Self(1);
-    /// 443.
+    /// The port of HTTPS, 443.
     pub const HTTPS: Self = Self(443);
-    /// 80.
+    /// The port of HTTP, 80.
     pub const HTTP: Self = Self(80);
     /// The next one after HTTPS: between ports that are TLS by themselves and others there is an edge.
     pub(super) const AFTER_HTTPS: Self = Self(444);
@@ -94,7 +94,7 @@ impl Port {
         text.parse().map(Self).map_err(|_| wrong())
     }
 
-    /// The number.
+    /// Returns the port as a number.
     pub fn number(self) -> u16 {
         self.0
     }
@@ -112,16 +112,16 @@ impl fmt::Display for Port {
     }
 }
 
-/// Why a text is no target.
+/// Reason why a text cannot be read as a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The host.
+    /// The host cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The port.
+    /// The port is not a number from 1 to 65535.
     #[error("{text:?} is no port (1 to 65535, digits only)")]
     Port {
-        /// What stood there.
+        /// The text of the port.
         text: String,
     },
     /// There is none, and none can be assumed.
@@ -130,7 +130,7 @@ pub enum TargetError {
     /// Brackets around something other than an IPv6 address, or not closed.
     #[error("brackets belong around an IPv6 address and nothing else")]
     Brackets,
-    /// An IPv6 address whose end and port cannot be told apart.
+    /// An IPv6 address and a port without brackets, so that the end of the address cannot be seen.
     #[error("an IPv6 address with a port needs brackets: [ADDRESS]:PORT")]
     NeedsBrackets,
 }
@@ -138,7 +138,7 @@ pub enum TargetError {
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
-    /// Where.
+    /// The host to reach.
     pub host: Host,
     /// On which port.
     pub port: Port,
@@ -157,7 +157,8 @@ impl Target {
         Ok(Self { host, port: written.map_or(Ok(port), Port::parse)? })
     }
 
-    /// What the kernel says that a connection was for (`SO_ORIGINAL_DST`), or a SOCKS request with an address.
+    /// Returns the target of a socket address: the kernel's for a redirected connection (`SO_ORIGINAL_DST`), or that of
+    /// a SOCKS request with an address.
     pub fn of_socket(address: SocketAddr) -> Result<Self, TargetError> {
         Ok(Self { host: Host::of_address(address.ip()), port: Port::new(address.port())? })
     }

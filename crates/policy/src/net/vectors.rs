@@ -21,13 +21,13 @@ use std::net::IpAddr;
 /// Rules as a user writes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// The mode.
+    /// The mode of the network.
     pub mode: NetMode,
-    /// `--allow`.
+    /// The values of `--allow`.
     pub allow: &'static [&'static str],
-    /// `--deny`.
+    /// The values of `--deny`.
     pub deny: &'static [&'static str],
-    /// `--allow-private`.
+    /// The values of `--allow-private`.
     pub allow_private: &'static [&'static str],
     /// The operator's `trusted_ranges`.
     pub trusted: &'static [&'static str],
@@ -35,7 +35,7 @@ pub struct Rules {
     pub own: &'static [&'static str],
     /// The operator's setting.
     pub missing_sni: Option<MissingSni>,
-    /// `--net-methods`.
+    /// The value of `--net-methods`.
     pub methods: Methods,
 }
 
@@ -67,13 +67,13 @@ impl Rules {
         Ok(input)
     }
 
-    /// The policy.
+    /// Builds the policy of these rules.
     pub fn policy(&self) -> Result<Policy, Box<dyn std::error::Error>> {
         Ok(Policy::build(self.input()?)?)
     }
 }
 
-/// What must come out.
+/// Expected outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// Exactly the answered addresses are dialled (or the literal).
@@ -84,10 +84,10 @@ pub enum Expect {
     DenyResolved(DenyCode),
 }
 
-/// One case.
+/// One case of the attack table.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// The vector.
+    /// The id of the vector.
     pub id: &'static str,
     /// Under which rules.
     pub rules: Rules,
@@ -95,14 +95,14 @@ pub struct Case {
     pub host: &'static str,
     /// The port as a client writes it.
     pub port: &'static str,
-    /// What the resolver answers.
+    /// The addresses that the resolver answers.
     pub answers: &'static [&'static str],
-    /// What must come out.
+    /// The expected outcome.
     pub expect: Expect,
 }
 
 impl Case {
-    /// `HOST:PORT`.
+    /// Returns the target as `HOST:PORT`.
     pub fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -112,7 +112,7 @@ impl Case {
         self.answers.iter().map(|text| text.parse()).collect()
     }
 
-    /// What the decision says, and whether it asked for a resolution.
+    /// Returns the decision, after true if it asked for a resolution.
     pub fn decide(&self) -> Result<(bool, Result<Permit, Denial>), Box<dyn std::error::Error>> {
         let policy = self.rules.policy()?;
         let target = match Target::parse(&self.authority()) {
@@ -193,7 +193,7 @@ const fn full(
     Case { id, rules, host, port, answers, expect }
 }
 
-/// Every case.
+/// All cases of the attack table.
 pub const CASES: &[Case] = &[
     // H01: exact and wildcard.
     answer("H01", DEFAULT, "example.test", PUBLIC_BOTH, Expect::Allow),

@@ -2,7 +2,7 @@
 
 use super::rule::{Program, Rule};
 
-/// Who wants to connect, as far as rules for one program care.
+/// Program that wants to connect, as far as rules for one program need it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Who<'a> {
     /// This program; `None` is not known.
@@ -12,7 +12,8 @@ pub(super) enum Who<'a> {
 }
 
 impl Who<'_> {
-    /// A rule for one program allows nobody who is not known to be it.
+    /// Reports whether `rule` allows this program. A rule for one program allows only the program that is known to be
+    /// it.
     pub(super) fn is_allowed_by(self, rule: &Rule) -> bool {
         match (self, &rule.program) {
             (_, None) | (Self::Somebody, Some(_)) => true,
@@ -20,7 +21,8 @@ impl Who<'_> {
         }
     }
 
-    /// What makes a flag be for this program alone; `None` where it is not known, or cannot stand in a flag.
+    /// Returns the suffix that limits a flag to this program; `None` where the program is not known, or cannot stand in
+    /// a flag.
     pub(super) fn suffix(self) -> Option<String> {
         match self {
             Self::Program(known) => known.and_then(Program::suffix),

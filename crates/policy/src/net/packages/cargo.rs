@@ -8,7 +8,8 @@ use toml::{Table, Value};
 /// The source that a project without settings uses; the name of a table, not of a host.
 const DEFAULT_SOURCE: &str = "crates-io";
 
-/// Reads what cargo would: `files` from the weakest (home) to the strongest (nearest folder), then `CARGO_*` over them.
+/// Reads what cargo would: `files` from the weakest (home) to the strongest (nearest directory), then `CARGO_*` over
+/// them.
 pub fn read_cargo_config(files: &[&str], environment: &BTreeMap<String, String>) -> Result<Needs, PackagesError> {
     let mut merged = Table::new();
     for text in files {
@@ -42,8 +43,8 @@ pub fn read_cargo_config(files: &[&str], environment: &BTreeMap<String, String>)
     Ok(needs)
 }
 
-/// `CARGO_HTTP_PROXY` is `http.proxy`, `CARGO_REGISTRIES_MY_INDEX_TOKEN` is `registries.my-index.token`. Underscores in a
-/// name may have been dashes; only the host behind it matters here.
+/// `CARGO_HTTP_PROXY` is `http.proxy`, `CARGO_REGISTRIES_MY_INDEX_TOKEN` is `registries.my-index.token`. Underscores in
+/// a name may have been dashes; only the host behind it matters here.
 fn from_environment(environment: &BTreeMap<String, String>) -> Table {
     let mut found = Table::new();
     for (name, value) in environment.iter().filter(|(_, value)| !value.is_empty()) {
@@ -118,7 +119,7 @@ fn source<'a>(sources: &'a Table, name: &str) -> Result<Option<&'a Table>, Packa
     table(sources, name)
 }
 
-/// `sparse+` and `registry+` say how an index is read; they are no part of the URL.
+/// Strips `sparse+` and `registry+`, which are not part of the URL: they say how an index is read.
 fn plain(url: &str) -> &str {
     url.strip_prefix("sparse+").or_else(|| url.strip_prefix("registry+")).unwrap_or(url)
 }

@@ -5,27 +5,27 @@ use crate::net::target::{Host, Port, Target, TargetError};
 use std::fmt;
 use url::Url;
 
-/// How a client speaks to an endpoint.
+/// Protocol that a client uses with an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
-    /// Without TLS.
+    /// HTTP without TLS.
     Http,
-    /// With TLS.
+    /// HTTP with TLS.
     Https,
     /// Git over ssh.
     Ssh,
 }
 
-/// Where, without any login.
+/// Address of a server that a client uses, without any login.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// How.
+    /// The protocol of the URL.
     pub scheme: Scheme,
-    /// Where.
+    /// The host and port.
     pub target: Target,
     /// The path of the URL, without query and fragment, which may hold tokens.
     pub path: String,
-    /// Which setting said so.
+    /// The key of the setting that holds the URL.
     pub setting: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Endpoint {
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps it.
+    /// Wraps a value.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -72,13 +72,13 @@ pub enum Login {
 pub struct Credential {
     /// For which host and port.
     pub target: Target,
-    /// Beneath which path.
+    /// The path below which the login is valid.
     pub path: String,
-    /// The login.
+    /// The login itself.
     pub login: Login,
 }
 
-/// Why a URL is no endpoint. None of them holds the URL, which may hold a login.
+/// Reason why a text cannot be read as an endpoint. No variant holds the URL, which may hold a login.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// Not a URL.
@@ -87,16 +87,16 @@ pub enum EndpointError {
     /// A scheme that no rule covers.
     #[error("the scheme {scheme} is not known")]
     Scheme {
-        /// The scheme.
+        /// The scheme of the URL.
         scheme: String,
     },
-    /// No host.
+    /// The URL has no host.
     #[error("it has no host")]
     NoHost,
-    /// The host.
+    /// The host cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The port.
+    /// The port cannot be used.
     #[error(transparent)]
     Port(#[from] TargetError),
 }

@@ -2,7 +2,7 @@
 
 use super::PackagesError;
 
-/// One setting.
+/// One setting of an INI file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     /// In lower case, empty before the first section.
@@ -11,7 +11,7 @@ pub(super) struct Entry {
     pub(super) value: String,
 }
 
-/// How the two dialects differ.
+/// Dialect of an INI file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `=` or `:` separates, an indented line goes on with the value before it.

@@ -1,5 +1,5 @@
-//! The groups `pkg:pip`, `pkg:npm`, `pkg:cargo` and `pkg:apt`: what a package manager needs, read from the configuration
-//! of the user's own client.
+//! The groups `pkg:pip`, `pkg:npm`, `pkg:cargo` and `pkg:apt`: what a package manager needs, read from the
+//! configuration of the user's own client.
 //!
 //! ```text
 //!  texts of the client's files, environment ─▶ Needs ─rules─▶ rules of the group, and what they cannot cover
@@ -7,9 +7,9 @@
 //!                                               └─ default_index: Ask ─(the CLI asks the client)─▶ add_default
 //! ```
 //!
-//! No host is written down here: a mirror, a private index and the client's own default all come from the client, so the
-//! group never allows a host that the user's client would not use. Reading the files is the caller's work. Credentials
-//! are split off at once and never shown.
+//! No host is written down here: a mirror, a private index and the client's own default all come from the client, so
+//! the group never allows a host that the user's client would not use. Reading the files is the caller's work.
+//! Credentials are split off at once and never shown.
 
 mod apt;
 mod cargo;
@@ -38,9 +38,9 @@ pub enum Client {
     Pip,
     /// npm and what reads its configuration.
     Npm,
-    /// cargo.
+    /// The client cargo.
     Cargo,
-    /// apt.
+    /// The client apt.
     Apt,
 }
 
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// How to find out the default that is built into the client.
+    /// Returns the way to find out the default that is built into the client.
     pub fn ask(self) -> Ask {
         match self {
             Self::Pip => Ask::Command(&[
@@ -70,19 +70,19 @@ impl Client {
     }
 }
 
-/// How a client tells its built-in default.
+/// Way to find out a client's built-in default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// Run this; its output goes to [`Needs::add_default`].
     Command(&'static [&'static str]),
-    /// Cargo keeps a folder `registry/index/HOST-HASH` for each index that it used, with a `config.json` for
+    /// Cargo keeps a directory `registry/index/HOST-HASH` for each index that it used, with a `config.json` for
     /// [`read_cargo_index`]; HOST goes to [`Needs::add_default`].
     CargoIndexFolder,
     /// It has none: what is not configured does not exist.
     Nothing,
 }
 
-/// Where the packages come from that no setting names.
+/// Source of the packages for which no setting gives one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultIndex {
     /// From the client's own default: ask it, see [`Client::ask`].
@@ -97,16 +97,16 @@ pub enum DefaultIndex {
 pub struct Setting {
     /// Its key as the client spells it.
     pub key: String,
-    /// Its value.
+    /// The value of the setting.
     pub value: String,
 }
 
-/// What a client needs.
+/// Endpoints, settings and logins that a client needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// Where it connects for packages.
+    /// The endpoints that it connects to for packages.
     pub endpoints: BTreeSet<Endpoint>,
-    /// Whether its built-in default is used besides.
+    /// The use of its built-in default besides.
     pub default_index: DefaultIndex,
     /// Proxies that it uses on the host: either the egress goes through them, or they are not used inside.
     pub proxies: BTreeSet<Endpoint>,
@@ -118,44 +118,44 @@ pub struct Needs {
     pub credentials: Vec<Credential>,
 }
 
-/// Why a client's configuration is not understood. It never holds a value, which might be a secret.
+/// Reason why a client's configuration is not understood. It never holds a value, which might be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackagesError {
-    /// A URL.
+    /// A setting does not hold a usable URL.
     #[error("the setting {key} is no usable address: {why}")]
     Endpoint {
-        /// Which setting.
+        /// The key of the setting.
         key: String,
-        /// Why.
+        /// The reason, without the URL.
         #[source]
         why: EndpointError,
     },
     /// A line that the client would not read either.
     #[error("line {line} cannot be read: {why}")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// Why.
+        /// The reason why the line is refused.
         why: &'static str,
     },
     /// TOML or JSON; the message of the parser would quote the text.
     #[error("the text is no valid {form}")]
     Form {
-        /// The language.
+        /// The name of the format, TOML or JSON.
         form: &'static str,
     },
     /// A setting of another type than it has.
     #[error("the setting {key} is no {wanted}")]
     Type {
-        /// Which setting.
+        /// The key of the setting.
         key: String,
-        /// What it should be.
+        /// The type that the setting should have.
         wanted: &'static str,
     },
     /// A chain of replacements that leads nowhere or in a circle.
     #[error("the source {name} is replaced by one that does not exist, or in a circle")]
     Replacement {
-        /// The source.
+        /// The name of the source.
         name: String,
     },
 }
@@ -163,9 +163,9 @@ pub enum PackagesError {
 /// Something that the rules of a group cannot cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotCovered {
-    /// Where it is.
+    /// The endpoint that the rules leave out.
     pub endpoint: Endpoint,
-    /// What to give besides the group.
+    /// The flag to give besides the group.
     pub flag: String,
 }
 

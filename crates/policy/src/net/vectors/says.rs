@@ -10,20 +10,20 @@ use super::super::target::Target;
 use super::{DEFAULT, OPEN, Rules};
 use nexus_model::capability::NetMode;
 
-/// One request.
+/// One HTTP request of a case.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// The method.
+    /// The HTTP method.
     pub method: &'static str,
     /// The request target; one that begins with `/` is given its `http://HOST:PORT` where a proxy is asked.
     pub target: &'static str,
     /// The values of its `Host` fields.
     pub hosts: &'static [&'static str],
-    /// Whether it asks for a WebSocket.
+    /// True if the request asks for a WebSocket.
     pub upgrade: bool,
 }
 
-/// What the client says.
+/// Bytes that the client sends on a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Says {
     /// A ClientHello with this name.
@@ -39,32 +39,32 @@ pub enum Says {
 /// One case. All that is said but the last passes.
 #[derive(Debug, Clone, Copy)]
 pub struct Agree {
-    /// The vector.
+    /// The id of the vector.
     pub id: &'static str,
     /// Under which rules.
     pub rules: Rules,
     /// The host that the connection is for.
     pub host: &'static str,
-    /// Its port.
+    /// The port of the host.
     pub port: u16,
-    /// What is said on it.
+    /// The bytes that the client sends.
     pub says: Says,
-    /// What becomes of the last that is said, or of the connection, by CONNECT, SOCKS5 and redirection.
+    /// The code for the last that is sent, or for the connection, by CONNECT, SOCKS5 and redirection.
     pub expect: DenyCode,
     /// The same for absolute-form requests, where it can be said to a proxy.
     pub absolute: Option<DenyCode>,
 }
 
 impl Agree {
-    /// What the resolver answers.
+    /// The addresses that the resolver answers.
     pub const ANSWERS: &'static [&'static str] = &["11.22.33.45"];
 
-    /// `HOST:PORT`.
+    /// Returns the target as `HOST:PORT`.
     pub fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// What the decision says about a connection that comes in by `way`.
+    /// Returns the code of the decision about a connection that comes in by `way`.
     pub fn decide(&self, way: Way) -> Result<DenyCode, Box<dyn std::error::Error>> {
         let policy = self.rules.policy()?;
         let attempt = Attempt { target: Target::parse(&self.authority())?, way, program: None };
@@ -136,7 +136,7 @@ const fn raw(rules: Rules, port: u16, says: &'static [u8], expect: DenyCode) -> 
     Agree { id: "I02", rules, host: "example.test", port, says: Says::Raw(says), expect, absolute: None }
 }
 
-/// Begins like HTTP, and nobody may take it for that.
+/// Makes a case that begins like HTTP and must not be taken for HTTP.
 const fn smuggled(says: &'static [u8]) -> Agree {
     Agree { id: "I08", ..raw(WEB, 80, says, BAD) }
 }
@@ -155,7 +155,7 @@ const fn at(host: &'static str, port: u16, case: Agree) -> Agree {
     Agree { host, port, ..case }
 }
 
-/// Every case.
+/// All cases of names that must agree.
 pub const AGREE: &[Agree] = &[
     // I03: the TLS name.
     tls(DEFAULT, "example.test", Says::Sni("example.test"), OK),
