@@ -1,4 +1,4 @@
-//! What may happen, decided without I/O.
+//! Decisions about what a run may do, made without I/O.
 //!
 //! * [`net`]: which destinations a sandbox may reach.
 //! * [`profile`]: named sets of permissions, how they combine, and what a workspace may narrow.

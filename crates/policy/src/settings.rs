@@ -1,7 +1,7 @@
-//! `config.toml`: what the operator of a machine decides for everybody, apart from profiles, workspaces and flags.
+//! `config.toml`: the operator's settings for all users of a machine, apart from profiles, workspaces and flags.
 //!
-//! The operator's file counts whole. A user's own file may only lower `[limits]` and protect more names: it is read by the
-//! same process that the user started, so it can bind nobody but the user.
+//! The operator's file counts whole. A user's own file may only lower `[limits]` and protect more names: it is read by
+//! the same process that the user started, so it can bind only the user.
 
 use crate::net::{Bypass, Source, parse_deny};
 use crate::profile::{DocumentError, LimitKind, LimitValues, NetMode, Origin, Place, Sourced, closest};
@@ -17,7 +17,7 @@ pub struct Settings {
     pub uid_base: Option<Sourced<u32>>,
     /// Order in which drivers are tried.
     pub drivers: Vec<Sourced<String>>,
-    /// The network's.
+    /// The settings of the network.
     pub egress: EgressSettings,
     /// Names whose changes wait for an accept in every run, besides those that always do.
     pub protect: Vec<Sourced<String>>,
@@ -25,16 +25,16 @@ pub struct Settings {
     pub binds: Vec<Sourced<String>>,
 }
 
-/// `[egress]`.
+/// The section `[egress]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EgressSettings {
     /// Private ranges that may be reached all the same, as `ADDRESS/BITS`.
     pub trusted_ranges: Vec<Sourced<String>>,
     /// Another proxy that every connection goes through.
     pub upstream_proxy: Option<Sourced<String>>,
-    /// What goes around that proxy, as in `NO_PROXY`.
+    /// Destinations that go around that proxy, as in `NO_PROXY`.
     pub upstream_bypass: Vec<Sourced<String>>,
-    /// Whether TLS without a server name, and what is no HTTP on port 80, is let through.
+    /// True lets through TLS without a server name, and bytes other than HTTP on port 80.
     pub allow_missing_sni: Option<Sourced<bool>>,
     /// The most open network that a run may ask for.
     pub max_mode: Option<Sourced<NetMode>>,
@@ -55,15 +55,15 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, DocumentError> {
     reader.settings(root)
 }
 
-/// What a user's file says of an upstream proxy.
+/// Returns the key and the origin of an upstream proxy that a user's file sets.
 fn own_proxy(egress: &EgressSettings) -> Option<(&'static str, &Origin)> {
     let proxy = egress.upstream_proxy.as_ref().map(|proxy| ("egress.upstream_proxy", &proxy.from));
     proxy.or_else(|| egress.upstream_bypass.first().map(|entry| ("egress.upstream_bypass", &entry.from)))
 }
 
 impl Settings {
-    /// Adds a user's own file: its limits count where they are lower, its protected names are added, it may name an upstream
-    /// proxy where the operator names none, and it may say nothing else.
+    /// Adds a user's own file: its limits count where they are lower, its protected names are added, it may name an
+    /// upstream proxy where the operator names none, and it may say nothing else.
     pub fn with_own(mut self, own: Self) -> Result<Self, DocumentError> {
         let refused = own.uid_base.as_ref().map(|base| ("sandbox.uid_base", &base.from));
         let refused = refused.or_else(|| own.drivers.first().map(|driver| ("sandbox.drivers", &driver.from)));
@@ -95,7 +95,7 @@ impl Settings {
     }
 }
 
-/// What makes sandboxes today.
+/// Name of the only driver there is.
 const ONLY_DRIVER: &str = "namespace";
 
 struct Reader<'t> {

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-//! Each part of a narrower policy takes effect by itself, and each allowance opens no more than its giver may open.
+//! Each part of a narrower policy takes effect alone, and each allowance opens no more than its giver may open.
 
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{DEFAULT, PUBLIC, Rules};

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-//! What package managers need, from the texts of their own configuration.
+//! Needs of package managers, from the texts of their own configuration.
 
 use nexus_policy::net::packages::{
     Ask, Client, DefaultIndex, Login, Needs, read_apt_auth, read_apt_conf, read_apt_sources, read_cargo_config,

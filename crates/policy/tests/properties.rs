@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-//! What holds for every policy: the order of rules, more denials, narrowing, empty lists, and a second opinion.
+//! Properties of every policy: the order of rules, more denials, narrowing, empty lists, and a second opinion.
 
 mod naive;
 

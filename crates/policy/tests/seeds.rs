@@ -1,4 +1,4 @@
-//! What the fuzzer starts from, and what it found: see the package `fuzz`.
+//! Seeds of the fuzzer, and the inputs that it found: see the package `fuzz`.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "../../../fuzz/src/profile.rs"]

@@ -1,7 +1,7 @@
 //! `extends`: which documents count, in which order. A document comes after all that it extends; each counts once.
 //!
-//! A profile that extends its own name means the one that it replaces: a `python.yaml` of the user with
-//! `extends: [python]` adds to the built-in one. So a document is a name *and* how many places further out it was found.
+//! A profile that extends its own name means the one that it replaces: a `python.yaml` of the user with `extends:
+//! [python]` adds to the built-in one. So a document is a name *and* how many places further out it was found.
 
 use super::document::Document;
 use super::origin::{Origin, Place};
@@ -17,7 +17,7 @@ pub struct Loaded {
     pub source: String,
     /// Hash of its text as it was read.
     pub hash: Digest,
-    /// What it says.
+    /// The content of the document.
     pub document: Document,
 }
 
@@ -32,15 +32,15 @@ impl Loaded {
 /// A profile by its name and how many nearer ones of the same name are passed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The name.
+    /// The name of the profile.
     pub name: String,
     /// 0 is the nearest.
     pub skip: usize,
 }
 
-/// Where profiles come from; reading them is somebody else's work.
+/// Source of profiles; its implementations do the reading.
 pub trait Library {
-    /// Why one could not be read.
+    /// Reason why a profile could not be read.
     type Error;
     /// Reads one; `None` when there is none.
     fn load(&mut self, link: &Link) -> Result<Option<Loaded>, Self::Error>;
@@ -54,11 +54,11 @@ pub enum ChainError<E> {
     /// There is no such profile.
     #[error("{from}: there is no profile {name}{}", suggestion.as_ref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
     Unknown {
-        /// The name.
+        /// The name of the profile.
         name: String,
-        /// Who asked for it.
+        /// The origin of the name.
         from: Origin,
-        /// What was meant, perhaps.
+        /// The known name that was probably meant.
         suggestion: Option<String>,
     },
     /// A profile extends itself by way of others.

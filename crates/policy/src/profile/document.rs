@@ -1,4 +1,4 @@
-//! What one document says, typed, each part with its place.
+//! Content of one document, typed, each part with its place.
 
 use super::limits::LimitKind;
 use super::origin::Place;
@@ -16,30 +16,30 @@ pub struct Document {
     pub extends: Vec<At<String>>,
     /// Tools of the caller that must work inside.
     pub toolchains: Vec<At<Toolchain>>,
-    /// Paths.
+    /// The paths of `fs`.
     pub fs: FsPart,
-    /// Names beneath `/etc` that are shown where they exist.
+    /// Names under `/etc` that are shown where they exist.
     pub etc: Vec<At<String>>,
-    /// Environment.
+    /// The environment variables of `env`.
     pub env: EnvPart,
-    /// Folders that go in front of PATH.
+    /// Directories that go in front of PATH.
     pub path: Vec<At<String>>,
-    /// Network.
+    /// The network of `net`.
     pub net: NetPart,
-    /// Limits.
+    /// The limits of `limits`.
     pub limits: LimitsPart,
-    /// What becomes of changes.
+    /// The treatment of changes.
     pub changes: Option<At<ChangesMode>>,
     /// Names whose changes wait for an accept, besides those that always do.
     pub protect: Vec<At<String>>,
-    /// Whether processes inside may trace each other.
+    /// True if processes inside may trace each other; `None` if the document does not say.
     pub debug: Option<At<bool>>,
 }
 
-/// `fs`.
+/// The part `fs`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FsPart {
-    /// Shown read-only.
+    /// Host paths that are shown read-only.
     pub ro: Vec<At<BindRule>>,
     /// Shown and written straight through.
     pub rw: Vec<At<BindRule>>,
@@ -53,13 +53,13 @@ pub type HidePattern = String;
 /// A host path and where it appears; `~` is not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BindRule {
-    /// Host path, absolute or beneath `~`.
+    /// Host path, absolute or under `~`.
     pub src: String,
     /// Place inside, absolute; the host path when missing.
     pub dst: Option<String>,
 }
 
-/// `env`.
+/// The part `env`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnvPart {
     /// Passed on from the caller when set there.
@@ -73,15 +73,15 @@ pub struct EnvPart {
 /// `net`. The rules stay text: what a rule means is decided where connections are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NetPart {
-    /// Which destinations at all; `allow` and `groups` imply the allowlist.
+    /// The mode of the network; `allow` and `groups` imply the allowlist.
     pub mode: Option<At<NetMode>>,
-    /// Destinations.
+    /// Destinations that are allowed.
     pub allow: Vec<At<String>>,
-    /// Destinations that stay closed whoever allows them.
+    /// Destinations that stay closed, even if another rule allows them.
     pub deny: Vec<At<String>>,
     /// Named groups of destinations.
     pub groups: Vec<At<String>>,
-    /// HTTP methods.
+    /// HTTP methods that are allowed.
     pub methods: Option<At<Methods>>,
 }
 
@@ -90,13 +90,13 @@ pub struct NetPart {
 pub enum NetMode {
     /// Loopback of the sandbox alone.
     None,
-    /// What `allow` and `groups` name.
+    /// Destinations that `allow` and `groups` name.
     Allowlist,
     /// Any public destination.
     Unrestricted,
 }
 
-/// `limits`.
+/// The part `limits`.
 pub type LimitsPart = Vec<(LimitKind, At<u64>)>;
 
 /// `changes`, from the widest to the narrowest.
@@ -106,9 +106,9 @@ pub enum ChangesMode {
     Commit,
     /// Asked at the end.
     Ask,
-    /// Parked until somebody accepts.
+    /// Parked until a person accepts them.
     Review,
-    /// Nowhere.
+    /// Dropped after the run.
     Discard,
 }
 
@@ -121,7 +121,7 @@ pub enum Toolchain {
     Node,
     /// Rust: rustup and cargo.
     Rust,
-    /// Go.
+    /// Go: its directory and the module cache.
     Go,
     /// Java: the system's, sdkman; Maven and Gradle.
     Java,
@@ -131,7 +131,7 @@ pub enum Toolchain {
 
 /// Enums that are words in a document.
 pub(super) trait Word: Copy + 'static {
-    /// What the words are, for messages.
+    /// Noun for the words, for messages.
     const WHAT: &'static str;
     /// The values and their words.
     const WORDS: &'static [(Self, &'static str)];

@@ -1,8 +1,9 @@
-//! How documents combine. What comes later adds to lists and replaces single values:
+//! Combination of documents. A later document adds to lists and replaces single values:
 //!
 //! | part | a later document |
 //! |---|---|
-//! | `toolchains`, `fs.ro`, `fs.rw`, `fs.hide`, `etc`, `env.pass`, `net.allow`, `net.deny`, `net.groups`, `protect` | adds |
+//! | `toolchains`, `fs.ro`, `fs.rw`, `fs.hide`, `etc`, `env.pass` | adds |
+//! | `net.allow`, `net.deny`, `net.groups`, `protect` | adds |
 //! | `path` | goes in front of the earlier ones |
 //! | `env.set` | replaces the value of the same name |
 //! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
@@ -20,7 +21,7 @@ use nexus_model::Digest;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a run may do, and who said so.
+/// Permissions of a run, each with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grants {
     /// The documents, in the order in which they counted: name and source.
@@ -33,7 +34,7 @@ pub struct Grants {
     pub rw: Vec<Sourced<BindRule>>,
     /// Patterns that cannot be read inside.
     pub hide: Vec<Sourced<String>>,
-    /// Names beneath `/etc`.
+    /// Names under `/etc` that are shown where they exist.
     pub etc: Vec<Sourced<String>>,
     /// Variables of the caller that are passed on.
     pub env_pass: BTreeMap<String, Origin>,
@@ -41,24 +42,24 @@ pub struct Grants {
     pub env_set: BTreeMap<String, Sourced<String>>,
     /// Variables that are taken away again.
     pub env_drop: BTreeMap<String, Origin>,
-    /// Folders in front of PATH.
+    /// Directories in front of PATH.
     pub path: Vec<Sourced<String>>,
-    /// Network.
+    /// The network that is granted.
     pub net: NetGrants,
-    /// Limits.
+    /// The limits by kind.
     pub limits: LimitValues,
-    /// What becomes of changes.
+    /// The treatment of changes.
     pub changes: Option<Sourced<ChangesMode>>,
     /// Names whose changes wait for an accept, besides those that always do. Nothing takes one away.
     pub protect: Vec<Sourced<String>>,
-    /// Whether processes inside may trace each other; nothing said means no.
+    /// True if processes inside may trace each other; `None` means that they may not.
     pub debug: Option<Sourced<bool>>,
 }
 
 /// A document that counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileName {
-    /// Its name.
+    /// The name of the profile.
     pub name: String,
     /// Its path, or `built-in profile NAME`.
     pub source: String,
@@ -74,7 +75,7 @@ impl ProfileName {
     }
 }
 
-/// What may be reached.
+/// Destinations that may be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NetGrants {
     /// None said means none.
@@ -83,7 +84,7 @@ pub struct NetGrants {
     pub allow: Vec<Sourced<String>>,
     /// Destinations that stay closed.
     pub deny: Vec<Sourced<String>>,
-    /// Named groups.
+    /// Named groups of destinations.
     pub groups: Vec<Sourced<String>>,
     /// Private destinations, as written; only flags give them.
     pub allow_private: Vec<Sourced<String>>,
@@ -98,11 +99,11 @@ pub struct NetGrants {
 /// A list on top of what is granted: a destination needs both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnlyThese {
-    /// Where the list stands.
+    /// The place of the list.
     pub from: Origin,
     /// Destinations, as written.
     pub allow: Vec<Sourced<String>>,
-    /// Named groups.
+    /// Named groups of destinations.
     pub groups: Vec<Sourced<String>>,
 }
 

@@ -4,18 +4,18 @@ use super::origin::Sourced;
 use nexus_model::units::{self, ParseUnitError};
 use std::collections::BTreeMap;
 
-/// Which limit.
+/// Kind of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LimitKind {
     /// Bytes of memory.
     Memory,
-    /// Millicores.
+    /// Millicores of CPU time.
     Cpus,
     /// Processes and threads.
     Pids,
     /// Bytes that may be added to the workspace.
     Disk,
-    /// Milliseconds.
+    /// Milliseconds until the timeout.
     Timeout,
     /// Bytes of output that are kept.
     MaxOutput,
@@ -41,7 +41,7 @@ impl LimitKind {
         }
     }
 
-    /// Its flag.
+    /// Returns the flag that sets it.
     #[must_use]
     pub fn flag(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl LimitKind {
         Self::ALL.into_iter().find(|kind| kind.key() == key)
     }
 
-    /// Reads its value as the flag does. Zero is no limit that anything could run in.
+    /// Reads its value as the flag does. Zero is refused, since no command could run with it.
     pub fn read(self, text: &str) -> Result<u64, String> {
         let told = |error: ParseUnitError| error.to_string();
         let value = match self {

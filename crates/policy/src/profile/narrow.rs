@@ -1,9 +1,9 @@
-//! What a workspace's `nexus.yaml` may do before somebody trusted it: take away.
+//! The effect of a workspace's `nexus.yaml` that is not trusted yet: it only takes permissions away.
 //!
-//! The file comes with the code, so whoever wrote the code wrote it, and a command that runs inside may have changed it
-//! in an earlier run. It may hide more, protect more names, lower limits, choose a stricter way with changes, close the network or leave it
-//! to reading, and drop variables. Everything else is a [`Widening`]: the run is refused and the line is named, rather than passed over, so
-//! that nobody believes that a permission holds which does not.
+//! The file comes with the code, so the author of the code wrote it, and a command that runs inside may have changed it
+//! in an earlier run. It may hide more, protect more names, lower limits, choose a stricter treatment of changes, close
+//! the network or leave it to reading, and drop variables. Everything else is a [`Widening`]: the run is refused and
+//! the line is named, rather than passed over, so that the user does not rely on a permission that does not hold.
 //!
 //! A flag is the user's last word for one run: where a limit or mode of the file is wider than a *flag*, the smaller
 //! one counts and nothing is refused.
@@ -14,12 +14,12 @@ use super::grants::{Grants, NetGrants, OnlyThese};
 use super::origin::{Place, Sourced};
 use crate::net::{Name, Pattern, Port, Ports, Rule, Source, parse_allow};
 
-/// What the file may not do by itself.
+/// Permission that an untrusted file may not add on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widening {
-    /// Where it says so.
+    /// The place in the file.
     pub place: Place,
-    /// What it would allow, for people.
+    /// The permission that it would add, for people.
     pub what: String,
 }
 

@@ -157,7 +157,7 @@ fn nobody_said_what_becomes_of_changes_and_the_file_may_not_commit() {
     assert_eq!(narrowed("changes: ask", &base("")).unwrap().changes.unwrap().value, ChangesMode::Ask);
 }
 
-/// Whether nothing is allowed by `inner` that `outer` does not allow. Written apart from `narrow`, field by field.
+/// Reports whether `inner` allows nothing that `outer` does not allow. Written apart from `narrow`, field by field.
 fn within(inner: &Grants, outer: &Grants) -> bool {
     fn all_in<T: PartialEq>(inner: &[Sourced<T>], outer: &[Sourced<T>]) -> bool {
         inner.iter().all(|one| outer.iter().any(|other| other.value == one.value))
@@ -258,7 +258,7 @@ fn harmless(mut document: Document) -> Document {
     document
 }
 
-/// Some of `p` (which is told by the bits of `keep`), and what of `w` only takes away.
+/// Returns the part of `p` that the bits of `keep` select, and the settings of `w` that only take away.
 fn part_of(p: Document, w: Document, keep: u64, mode: NetMode) -> Document {
     fn some_of<T>(list: Vec<T>, keep: u64) -> Vec<T> {
         list.into_iter().enumerate().filter(|(at, _)| keep >> at & 1 == 1).map(|(_, entry)| entry).collect()

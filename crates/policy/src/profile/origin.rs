@@ -1,12 +1,12 @@
-//! Who said something: the file and line, or the flag.
+//! Origin of a value: the file and line, or the flag.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// A place in a text; both count from 1. The line 0 means that nobody knows.
+/// A place in a text; both count from 1. The line 0 means that the place is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
-    /// Line.
+    /// Line, from 1.
     pub line: u64,
     /// Column, in characters.
     pub column: u64,
@@ -18,10 +18,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// Who granted or narrowed something.
+/// Origin of a grant or of a narrowing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// What every sandbox has.
+    /// The standard permissions of every sandbox.
     Standard,
     /// A flag of the command line, as it is spelt there.
     Flag(String),
@@ -29,20 +29,20 @@ pub enum Origin {
     File {
         /// A path, or `built-in profile NAME`.
         name: String,
-        /// Where in it.
+        /// The place in the file.
         place: Place,
     },
-    /// Found for a toolchain that somebody asked for.
+    /// Found for a toolchain that another origin asked for.
     Toolchain {
-        /// Its name.
+        /// The name of the toolchain.
         name: &'static str,
-        /// Who asked for it.
+        /// The origin that asked for it.
         asked: Box<Origin>,
     },
 }
 
 impl Origin {
-    /// Whether the user typed it for this run.
+    /// Reports whether the user typed it for this run.
     #[must_use]
     pub fn is_flag(&self) -> bool {
         matches!(self, Self::Flag(_))
@@ -69,9 +69,9 @@ impl Serialize for Origin {
 /// A value and who said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sourced<T> {
-    /// The value.
+    /// The value that was set.
     pub value: T,
-    /// Who said it.
+    /// The origin of the value.
     pub from: Origin,
 }
 

@@ -252,7 +252,7 @@ fn plain_path(text: &str, rest: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Never a name that holds keys or passwords, whoever lists it.
+/// Refuses names that are not under `/etc` or that hold keys or passwords, in every document.
 fn etc_name(text: &str) -> Result<(), String> {
     const NEVER: &[&str] = &["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "nexus"];
     filled(text)?;

@@ -4,7 +4,7 @@
 /// The schema's text.
 pub const SCHEMA: &str = include_str!("../../schema/profile.schema.json");
 
-/// The schema.
+/// Returns the schema as JSON.
 pub fn schema() -> Result<serde_json::Value, serde_json::Error> {
     serde_json::from_str(SCHEMA)
 }

@@ -18,9 +18,9 @@ pub const MAX_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct DocumentError {
-    /// Where.
+    /// The place of the fault.
     pub place: Place,
-    /// What is wrong with it, and what to write instead.
+    /// The fault, and the text to write instead.
     pub message: String,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Node {
     pub value: Value,
 }
 
-/// What YAML has.
+/// Value of a YAML node.
 #[derive(Debug)]
 pub(super) enum Value {
     Null,
@@ -50,7 +50,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Returns the kind of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",

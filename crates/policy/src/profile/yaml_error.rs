@@ -1,10 +1,10 @@
-//! Why a text is no YAML that is read here, in our own words: the library speaks of its options, which no reader of a
-//! profile can set.
+//! Reasons why a text cannot be read as YAML, in the words of Nexus: the library speaks of its options, which no reader
+//! of a profile can set.
 
 use serde_saphyr::Error;
 use serde_saphyr::budget::BudgetBreach;
 
-/// What is wrong, and what to write instead.
+/// Returns the fault, and the text to write instead.
 pub(super) fn sentence(error: &Error) -> String {
     match error {
         Error::WithSnippet { error, .. } | Error::AliasError { error, .. } => sentence(error),

@@ -72,8 +72,8 @@ fn is_isatap(address: &str) -> bool {
 }
 
 impl Naive {
-    /// Whether a connection to `host` (a name, or an address in usual form) is made when it resolves to `answers`, by `program`
-    /// where that is known.
+    /// Reports whether a connection to `host` (a name, or an address in usual form) is made when it resolves to
+    /// `answers`, by `program` where that is known.
     pub fn allows(&self, host: &str, port: u16, answers: &[&str], program: Only) -> bool {
         let literal = host.parse::<std::net::IpAddr>().is_ok();
         if literal {
@@ -114,7 +114,7 @@ impl Naive {
         open && self.inner_ok(answer, port, private)
     }
 
-    /// The IPv4 address in the last four bytes, behind 2002:, or in a Teredo address, is judged too.
+    /// Evaluates also the IPv4 address in the last four bytes, behind 2002:, or in a Teredo address.
     fn inner_ok(&self, address: &str, port: u16, private: bool) -> bool {
         let (value, wide) = bits(address);
         if wide != 128 || value <= 1 {
