@@ -19,7 +19,7 @@ pub enum Hello<'a> {
     Sni(&'a [u8]),
     /// A ClientHello without a server name.
     NoSni,
-    /// Something else, or nothing within the time.
+    /// Bytes that are not TLS, or no bytes within the time.
     NotTls,
 }
 
@@ -87,7 +87,7 @@ pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) ->
     }
 }
 
-/// The denial of a connection that may be for a denied name of the same server, and does not say.
+/// Returns the denial of a connection that may be for a denied name of the same server and names no host.
 fn unnamed(target: &Target) -> Denial {
     let why = format!("the server of {target} has a denied name too, and the connection names no host");
     Denial::new(Cause::NoSni, why)

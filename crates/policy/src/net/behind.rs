@@ -29,7 +29,7 @@ use std::net::IpAddr;
 pub struct Behind {
     /// The denied name.
     pub name: Name,
-    /// Its address; `None` where its addresses are not known, so that every address may be one.
+    /// The address; `None` where the addresses of the name are not known, so that every address may be one of them.
     pub address: Option<IpAddr>,
 }
 
@@ -60,7 +60,7 @@ impl Policy {
         self.deny.matching(name).filter(|rule| rule.ports.contains(attempt.target.port) && who.is_denied_by(rule)).min()
     }
 
-    /// The policy with what is known of the addresses of denied names; the generation stays.
+    /// Returns the policy with the known addresses of denied names; the generation stays.
     pub fn also_behind(&self, behind: &[Behind]) -> Cow<'_, Self> {
         if behind.iter().all(|one| self.behind.contains(one)) {
             return Cow::Borrowed(self);
@@ -73,8 +73,8 @@ impl Policy {
     }
 }
 
-/// Decides about addresses that are behind a denied name. Returns whether the connection must name the host that it is
-/// for. `sees_name` tells whether what is said on it will be looked at.
+/// Decides about addresses that are behind a denied name. Returns true if the connection must name the host that it is
+/// for. `sees_name` is true if the egress will see the name on the connection.
 pub(super) fn check_behind(
     policy: &Policy,
     attempt: &Attempt,

@@ -43,7 +43,7 @@ pub struct Spent {
     pub bytes_down: u64,
 }
 
-/// Something that costs.
+/// Event that uses a part of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charge {
     /// A connection is about to be made.
@@ -82,17 +82,18 @@ impl Budget {
         Ok(after)
     }
 
-    /// Bytes that may still go up, so that a reader takes no more than it may pass on. `u64::MAX` without a bound.
+    /// Returns the bytes that may still go up, so that a reader takes no more than it may pass on. `u64::MAX` without a
+    /// bound.
     pub fn room_up(&self, spent: Spent) -> u64 {
         room(spent.bytes_up, self.bytes_up).min(room(spent.total(), self.bytes_total))
     }
 
-    /// The same for bytes down.
+    /// Returns the bytes that may still come down; `u64::MAX` without a bound.
     pub fn room_down(&self, spent: Spent) -> u64 {
         room(spent.bytes_down, self.bytes_down).min(room(spent.total(), self.bytes_total))
     }
 
-    /// The smaller of each bound.
+    /// Returns the smaller of each bound.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self {
@@ -105,7 +106,7 @@ impl Budget {
         }
     }
 
-    /// These bounds, and `other`'s where there is none.
+    /// Returns these bounds, with those of `other` where there is none.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -138,7 +139,7 @@ fn room(used: u64, bound: Option<u64>) -> u64 {
     bound.map_or(u64::MAX, |bound| bound.saturating_sub(used))
 }
 
-/// A sum that does not fit is over every bound: a counter must not wrap round to zero.
+/// Adds `more` to `used`. A sum that does not fit is over every bound: a counter must not wrap round to zero.
 fn bounded(used: u64, more: u64, bound: Option<u64>, what: &str) -> Result<u64, Denial> {
     match used.checked_add(more) {
         Some(sum) if bound.is_none_or(|bound| sum <= bound) => Ok(sum),

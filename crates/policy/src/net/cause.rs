@@ -43,7 +43,7 @@ pub enum DenyCode {
 }
 
 impl DenyCode {
-    /// As it stands in JSON and in `x-proxy-error`.
+    /// Returns the code as it stands in JSON and in `x-proxy-error`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -65,7 +65,7 @@ impl DenyCode {
         }
     }
 
-    /// The HTTP status of a denial with this code.
+    /// Returns the HTTP status of a denial with this code.
     pub fn http_status(self) -> u16 {
         match self {
             Self::Ok => 200,
@@ -87,7 +87,8 @@ impl DenyCode {
         }
     }
 
-    /// The reply field of SOCKS5 (RFC 1928): 1 general failure, 2 not allowed by the rule set, 4 host unreachable.
+    /// Returns the reply field of SOCKS5 (RFC 1928): 1 general failure, 2 not allowed by the rule set, 4 host
+    /// unreachable.
     pub fn socks_reply(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -160,7 +161,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The code of the contract for it.
+    /// Returns the code of the contract for the cause.
     pub fn code(self) -> DenyCode {
         match self {
             Self::NoNetwork => DenyCode::NetModeNone,

@@ -173,7 +173,7 @@ pub(super) fn unexpired(policy: &Policy, now: Moment) -> Result<(), Denial> {
     Ok(())
 }
 
-/// Mode and time, before everything else.
+/// Checks mode and time, before everything else.
 fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial> {
     unexpired(policy, now)?;
     if policy.mode == NetMode::None {
@@ -270,7 +270,7 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
     denial
 }
 
-/// `rule` allows the target, and not to this program.
+/// Returns the denial for a target that `rule` allows, but not to this program.
 fn another_program(rule: &Rule, name: &Name, port: Port, who: Who<'_>) -> Denial {
     let only = rule.program.as_ref().map_or_else(|| "another program".to_owned(), Program::to_string);
     let found = match who {
@@ -355,15 +355,16 @@ pub(super) fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> R
     never.map_or(Ok(()), |class| Err(special(policy, class, target, address)))
 }
 
-/// A form that carries an IPv4 address and was admitted, or is NAT64: what it carries must be open too, for the same
-/// target.
+/// Checks a form that carries an IPv4 address and was admitted, or is NAT64: what it carries must be open too, for the
+/// same target.
 fn admitted_form(policy: &Policy, address: IpAddr, target: &Target, private: bool) -> Result<(), Denial> {
     ranges::embedded(address)
         .into_iter()
         .try_for_each(|inner| resolved_address(policy, IpAddr::V4(inner), target, private))
 }
 
-/// A listener on the wildcard address is reached through each address of the host.
+/// Reports whether `address` and `port` reach a listener. One on the wildcard address is reached through each address
+/// of the host.
 fn is_listener(policy: &Policy, listener: SocketAddr, address: IpAddr, port: Port) -> bool {
     if listener.port() != port.number() {
         return false;
@@ -373,13 +374,13 @@ fn is_listener(policy: &Policy, listener: SocketAddr, address: IpAddr, port: Por
     listener.ip().to_canonical() == address || (anywhere && own)
 }
 
-/// The class of an address on this host.
+/// Returns the class of an address on this host.
 fn class_here(policy: &Policy, address: IpAddr) -> Option<Class> {
     let own = policy.own_addresses.contains(&address.to_canonical());
     ranges::classify(address).or(own.then_some(Class::OwnHost))
 }
 
-/// The allowance for an address on a port. A metadata service needs one for exactly its address.
+/// Returns the allowance for an address on a port. A metadata service needs one for exactly its address.
 fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&AddressRule> {
     let exact = ranges::classify(address) == Some(Class::Metadata);
     policy.allow_addresses.iter().filter(|_| policy.opens_private()).find(|rule| {

@@ -68,7 +68,7 @@ pub enum DocumentError {
     /// The parts together.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// A preset and a mode that say two things.
+    /// A preset and a mode that contradict each other.
     #[error("the preset {preset:?} means mode {means:?}, and the document says mode {mode:?}")]
     ModeAgainstPreset {
         /// The preset of the document.
@@ -244,7 +244,8 @@ impl NetDocument {
         }
     }
 
-    /// Under `strict` a document cannot say yes to itself; a flag, an answer or the operator can.
+    /// Refuses an allowance that needs an approval: under `strict` a document cannot approve its own rules; a flag, an
+    /// answer or the operator can.
     fn strict_needs_approval(&self, origin: Origin, rule: &Rule) -> Result<(), DocumentError> {
         let by_itself = match origin {
             Origin::User | Origin::Workspace | Origin::Directive => true,
@@ -289,8 +290,9 @@ struct Parts {
     missing_sni: Option<MissingSni>,
 }
 
-/// Between documents deny simply wins. Within one, an allowance that can never have an effect, or two for the same
-/// destination that differ in what they demand, is a mistake whose author should hear of it.
+/// Refuses contradictions within one document; between documents deny simply wins. Within one, an allowance that can
+/// never have an effect, or two for the same destination that differ in their demands, is a mistake that its author
+/// should see.
 fn conflicts(allow: &[Rule], deny: &[Rule]) -> Result<(), DocumentError> {
     let conflict = |one: &Rule, other: &Rule| {
         Err(DocumentError::Conflict { one: one.source.text.clone(), other: other.source.text.clone() })

@@ -14,9 +14,9 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It goes through.
+    /// The connection is allowed.
     Allow,
-    /// It does not.
+    /// The connection is denied.
     Deny,
     /// A person would be asked.
     Ask,
@@ -54,7 +54,7 @@ pub fn explain(policy: &Policy, target: &Target, addrs: &[IpAddr], now: Moment) 
     explain_attempt(policy, &Attempt { target: target.clone(), way: Way::Connect, program: None }, addrs, now)
 }
 
-/// The same for one attempt.
+/// Decides about one attempt as [`explain`] does.
 pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now: Moment) -> Explanation {
     let target = &attempt.target;
     let outcome = match check_name(policy, attempt, now) {

@@ -12,7 +12,7 @@ use nexus_model::capability::NetMode;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// A host that is read has one spelling, which reads as itself, and contains nothing that separates anything.
+/// Checks that a host that is read has one spelling, which reads as itself, and contains no separator.
 pub fn fuzz_host(data: &[u8]) {
     let Ok(host) = Host::parse_bytes(data) else { return };
     let text = host.to_string();
@@ -28,7 +28,7 @@ pub fn fuzz_host(data: &[u8]) {
     }
 }
 
-/// The same for targets and rules; and what is allowed is dialled as it was read.
+/// Checks the same for targets and rules, and that an allowed target is dialled as it was read.
 pub fn fuzz_target(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(target) = Target::parse(text) else { return };
@@ -55,7 +55,7 @@ pub fn fuzz_target(data: &[u8]) {
     assert_eq!(permit.route(), Route::Addrs(&[SocketAddr::new(wanted, target.port.number())]));
 }
 
-/// No text makes a rule parser panic, and no allowance is an address or reaches a bare top-level domain.
+/// Checks that no text makes a rule parser panic, and no allowance is an address or reaches a bare top-level domain.
 pub fn fuzz_rule(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(rule) = parse_allow(text, Source::flag(text)) {
@@ -92,7 +92,7 @@ pub fn fuzz_decision(data: &[u8]) {
     }
 }
 
-/// No text of a client's configuration makes a reader panic, and nothing but a name becomes a rule.
+/// Checks that no text of a client's configuration makes a reader panic, and only names become rules.
 pub fn fuzz_packages(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let nobody = BTreeMap::new();

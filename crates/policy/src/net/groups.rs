@@ -10,7 +10,7 @@ pub type Groups = BTreeMap<String, Vec<Rule>>;
 const CODE_HOSTS: &str = include_str!("../../data/code-hosts.txt");
 const CODE_HOSTS_FILE: &str = "built-in code-hosts.txt";
 
-/// The groups that come with the program.
+/// Returns the groups that come with the program.
 pub fn builtin_groups() -> Result<Groups, RuleError> {
     read_groups(CODE_HOSTS, CODE_HOSTS_FILE)
 }

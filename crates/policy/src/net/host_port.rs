@@ -116,7 +116,7 @@ fn opened(policy: &Policy, port: Port) -> Option<&HostPort> {
     policy.host_ports.iter().find(|open| open.port == port)
 }
 
-/// The flag that would open a target whose addresses are not known yet.
+/// Returns the flag that would open a target whose addresses are not known yet.
 pub(super) fn flag_for(policy: &Policy, target: &Target) -> Option<String> {
     match &target.host {
         Host::Name(_) if policy.serves_this_host() || !is_loopback(&target.host) => Some(format!("--allow {target}")),
@@ -124,13 +124,13 @@ pub(super) fn flag_for(policy: &Policy, target: &Target) -> Option<String> {
     }
 }
 
-/// The flag that would open a private target. For a program of the host the loopback is the host's own.
+/// Returns the flag that would open a private target. For a program of the host the loopback is the host's own.
 pub(super) fn private_flag_for(policy: &Policy, target: &Target) -> Option<String> {
     if policy.serves_this_host() { Some(format!("--allow-private {target}")) } else { private_flag(target) }
 }
 
-/// The flag of `nexus run` that would open a private target. No flag opens another loopback address than 127.0.0.1 and
-/// `::1`.
+/// Returns the flag of `nexus run` that would open a private target. No flag opens another loopback address than
+/// 127.0.0.1 and `::1`.
 pub fn private_flag(target: &Target) -> Option<String> {
     match &target.host {
         host if is_reached(host) => Some(format!("--allow-host-port {}", target.port)),

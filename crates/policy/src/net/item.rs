@@ -16,7 +16,7 @@ use std::fmt;
 pub enum Item {
     /// The text form, `HOST[:PORTS]`.
     Text(String),
-    /// With more to say.
+    /// The map form.
     Full(FullItem),
 }
 
@@ -35,7 +35,7 @@ pub struct FullItem {
     /// True if TLS for this name is required; the default is true on port 443 and false elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<bool>,
-    /// Only for this program, an absolute path.
+    /// The only program that the rule is for, an absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
 }
@@ -59,7 +59,7 @@ impl PortsItem {
     }
 }
 
-/// By hand instead of `untagged`, which would hide a misspelt key behind "did not match any variant".
+/// Written by hand instead of `untagged`, which would hide a misspelt key behind "did not match any variant".
 impl<'de> Deserialize<'de> for Item {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -83,7 +83,8 @@ impl<'de> Deserialize<'de> for Item {
 }
 
 impl Item {
-    /// As an allowance. Who may not open private destinations is refused here with the item's text.
+    /// Reads the item as an allowance. An origin that may not open private destinations is refused with the item's
+    /// text.
     pub(super) fn allowance(&self, file: &str, origin: Origin) -> Result<AnyRule, DocumentError> {
         let source = self.source(file, origin);
         let text = source.text.clone();
@@ -103,7 +104,7 @@ impl Item {
         }
     }
 
-    /// As a denial.
+    /// Reads the item as a denial.
     pub(super) fn denial(&self, file: &str, origin: Origin) -> Result<AnyRule, DocumentError> {
         let source = self.source(file, origin);
         let text = source.text.clone();
@@ -135,7 +136,7 @@ impl Item {
 }
 
 impl FullItem {
-    /// Adds what stands beside the host. An address rule has no program and no TLS name.
+    /// Adds the fields beside the host. An address rule has no program and no TLS name.
     fn complete(&self, rule: AnyRule) -> Result<AnyRule, RuleFault> {
         let ports =
             self.ports.as_ref().map(|ports| Ports::parse(&ports.text())).transpose().map_err(RuleFault::Ports)?;

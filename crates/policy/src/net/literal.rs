@@ -39,7 +39,7 @@ pub(super) fn parse_v4(ascii: &str) -> Option<Ipv4Addr> {
     u32::try_from(value).ok().map(Ipv4Addr::from)
 }
 
-/// One part. `inet_aton` reads `0x` as 0 too.
+/// Reads one part. `inet_aton` reads `0x` as 0 too.
 fn number(text: &str) -> Option<u64> {
     let (digits, radix) = if let Some(hex) = text.strip_prefix("0x") {
         (if hex.is_empty() { "0" } else { hex }, 16)

@@ -49,7 +49,7 @@ pub(super) fn plain_http(port: Port, speech: Speech) -> bool {
     port == Port::HTTP && speech == Speech::Usual
 }
 
-/// The denial of what cannot be looked into.
+/// Returns the denial of a connection whose methods the egress cannot see.
 pub(super) fn unseen(target: &Target) -> Denial {
     let why =
         format!("the policy allows reading only (GET, HEAD, OPTIONS), and inside of {target} no method can be seen");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Borrow;
 use std::fmt;
 
-/// Bytes of input that are looked at; IDNA can shorten a text, but no honest name is longer.
+/// Maximum length of a text that is read, in bytes; IDNA can shorten a text, but no honest name is longer.
 const MAX_INPUT: usize = 1024;
 
 /// Reason why a text cannot be read as a host.
@@ -37,7 +37,7 @@ pub enum HostError {
     /// A label is empty, too long, begins or ends with a hyphen, or is not a valid IDNA label.
     #[error("the host is no valid DNS name (letters, digits and inner hyphens; labels of 1 to 63, 253 in all)")]
     NotAName,
-    /// Its last label is a number, so that programs read an address, but it is none.
+    /// The last label is a number, so that programs read an address, but the text is not an address.
     #[error("the host looks like an address but is none")]
     NotAnAddress,
     /// An address where only a name can stand.
@@ -58,17 +58,17 @@ impl Name {
         }
     }
 
-    /// The canonical text, without a trailing dot.
+    /// Returns the canonical text, without a trailing dot.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text for a resolver: with the trailing dot, so that no search domain is ever appended.
+    /// Returns the text for a resolver: with the trailing dot, so that no search domain is ever appended.
     pub fn fqdn(&self) -> String {
         format!("{}.", self.0)
     }
 
-    /// The names above this one, nearest first: `b.c` and `c` for `a.b.c`.
+    /// Returns the names above this one, nearest first: `b.c` and `c` for `a.b.c`.
     pub fn parents(&self) -> impl Iterator<Item = &str> {
         self.0.match_indices('.').map(|(dot, _)| &self.0[dot + 1..])
     }
@@ -85,7 +85,7 @@ pub(super) enum Canonical {
     V4(std::net::Ipv4Addr),
 }
 
-/// The one way from text to a name or an IPv4 address.
+/// Reads a text as a name or an IPv4 address. No other function does.
 pub(super) fn canonical(text: &str) -> Result<Canonical, HostError> {
     if text.is_empty() {
         return Err(HostError::Empty);
@@ -112,7 +112,7 @@ pub(super) fn canonical(text: &str) -> Result<Canonical, HostError> {
     Ok(Canonical::Name(Name(ascii.into())))
 }
 
-/// Controls, white space, and what separates the parts of a URL or means a zone: none of it belongs to a host.
+/// Reports whether `c` cannot be in a host: controls, white space, and separators of a URL or a zone.
 fn forbidden(c: char) -> bool {
     c.is_control() || c.is_whitespace() || "%@[]/\\:?#<>\"'`{}|^*,;&=+$!()~_".contains(c)
 }

@@ -25,7 +25,7 @@ pub enum PatternError {
     /// `*.com` would be a whole country or half of the internet.
     #[error("a wildcard needs at least two labels after the star, as in *.example.com")]
     TooWide,
-    /// It looks like a URL or a path.
+    /// The text looks like a URL or a path.
     #[error("a rule is a host name, not a URL or a path")]
     Url,
 }
@@ -49,7 +49,7 @@ impl Pattern {
         Ok(Self::Below(base))
     }
 
-    /// The name in it, without a star.
+    /// Returns the name in the pattern, without a star.
     pub fn base(&self) -> &Name {
         match self {
             Self::Exact(name) | Self::Below(name) => name,

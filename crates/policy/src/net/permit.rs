@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// Later by so many milliseconds, at most the end of time.
+    /// Returns the point `ms` milliseconds later, at most the end of time.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 }
 
-/// By which way an attempt came in. Only a policy that cares for methods decides by it: not every way shows them. DNS
+/// Way by which an attempt came in. Only a policy that limits methods decides by it: not every way shows them. DNS
 /// questions have no port and come in through [`super::check_dns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,7 +42,7 @@ pub struct Attempt {
     pub target: Target,
     /// The way it came in.
     pub way: Way,
-    /// By which program, where that is known.
+    /// The program that connects, where it is known.
     pub program: Option<Program>,
 }
 
@@ -62,7 +62,7 @@ impl RuleRef {
     }
 }
 
-/// A refusal, with what a person needs: why, which rule, and the flag that would allow it where one may.
+/// Refusal with what a person needs: the reason, the rule, and the flag that would allow it where one may.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{explanation}")]
 pub struct Denial {
@@ -91,17 +91,17 @@ impl Denial {
         Self { allow_with: Some(flag.into()), ..self }
     }
 
-    /// A request that cannot be read as a destination.
+    /// Returns the denial of a request that cannot be read as a destination.
     pub fn unreadable(why: &impl std::error::Error) -> Self {
         Self::new(Cause::Unreadable, why.to_string())
     }
 
-    /// The status for HTTP.
+    /// Returns the status for HTTP.
     pub fn http_status(&self) -> u16 {
         self.code.http_status()
     }
 
-    /// The reply for SOCKS5.
+    /// Returns the reply for SOCKS5.
     pub fn socks_reply(&self) -> u8 {
         self.code.socks_reply()
     }
@@ -129,7 +129,7 @@ impl Shows {
     }
 }
 
-/// On what grounds a name or address was let through.
+/// Grounds on which a name or address was let through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Basis {
     pub(super) rule: Option<RuleRef>,
@@ -137,7 +137,8 @@ pub(super) struct Basis {
     pub(super) tls: bool,
     /// True if HTTP without TLS is expected.
     pub(super) http: bool,
-    /// Both as the policy alone demands them, apart from its ceilings: a demand of a ceiling opens nothing.
+    /// The view of the egress by the demands of the policy alone, apart from its ceilings: a demand of a ceiling opens
+    /// nothing.
     pub(super) shows: Shows,
     /// True if the connection must name its host, since the same server has a denied name too.
     pub(super) must_name: bool,
@@ -145,7 +146,7 @@ pub(super) struct Basis {
     pub(super) refuse_unnamed: bool,
 }
 
-/// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it was decided.
+/// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it is allowed.
 #[derive(Debug)]
 pub struct NameQuery {
     pub(super) attempt: Attempt,
@@ -183,7 +184,7 @@ pub enum Next {
 /// Destination of the connection that a permit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// Exactly these, in this order of preference, and nothing else.
+    /// Exactly these addresses, in this order of preference.
     Addrs(&'a [SocketAddr]),
     /// The operator's upstream proxy gets the target and resolves it: the addresses were not checked.
     ViaProxy(&'a Target),
@@ -208,12 +209,12 @@ impl Permit {
         }
     }
 
-    /// The host and port that were allowed.
+    /// Returns the host and port that were allowed.
     pub fn target(&self) -> &Target {
         &self.attempt.target
     }
 
-    /// The host that was allowed.
+    /// Returns the host that was allowed.
     pub fn host(&self) -> &Host {
         &self.attempt.target.host
     }
@@ -223,7 +224,7 @@ impl Permit {
         &self.attempt
     }
 
-    /// The rule that allowed it; `None` where the mode did.
+    /// Returns the rule that allowed it; `None` where the mode did.
     pub fn rule(&self) -> Option<&RuleRef> {
         self.basis.rule.as_ref()
     }
@@ -249,12 +250,12 @@ impl Permit {
         self.addrs.is_some()
     }
 
-    /// The generation of the policy that allowed it.
+    /// Returns the generation of the policy that allowed it.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// When it ends and its connections with it.
+    /// Returns the time at which the permit and its connections end.
     pub fn expires(&self) -> Option<Moment> {
         self.expires
     }

@@ -33,7 +33,7 @@ pub enum MissingSni {
     Refuse,
 }
 
-/// Everything that a policy is made of, in no order.
+/// Everything that makes up a policy, in no order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyInput {
     /// The mode; `None` is "as the rules imply": allowlist if there is any allowance, otherwise none.
@@ -68,7 +68,7 @@ pub struct PolicyInput {
     pub own_addresses: Vec<IpAddr>,
     /// Addresses on which the egress itself listens on the host; no rule opens these.
     pub own_listeners: Vec<SocketAddr>,
-    /// Its number; a later policy has a higher one.
+    /// The generation; a later policy has a higher one.
     pub generation: u64,
 }
 
@@ -116,7 +116,7 @@ impl PolicyInput {
 }
 
 impl PolicyInput {
-    /// Both together, for a profile under the flags of its user: rules add up, what `nearer` says of itself replaces.
+    /// Combines both, for a profile under the flags of its user: rules add up, single values of `nearer` replace.
     #[must_use]
     pub fn and(mut self, nearer: Self) -> Self {
         self.allow.extend(nearer.allow);
@@ -142,7 +142,7 @@ impl PolicyInput {
     }
 }
 
-/// The name of a mode as it is written.
+/// Returns the name of a mode as it is written.
 pub fn mode_name(mode: NetMode) -> &'static str {
     match mode {
         NetMode::None => "none",
@@ -151,7 +151,7 @@ pub fn mode_name(mode: NetMode) -> &'static str {
     }
 }
 
-/// A ceiling on top of a policy: what it does not have is not allowed, whatever the policy says.
+/// Ceiling on top of a policy: a destination that it lacks is not allowed, whatever the policy allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Narrower {
     /// The most that is allowed; `None` leaves the mode.
@@ -278,7 +278,7 @@ impl Policy {
         })
     }
 
-    /// The policy under one more ceiling. Whatever `by` says, the result allows nothing that `self` does not.
+    /// Returns the policy under one more ceiling. The result never allows anything that `self` does not.
     #[must_use]
     pub fn narrow(&self, by: &Narrower) -> Self {
         let mut narrow = self.clone();
@@ -326,7 +326,7 @@ impl Policy {
         Ok(more)
     }
 
-    /// The same policy on a host whose addresses changed; a new generation.
+    /// Returns the same policy on a host whose addresses changed, under the next generation.
     #[must_use]
     pub fn on_host(&self, addresses: &[IpAddr], listeners: &[SocketAddr]) -> Self {
         Self {
@@ -342,7 +342,7 @@ impl Policy {
         self.own_addresses.contains(&address.to_canonical())
     }
 
-    /// The policy on a host that has these addresses too; the generation stays.
+    /// Returns the policy on a host that has these addresses too; the generation stays.
     pub fn also_own(&self, addresses: &[IpAddr]) -> Cow<'_, Self> {
         if addresses.iter().all(|address| self.is_own(*address)) {
             return Cow::Borrowed(self);
@@ -352,7 +352,7 @@ impl Policy {
         Cow::Owned(more)
     }
 
-    /// The same policy under another number, for one whose sources were read again.
+    /// Returns the same policy under another generation, for a policy whose sources were read again.
     #[must_use]
     pub fn numbered(self, generation: u64) -> Self {
         Self { generation, ..self }
@@ -378,17 +378,17 @@ impl Policy {
         ceilings.chain([&self.allow, &self.deny]).any(|rules| rules.matching(name).any(|rule| rule.program.is_some()))
     }
 
-    /// The HTTP methods that may be used.
+    /// Returns the HTTP methods that may be used.
     pub fn methods(&self) -> Methods {
         self.methods
     }
 
-    /// The upper bounds.
+    /// Returns the upper bounds.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// When it ends.
+    /// Returns the time at which the policy ends.
     pub fn expires(&self) -> Option<Moment> {
         self.expires
     }
@@ -403,7 +403,7 @@ impl Policy {
         self.upstream_proxy
     }
 
-    /// The ports of the host's loopback that are open, in ascending order.
+    /// Returns the ports of the host's loopback that are open, in ascending order.
     pub fn host_ports(&self) -> &[HostPort] {
         &self.host_ports
     }
@@ -413,17 +413,17 @@ impl Policy {
         !self.own_listeners.is_empty()
     }
 
-    /// The allowed names, in canonical order.
+    /// Returns the allowed names, in canonical order.
     pub fn allowed_names(&self) -> &[Rule] {
         self.allow.rules()
     }
 
-    /// The denied names, in canonical order.
+    /// Returns the denied names, in canonical order.
     pub fn denied_names(&self) -> &[Rule] {
         self.deny.rules()
     }
 
-    /// The allowed addresses, in canonical order.
+    /// Returns the allowed addresses, in canonical order.
     pub fn allowed_addresses(&self) -> &[AddressRule] {
         &self.allow_addresses
     }

@@ -14,13 +14,13 @@ pub enum PortsError {
     /// A port in it.
     #[error(transparent)]
     Port(#[from] TargetError),
-    /// From a higher to a lower one.
+    /// The range runs from a higher to a lower port.
     #[error("the range {text:?} runs backwards")]
     Backwards {
         /// The range as written.
         text: String,
     },
-    /// More ranges than anybody writes.
+    /// The list has more ranges than a person writes.
     #[error("{count} ranges of ports are too many (64 at most)")]
     TooMany {
         /// The number of ranges.
@@ -73,13 +73,13 @@ impl Ports {
         self.0.iter().any(|(low, high)| other.0.iter().any(|(from, to)| low <= to && from <= high))
     }
 
-    /// The ports of both.
+    /// Returns the ports of both sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self(join(self.0.iter().chain(&other.0).copied().collect()))
     }
 
-    /// The ports at which membership changes: the first of each range and the one after it.
+    /// Returns the ports at which membership changes: the first of each range and the one after it.
     pub(super) fn edges(&self) -> impl Iterator<Item = Port> {
         self.0.iter().flat_map(|(low, high)| [Some(*low), high.checked_add(1)]).flatten().flat_map(Port::new)
     }

@@ -64,7 +64,7 @@ pub fn approval_reasons(preset: Option<NetPreset>, input: &PolicyInput) -> BTree
     reasons
 }
 
-/// The reasons of one rule for names.
+/// Returns the reasons of one rule for names.
 pub(super) fn rule_reasons(preset: Option<NetPreset>, rule: &Rule) -> Vec<ApprovalReason> {
     let https = Ports::one(Port::HTTPS);
     let usual = if preset == Some(NetPreset::Loose) { https.union(&Ports::one(Port::HTTP)) } else { https };

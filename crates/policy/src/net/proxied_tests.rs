@@ -7,7 +7,7 @@ use super::super::rule::{Source, parse_allow, parse_deny, parse_range};
 use super::*;
 use nexus_model::capability::NetMode;
 
-/// An open network by a proxy.
+/// Returns an open network behind a proxy.
 fn open() -> Policy {
     let mut input = PolicyInput {
         mode: Some(NetMode::Unrestricted),

@@ -146,7 +146,7 @@ const V6: &[(Ipv6Net, Class)] = &[
     (v6([0xff00, 0, 0, 0], [0, 0, 0, 0], 8), Class::Multicast),           // RFC 4291
 ];
 
-/// The class of an address, or `None` for the public internet.
+/// Returns the class of an address, or `None` for the public internet.
 ///
 /// NAT64 (64:ff9b::/96, RFC 6052) has none: the IPv4 address that it carries decides (`embedded`). Networks with IPv6
 /// alone reach every IPv4 server by it.
@@ -160,12 +160,13 @@ pub fn classify(address: IpAddr) -> Option<Class> {
     }
 }
 
-/// The canonical form of an address and the IPv4 addresses that it may lead to.
+/// Returns the canonical form of an address and the IPv4 addresses that it may lead to.
 pub fn forms(address: IpAddr) -> Vec<IpAddr> {
     [address.to_canonical()].into_iter().chain(embedded(address).into_iter().map(IpAddr::V4)).collect()
 }
 
-/// The IPv4 addresses that a transition form may lead to; each is checked too where such a form is admitted at all.
+/// Returns the IPv4 addresses that a transition form may lead to; each is checked too where such a form is admitted at
+/// all.
 pub fn embedded(address: IpAddr) -> Vec<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return Vec::new() };
     let s = address.segments();
@@ -198,7 +199,8 @@ pub fn embedded(address: IpAddr) -> Vec<Ipv4Addr> {
     found
 }
 
-/// ISATAP (RFC 5214): `0000:5efe` or `0200:5efe` before the IPv4 address, under any prefix.
+/// Reports whether an address is ISATAP (RFC 5214): `0000:5efe` or `0200:5efe` before the IPv4 address, under any
+/// prefix.
 fn is_isatap(address: Ipv6Addr) -> bool {
     let s = address.segments();
     (s[4] == 0 || s[4] == 0x200) && s[5] == 0x5efe

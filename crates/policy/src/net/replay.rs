@@ -29,10 +29,10 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of a policy that are kept; of a longer one there is only the hash.
+/// Maximum size of a policy that is kept, in bytes; of a longer one there is only the hash.
 pub const MOST_BYTES: usize = 256 * 1024;
 
-/// Everything that decides. A field that is missing here would not be a part of the hash; the compiler sees to that.
+/// Every field that decides. A field that is missing here would not be a part of the hash; the compiler reports it.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Policy", deny_unknown_fields)]
 struct Form {
@@ -66,7 +66,7 @@ struct Form {
 struct Formed(#[serde(with = "Form")] Policy);
 
 impl Policy {
-    /// The policy as a document, and the hash of its canonical form; `None` if it makes no JSON.
+    /// Returns the policy as a document, and the hash of its canonical form; `None` if it cannot be written as JSON.
     pub fn recorded(&self) -> Option<(Digest, Value)> {
         let value = serde_json::to_value(Formed(self.clone())).ok()?;
         Some((Digest::of(&canonical::bytes(&value)), value))
@@ -129,7 +129,7 @@ pub enum Replayed {
     Policy,
     /// A decision that came out the same.
     Same,
-    /// Something that cannot be decided from the record.
+    /// An event that cannot be decided from the record.
     Other,
 }
 
@@ -152,25 +152,25 @@ pub enum ReplayError {
     /// A decision under a policy that was not in the record before it.
     #[error("the record does not hold the policy that decided")]
     NoPolicy,
-    /// Nothing to decide about.
+    /// The line names no destination that can be read.
     #[error("the line names no destination: {why}")]
     Target {
         /// The reason, from the reader of targets.
         #[from]
         why: TargetError,
     },
-    /// A rule of one answer that the policy does not take.
+    /// A rule of one answer that the policy refuses.
     #[error(transparent)]
     Once(#[from] PolicyError),
     /// The policy decides another code.
     #[error("the record says {recorded}, and the policy says {replayed}")]
     Differs {
-        /// As it stands in the record.
+        /// The code in the record.
         recorded: DenyCode,
-        /// As it comes out.
+        /// The code that the policy decides.
         replayed: DenyCode,
     },
-    /// The same code for another reason, or other addresses.
+    /// The policy decides the same code for another reason, or other addresses.
     #[error("the record names another rule or other addresses than the policy")]
     Grounds,
 }
@@ -248,7 +248,7 @@ impl Line {
         Ok((permit.rule().cloned(), addresses))
     }
 
-    /// The rule and the addresses of a connection are those of its beginning.
+    /// Decides whether a connection may go on. Its rule and addresses are those of its beginning.
     fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct Program(pub String);
 
 impl Program {
-    /// Reads one, as it stands in a rule: a path from the root in its shortest form, so that it can be compared.
+    /// Reads a program as it stands in a rule: a path from the root in its shortest form, so that it can be compared.
     pub fn parse(path: &str) -> Result<Self, RuleFault> {
         let names = path.strip_prefix('/').ok_or(RuleFault::Program)?;
         let clean = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
@@ -37,7 +37,7 @@ impl Program {
     }
 }
 
-/// For people. A path can be chosen inside, and must not read as a part of the sentence around it.
+/// The form for people. A path can be chosen inside, and must not read as a part of the sentence around it.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_plain() { f.write_str(&self.0) } else { write!(f, "{:?}", self.0) }
@@ -80,18 +80,18 @@ impl Origin {
 pub struct Source {
     /// The origin, which decides what the rule may open.
     pub origin: Origin,
-    /// As it was written.
+    /// The rule as it was written.
     pub text: String,
-    /// In which file.
+    /// The file in which it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// On which line, from 1.
+    /// The line in that file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
 impl Source {
-    /// Something from the command line.
+    /// Returns the source of a rule on the command line.
     pub fn flag(text: impl Into<String>) -> Self {
         Self { origin: Origin::Flag, text: text.into(), file: None, line: None }
     }
@@ -113,14 +113,14 @@ impl fmt::Display for Source {
 pub struct Rule {
     /// The names that the rule is for.
     pub pattern: Pattern,
-    /// On which ports.
+    /// The ports that the rule is for.
     pub ports: Ports,
     /// True if the name may resolve to a private address.
     pub private: bool,
     /// True if the first bytes must be a ClientHello for this name (`/tls`), false if not (`/tcp`); `None` is true on
     /// port 443 and false elsewhere.
     pub tls: Option<bool>,
-    /// Only for this program.
+    /// The only program that the rule is for.
     pub program: Option<Program>,
     /// The source of the rule.
     pub source: Source,
@@ -149,13 +149,13 @@ pub(super) const TCP: &str = "/tcp";
 pub struct AddressRule {
     /// The addresses that the rule is for.
     pub net: IpNet,
-    /// On which ports.
+    /// The ports that the rule is for.
     pub ports: Ports,
     /// The source of the rule.
     pub source: Source,
 }
 
-/// Either kind, as one text may be either.
+/// A rule of either kind, as one text may be either.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnyRule {
@@ -169,7 +169,7 @@ pub enum AnyRule {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no rule: {why}")]
 pub struct RuleError {
-    /// As written, shortened.
+    /// The text as written, shortened.
     pub text: String,
     /// The fault in the text.
     #[source]
@@ -206,19 +206,19 @@ pub enum RuleFault {
     /// The range cannot be read.
     #[error("the range after the slash is wrong")]
     Range,
-    /// Something that has no meaning for addresses.
+    /// A program or a protocol, which have no meaning for addresses.
     #[error("a program and tls are for names, not for addresses")]
     OnlyForNames,
-    /// A wildcard for names that belong to everybody.
+    /// A wildcard for names with many unrelated owners.
     #[error("{pattern} is everybody's names in a country; name the domain that is meant, as in *.example.co.uk")]
     Suffix {
-        /// As it was read.
+        /// The pattern as it was read.
         pattern: Pattern,
     },
     /// `/tcp` or `/tls` behind a host without ports, where it reads like a path.
     #[error("{with} stands behind a port, as in example.com:443{with}")]
     SpeechWithoutPort {
-        /// As it was written.
+        /// The form to write instead.
         with: &'static str,
     },
     /// Said behind the ports and beside the host.
@@ -238,7 +238,7 @@ pub enum RuleFault {
     Program,
 }
 
-/// `--allow HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, default port 443. Never an address.
+/// Reads the value of `--allow`: `HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, default port 443. Never an address.
 pub fn parse_allow(text: &str, source: Source) -> Result<Rule, RuleError> {
     fail(text, || {
         let (place, program) = place_and_program(text)?;
@@ -261,7 +261,8 @@ pub fn parse_deny(text: &str, source: Source) -> Result<AnyRule, RuleError> {
     })
 }
 
-/// `--allow-private HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`; default port 443.
+/// Reads the value of `--allow-private`: `HOST[:PORTS[/tcp|/tls]][@PROGRAM]`, `ADDRESS[:PORTS]`, `CIDR[:PORTS]`;
+/// default port 443.
 pub fn parse_allow_private(text: &str, source: Source) -> Result<AnyRule, RuleError> {
     fail(text, || match any(text, Ports::one(Port::HTTPS), true, source)? {
         AnyRule::Name(rule) => Ok(AnyRule::Name(Rule { pattern: no_suffix(rule.pattern)?, ..rule })),
@@ -272,7 +273,7 @@ pub fn parse_allow_private(text: &str, source: Source) -> Result<AnyRule, RuleEr
 /// Labels under which countries give out names, as in `co.uk`.
 const SUFFIXES: [&str; 8] = ["ac", "co", "com", "edu", "gov", "mil", "net", "org"];
 
-/// Refuses a wildcard for everybody's names below such a suffix of a country. A denial may be so wide.
+/// Refuses a wildcard for all names below such a suffix of a country. A denial may be so wide.
 fn no_suffix(pattern: Pattern) -> Result<Pattern, RuleFault> {
     let wide = match &pattern {
         Pattern::Exact(_) => false,
@@ -284,7 +285,7 @@ fn no_suffix(pattern: Pattern) -> Result<Pattern, RuleFault> {
     if wide { Err(RuleFault::Suffix { pattern }) } else { Ok(pattern) }
 }
 
-/// A network: an address, or `ADDRESS/BITS` with no bit set behind the prefix.
+/// Reads a network: an address, or `ADDRESS/BITS` with no bit set behind the prefix.
 pub fn parse_range(text: &str) -> Result<IpNet, RuleError> {
     fail(text, || match text.split_once('/') {
         Some(_) => range(text),
@@ -341,7 +342,7 @@ fn any_place(text: &str, ports: Ports, private: bool, source: Source) -> Result<
     })
 }
 
-/// The host as written and the ports. A bare IPv6 address without brackets and port is taken as such.
+/// Splits the host as written from the ports. A bare IPv6 address without brackets and port is taken as such.
 fn host_and_ports(text: &str, default: Ports) -> Result<(&str, Ports), RuleFault> {
     if text.contains('/') {
         return Err(RuleFault::Pattern(PatternError::Url));
@@ -387,7 +388,7 @@ fn pattern_or_address(host: &str) -> Result<Which, RuleFault> {
     }
 }
 
-/// `10.0.0.0/8`, `10.0.0.0/8:5432`, `fd00::/8`, `[fd00::/8]:5432`.
+/// Reads `10.0.0.0/8`, `10.0.0.0/8:5432`, `fd00::/8`, `[fd00::/8]:5432`.
 fn range_and_ports(text: &str, default: Ports) -> Result<(IpNet, Ports), RuleFault> {
     if let Some(rest) = text.strip_prefix('[') {
         let (inner, after) = rest.split_once(']').ok_or(RuleFault::Target(TargetError::Brackets))?;
@@ -417,7 +418,7 @@ fn range(text: &str) -> Result<IpNet, RuleFault> {
 }
 
 /// Turns a range of IPv4-mapped addresses into the IPv4 range: attempts at such addresses are decided as IPv4. A wider
-/// range would match its IPv6 part alone. `::/0` says every IPv6 address, and means no IPv4 one.
+/// range would match its IPv6 part alone. `::/0` means every IPv6 address and no IPv4 address.
 fn unmapped(net: IpNet) -> Result<IpNet, RuleFault> {
     let IpNet::V6(v6) = net else { return Ok(net) };
     let Some(v4) = v6.addr().to_ipv4_mapped().filter(|_| v6.prefix_len() >= MAPPED_BITS) else {
@@ -430,7 +431,7 @@ fn unmapped(net: IpNet) -> Result<IpNet, RuleFault> {
 /// Bits of the prefix of IPv4-mapped addresses (RFC 4291 2.5.5.2).
 const MAPPED_BITS: u8 = 96;
 
-/// The flag of `nexus run` that opens an address.
+/// Returns the flag of `nexus run` that opens an address.
 fn flag_for_address(address: IpAddr, ports: &Ports) -> String {
     if address.is_loopback() {
         format!("--allow-host-port {ports}")
@@ -439,7 +440,7 @@ fn flag_for_address(address: IpAddr, ports: &Ports) -> String {
     }
 }
 
-/// The value of `--allow-private` for an address.
+/// Returns the value of `--allow-private` for an address.
 pub(super) fn address_flag(address: IpAddr, ports: &Ports) -> String {
     match address {
         IpAddr::V4(address) => format!("{address}:{ports}"),

@@ -42,8 +42,8 @@ impl RuleSet {
         set
     }
 
-    /// The rules whose pattern means `name`. This is the only place where names meet patterns: the exact one first,
-    /// then wildcards from the nearest parent up.
+    /// Returns the rules whose pattern means `name`. This is the only place where names meet patterns: the exact one
+    /// first, then wildcards from the nearest parent up.
     pub(super) fn matching<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a Rule> {
         let exact = self.exact.get(name.as_str());
         let below = name.parents().filter_map(|parent| self.below.get(parent));

@@ -18,9 +18,9 @@ pub(super) enum Speech {
 }
 
 impl Speech {
-    /// Returns what `rules` say together, the matching ones, those for the nearest name first. A rule that demands TLS
-    /// counts in any case; one that does without (`/tcp`) only among those for the nearest name, so that a wildcard
-    /// does not open a host that another rule names.
+    /// Returns the protocol of the matching `rules`, those for the nearest name first. A rule that demands TLS counts
+    /// in any case; one that does without (`/tcp`) only among those for the nearest name, so that a wildcard does not
+    /// open a host that another rule names.
     pub(super) fn of(rules: &[&Rule], port: Port) -> Self {
         if rules.iter().any(|rule| rule.tls == Some(true)) {
             return Self::Tls;

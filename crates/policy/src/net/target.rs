@@ -26,17 +26,17 @@ impl Host {
         })
     }
 
-    /// The same for bytes from the wire.
+    /// Reads a host from bytes of the wire.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, HostError> {
         Self::parse(std::str::from_utf8(bytes).map_err(|_| HostError::NotText)?)
     }
 
-    /// The host that an address is.
+    /// Returns the host of an address.
     pub fn of_address(address: IpAddr) -> Self {
         Self::Address(address.to_canonical())
     }
 
-    /// The name, unless it is an address.
+    /// Returns the name, unless the host is an address.
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Name(name) => Some(name),
@@ -45,7 +45,7 @@ impl Host {
     }
 }
 
-/// `%` (a zone) and everything else that `Ipv6Addr` does not read is refused.
+/// Reads an IPv6 address. `%` (a zone) and everything else that `Ipv6Addr` does not read is refused.
 fn v6(text: &str) -> Result<Host, HostError> {
     let address: Ipv6Addr = text.parse().map_err(|_| HostError::Forbidden { character: ':' })?;
     Ok(Host::of_address(IpAddr::V6(address)))
@@ -77,15 +77,15 @@ impl Port {
     pub const HTTPS: Self = Self(443);
     /// The port of HTTP, 80.
     pub const HTTP: Self = Self(80);
-    /// The next one after HTTPS: between ports that are TLS by themselves and others there is an edge.
+    /// The port after HTTPS: between ports that are TLS by default and others there is an edge.
     pub(super) const AFTER_HTTPS: Self = Self(444);
 
-    /// A port, unless it is 0.
+    /// Returns a port, unless the number is 0.
     pub fn new(number: u16) -> Result<Self, TargetError> {
         if number == 0 { Err(TargetError::Port { text: "0".into() }) } else { Ok(Self(number)) }
     }
 
-    /// Digits only: no sign, no space, no leading zero, which parsers read differently.
+    /// Reads digits only: no sign, no space, no leading zero, which parsers read differently.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let wrong = || TargetError::Port { text: text.chars().take(40).collect() };
         if text.is_empty() || text.starts_with('0') || !text.bytes().all(|b| b.is_ascii_digit()) {
@@ -140,18 +140,18 @@ pub enum TargetError {
 pub struct Target {
     /// The host to reach.
     pub host: Host,
-    /// On which port.
+    /// The port to reach.
     pub port: Port,
 }
 
 impl Target {
-    /// `HOST:PORT`, `[IPV6]:PORT`; the port is required.
+    /// Reads `HOST:PORT` or `[IPV6]:PORT`; the port is required.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let (host, port) = split(text)?;
         Ok(Self { host, port: Port::parse(port.ok_or(TargetError::NoPort)?)? })
     }
 
-    /// The same with a port to assume where none is written.
+    /// Reads a target, with a port to assume where none is written.
     pub fn parse_or(text: &str, port: Port) -> Result<Self, TargetError> {
         let (host, written) = split(text)?;
         Ok(Self { host, port: written.map_or(Ok(port), Port::parse)? })
@@ -164,7 +164,7 @@ impl Target {
     }
 }
 
-/// The host and the text of the port, if there is a colon for it.
+/// Splits a text into the host and the text of the port, if there is a colon for it.
 pub(super) fn split(text: &str) -> Result<(Host, Option<&str>), TargetError> {
     if let Some(rest) = text.strip_prefix('[') {
         let (inner, after) = rest.split_once(']').ok_or(TargetError::Brackets)?;

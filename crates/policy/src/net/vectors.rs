@@ -40,7 +40,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The parts of a policy.
+    /// Returns the parts of a policy.
     pub fn input(&self) -> Result<PolicyInput, Box<dyn std::error::Error>> {
         let mut input = PolicyInput {
             mode: Some(self.mode),
@@ -89,7 +89,7 @@ pub enum Expect {
 pub struct Case {
     /// The id of the vector.
     pub id: &'static str,
-    /// Under which rules.
+    /// The rules of the case.
     pub rules: Rules,
     /// The host as a client writes it in an authority (an IPv6 literal in brackets).
     pub host: &'static str,
@@ -107,7 +107,7 @@ impl Case {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// The answers as addresses.
+    /// Returns the answers as addresses.
     pub fn addresses(&self) -> Result<Vec<IpAddr>, std::net::AddrParseError> {
         self.answers.iter().map(|text| text.parse()).collect()
     }
@@ -142,7 +142,7 @@ pub const DEFAULT: Rules = Rules {
 
 /// An address of the public internet in these tests.
 pub const PUBLIC: &[&str] = &["11.22.33.44"];
-/// Two of them, one of each family.
+/// Two public addresses, one of each family.
 pub const PUBLIC_BOTH: &[&str] = &["11.22.33.44", "2a00:aaaa::5"];
 
 const EMPTY: Rules = Rules { allow: &[], ..DEFAULT };

@@ -30,7 +30,8 @@ impl Who<'_> {
         }
     }
 
-    /// A rule for one program denies everybody who is not known to be another one.
+    /// Reports whether `rule` denies this program. A rule for one program denies all that are not known to be another
+    /// one.
     pub(super) fn is_denied_by(self, rule: &Rule) -> bool {
         match (self, &rule.program) {
             (_, None) => true,

@@ -115,7 +115,8 @@ fn setting(needs: &mut Needs, path: &str, value: &str) -> Result<(), PackagesErr
     }
 }
 
-/// Words, quoted words without their quotes, and `{`, `}`, `;`. Comments are `//`, `#` at the start of a word, `/* */`.
+/// Returns words, quoted words without their quotes, and `{`, `}`, `;`. Comments are `//`, `#` at the start of a word,
+/// `/* */`.
 fn tokens(text: &str) -> Result<Vec<String>, PackagesError> {
     let mut found: Vec<String> = Vec::new();
     let mut word = String::new();

@@ -43,8 +43,8 @@ pub fn read_cargo_config(files: &[&str], environment: &BTreeMap<String, String>)
     Ok(needs)
 }
 
-/// `CARGO_HTTP_PROXY` is `http.proxy`, `CARGO_REGISTRIES_MY_INDEX_TOKEN` is `registries.my-index.token`. Underscores in
-/// a name may have been dashes; only the host behind it matters here.
+/// Reads settings from variables: `CARGO_HTTP_PROXY` is `http.proxy`, `CARGO_REGISTRIES_MY_INDEX_TOKEN` is
+/// `registries.my-index.token`. Underscores in a name may have been dashes; only the host behind it matters here.
 fn from_environment(environment: &BTreeMap<String, String>) -> Table {
     let mut found = Table::new();
     for (name, value) in environment.iter().filter(|(_, value)| !value.is_empty()) {

@@ -39,7 +39,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The value, for the one place that uses it.
+    /// Returns the value, for the one place that uses it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -70,7 +70,7 @@ pub enum Login {
 /// A login and where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// For which host and port.
+    /// The host and port that the login is for.
     pub target: Target,
     /// The path below which the login is valid.
     pub path: String,
@@ -127,7 +127,7 @@ impl Endpoint {
         Ok((endpoint, login))
     }
 
-    /// The URL without a login.
+    /// Returns the URL without a login.
     pub fn url(&self) -> String {
         let (scheme, default) = match self.scheme {
             Scheme::Http => ("http", 80),

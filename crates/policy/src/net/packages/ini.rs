@@ -5,7 +5,7 @@ use super::PackagesError;
 /// One setting of an INI file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// In lower case, empty before the first section.
+    /// The section in lower case, empty before the first one.
     pub(super) section: String,
     pub(super) key: String,
     pub(super) value: String,

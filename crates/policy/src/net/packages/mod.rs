@@ -45,7 +45,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// The name of its group.
+    /// Returns the name of the client's group.
     pub fn group(self) -> &'static str {
         match self {
             Self::Pip => "pkg:pip",
@@ -78,7 +78,7 @@ pub enum Ask {
     /// Cargo keeps a directory `registry/index/HOST-HASH` for each index that it used, with a `config.json` for
     /// [`read_cargo_index`]; HOST goes to [`Needs::add_default`].
     CargoIndexFolder,
-    /// It has none: what is not configured does not exist.
+    /// The client has no default: only configured sources exist.
     Nothing,
 }
 
@@ -95,7 +95,7 @@ pub enum DefaultIndex {
 /// A setting that the client needs inside too, without credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Setting {
-    /// Its key as the client spells it.
+    /// The key as the client spells it.
     pub key: String,
     /// The value of the setting.
     pub value: String,
@@ -160,7 +160,7 @@ pub enum PackagesError {
     },
 }
 
-/// Something that the rules of a group cannot cover.
+/// Endpoint that the rules of a group cannot cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotCovered {
     /// The endpoint that the rules leave out.
@@ -170,7 +170,7 @@ pub struct NotCovered {
 }
 
 impl Needs {
-    /// The rules of the group. A group opens no addresses: a mirror that is given as one needs its own flag.
+    /// Returns the rules of the group. A group opens no addresses: a mirror that is given as one needs its own flag.
     pub fn rules(&self, client: Client) -> (Vec<Rule>, Vec<NotCovered>) {
         let (mut rules, mut left) = (Vec::new(), Vec::new());
         for endpoint in &self.endpoints {
@@ -199,7 +199,7 @@ impl Needs {
         (rules, left)
     }
 
-    /// Takes the client's answer about its default: one URL or host a line.
+    /// Takes the client's answer about its default: one URL or host per line.
     pub fn add_default(&mut self, answer: &str) -> Result<(), PackagesError> {
         let mut found = Vec::new();
         for line in answer.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -227,7 +227,7 @@ impl Needs {
         Ok(endpoint)
     }
 
-    /// An endpoint for packages, repeated inside under `key`.
+    /// Adds an endpoint for packages, repeated inside under `key`.
     fn index(&mut self, key: &str, url: &str) -> Result<(), PackagesError> {
         let endpoint = self.endpoint(key, url)?;
         self.settings.insert(Setting { key: key.into(), value: endpoint.url() });

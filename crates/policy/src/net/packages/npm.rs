@@ -48,7 +48,7 @@ pub fn read_npm(files: &[&str], environment: &BTreeMap<String, String>) -> Resul
     Ok(needs)
 }
 
-/// `//host/path/:_authToken` and its relatives.
+/// Reads `//host/path/:_authToken` and its relatives.
 fn login(
     needs: &mut Needs,
     users: &mut BTreeMap<String, (Option<String>, Option<String>)>,
@@ -75,7 +75,8 @@ fn bind(needs: &mut Needs, place: &str, login: Login) -> Result<(), PackagesErro
     Ok(())
 }
 
-/// `${NAME}` and `${NAME?}`; one that is not set stays as it is, as npm leaves it, except with the question mark.
+/// Expands `${NAME}` and `${NAME?}`. A variable that is not set stays as it is, as npm leaves it, except with the
+/// question mark.
 fn expanded(value: &str, environment: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = value;

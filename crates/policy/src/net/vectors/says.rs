@@ -28,20 +28,20 @@ pub struct Ask {
 pub enum Says {
     /// A ClientHello with this name.
     Sni(&'static str),
-    /// A ClientHello without one.
+    /// A ClientHello without a name.
     NoSni,
-    /// Something that is neither TLS nor HTTP/1 as it has to be.
+    /// Bytes that are neither TLS nor valid HTTP/1.
     Raw(&'static [u8]),
     /// Requests of HTTP/1.1, one after the other.
     Http(&'static [Ask]),
 }
 
-/// One case. All that is said but the last passes.
+/// One case. Everything that is sent passes, except the last.
 #[derive(Debug, Clone, Copy)]
 pub struct Agree {
     /// The id of the vector.
     pub id: &'static str,
-    /// Under which rules.
+    /// The rules of the case.
     pub rules: Rules,
     /// The host that the connection is for.
     pub host: &'static str,
@@ -51,7 +51,7 @@ pub struct Agree {
     pub says: Says,
     /// The code for the last that is sent, or for the connection, by CONNECT, SOCKS5 and redirection.
     pub expect: DenyCode,
-    /// The same for absolute-form requests, where it can be said to a proxy.
+    /// The code for absolute-form requests, where the same can be sent to a proxy.
     pub absolute: Option<DenyCode>,
 }
 
@@ -95,7 +95,7 @@ impl Agree {
     }
 }
 
-/// As far as it lies in the decision; what else a request target may be is the reader's.
+/// Checks a request as far as the decision goes; other forms of a request target are the reader's to check.
 fn asked(policy: &Policy, permit: &Permit, ask: &Ask) -> Result<(), Denial> {
     let hosts: Vec<&[u8]> = ask.hosts.iter().map(|host| host.as_bytes()).collect();
     check_inner_host(policy, permit.attempt(), permit.must_name(), Request::Http11, &hosts, Moment(0))?;
@@ -141,7 +141,7 @@ const fn smuggled(says: &'static [u8]) -> Agree {
     Agree { id: "I08", ..raw(WEB, 80, says, BAD) }
 }
 
-/// The same by every way.
+/// Makes a case with the same outcome by every way.
 const fn web(id: &'static str, rules: Rules, asks: &'static [Ask], expect: DenyCode) -> Agree {
     let says = Says::Http(asks);
     Agree { id, rules, host: "example.test", port: 80, says, expect, absolute: Some(expect) }
