@@ -62,8 +62,8 @@ fn own_proxy(egress: &EgressSettings) -> Option<(&'static str, &Origin)> {
 }
 
 impl Settings {
-    /// Adds a user's own file: its limits count where they are lower, its protected names are added, it may name an
-    /// upstream proxy where the operator names none, and it may say nothing else.
+    /// Adds a user's own file: its limits count where they are lower, its protected names are added, and it may name an
+    /// upstream proxy where the operator names none. Every other setting in it is refused.
     pub fn with_own(mut self, own: Self) -> Result<Self, DocumentError> {
         let refused = own.uid_base.as_ref().map(|base| ("sandbox.uid_base", &base.from));
         let refused = refused.or_else(|| own.drivers.first().map(|driver| ("sandbox.drivers", &driver.from)));
@@ -312,7 +312,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Text or a number, as text.
+    /// Reads text or a number, as text.
     fn plain(&self, node: &Entry<'_>) -> Result<String, DocumentError> {
         use toml::de::DeValue;
         match node.get_ref() {

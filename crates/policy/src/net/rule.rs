@@ -218,19 +218,19 @@ pub enum RuleFault {
     /// `/tcp` or `/tls` behind a host without ports, where it reads like a path.
     #[error("{with} stands behind a port, as in example.com:443{with}")]
     SpeechWithoutPort {
-        /// The form to write instead.
+        /// `/tcp` or `/tls`, as it was written.
         with: &'static str,
     },
-    /// Said behind the ports and beside the host.
+    /// TLS is set behind the ports and beside the host.
     #[error("whether TLS is required stands twice")]
     TlsTwice,
     /// `/tcp` or `/tls` in a denial.
     #[error("/tcp and /tls mean nothing in a denial")]
     SpeechInDenial,
-    /// Behind the host and beside it.
+    /// The ports stand behind the host and beside it.
     #[error("the ports stand twice")]
     PortsTwice,
-    /// Behind the host and beside it.
+    /// The program stands behind the host and beside it.
     #[error("the program stands twice")]
     ProgramTwice,
     /// A path of a program in another form.

@@ -22,14 +22,14 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The origin of what stands at a place of it.
+    /// Returns the origin of a value at a place in the document.
     #[must_use]
     pub fn origin(&self, place: Place) -> Origin {
         Origin::File { name: self.source.clone(), place }
     }
 }
 
-/// A profile by its name and how many nearer ones of the same name are passed over.
+/// Profile by its name and the number of nearer ones of the same name that are passed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The name of the profile.
@@ -42,16 +42,16 @@ pub struct Link {
 pub trait Library {
     /// Reason why a profile could not be read.
     type Error;
-    /// Reads one; `None` when there is none.
+    /// Reads a profile; `None` if it does not exist.
     fn load(&mut self, link: &Link) -> Result<Option<Loaded>, Self::Error>;
-    /// All names, for a suggestion.
+    /// Returns all names, for a suggestion.
     fn names(&self) -> Vec<String>;
 }
 
 /// The profiles do not fit together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError<E> {
-    /// There is no such profile.
+    /// No profile has this name.
     #[error("{from}: there is no profile {name}{}", suggestion.as_ref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
     Unknown {
         /// The name of the profile.
@@ -69,12 +69,12 @@ pub enum ChainError<E> {
         /// The `extends` that closes the circle.
         from: Origin,
     },
-    /// One could not be read.
+    /// A profile could not be read.
     #[error("a profile cannot be read")]
     Load(E),
 }
 
-/// All documents of these profiles, parents first.
+/// Returns all documents of these profiles, parents first.
 pub fn resolve<L: Library>(library: &mut L, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, ChainError<L::Error>> {
     let mut walk = Walk { library, done: Vec::new(), order: Vec::new(), open: Vec::new() };
     for (name, from) in wanted {

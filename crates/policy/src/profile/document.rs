@@ -145,7 +145,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Its word in a document.
+            /// Returns the value's word in a document.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {

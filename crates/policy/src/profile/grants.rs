@@ -50,7 +50,7 @@ pub struct Grants {
     pub limits: LimitValues,
     /// The treatment of changes.
     pub changes: Option<Sourced<ChangesMode>>,
-    /// Names whose changes wait for an accept, besides those that always do. Nothing takes one away.
+    /// Names whose changes wait for an accept, besides those that always do. No later document removes a name.
     pub protect: Vec<Sourced<String>>,
     /// True if processes inside may trace each other; `None` means that they may not.
     pub debug: Option<Sourced<bool>>,
@@ -61,14 +61,14 @@ pub struct Grants {
 pub struct ProfileName {
     /// The name of the profile.
     pub name: String,
-    /// Its path, or `built-in profile NAME`.
+    /// The path of the profile, or `built-in profile NAME`.
     pub source: String,
     /// Hash of its text as it was read.
     pub hash: Digest,
 }
 
 impl ProfileName {
-    /// Of a document that was read.
+    /// Returns the name and source of a document that was read.
     #[must_use]
     pub fn of(loaded: &Loaded) -> Self {
         Self { name: loaded.name.clone(), source: loaded.source.clone(), hash: loaded.hash }
@@ -78,7 +78,7 @@ impl ProfileName {
 /// Destinations that may be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NetGrants {
-    /// None said means none.
+    /// The mode; `None` means no network.
     pub mode: Option<Sourced<NetMode>>,
     /// Destinations, as written.
     pub allow: Vec<Sourced<String>>,
@@ -90,7 +90,7 @@ pub struct NetGrants {
     pub allow_private: Vec<Sourced<String>>,
     /// Ports of the host's loopback; only flags give them.
     pub host_ports: Vec<Sourced<u16>>,
-    /// HTTP methods; none said means any.
+    /// The HTTP methods; `None` means any.
     pub methods: Option<Sourced<Methods>>,
     /// The list of a workspace's file, on top of all that.
     pub only: Option<OnlyThese>,
@@ -121,7 +121,7 @@ impl NetGrants {
         self.granted_mode().min(most)
     }
 
-    /// Returns who said the mode that holds.
+    /// Returns the origin of the mode that holds.
     #[must_use]
     pub fn mode_from(&self) -> Option<&Origin> {
         let only = self.only.as_ref().filter(|_| self.granted_mode() == NetMode::Unrestricted);
@@ -137,13 +137,13 @@ impl NetGrants {
         }
     }
 
-    /// The HTTP methods that hold.
+    /// Returns the HTTP methods that hold.
     #[must_use]
     pub fn effective_methods(&self) -> Methods {
         self.methods.as_ref().map_or(Methods::Any, |methods| methods.value)
     }
 
-    /// The stricter of what holds and `methods`.
+    /// Replaces the methods by `methods` if those are stricter, or if there are none yet.
     pub fn restrict_methods(&mut self, methods: Sourced<Methods>) {
         if self.methods.is_none() || methods.value > self.effective_methods() {
             self.methods = Some(methods);
@@ -225,7 +225,7 @@ impl Grants {
         }
     }
 
-    /// Neither passes nor sets this variable.
+    /// Removes this variable from those that are passed or set.
     pub fn drop_variable(&mut self, name: &str, from: Origin) {
         self.env_pass.remove(name);
         self.env_set.remove(name);

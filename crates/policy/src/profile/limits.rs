@@ -28,7 +28,7 @@ impl LimitKind {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Memory, Self::Cpus, Self::Pids, Self::Disk, Self::Timeout, Self::MaxOutput];
 
-    /// Its key in a document.
+    /// Returns the key in a document.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl LimitKind {
         }
     }
 
-    /// The limit with this key.
+    /// Returns the limit with this key.
     #[must_use]
     pub fn by_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.key() == key)
@@ -81,7 +81,7 @@ impl LimitKind {
     }
 }
 
-/// A limit for people, as a document would spell it.
+/// Returns a limit for people, as a document would spell it.
 #[must_use]
 pub fn format_limit(kind: LimitKind, value: u64) -> String {
     match kind {

@@ -244,7 +244,7 @@ fn documents() -> impl Strategy<Value = Document> {
     })
 }
 
-/// The parts of a document that can only take away.
+/// Returns the parts of a document that can only take away.
 fn harmless(mut document: Document) -> Document {
     document.toolchains.clear();
     (document.fs.ro, document.fs.rw) = Default::default();

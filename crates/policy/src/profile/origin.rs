@@ -66,7 +66,7 @@ impl Serialize for Origin {
     }
 }
 
-/// A value and who said it.
+/// A value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sourced<T> {
     /// The value that was set.

@@ -212,7 +212,7 @@ fn protected_name(text: &str) -> Result<(), String> {
     nexus_model::name_pattern::check(text).map_err(|error| error.to_string())
 }
 
-/// A profile's name is also the name of its file.
+/// Checks a profile's name, which is also the name of its file.
 pub(super) fn profile_name(text: &str) -> Result<(), String> {
     let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(sound) {

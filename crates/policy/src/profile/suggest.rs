@@ -1,6 +1,6 @@
 //! The known word that a misspelt one was meant to be.
 
-/// The closest of `known`, when it is close enough to be worth saying.
+/// Returns the closest of `known`, if it is close enough for a suggestion.
 #[must_use]
 pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let most = word.chars().count().div_ceil(3).max(1);

@@ -25,7 +25,7 @@ pub struct DocumentError {
 }
 
 impl DocumentError {
-    /// At a place.
+    /// Makes an error at a place.
     pub(super) fn at(place: Place, message: impl Into<String>) -> Self {
         Self { place, message: message.into() }
     }

@@ -52,7 +52,7 @@ fn too_much(breach: &BudgetBreach) -> &'static str {
     }
 }
 
-/// Text of the document in a message, bounded.
+/// Shortens text of the document for a message.
 fn short(text: &str) -> String {
     const MOST: usize = 100;
     if text.chars().count() <= MOST { text.to_owned() } else { text.chars().take(MOST).chain(['…']).collect() }
