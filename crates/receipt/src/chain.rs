@@ -33,20 +33,20 @@ pub struct ChainEnd {
     pub floor: u64,
 }
 
-/// Something that honest use does not leave behind.
+/// Fault in a chain that honest use does not leave behind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainProblem {
     /// Receipts are missing.
     #[error("receipts are missing: numbers {from} to {to} of the chain of {chain}")]
     Missing {
-        /// Of which chain.
+        /// The chain, named by the run that began it.
         chain: RunId,
         /// The first of them.
         from: u64,
         /// The last of them.
         to: u64,
     },
-    /// The one before is another one than this one names.
+    /// The receipt names another predecessor than the one that is there.
     #[error("the receipt of the run {run_id} (number {seq}) follows another receipt than the one that is there")]
     Broken {
         /// The number of the receipt.
@@ -54,7 +54,7 @@ pub enum ChainProblem {
         /// The run of the receipt.
         run_id: RunId,
     },
-    /// There is more than one chain.
+    /// A second chain began without the first one being closed.
     #[error("the chain of {chain} was not continued: the note of its end was lost or removed")]
     NotContinued {
         /// The chain that has no successor.
@@ -65,8 +65,8 @@ pub enum ChainProblem {
 /// Result of a check of all receipts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChainReport {
-    /// Receipts that share their number with another one, which the next one follows: `nexus` was killed between
-    /// writing them and noting them.
+    /// Receipts that share their number with another one that the chain went on from: `nexus` was killed between
+    /// writing and noting them.
     pub side_branches: Vec<RunId>,
     /// The problems found; empty for a whole chain.
     pub problems: Vec<ChainProblem>,

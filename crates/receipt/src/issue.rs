@@ -52,7 +52,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Key(inner) => inner.code(),
@@ -61,13 +61,13 @@ impl OpenError {
     }
 }
 
-/// A run has ended and has no receipt.
+/// Reason why a run that has ended has no receipt.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The key cannot be read any more.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The plan or the request makes no JSON.
+    /// The plan or the request cannot be written as JSON.
     #[error("its hashes could not be made")]
     Hash,
     /// The receipt was not stored.
@@ -76,7 +76,7 @@ pub enum IssueError {
 }
 
 impl IssueError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Key(_) | Self::Hash | Self::Store(_) => "receipt",
@@ -112,18 +112,18 @@ pub struct Finished<'a> {
     pub egress: Option<Egress>,
     /// The outcome of the changes.
     pub changes: Changes,
-    /// Reports that the receipt must outlive a power cut: the run left changes on the disk that do, too. A run without
-    /// any waits for no disk.
+    /// True if the receipt must outlive a power cut, because the run left changes on the disk that do, too. The receipt
+    /// of a run without such changes does not wait for the disk.
     pub durable: bool,
     /// Length and hash of the output of the command.
     pub output: Output,
     /// The end of the run.
     pub exit: Exit,
-    /// From the beginning until the sandbox was about to be made.
+    /// The time from the beginning until the sandbox was about to be made.
     pub prepared: Duration,
-    /// From the beginning until the command ran.
+    /// The time from the beginning until the command ran.
     pub spawned: Option<Duration>,
-    /// From the beginning until now.
+    /// The time from the beginning until now.
     pub duration: Duration,
 }
 
@@ -132,7 +132,7 @@ pub struct Finished<'a> {
 pub struct Issued {
     /// The path of the stored file.
     pub path: PathBuf,
-    /// Its file, and its hash.
+    /// The signed file, and its hash.
     pub sealed: Sealed,
     /// The key that signed the receipt.
     pub key_id: KeyId,
@@ -222,7 +222,7 @@ fn document(issuer: &Issuer, finished: Finished<'_>, seed: &Seed, key_id: KeyId)
     })
 }
 
-/// With tags instead of values: a hash of a short secret can be guessed.
+/// Returns the hash of the plan with tags instead of values: a hash of a short secret can be guessed.
 fn plan_hash(plan: &Plan, env: &[EnvEntry]) -> Option<Digest> {
     let mut draft = PlanDraft::clone(plan);
     for ((_, value), entry) in draft.env.iter_mut().zip(env) {

@@ -57,7 +57,7 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// Some text was no key's name.
+/// Error for a text that is not the name of a key.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not a key id (32 lower-case hexadecimal digits)")]
 pub struct ParseKeyIdError {
@@ -92,13 +92,13 @@ impl fmt::Debug for Seed {
 }
 
 impl Seed {
-    /// From 32 random bytes.
+    /// Makes a seed from 32 random bytes.
     #[must_use]
     pub fn new(bytes: Zeroizing<[u8; 32]>) -> Self {
         Self(bytes)
     }
 
-    /// Reads what [`Self::to_pem`] wrote, and nothing else.
+    /// Reads only the text that [`Self::to_pem`] wrote.
     pub fn from_pem(text: &[u8]) -> Result<Self, KeyTextError> {
         let body =
             text.strip_prefix(PRIVATE_BEGIN.as_bytes()).and_then(|rest| rest.strip_suffix(PRIVATE_END.as_bytes()));
@@ -112,7 +112,7 @@ impl Seed {
         Ok(Self(seed))
     }
 
-    /// PKCS#8 in PEM.
+    /// Returns the key as PKCS#8 in PEM.
     #[must_use]
     pub fn to_pem(&self) -> Zeroizing<String> {
         let mut der = Zeroizing::new([0; 48]);
@@ -126,7 +126,7 @@ impl Seed {
         text
     }
 
-    /// The key to sign with.
+    /// Returns the key to sign with.
     #[must_use]
     pub fn signer(&self) -> Pair {
         let key = SigningKey::from_bytes(&self.0);
@@ -145,20 +145,20 @@ impl Seed {
     }
 }
 
-/// Both halves, ready for use.
+/// Private and public key, ready for use.
 pub struct Pair {
     key: SigningKey,
     public: PublicKey,
 }
 
 impl Pair {
-    /// The public half.
+    /// Returns the public key.
     #[must_use]
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// Signs bytes that already say what they are for.
+    /// Signs bytes that already contain their purpose.
     pub(super) fn sign(&self, bytes: &[u8]) -> [u8; 64] {
         self.key.sign(bytes).to_bytes()
     }
@@ -175,14 +175,14 @@ impl PublicKey {
         KeyId(blake3::hash(self.0.as_bytes()).to_hex()[..32].to_owned())
     }
 
-    /// SPKI in PEM.
+    /// Returns the key as SPKI in PEM.
     #[must_use]
     pub fn to_pem(&self) -> String {
         let der = [&PUBLIC_DER[..], self.0.as_bytes()].concat();
         format!("{PUBLIC_BEGIN}\n{}\n{PUBLIC_END}\n", base64_encode(&der))
     }
 
-    /// Every public key in a text; other lines are remarks.
+    /// Reads every public key in a text; other lines are remarks.
     pub fn all_from_pem(text: &str) -> Result<Vec<Self>, KeyTextError> {
         let mut found = Vec::new();
         let mut lines = text.lines().map(str::trim);
@@ -221,7 +221,7 @@ impl FromStr for PublicKey {
 pub struct Keyring(Vec<PublicKey>);
 
 impl Keyring {
-    /// With these keys.
+    /// Makes a ring of these keys.
     #[must_use]
     pub fn new(keys: Vec<PublicKey>) -> Self {
         Self(keys)
@@ -234,14 +234,14 @@ impl Keyring {
         }
     }
 
-    /// The key of this name.
+    /// Returns the key of this name.
     #[must_use]
     pub fn get(&self, id: &KeyId) -> Option<&PublicKey> {
         self.0.iter().find(|key| key.id() == *id)
     }
 }
 
-/// Base64 of 48 bytes, which has no padding; not by the general decoder, which leaves copies behind.
+/// Decodes Base64 of 48 bytes, which has no padding. The general decoder would leave copies behind.
 fn decode(text: &[u8; PRIVATE_BODY]) -> Option<Zeroizing<[u8; 48]>> {
     let mut out = Zeroizing::new([0; 48]);
     for (four, three) in text.chunks_exact(4).zip(out.chunks_exact_mut(3)) {

@@ -24,7 +24,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads a run's id, or else takes the text for a file's name.
+    /// Reads a run's id; any other text is taken as the name of a file.
     #[must_use]
     pub fn of(text: &Path) -> Self {
         match text.to_str().and_then(|text| text.parse().ok()) {
@@ -52,7 +52,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(content)
 }
 
-/// Something that was to be checked cannot be read.
+/// Reason why an input of a verification cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} cannot be read: {source}")]
 pub struct ReadError {
@@ -63,23 +63,23 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    /// For a file.
+    /// Makes the error for a file.
     pub fn of(path: &Path, source: io::Error) -> Self {
         Self { what: path.display().to_string(), source }
     }
 
-    /// For the receipt of a run.
+    /// Makes the error for the receipt of a run.
     pub fn of_run(run: RunId, source: io::Error) -> Self {
         Self { what: format!("the receipt of the run {run}"), source }
     }
 
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         NOTHING
     }
 }
 
-/// The code of an answer where there is no receipt at all: neither valid nor forged.
+/// Code of an answer where there is no receipt at all: neither valid nor forged.
 const NOTHING: &str = "nothing_to_verify";
 
 /// One of the two streams of a command.
@@ -100,13 +100,13 @@ impl Stream {
     }
 }
 
-/// Something is not valid.
+/// Reason why a receipt, or a file beside it, is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum Invalid {
-    /// A file is not a receipt of anybody known here.
+    /// The file is not a receipt, or not one signed by a known key.
     #[error(transparent)]
     Envelope(VerifyError),
-    /// The same of a receipt of the state directory.
+    /// A receipt of the state directory is not valid on its own.
     #[error("{run}: {source}")]
     Stored {
         /// The run by which the file is named.
@@ -132,12 +132,12 @@ pub enum Invalid {
         path: PathBuf,
         /// The stream that it was to be.
         stream: Stream,
-        /// Of the file.
+        /// Length and hash of the file.
         found: StreamDigest,
-        /// Of the receipt.
+        /// Length and hash in the receipt.
         said: StreamDigest,
     },
-    /// The receipt says nothing of a record of the network.
+    /// The receipt has no record of the network.
     #[error("the receipt says nothing of a record of the network: {why}")]
     NoNetRecord {
         /// The reason why there is none.
@@ -151,9 +151,9 @@ pub enum Invalid {
     NetRecord {
         /// The path of the file.
         path: PathBuf,
-        /// Of the file.
+        /// Length and hash of the file.
         found: StreamDigest,
-        /// Of the receipt.
+        /// Length and hash in the receipt.
         said: StreamDigest,
     },
     /// A document is not the report of the run.
@@ -164,16 +164,16 @@ pub enum Invalid {
         /// The first part that differs.
         part: &'static str,
     },
-    /// The receipts make no whole chain.
+    /// The receipts do not form a whole chain.
     #[error(transparent)]
     Chain(ChainProblem),
-    /// There is a receipt in place of the last one of a closed chain.
+    /// Another receipt stands in place of the last one of a closed chain.
     #[error("the last receipt of the chain of {chain} is another than when it was closed")]
     LastReplaced {
         /// The chain that was closed.
         chain: RunId,
     },
-    /// There is no receipt and no chain.
+    /// There are no receipts and no chain.
     #[error(
         "there is nothing to verify: no receipts and no chain; either no run has ended here yet, or all of them were taken away"
     )]
@@ -181,7 +181,7 @@ pub enum Invalid {
 }
 
 impl Invalid {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Envelope(source) | Self::Stored { source, .. } => source.code(),
@@ -200,7 +200,7 @@ fn renamed(run: RunId, opened: &Opened) -> Invalid {
     Invalid::Renamed { run, found: opened.receipt.run_id }
 }
 
-/// A statement about a key's successor counts for nothing: no trusted key signed it.
+/// Reason why a statement about a key's successor is ignored: no trusted key signed it.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct RefusedLink {
@@ -210,7 +210,7 @@ pub struct RefusedLink {
     pub source: LinkError,
 }
 
-/// Adds the keys that `links` lead to from the keys of `ring`. Each link has the file that it stands in; their order
+/// Adds the keys that `links` lead to from the keys of `ring`. Each link comes with the path of its file; their order
 /// does not matter, as long as one of them leads on.
 pub fn follow_links(mut ring: Keyring, mut links: Vec<(PathBuf, String)>) -> Result<Keyring, RefusedLink> {
     loop {
@@ -265,7 +265,7 @@ pub fn check_report(receipt: &Receipt, path: &Path, report: &Value, no_network: 
     differs(report, receipt, no_network).map(|part| Invalid::Report { path: path.to_owned(), part })
 }
 
-/// The first part of a `nexus run --json` document that is not what the receipt says.
+/// Returns the first part of a `nexus run --json` document that differs from the receipt.
 fn differs(report: &Value, receipt: &Receipt, no_network: &Value) -> Option<&'static str> {
     let guarantees = json!(receipt.guarantees);
     let proof = json!(receipt.proof);
@@ -290,7 +290,8 @@ fn are_counts(report: &Value, said: &Changes) -> bool {
     counts.iter().all(|(name, count)| report[name] == json!(count))
 }
 
-/// A run without a network has no such part in its receipt, and an empty one in its report.
+/// Compares the network of a report with that of a receipt. A run without a network has no such part in its receipt,
+/// and an empty one in its report.
 fn is_egress(report: &Value, said: Option<&Egress>, no_network: &Value) -> bool {
     match said {
         Some(said) => Digest::of_json(report) == Some(said.hash),
@@ -325,7 +326,7 @@ pub fn compared_by_length(report: &Value, receipt: &Receipt) -> Vec<&'static str
     cut.map(|(name, _)| *name).collect()
 }
 
-/// The hash of a change set, from the report's `changes`.
+/// Returns the hash of a change set, from the report's `changes`.
 fn changes_hash(changes: &Value) -> Option<Digest> {
     let part = |name: &str| changes.get(name).cloned();
     let lists = json!({
@@ -383,7 +384,7 @@ impl Collected {
         found.rings.retain(|ring| !is_later(&ring.place));
         Ok(found)
     }
-    /// Checks all of them, and whether one was taken out. Returns every problem, never an empty list of them.
+    /// Checks all receipts, and that none was taken out. Returns every problem; the list is never empty.
     pub fn check(self) -> Result<AllValid, Vec<Invalid>> {
         let Self { runs, rings, unchained, mut wrong, end, breaks } = self;
         // Whoever takes everything away takes the evidence of it, too: that is not valid, only unknown.

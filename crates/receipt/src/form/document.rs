@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The form that this code writes.
 pub const SCHEMA: &str = "nexus.receipt/2";
-/// The forms that this code reads. A receipt of form 1 says nothing of the network that was in force.
+/// The forms that this code reads. A receipt of form 1 does not describe the network that was in force.
 pub const SCHEMAS: [&str; 2] = ["nexus.receipt/1", SCHEMA];
 /// Maximum size of each list in a receipt, in bytes. The hash of the whole list stands beside it.
 pub const MAX_LISTED_BYTES: usize = 64 * 1024;
@@ -55,7 +55,7 @@ pub struct Receipt {
     pub exit: Exit,
     /// The times of the run.
     pub timing: Timing,
-    /// Its place among the receipts of the same state directory; nothing when that could not be had.
+    /// The receipt's place among those of the same state directory; `None` if it could not get one.
     pub chain: Option<ChainPlace>,
     /// The key that signed it.
     pub key_id: KeyId,
@@ -64,7 +64,7 @@ pub struct Receipt {
 /// A version of Nexus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nexus {
-    /// As `nexus --version` prints it.
+    /// The version, as `nexus --version` prints it.
     pub version: String,
 }
 
@@ -87,13 +87,13 @@ pub struct Bounded<T> {
 }
 
 impl<T> Bounded<T> {
-    /// All of a list.
+    /// Takes a whole list.
     #[must_use]
     pub fn whole(items: Vec<T>) -> Self {
         Self { items, omitted: 0 }
     }
 
-    /// Its beginning, as far as the sizes of the items fit.
+    /// Cuts the list to its beginning, as far as the sizes of the items fit.
     #[must_use]
     pub fn cut(mut self, size: impl Fn(&T) -> usize) -> Self {
         let mut used = 0usize;
@@ -162,12 +162,12 @@ pub struct Network {
     pub policy: Option<Digest>,
     /// Reports that everything went through the operator's proxy.
     pub upstream: bool,
-    /// Reports that a person could be asked about other destinations.
+    /// True if a person could be asked about other destinations.
     pub ask: bool,
 }
 
 impl Network {
-    /// No network at all.
+    /// Returns the network of a run that has none.
     #[must_use]
     pub fn none() -> Self {
         Self { mode: "none".to_owned(), rules: Bounded::whole(Vec::new()), policy: None, upstream: false, ask: false }
@@ -175,7 +175,7 @@ impl Network {
 }
 
 impl Request {
-    /// The same with lists that fit into a receipt.
+    /// Returns the request with lists that fit into a receipt.
     #[must_use]
     pub fn cut(self) -> Self {
         // What JSON adds to each item.
@@ -260,7 +260,7 @@ pub struct Output {
     pub stderr: StreamDigest,
 }
 
-/// One stream, all of it, also what a limit kept from being shown.
+/// Length and hash of a whole stream, including output that a limit kept from being shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamDigest {
     /// The length of the stream in bytes.
@@ -280,16 +280,16 @@ pub struct Exit {
     pub reason: String,
 }
 
-/// When things happened.
+/// Start and durations of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// Milliseconds since 1970 in UTC when `nexus` began, by the machine's clock.
     pub started_unix_ms: u64,
-    /// From then until the sandbox was about to be made.
+    /// Microseconds from the beginning until the sandbox was about to be made.
     pub prepared_us: u64,
-    /// From then until the command ran; nothing when it never did.
+    /// Microseconds from the beginning until the command ran; `None` if it never did.
     pub spawned_us: Option<u64>,
-    /// From then until the end.
+    /// Microseconds from the beginning until the end.
     pub duration_us: u64,
 }
 
@@ -298,9 +298,9 @@ pub struct Timing {
 pub struct ChainPlace {
     /// The chain, named by the run that began it.
     pub chain: RunId,
-    /// Its number, from 0.
+    /// The number of the receipt, from 0.
     pub seq: u64,
-    /// Hash of the one before, none for the first.
+    /// The hash of the receipt before; `None` for the first.
     pub previous: Option<Digest>,
     /// The lowest number that is kept; older ones were pruned.
     pub floor: u64,

@@ -58,7 +58,7 @@ pub enum VerifyError {
     /// An envelope, but spelled differently than it was written.
     #[error("it is not as it was written: the file was edited or formatted anew")]
     Respelled,
-    /// An envelope around something else.
+    /// The envelope holds another type of content.
     #[error("it holds {found:?} and not {PAYLOAD_TYPE}")]
     WrongType {
         /// The payload type that the envelope claims.
@@ -88,7 +88,7 @@ pub enum VerifyError {
         /// The reason, from the parser.
         why: String,
     },
-    /// It names another key than the one that signed it.
+    /// The receipt names another key than the one that signed it.
     #[error("it says that the key {named} signed it, and the key {signed} did")]
     KeyMismatch {
         /// The key that the receipt names.
@@ -99,7 +99,7 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// A stable word for programs.
+    /// Returns a stable word for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

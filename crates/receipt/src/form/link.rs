@@ -36,13 +36,13 @@ pub enum LinkError {
 }
 
 impl Link {
-    /// The old key's statement.
+    /// Signs the statement of the old key.
     pub fn seal(old: &Pair, new: &PublicKey, rotated_unix_ms: u64) -> Result<Sealed, serde_json::Error> {
         let link = Self { schema: SCHEMA.to_owned(), new_key: new.to_pem(), rotated_unix_ms };
         envelope::seal_bytes(PAYLOAD_TYPE, &serde_json::to_vec(&link)?, old)
     }
 
-    /// The successor, if a key of the ring names it; and the statement.
+    /// Returns the successor and the statement, if a key of the ring signed it.
     pub fn open(file: &[u8], keys: &Keyring) -> Result<(PublicKey, Self), LinkError> {
         let (payload, _) = envelope::open_bytes(PAYLOAD_TYPE, file, keys)?;
         let content = |why: String| LinkError::Content { why };

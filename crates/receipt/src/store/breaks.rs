@@ -47,7 +47,7 @@ struct Line {
 /// Content of the file of recorded breaks.
 #[derive(Debug, Default)]
 pub struct Breaks {
-    /// One for each chain.
+    /// The recorded breaks, one for each chain.
     pub all: Vec<Break>,
     /// Lines that cannot be read.
     pub unreadable: usize,
@@ -74,7 +74,7 @@ impl Breaks {
         Ok(found)
     }
 
-    /// The ends of the closed chains.
+    /// Returns the ends of the closed chains.
     pub fn ends(&self) -> Vec<ChainEnd> {
         self.all.iter().map(|one| ChainEnd { chain: one.chain, next: one.next, floor: one.floor }).collect()
     }

@@ -33,7 +33,7 @@ pub enum DirectoryError {
 }
 
 impl DirectoryError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Open { .. } | Self::Io { .. } => "receipt_key",
@@ -102,7 +102,7 @@ pub fn write_new(folder: impl AsFd, name: &str, content: &[u8], durable: bool) -
     }
 }
 
-/// Writes a file in place of another one, on the disk before it has the name.
+/// Replaces a file by another one, which is on the disk before it has the name.
 pub fn replace(folder: impl AsFd, name: &str, content: &[u8]) -> io::Result<()> {
     let hidden = make_hidden(&folder, content, true)?;
     match rustix::fs::renameat(&folder, &hidden, &folder, name) {
@@ -137,7 +137,7 @@ pub fn sync(folder: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fsync(folder)?)
 }
 
-/// Removes a file; one that is gone already is fine.
+/// Removes a file; a file that is gone already is fine.
 pub fn remove(folder: impl AsFd, name: &str) -> io::Result<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

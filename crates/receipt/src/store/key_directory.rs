@@ -67,7 +67,7 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Directory(inner) => inner.code(),
@@ -92,14 +92,14 @@ pub struct KeyFile {
 
 /// Public keys of a state directory.
 pub struct Known {
-    /// The one that signs.
+    /// The key that signs.
     pub current: Option<PublicKey>,
     /// All whose signatures count.
     pub all: Vec<PublicKey>,
 }
 
 impl Known {
-    /// As a ring.
+    /// Returns the keys as a ring.
     pub fn ring(&self) -> Keyring {
         Keyring::new(self.all.clone())
     }
@@ -112,7 +112,7 @@ impl KeyDirectory {
         Ok(Self { folder: files::directory(&path)?, path })
     }
 
-    /// The key that signs; made if there is none.
+    /// Returns the key that signs, and makes it if there is none.
     pub fn current(&self) -> Result<KeyFile, KeyError> {
         let path = self.path.join(CURRENT);
         let file = if let Some(file) = self.look()? {
@@ -132,7 +132,7 @@ impl KeyDirectory {
         KeyError::Io { doing, path: self.path.join(name), source: source.into() }
     }
 
-    /// The key's file as it is, if there is one.
+    /// Opens the key's file as it is, if there is one.
     fn look(&self) -> Result<Option<File>, KeyError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, CURRENT, flags, Mode::empty()) {
@@ -178,7 +178,7 @@ impl KeyDirectory {
         made.map(drop).map_err(|error| self.io("written", &name, error))
     }
 
-    /// Every key whose signatures count here. Makes nothing.
+    /// Returns every key whose signatures count here. Makes none.
     pub fn known(&self) -> Result<Known, KeyError> {
         let current = match self.look()? {
             None => None,
@@ -223,8 +223,8 @@ impl KeyDirectory {
         files::read(&self.folder, name, MAX_BYTES).map_err(|error| self.io("read", name, error))
     }
 
-    /// A new key in place of the current one, which signs its successor before it goes. The rename of the new key is
-    /// the moment: before it the old key is in force, whatever else was written.
+    /// Puts a new key in place of the current one, which signs its successor before it goes. The rename of the new key
+    /// is the decisive moment: until then the old key is in force, whatever other files were written.
     pub fn rotate(&self, now_unix_ms: u64) -> Result<(PublicKey, PublicKey), KeyError> {
         match rustix::fs::flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

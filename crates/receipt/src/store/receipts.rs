@@ -61,10 +61,10 @@ pub struct Stored {
 /// Reason why a receipt was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It could not be made.
+    /// The receipt could not be signed.
     #[error("it could not be signed: {0}")]
     Sign(serde_json::Error),
-    /// It could not be written.
+    /// The file could not be written.
     #[error("{} cannot be written: {source}", path.display())]
     Write {
         /// The path of the receipt.
@@ -75,7 +75,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Sign(_) | Self::Write { .. } => "receipt",
@@ -95,8 +95,8 @@ impl Store {
         self.path.join(name(run))
     }
 
-    /// Lets a receipt be made for the next place and stores it. `make` gets no place where there is none to be had.
-    /// With `durable` receipt and chain are on the disk when this returns; the others do not wait for that.
+    /// Stores a receipt that `make` makes for the next place in the chain; `make` gets `None` if no place could be had.
+    /// With `durable`, receipt and chain are on the disk when this returns; other receipts do not wait for that.
     pub fn append(
         &self,
         run: RunId,
@@ -140,12 +140,12 @@ impl Store {
         files::sync(&self.folder)
     }
 
-    /// A receipt's file.
+    /// Reads a receipt's file.
     pub fn read(&self, run: RunId) -> io::Result<Vec<u8>> {
         files::read(&self.folder, &name(run), MAX_BYTES as u64 + 1)
     }
 
-    /// All runs with a receipt, the latest first.
+    /// Returns all runs with a receipt, the latest first.
     pub fn runs(&self) -> io::Result<Vec<RunId>> {
         let names = files::names(&self.folder)?;
         let mut runs: Vec<RunId> = names.iter().filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect();
@@ -154,7 +154,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// The chain's own note of where it ends.
+    /// Reads the chain's own note of its end.
     pub fn end(&self) -> io::Result<Option<ChainEnd>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.folder, CHAIN, flags, Mode::empty()) {
@@ -178,7 +178,8 @@ impl Store {
         breaks::add(&self.folder, broken)
     }
 
-    /// Removes the receipts of a closed chain; first its record says that they are not kept. Returns how many went.
+    /// Removes the receipts of a closed chain, after its record says that they are not kept. Returns the number
+    /// removed.
     pub fn forget(&self, broken: Break, runs: &[RunId]) -> io::Result<u64> {
         self.close(broken)?;
         runs.iter().try_for_each(|run| files::remove(&self.folder, &name(*run)))?;
@@ -206,7 +207,7 @@ struct Noted {
 }
 
 impl Noted {
-    /// `None` when there is nothing, or nothing of sense.
+    /// Reads the note; `None` if the file is empty or cannot be understood.
     fn read(file: &File) -> io::Result<Option<Self>> {
         // A line that was cut off in the middle is not counted and written over.
         let lines = file.metadata()?.len() / LINE;
@@ -225,7 +226,7 @@ impl Noted {
         ChainEnd { chain: self.id, next: self.next, floor: self.floor }
     }
 
-    /// In batches, so that most runs prune nothing.
+    /// Returns the floor after the next receipt. Receipts are pruned in batches, so that most runs prune nothing.
     fn next_floor(&self) -> u64 {
         let wanted = (self.next + 1).saturating_sub(KEEP);
         if wanted >= self.floor + BATCH { wanted } else { self.floor }
@@ -280,7 +281,7 @@ impl Chain {
         }
     }
 
-    /// The place of the next receipt. It already says what will be pruned after it.
+    /// Returns the place of the next receipt. Its floor already takes account of the pruning that follows.
     fn place(&self) -> ChainPlace {
         let Noted { id, next, last, .. } = self.noted;
         ChainPlace { chain: id, seq: next, previous: last, floor: self.noted.next_floor() }
