@@ -88,7 +88,7 @@ fn an_approval_opens_private_places_only_for_who_may_open_them() {
             assert_eq!(code(&policy.approve(rule).unwrap(), text, "10.0.0.5"), DenyCode::Ok, "{text} by {origin:?}");
         }
     }
-    // A public name is anybody's to ask for.
+    // Every origin may ask for a public name.
     let rule = parse_allow("new.test", Source { origin: Origin::Directive, ..Source::flag("new.test") }).unwrap();
     let more = policy.approve(AnyRule::Name(rule)).unwrap();
     assert_eq!(code(&more, "new.test:443", "11.22.33.44"), DenyCode::Ok);

@@ -283,7 +283,7 @@ proptest! {
         let (before, after) = (Policy::build(before).unwrap(), Policy::build(after).unwrap());
         for ask in asks {
             prop_assert!(!allowed(&after, &ask) || allowed(&before, &ask), "{:?}", ask);
-            // Whoever is not known is allowed what everybody is, and nothing else.
+            // A program that is not known is allowed only what every program is.
             let unknown = Ask { program: None, ..ask.clone() };
             let anybody = PROGRAMS.iter().all(|program| allowed(&after, &Ask { program: Some(program), ..ask.clone() }));
             let stranger = allowed(&after, &Ask { program: Some("/usr/bin/stranger"), ..ask.clone() });

@@ -27,10 +27,10 @@ const PUBLIC_DER: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x
 /// Reason why a text cannot be read as a key.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyTextError {
-    /// Not a private key as Nexus writes it.
+    /// The text is not a private key as Nexus writes it.
     #[error("it is no Ed25519 private key (PKCS#8 in PEM)")]
     Private,
-    /// Not a public key.
+    /// The text is not a public key.
     #[error("it holds no Ed25519 public key (-----BEGIN PUBLIC KEY-----)")]
     Public,
     /// The bytes are not a point of the curve, or a point of small order under which anything could be signed.

@@ -3,7 +3,7 @@
 //! ```text
 //!  a run ends ─▶ issue ─▶ form: document ─▶ seal with a key ─▶ store: receipts/RUN.json, linked to the one before
 //!                                                                  │
-//!  keys of somebody ─▶ keyring ─▶ verify: open ◀───────────────────┘─▶ chain: is one missing?
+//!  public keys ──────▶ keyring ─▶ verify: open ◀───────────────────┘─▶ chain: is one missing?
 //! ```
 //! The caller brings the state directory and the time; this crate prints nothing and reads no environment variable.
 //! Error codes are stable: [`IssueError::code`], [`OpenError::code`], [`Invalid::code`] and their kind.

@@ -387,7 +387,7 @@ impl Collected {
     /// Checks all receipts, and that none was taken out. Returns every problem; the list is never empty.
     pub fn check(self) -> Result<AllValid, Vec<Invalid>> {
         let Self { runs, rings, unchained, mut wrong, end, breaks } = self;
-        // Whoever takes everything away takes the evidence of it, too: that is not valid, only unknown.
+        // With everything taken away the evidence of it is gone, too: that is not valid, only unknown.
         if runs.is_empty() && end.is_none() {
             return Err(vec![Invalid::Nothing]);
         }

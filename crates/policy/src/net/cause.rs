@@ -16,7 +16,7 @@ pub enum DenyCode {
     NotInAllowlist,
     /// The host is allowed, on other ports.
     PortNotAllowed,
-    /// No host, no port, or two that disagree.
+    /// The host or the port is missing, or two of them disagree.
     InvalidDestination,
     /// The way around the proxy.
     ProxyRequired,
@@ -136,7 +136,7 @@ pub enum Cause {
     Special(Class),
     /// The egress's own listener.
     OwnListener,
-    /// Not readable as host and port.
+    /// The request cannot be read as host and port.
     Unreadable,
     /// Two parts of one request name two hosts.
     Disagree,

@@ -148,7 +148,7 @@ fn a_list_closes_private_places_that_rules_open() {
     let narrow = wide.narrow(&listing(&["a.test"]));
     assert_eq!(permit(&narrow, "a.test:443", "10.0.0.5").unwrap_err().code, DenyCode::PrivateDestination);
     assert!(permit(&narrow, "a.test:443", PUBLIC).is_ok());
-    // What the operator trusts is not the user's to give or the file's to take.
+    // The user cannot give, and the file cannot take away, the ranges that the operator trusts.
     input.trusted_ranges.push("10.0.0.0/8".parse().unwrap());
     let trusting = Policy::build(input).unwrap().narrow(&listing(&["a.test"]));
     assert!(permit(&trusting, "a.test:443", "10.0.0.5").is_ok());

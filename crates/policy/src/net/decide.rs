@@ -108,7 +108,7 @@ pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial
     let Host::Name(name) = host else {
         return Err(Denial::new(Cause::NameNotAnswered, format!("{host} is an address, not a name")));
     };
-    // Where only reading is allowed, a port of TLS is no use.
+    // Where only reading is allowed, a port of TLS does not help.
     let on = |port| match name_basis(policy, name, port, Who::Somebody) {
         Ok(basis) if policy.methods == Methods::ReadOnly && basis.tls => {
             Err(unseen(&Target { port, ..target.clone() }))
@@ -257,7 +257,7 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
         }
         None => Denial::new(Cause::NotListed, format!("no rule allows {name}:{port}")),
     };
-    // Where a name is somebody's alone, it is offered to who asks and to nobody else.
+    // A name that is allowed to one program only is offered to the program that asks and to no other.
     let Some(only) = (if is_somebodys(policy, name) { who.suffix() } else { Some(String::new()) }) else {
         return denial;
     };

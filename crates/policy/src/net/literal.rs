@@ -48,7 +48,7 @@ fn number(text: &str) -> Option<u64> {
     } else {
         (text, 10)
     };
-    // An empty part is no number, and `from_str_radix` would take a sign.
+    // An empty part is not a number, and `from_str_radix` would take a sign.
     if text.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }

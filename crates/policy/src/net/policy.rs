@@ -60,7 +60,7 @@ pub struct PolicyInput {
     pub upstream_bypass: Vec<Bypass>,
     /// Upper bounds for a whole directive.
     pub budget: Budget,
-    /// When it ends.
+    /// The time at which the policy ends.
     pub expires: Option<Moment>,
     /// True if a destination that is not listed leads to a question instead of a denial.
     pub ask: bool,
@@ -156,7 +156,7 @@ pub fn mode_name(mode: NetMode) -> &'static str {
 pub struct Narrower {
     /// The most that is allowed; `None` leaves the mode.
     pub mode: Option<NetMode>,
-    /// With mode allowlist: the names that stay.
+    /// The names that stay, with mode allowlist.
     pub allow: Vec<Rule>,
     /// More denied names.
     pub deny: Vec<Rule>,

@@ -216,7 +216,7 @@ impl Replay {
 impl Line {
     fn decide(&self, check: Check, policy: &Policy) -> Result<Outcome, ReplayError> {
         let with_rule = match self.once.clone().map(|rule| policy.approve(rule)).transpose() {
-            // A later policy that does not take the rule decides by itself whether the connection may stay.
+            // A later policy that refuses the rule decides without it whether the connection may stay.
             Err(_) if check == Check::Keep => None,
             with_rule => with_rule?,
         };

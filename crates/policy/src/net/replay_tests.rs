@@ -9,7 +9,7 @@ fn rule(text: &str) -> Rule {
     parse_allow(text, Source::flag(text)).unwrap()
 }
 
-/// Something of everything.
+/// Returns an input with something in every part.
 fn full() -> PolicyInput {
     let mut input = PolicyInput {
         mode: Some(NetMode::Allowlist),
@@ -92,7 +92,7 @@ fn a_policy_is_the_same_after_it_was_recorded_and_its_hash_tells_it_from_every_o
         }
     }
     assert_eq!(seen.len(), 22 + rules.len());
-    // The order in which rules were written is no part of it.
+    // The order in which rules were written is not part of it.
     let turned = built(|input| {
         input.allow.reverse();
         input.own_addresses.reverse();

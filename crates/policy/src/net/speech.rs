@@ -11,7 +11,7 @@ use super::target::Port;
 pub(super) enum Speech {
     /// TLS for this name is required.
     Tls,
-    /// Whatever is usual on the port: HTTP on 80, anything on the others.
+    /// The usual protocol of the port: HTTP on 80, anything on the others.
     Usual,
     /// Anything, also on ports 80 and 443 (`/tcp`).
     Any,

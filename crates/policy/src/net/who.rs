@@ -7,7 +7,7 @@ use super::rule::{Program, Rule};
 pub(super) enum Who<'a> {
     /// This program; `None` is not known.
     Program(Option<&'a Program>),
-    /// Some program, whichever.
+    /// Any program that some rule is for.
     Somebody,
 }
 

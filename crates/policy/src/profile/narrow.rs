@@ -112,7 +112,7 @@ impl Walk<'_> {
                 }
             }
         }
-        // Whatever the mode: for a group the user's own package clients are asked, and their settings are shown inside.
+        // In every mode: for a group the user's own package clients are asked, and their settings are shown inside.
         let groups = if has == NetMode::None { &[][..] } else { &base.groups };
         if !closed {
             self.only_known(&part.groups, groups, |group| format!("reach the group {group}"));

@@ -29,7 +29,7 @@ pub(super) fn sentence(error: &Error) -> String {
         }
         Error::Eof { .. } => "the text ends too early".to_owned(),
         Error::Message { msg, .. } | Error::ExternalMessage { msg, .. } => {
-            // What the scanner says is about the text; the place in it repeats the one in front of ours.
+            // The message of the scanner is about the text; the place in it repeats the one in front of ours.
             let line = msg.lines().next().unwrap_or_default();
             short(line.split(" at line ").next().unwrap_or(line))
         }

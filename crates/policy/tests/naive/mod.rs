@@ -1,6 +1,6 @@
 //! A second decision, written from the description alone: strings, loops and no sharing with the first.
 
-/// For which program alone.
+/// The only program that a rule is for.
 pub type Only = Option<&'static str>;
 
 /// A policy as texts.

@@ -160,7 +160,7 @@ pub struct Network {
     pub rules: Bounded<String>,
     /// Hash of the policy as the record of the network begins with it; nothing without a network.
     pub policy: Option<Digest>,
-    /// Reports that everything went through the operator's proxy.
+    /// True if everything went through the operator's proxy.
     pub upstream: bool,
     /// True if a person could be asked about other destinations.
     pub ask: bool,
@@ -178,7 +178,7 @@ impl Request {
     /// Returns the request with lists that fit into a receipt.
     #[must_use]
     pub fn cut(self) -> Self {
-        // What JSON adds to each item.
+        // Bytes that JSON adds to each item.
         const FRAME: usize = 32;
         Self {
             argv: self.argv.cut(|word| word.0.len() + FRAME),

@@ -3,7 +3,7 @@
 //!
 //! Signed are the bytes as they stand, so that no two readers can differ in how they spell a document again; and the
 //! type is signed too, so that a signature for one purpose says nothing for another. A file is read only in the one
-//! spelling that is written: then there is no byte of it that could change unseen.
+//! spelling that is written: then none of its bytes can change unseen.
 //!
 //! Nothing of the document is looked at before its signature has been found good.
 
@@ -49,7 +49,7 @@ pub enum VerifyError {
         /// The number of bytes that are present.
         bytes: usize,
     },
-    /// Not an envelope at all.
+    /// The file is not an envelope.
     #[error("it is no receipt: {why}")]
     NotAnEnvelope {
         /// The reason, from the parser.

@@ -33,7 +33,7 @@ pub struct Break {
     pub floor: u64,
     /// The hash of its last receipt.
     pub last: Digest,
-    /// When it was closed.
+    /// The time at which the chain was closed, in milliseconds since 1970 in UTC, by the machine's clock.
     pub closed_unix_ms: u64,
 }
 

@@ -123,7 +123,7 @@ impl KeyDirectory {
             self.look()?.ok_or_else(|| self.io("read", CURRENT, gone()))?
         };
         let found = KeyFile { file, path };
-        // Its content too: a key that cannot sign is no key, and after the run it would be too late.
+        // The content is checked too: after the run it would be too late to find that the key cannot sign.
         found.seed()?;
         Ok(found)
     }
@@ -231,7 +231,7 @@ impl KeyDirectory {
             Err(Errno::WOULDBLOCK) => return Err(KeyError::Busy),
             Err(error) => return Err(self.io("locked", "", error)),
         }
-        // What a rotation that was killed left: a private key that nobody will use.
+        // A rotation that was killed leaves a private key that will never be used.
         for name in files::hidden(&self.folder).map_err(|error| self.io("listed", "", error))? {
             files::remove(&self.folder, &name).map_err(|error| self.io("removed", &name, error))?;
         }
@@ -255,7 +255,7 @@ impl KeyDirectory {
 impl KeyFile {
     /// Reads the key.
     pub fn seed(&self) -> Result<Seed, KeyError> {
-        // One byte more: a longer file is no key.
+        // One byte more, so that a longer file is noticed and not read as a key.
         let mut text = Zeroizing::new([0; PRIVATE_KEY_BYTES + 1]);
         let count = self.file.read_at(&mut *text, 0).map_err(|source| KeyError::Io {
             doing: "read",

@@ -63,7 +63,7 @@ fn a_key_that_others_can_reach_or_that_is_no_key_is_refused() {
     std::fs::remove_file(&file).unwrap();
     symlink(&elsewhere, &file).unwrap();
     assert!(matches!(current().unwrap_err(), KeyError::Io { doing: "opened", .. }));
-    // A folder that is a link.
+    // A directory that is a link.
     std::fs::rename(&keys, state.path().join("moved")).unwrap();
     symlink(state.path().join("moved"), &keys).unwrap();
     assert!(matches!(current().unwrap_err(), KeyError::Directory(DirectoryError::Io { .. })));
@@ -74,7 +74,7 @@ fn a_rotation_keeps_the_old_public_key_and_a_statement_of_it() {
     let state = state();
     let folder = KeyDirectory::open(state.path()).unwrap();
     let first = folder.current().unwrap().seed().unwrap().signer().public().clone();
-    // What a rotation that was killed leaves.
+    // The file that a rotation that was killed leaves.
     let left = state.path().join("keys/.new-01890a5d-ac96-774b-bcce-b302099a8057");
     std::fs::write(&left, "a private key").unwrap();
     let (old, new) = folder.rotate(1).unwrap();

@@ -4,7 +4,7 @@
 //!  receipts/ 0700   RUN.json            one receipt
 //!                   chain               a head and one line per receipt, in the order in which they were issued
 //!                   chain.damaged-RUN   one that could not be read when that run ended
-//!                   breaks              chains that somebody closed
+//!                   breaks              chains that a person closed
 //! ```
 //! A receipt names the one before it, so that runs that end together have to queue: they lock `chain` for the time of
 //! one signature and one small file. A lock that does not come (its holder was stopped) costs the receipt its place,
@@ -244,7 +244,7 @@ impl Chain {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             let file = Self::wait(folder, deadline)?;
-            // Whoever held it may have put it aside.
+            // The process that held the lock may have put the file aside.
             if !is_chain(folder, &file)? {
                 continue;
             }
@@ -254,7 +254,7 @@ impl Chain {
             if file.metadata()?.len() == 0 {
                 return Ok(Self { file, noted: Noted { id: run, floor: 0, next: 0, last: None } });
             }
-            // What cannot be read cannot be gone on with, and is kept: a new chain begins, and verification says so.
+            // A chain that cannot be read cannot go on. It is kept, a new one begins, and verification reports it.
             rustix::fs::renameat(folder, CHAIN, folder, format!("{CHAIN}.damaged-{run}"))?;
         }
     }

@@ -54,14 +54,14 @@ impl fmt::Debug for Secret {
 /// A user name, password or token as the client has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
-    /// For HTTP Basic; the user name may be a token too.
+    /// A login for HTTP Basic; the user name may be a token too.
     Basic {
         /// The user name.
         user: Secret,
         /// The password, empty where there is none.
         password: Secret,
     },
-    /// For HTTP Bearer.
+    /// A token for HTTP Bearer.
     Token(Secret),
     /// A client's own encoding.
     Encoded(Secret),
@@ -81,7 +81,7 @@ pub struct Credential {
 /// Reason why a text cannot be read as an endpoint. No variant holds the URL, which may hold a login.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// Not a URL.
+    /// The text is not a URL.
     #[error("it is no URL")]
     NotAUrl,
     /// A scheme that no rule covers.
