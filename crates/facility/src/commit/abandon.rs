@@ -4,8 +4,8 @@
 //!  no journal ─▶ abandon: mark, then remove        journal, journal.done ─▶ abandon refuses
 //!                                                                          set_aside: one rename, nothing is removed
 //! ```
-//! Whether a commit was decided is looked at under the layer's lock, since what a caller saw before may be over. A layer with a
-//! journal may hold the only copy of what the commit displaced.
+//! The check whether a commit was decided runs under the layer's lock, since what a caller saw before may be over. A
+//! layer with a journal may hold the only copy of what the commit displaced.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if_there};
 use crate::commit::calls::Spot;
@@ -25,7 +25,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// What [`abandon`] found and did.
+/// Result of [`abandon`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Abandoned {
     /// There was no such layer (any more).
@@ -34,8 +34,8 @@ pub enum Abandoned {
     Removed(Option<Leftover>),
 }
 
-/// Removes the layer `<layers_dir>/<run>` unread, unless a commit of it was decided. `mark` is called first, under the layer's
-/// lock: whoever meets a layer that was removed in part must not take it for one that waits.
+/// Removes the layer `<layers_dir>/<run>` unread, unless a commit of it was decided. `mark` is called first, under the
+/// layer's lock: a process that meets a layer that was removed in part must not take it for one that waits.
 pub fn abandon(layers_dir: &Path, run: &str, mark: impl FnOnce() -> io::Result<()>) -> Result<Abandoned, RecoverError> {
     abandon_with(layers_dir, run, mark, &Faults::default())
 }
@@ -66,9 +66,9 @@ pub struct Aside {
     pub staging: Option<PathBuf>,
 }
 
-/// Moves the layer `<layers_dir>/<run>`, of which a commit was decided, to a new directory in `kept`, out of the way of all
-/// commands and with what the commit displaced. A staging directory in `workspace` gets a name that no later command touches.
-/// `None` when there is no such layer (any more).
+/// Moves the layer `<layers_dir>/<run>`, of which a commit was decided, to a new directory in `kept`, out of the way of
+/// all commands and with what the commit displaced. A staging directory in `workspace` gets a name that no later
+/// command touches. `None` when there is no such layer (any more).
 pub fn set_aside(
     layers_dir: &Path,
     run: &str,
@@ -95,22 +95,22 @@ pub fn set_aside_with(
     // The layer leaves last: as long as it has its name, another try finds what is still to do.
     let staging = workspace.map(|base| set_staging_aside(&root, base, run, faults)).transpose().map_err(io)?.flatten();
     let layer = move_to(&layers, run, kept, faults).doing("set aside", run.as_bytes()).map_err(io)?;
-    // It says nothing any more, and harms nobody where it stays.
+    // It says nothing any more, and does no harm where it stays.
     unlink_if_there(root.fd(), HALF_ASIDE.as_bytes()).unwrap_or_default();
     Ok(Some(Aside { layer, staging }))
 }
 
-/// Says in a layer's directory that it is being set aside. Its staging directory may have left already, so that the commit
-/// can be neither finished nor taken back.
+/// Says in a layer's directory that it is being set aside. Its staging directory may have left already, so that the
+/// commit can be neither finished nor taken back.
 const HALF_ASIDE: &str = "journal.aside";
 
-/// Whether the setting aside of a layer was begun.
+/// Reports whether a process started to set the layer aside.
 pub(crate) fn is_half_aside(root: &Workspace) -> Result<bool, IoFailure> {
     Ok(root.stat(HALF_ASIDE.as_bytes()).doing("look at", HALF_ASIDE.as_bytes())?.is_some())
 }
 
-/// Gives a staging directory in the workspace a name that no later command touches. Returns its place, also when an earlier
-/// try did that.
+/// Gives a staging directory in the workspace a name that no later command touches. Returns its place, also when an
+/// earlier try did that.
 fn set_staging_aside(
     root: &Workspace,
     base: &Workspace,
@@ -144,8 +144,8 @@ fn move_to(layers: &Workspace, run: &str, kept: &Path, faults: &Faults) -> io::R
     Ok(kept.join(name))
 }
 
-/// Lists the layers of `run` that [`set_aside`] moved to `kept`. A command that was killed right after the move has named
-/// none of them.
+/// Lists the layers of `run` that [`set_aside`] moved to `kept`. A command that was killed right after the move has
+/// named none of them.
 pub fn found_set_aside(kept: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let all = match Workspace::open(kept) {
@@ -173,8 +173,8 @@ pub fn found_staging(run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, 
     found.map_err(|source| RecoverError::Io { run: run.to_owned(), source })
 }
 
-/// Removes the copies that an undecided commit of `run` left in the workspace. Returns what is kept there: what a process
-/// may have written to, and what an earlier commit could not remove.
+/// Removes the copies that an undecided commit of `run` left in the workspace. Returns what is kept there: what a
+/// process may have written to, and what an earlier commit could not remove.
 pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let kept = || found_in_workspace(workspace, run).doing("list", b"").map_err(io);

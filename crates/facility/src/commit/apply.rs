@@ -1,10 +1,11 @@
-//! Carries out the steps of a journal. Every step may run for the second time, after a crash in the middle of the first.
+//! Carries out the steps of a journal. Every step may run for the second time, after a crash in the middle of the
+//! first.
 //!
 //! ```text
 //!  Put with something in its place:
-//!   compare, lease ──▶ exchange ──▶ look at what came out ─┬─ as expected: it stays at the source until the commit is done
-//!                          ▲                               └─ changed: exchange back ─┬─ ours came back: kept back, both stay
-//!                          └──────────── again, a newer version came out ◀────────────┘
+//!   compare, lease ──▶ exchange ──▶ look at what came out ─┬─ as expected: it stays at the source until the end
+//!                          ▲                               └─ changed: swap back ─┬─ ours back: kept back, both stay
+//!                          └──────────── again, a newer version came out ◀────────┘
 //!                                        (a newer version stands there: the older one goes beside)
 //!  Put at a free name, Take:  compare ──▶ rename that replaces nothing ──▶ look at what came out
 //! ```
@@ -76,7 +77,8 @@ pub(crate) struct Apply<'a> {
     worked: HashSet<FileId>,
     /// The times of the directories in which steps act.
     traces: Traces,
-    /// What was put, as it was right after the call; of the paths that a later accept must know.
+    /// Attributes of the entries that were put, as they were right after the call; of the paths that a later accept
+    /// must know.
     written: HashMap<&'a [u8], Option<Meta>>,
     dead_slots: HashSet<Slot>,
     /// Renamed directories by their slot.
@@ -113,7 +115,7 @@ impl Parents<'_> {
 pub(crate) struct Rooms<'a> {
     /// The layer's directory.
     pub(crate) root: &'a Workspace,
-    /// The workspace.
+    /// The directory of the workspace.
     pub(crate) base: &'a Workspace,
     /// The layer's upper directory.
     pub(crate) upper: &'a Workspace,
@@ -168,7 +170,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// Does everything.
+    /// Carries out all steps of the journal.
     pub(crate) fn run(&mut self) -> Result<(), IoFailure> {
         let journal = self.journal;
         if self.again && !self.shared.is_empty() {
@@ -215,8 +217,8 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// How a step that is not carried out has to be kept back, when an earlier pass left a version of another process at
-    /// its source.
+    /// Returns the details with which a step that is not carried out has to be kept back, when an earlier pass left a
+    /// version of another process at its source.
     fn foreign(&mut self, op: &Op) -> Result<Option<Keeping>, Stop> {
         let Op::Put(put) = op else { return Ok(None) };
         let Some(new) = put.new.filter(|_| self.again) else { return Ok(None) };
@@ -227,7 +229,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// What became of it.
+    /// Returns the result of the commit.
     pub(crate) fn outcome(mut self) -> Outcome {
         let mut stamps: Vec<Own> = std::mem::take(&mut self.returned);
         for path in &self.journal.header.rewritten {
@@ -236,7 +238,8 @@ impl<'a> Apply<'a> {
             }
             let found = match self.written.remove(path.0.as_slice()).flatten() {
                 Some(meta) => Some(meta),
-                // A directory on the way was closed to its owner, or mounted over: the next accept cannot get there either.
+                // A directory on the way was closed to its owner, or mounted over: the next accept cannot get there
+                // either.
                 None => self.base.stat(&path.0).ok().flatten(),
             };
             let Some(meta) = found else { continue };
@@ -398,7 +401,7 @@ fn mark_of(path: ByteText) -> KeptBack {
     KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: false }
 }
 
-/// Whether a step brings a directory, which stays in the layer with all that is in it.
+/// Reports whether a step brings a directory, which stays in the layer with all that is in it.
 fn is_directory(op: &Op) -> bool {
     matches!(op, Op::Put(put) if put.new.is_some_and(|new| new.kind == EntryType::Directory))
 }

@@ -14,7 +14,7 @@ use std::os::fd::AsFd as _;
 /// Longest name of a directory entry on Linux.
 const NAME_MAX: usize = 255;
 
-/// How many names are tried before giving up.
+/// Number of names that are tried before giving up.
 const TRIES: usize = 99;
 
 /// The name of a version of `name` that the commit of `run` kept. Pure.
@@ -44,7 +44,7 @@ pub(crate) const BESIDE: &str = "beside";
 /// Puts versions beside their paths. Each is written down before it is moved, so that a recovery can name it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beside<'a> {
-    /// The workspace.
+    /// The directory of the workspace.
     pub(crate) base: &'a Workspace,
     /// The layer's directory.
     pub(crate) root: &'a Workspace,
@@ -57,9 +57,9 @@ pub(crate) struct Beside<'a> {
 /// A version that was put beside its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aside {
-    /// Its path.
+    /// The path that the version belongs to.
     pub path: ByteText,
-    /// Where it is.
+    /// The place where the version lies now.
     pub at: ByteText,
 }
 
@@ -73,8 +73,8 @@ struct Line {
 }
 
 impl Beside<'_> {
-    /// Moves the entry at `from` to a free name beside `path`, or to the top of the workspace when the directory of `path`
-    /// is not to be entered any more. Returns the new path.
+    /// Moves the entry at `from` to a free name beside `path`, or to the top of the workspace when the directory of
+    /// `path` is not to be entered any more. Returns the new path.
     pub(crate) fn put(&self, from: Spot<'_>, path: &[u8]) -> io::Result<ByteText> {
         let (parent, name) = split(path);
         let id = stat(from.dir, from.name)?.id;

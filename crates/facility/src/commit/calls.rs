@@ -17,16 +17,16 @@ pub(crate) struct Spot<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// Whether an entry reached a free name.
+/// Answer whether an entry reached a free name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// It did.
+    /// The entry has the name.
     Yes,
     /// The name is taken, and nothing was done.
     Occupied,
 }
 
-/// Whether a file system without the flags of renameat2(2) said so.
+/// Reports whether an error comes from a file system without the flags of renameat2(2).
 fn is_missing(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
@@ -47,7 +47,7 @@ pub(crate) fn move_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io:
     }
 }
 
-/// Moves an entry out of the workspace, to a name in a directory that nobody else enters and that must be free.
+/// Moves an entry out of the workspace, to a name in a directory that no other process enters and that must be free.
 ///
 /// Without the flags this is a plain rename: a link and an unlink would unlink what another process saved in between.
 pub(crate) fn move_out(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {

@@ -27,14 +27,14 @@ use crate::upper::open_upper;
 use nexus_model::ByteText;
 use std::collections::HashMap;
 
-/// What the steps of a plan need.
+/// Requirements of the steps of a plan.
 #[derive(Default)]
 pub(crate) struct Needs {
-    /// How many steps there are.
+    /// Number of steps.
     pub(crate) steps: usize,
-    /// How many entries have to be staged.
+    /// Number of entries that have to be staged.
     staged: usize,
-    /// Whether there has to be a staging directory.
+    /// Set if there has to be a staging directory.
     slots: bool,
     /// Files with this content, by the path of the layer that it stands for.
     pub(crate) written: Vec<ByteText>,

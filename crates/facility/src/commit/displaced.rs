@@ -32,12 +32,12 @@ const NAME_MAX: usize = 255;
 /// The number of names that are tried.
 const TRIES: u32 = 99;
 
-/// Whether a displaced entry may be removed.
+/// Answer whether a displaced entry may be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quiet {
     /// Nothing happened to it.
     Yes,
-    /// It changed.
+    /// The entry changed.
     No,
     /// A process has a file of it open for writing.
     Written,
@@ -47,7 +47,7 @@ pub(crate) enum Quiet {
 
 /// The result of [`look`].
 enum Look {
-    /// The attributes, and the lease by which nobody changes a file after they were read.
+    /// The attributes, and the lease by which no process changes a file after they were read.
     At(Meta, Option<Writers>),
     /// A process has the file open for writing.
     Written,
@@ -169,11 +169,11 @@ fn restore_names(tree: &Workspace, top: &[u8], faults: &Faults) -> io::Result<()
 /// The result of [`remove_displaced`].
 #[derive(Debug, Default)]
 pub(crate) struct Removal {
-    /// What had to be kept beside its old name.
+    /// Versions that had to be kept beside their old names.
     pub(crate) rescued: Vec<KeptBack>,
-    /// What could not be removed and was set aside.
+    /// Entries that could not be removed and were set aside.
     pub(crate) left: Vec<Leftover>,
-    /// What could neither be removed nor set aside: its path, the error, and whether it lies in a slot.
+    /// Entries that could neither be removed nor set aside: path, error, and the place (layer or slot).
     pub(crate) stuck: Vec<(ByteText, String, Origin)>,
 }
 
@@ -250,7 +250,7 @@ struct Displaced<'a> {
     old: &'a Seen,
     /// The entry that took its place.
     new: Option<FileId>,
-    /// Whether an entry of a displaced directory, by its name and attributes, is younger than the move.
+    /// Tells whether an entry of a displaced directory, by its name and attributes, is younger than the move.
     is_late: &'a dyn Fn(&[u8], &Meta) -> bool,
     removing: &'a Removing<'a>,
 }
@@ -350,7 +350,7 @@ impl Displaced<'_> {
         Ok(Quiet::Yes)
     }
 
-    /// Removes an entry of a displaced directory that is no directory itself.
+    /// Removes an entry of a displaced directory that is not a directory itself.
     ///
     /// It leaves its name first, and is looked at again: another process with the directory open may save a new version
     /// under the name at any moment, and without a lease write to the file.

@@ -55,7 +55,7 @@ struct Emitter<'a, 's> {
     held: HashMap<usize, Slot>,
     /// Directory that moves as a whole → what is in it.
     inside: HashMap<usize, Inside>,
-    /// What takes away the files that entries were made from.
+    /// The steps that take away the files from which entries were made.
     sources: Sources<'a>,
     /// The same for all that is in a directory that moves as a whole.
     sources_inside: HashMap<usize, MadeFrom>,
@@ -209,7 +209,7 @@ impl<'a, 's> Emitter<'a, 's> {
         }
     }
 
-    /// What stands at the place of an entry and has to go.
+    /// Returns the entry that stands at the place of a node and has to go.
     fn old(node: &Node) -> Option<Seen> {
         node.covers.as_ref().filter(|_| !node.claimed).map(|found| Seen::from(&found.meta))
     }
@@ -328,7 +328,7 @@ impl<'a, 's> Emitter<'a, 's> {
         Ok(())
     }
 
-    /// Where an entry of the workspace is after the renames; `None` when it is gone with a directory.
+    /// Returns the place of an entry of the workspace after the renames; `None` when it is gone with a directory.
     fn place_of(&self, at: &[u8]) -> Option<Vec<u8>> {
         let mut best: Option<(&[u8], Option<&[u8]>)> = None;
         for index in self.commits() {
@@ -439,7 +439,7 @@ fn list(attrs: &[(Vec<u8>, Vec<u8>)]) -> AttrList {
     attrs.iter().map(|(name, value)| (ByteText(name.clone()), ByteText(value.clone()))).collect()
 }
 
-/// How deep a path is; the root is 0.
+/// Returns the number of names in a path; the root has 0.
 fn depth(path: &[u8]) -> usize {
     if path.is_empty() { 0 } else { path.split(|byte| *byte == b'/').count() }
 }

@@ -1,5 +1,5 @@
-//! Tidies up after a commit: what it displaced is removed, what was committed leaves the layer, and what is parked or was
-//! kept back stays, readable as a layer.
+//! Tidies up after a commit: what it displaced is removed, what was committed leaves the layer, and what is parked or
+//! was kept back stays, readable as a layer.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split, unlink_if_there};
 use crate::changes::{Change, ChangeSet};
@@ -45,7 +45,7 @@ pub(crate) struct Folders<'a> {
 
 /// Runs after the journal is marked done; may run again. The outcome grows by what could not be removed.
 ///
-/// What cannot be removed never holds the end up: it is set aside and named.
+/// An entry that cannot be removed never holds the end up: it is set aside and named.
 pub(crate) fn finish(
     folders: &Folders<'_>,
     rooms: &Rooms<'_>,
@@ -233,7 +233,7 @@ fn top_after(journal: &Journal, outcome: &Outcome, upper: &Workspace) -> Result<
     Ok(Some(Top { workspace, upper }))
 }
 
-/// What stays in the layer: what was planned to, and what was kept back.
+/// Lists the paths that stay in the layer: those that were planned to stay, and those that were kept back.
 fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<Keep>, IoFailure> {
     let mut keep = journal.header.keep.clone();
     let back: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
@@ -256,7 +256,7 @@ fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<Keep>, IoFailure> {
     Ok(keep)
 }
 
-/// What a commit brought and what waits after it.
+/// The changes that a commit brought, and those that wait after it.
 pub(crate) struct Split {
     pub(crate) arrived: Vec<Change>,
     pub(crate) left: Vec<Change>,
@@ -297,8 +297,8 @@ fn is_kept_back(kept: &HashMap<&[u8], &KeptBack>, path: &[u8]) -> bool {
 }
 
 /// Removes a layer. The note that it is parked goes first: what is left after a crash must not look like a review. What
-/// cannot be removed is set aside and returned, and so is a layer to which a process may still write. What takes too long is
-/// left to [`going`].
+/// cannot be removed is set aside and returned, and so is a layer to which a process may still write. What takes too
+/// long is left to [`going`].
 pub(crate) fn remove_layer(
     layers: &Workspace,
     root: &Workspace,

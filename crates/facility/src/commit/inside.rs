@@ -1,19 +1,19 @@
-//! What a directory that arrives as a whole holds, as the layer had it. Pure.
+//! Content of a directory that arrives as a whole, as the layer had it. Pure.
 //!
-//! A commit that is taken back takes such a directory away again only if it still holds exactly this. Time stamps of the
-//! directory itself say nothing about that: a chmod, a move or the commit's own rename sets them.
+//! A commit that is taken back takes such a directory away again only if it still holds exactly this. Time stamps of
+//! the directory itself say nothing about that: a chmod, a move or the commit's own rename sets them.
 
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The entries beneath a directory, in a few numbers.
+/// The entries below a directory, in a few numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// How many there are.
+    /// Number of entries.
     pub entries: u64,
-    /// The sum of the hashes of the entries' types, identities, sizes and modification times. Names need not be in it: a
-    /// name that changes sets the modification time of its directory.
+    /// The sum of the hashes of the entries' types, identities, sizes and modification times. Names need not be in it:
+    /// a name that changes sets the modification time of its directory.
     pub sum: [u64; 4],
     /// The latest time of change among them.
     pub latest: FsTime,
@@ -42,8 +42,8 @@ impl Inside {
         }
     }
 
-    /// Whether an entry has changed since, as far as its time of change tells. That of a file with several names is also set by
-    /// the move of another one.
+    /// Reports whether an entry has changed since, as far as its time of change tells. That of a file with several
+    /// names is also set by the move of another one.
     #[must_use]
     pub fn is_late(&self, meta: &Meta) -> bool {
         meta.ctime > self.latest
@@ -51,7 +51,7 @@ impl Inside {
             && !self.stripped.contains(&meta.id)
     }
 
-    /// Whether the entries that were found are the recorded ones.
+    /// Reports whether the entries that were found are the recorded ones.
     #[must_use]
     pub fn is_same(&self, found: &Self) -> bool {
         (self.entries, self.sum) == (found.entries, found.sum)

@@ -1,11 +1,11 @@
 //! The journal: the decision to commit, written before the workspace changes.
 //!
 //! ```text
-//!  (nothing) ──stage, write, sync, rename──▶ journal ──apply, sync──▶ outcome + journal.done ──finish──▶ layer gone | parked.json
-//!   crash: old version                 crash: applied again     crash: finished again
+//!  nothing ──stage, write, sync, rename──▶ journal ──apply, sync──▶ outcome, journal.done ─finish─▶ gone | parked.json
+//!   crash: old version               crash: applied again     crash: finished again
 //! ```
-//! The rename to `journal` is the commit point. The file has a header line, a line for each step and a closing line with
-//! the number of steps, so that a reader notices a journal that was cut off.
+//! The rename to `journal` is the commit point. The file has a header line, a line for each step and a closing line
+//! with the number of steps, so that a reader notices a journal that was cut off.
 
 mod lines;
 
@@ -42,7 +42,7 @@ pub(crate) const BACK: &str = "journal.back";
 pub(crate) const OUTCOME: &str = "outcome";
 /// The applied commit, to be tidied up.
 pub(crate) const DONE: &str = "journal.done";
-/// What stays for a review.
+/// The changes of the layer that wait for a review.
 pub(crate) const PARKED: &str = "parked.json";
 /// Time stamps of what a commit that was taken back put where it had been, until the layer is parked.
 pub(crate) const OURS: &str = "ours.json";
@@ -77,26 +77,26 @@ pub struct Parent {
 /// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header<L = Vec<Change>> {
-    /// Format.
+    /// Version of the format.
     pub version: u32,
-    /// The run.
+    /// Id of the run.
     pub run: String,
-    /// The workspace.
+    /// The workspace that the commit is for.
     pub home: Home,
-    /// Who mounted the layer.
+    /// Kind of launcher that mounted the layer.
     pub mode: LayerMode,
-    /// Where the slots are.
+    /// Place of the staging directory.
     pub slots: SlotPlace,
     /// The directories that the commit works in.
     pub parents: Vec<Parent>,
-    /// What stays.
+    /// The paths that stay in the layer.
     pub keep: Vec<Keep>,
-    /// What stays, for the report.
+    /// The changes that stay in the layer, for the report.
     pub parked: L,
-    /// What the commit brings, for the report.
+    /// The changes that the commit brings, for the report.
     pub committed: L,
-    /// What the commit leaves behind in another form than in the layer, and the directories that it works in while their
-    /// own change stays parked.
+    /// Paths that the commit leaves behind in another form than in the layer, and the directories that it works in
+    /// while their own change stays parked.
     pub rewritten: Vec<ByteText>,
     /// When the layer was made.
     pub started: FsTime,
@@ -141,9 +141,9 @@ impl<L> Header<L> {
 /// A decided commit.
 #[derive(Debug)]
 pub struct Journal {
-    /// What it is about.
+    /// Facts about the commit and the layer.
     pub header: Header,
-    /// What to do.
+    /// The steps that carry the commit out.
     pub(crate) steps: Steps,
 }
 
@@ -155,13 +155,13 @@ struct Closing {
 /// A path that a commit kept back after it was decided, because it had changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptBack {
-    /// The path.
+    /// Path in the workspace.
     pub path: ByteText,
-    /// What happened to it; `None` when it only hangs on a path that was kept back.
+    /// Event that happened to the path; `None` when it only hangs on a path that was kept back.
     pub conflict: Option<Conflict>,
     /// The layer still has the run's version.
     pub in_layer: bool,
-    /// With everything beneath it.
+    /// Set if everything below the path is kept back too.
     pub subtree: bool,
     /// The run's version is in the workspace all the same: what it displaced could not be removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -178,26 +178,27 @@ pub struct Outcome {
     /// Files that were replaced or deleted without knowing that no process writes to them: the file system or the owner
     /// allows no lease.
     pub unwatched: u64,
-    /// When directories left the workspace that are to be removed: what changed in them later belongs to another process.
+    /// When directories left the workspace that are to be removed: what changed in them later belongs to another
+    /// process.
     #[serde(default)]
     pub left_at: Vec<(ByteText, FsTime)>,
-    /// What the commit displaced and could not remove.
+    /// Entries that the commit displaced and could not remove.
     #[serde(default)]
     pub left: Vec<Leftover>,
     /// Versions that were put beside their paths.
     #[serde(default)]
     pub beside: Vec<Aside>,
-    /// What waited was set aside together with what could not be removed, and is not to be reviewed any more.
+    /// The changes that waited were set aside together with what could not be removed, and cannot be reviewed any more.
     #[serde(default)]
     pub waits_aside: bool,
 }
 
-/// What a parked layer says about itself.
+/// Record that a parked layer has about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked<C = ChangeSet> {
-    /// Format.
+    /// Version of the format.
     pub version: u32,
-    /// Who mounted the layer.
+    /// Kind of launcher that mounted the layer.
     pub mode: LayerMode,
     /// When it was made: later changes in the workspace are conflicts.
     pub started: FsTime,
@@ -207,11 +208,11 @@ pub struct Parked<C = ChangeSet> {
     /// The attributes of the workspace's own directory then; missing in layers of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Top>,
-    /// What a commit of a part of the layer wrote: no conflicts.
+    /// Versions that a commit of a part of the layer wrote: they are not conflicts.
     pub ours: Vec<Own>,
-    /// What is in it.
+    /// The changes in the layer.
     pub changes: C,
-    /// Whether nobody outside can reach the layer's entries; older versions did not look.
+    /// True if no other user can reach the layer's entries; older versions did not check that.
     #[serde(default)]
     pub unreached: bool,
 }
@@ -271,7 +272,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends the journal and gives it its name. The journal has this header, or the one that is read from the file again.
+    /// Ends the journal and gives it its name. The journal has this header, or the one that is read from the file
+    /// again.
     ///
     /// The rename is the last call: an error of any call means that nothing was decided.
     pub(crate) fn publish(

@@ -1,5 +1,5 @@
 //! Sets aside what a commit or a reject cannot remove, an immutable file for instance: it blocks no later command, and
-//! its owner is told where it lies and why.
+//! its owner gets the place and the reason.
 //!
 //! ```text
 //!  <layers>/.kept/<run>/NAME      from the layer's directory
@@ -113,7 +113,7 @@ pub(crate) fn found_in_workspace(base: &Workspace, run: &str) -> io::Result<Vec<
     Ok(found.into_iter().map(|name| Leftover::new(&place(name), None, KEPT_WHY.to_owned())).collect())
 }
 
-/// Why such a directory stays.
+/// Reason for which such a directory stays.
 const KEPT_WHY: &str = "a commit could not remove them, or a program may still have been writing to them; remove them when nobody needs them";
 
 /// The longest name that something is kept by, but for a number.

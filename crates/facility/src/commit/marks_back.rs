@@ -1,9 +1,9 @@
 //! Sets overlay's marks again on entries that a commit stripped and did not bring to the workspace after all.
 //!
-//! A step strips an entry right before it brings it, so that no mark ever shows in the workspace. Where the entry stays in
-//! the layer (the commit is taken back, or the path is kept back), it is again a copy of a file that the mark names: only
-//! with the mark does a later commit know its renames, its only copies and its files with several names. The journal has
-//! the values. What cannot be set again is noted by [`only_copies`](super::only_copies).
+//! A step strips an entry right before it brings it, so that no mark ever shows in the workspace. Where the entry stays
+//! in the layer (the commit is taken back, or the path is kept back), it is again a copy of a file that the mark names:
+//! only with the mark does a later commit know its renames, its only copies and its files with several names. The
+//! journal has the values. What cannot be set again is noted by [`only_copies`](super::only_copies).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
 use crate::commit::apply::Rooms;
@@ -46,8 +46,8 @@ fn is_without(error: &io::Error) -> bool {
     [Errno::NODATA, Errno::NOTSUP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Sets the marks of all entries again, for a commit that is taken back. `is_clean`: everything is out of the workspace;
-/// otherwise a file with several names may have one there, and gets no mark.
+/// Sets the marks of all entries again, for a commit that is taken back. `is_clean`: everything is out of the
+/// workspace; otherwise a file with several names may have one there, and gets no mark.
 pub(crate) fn of_all(rooms: &Rooms<'_>, steps: &Steps, is_clean: bool, faults: &Faults) -> Result<(), IoFailure> {
     let mut any = false;
     for op in steps.each() {
@@ -102,7 +102,7 @@ fn is_below(path: &[u8], tops: &HashSet<ByteText>) -> bool {
     false
 }
 
-/// Whether the entry that a step brings from the layer is there.
+/// Reports whether the entry that a step brings from the layer is there.
 fn is_there(rooms: &Rooms<'_>, put: &Put) -> bool {
     let found = rooms.upper.stat(&put.path.0).ok().flatten();
     put.from == Origin::Layer && found.is_some_and(|found| put.new.is_some_and(|new| new.id == found.id))

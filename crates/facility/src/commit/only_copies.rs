@@ -1,7 +1,8 @@
 //! Remembers which entries of a layer may be the only copy of a file that a commit of a part of the layer took away.
 //!
-//! A run renames a file, and a person accepts that its old name goes but not that its new one comes. The layer then has the
-//! last copy, and a reject must not remove it: the layer is moved aside as it is. An entry that arrives later is forgotten.
+//! A run renames a file, and a person accepts that its old name goes but not that its new one comes. The layer then has
+//! the last copy, and a reject must not remove it: the layer is moved aside as it is. An entry that arrives later is
+//! forgotten.
 
 use crate::autostash;
 use crate::beneath::{Doing as _, IoFailure, Workspace};
@@ -22,7 +23,7 @@ use std::os::fd::AsFd as _;
 /// The paths, in the layer's directory.
 pub(crate) const ONLY_COPIES: &str = "only-copies.json";
 
-/// Why the files stay.
+/// Reason for which the files stay.
 const WHY: &str = "they may be the only copy of files that an accept deleted; remove them when nobody needs them";
 
 /// The commits with uncommitted changes that the reason names.
@@ -31,8 +32,8 @@ const STASHES: usize = 5;
 /// Overlay's mark of a file that was copied up, without its prefix.
 const ORIGIN: &[u8] = b".overlay.origin";
 
-/// Notes the entries that stay in the layer without the mark that says which file they were made from. Runs before a layer
-/// is parked.
+/// Notes the entries that stay in the layer without the mark that says which file they were made from. Runs before a
+/// layer is parked.
 pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faults: &Faults) -> Result<(), IoFailure> {
     let kept: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
     let is_any_gone = takes_bytes(journal, outcome)?;
@@ -63,7 +64,8 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
     add(rooms, found, faults)
 }
 
-/// Whether a commit that kept something back that may be a copy of any file took a file with bytes away, or a directory.
+/// Reports whether a commit that kept something back that may be a copy of any file took a file with bytes away, or a
+/// directory.
 fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> {
     let stays: HashSet<&ByteText> = outcome.kept.iter().filter(|one| !one.arrived).map(|one| &one.path).collect();
     if stays.is_empty() {
@@ -83,7 +85,8 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> 
     Ok(false)
 }
 
-/// [`note`] for a commit that is taken back: of all steps, whether they were carried out or not. Runs before the journal goes.
+/// [`note`] for a commit that is taken back: of all steps, whether they were carried out or not. Runs before the
+/// journal goes.
 pub(crate) fn note_all(rooms: &Rooms<'_>, steps: &Steps, faults: &Faults) -> Result<(), IoFailure> {
     let mut found = Vec::new();
     for op in steps.each() {
@@ -121,8 +124,8 @@ fn add(rooms: &Rooms<'_>, mut found: Vec<ByteText>, faults: &Faults) -> Result<(
     write(rooms.root, ONLY_COPIES, &found, faults)
 }
 
-/// Takes the entries that a commit brought to the workspace out of the note. Of a layer on another file system a copy arrives,
-/// and the layer has its entry as before. Runs before a layer of which nothing waits is removed.
+/// Takes the entries that a commit brought to the workspace out of the note. Of a layer on another file system a copy
+/// arrives, and the layer has its entry as before. Runs before a layer of which nothing waits is removed.
 pub(crate) fn forget(
     rooms: &Rooms<'_>,
     journal: &Journal,
@@ -155,7 +158,7 @@ pub(crate) fn forget(
     write(rooms.root, ONLY_COPIES, &noted, faults)
 }
 
-/// Whether something holds for a path or for a directory above it.
+/// Reports whether something holds for a path or for a directory above it.
 fn is_at_or_below(path: &[u8], holds: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = path;
     while !at.is_empty() {
@@ -167,7 +170,7 @@ fn is_at_or_below(path: &[u8], holds: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// Whether an entry is there and has no mark of a file that it was made from.
+/// Reports whether an entry is there and has no mark of a file that it was made from.
 fn is_unmarked(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
     let (parent, name) = crate::beneath::split(path);
     let Some(dir) = upper.dir_by_force_if_there(parent)? else { return Ok(false) };
@@ -177,8 +180,8 @@ fn is_unmarked(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Says why a layer stays that still has one of the entries that were noted; `None` where it has none. A note that cannot be read
-/// counts as one.
+/// Says why a layer stays that still has one of the entries that were noted; `None` where it has none. A note that
+/// cannot be read counts as one.
 pub(crate) fn why_it_stays(root: &Workspace) -> Result<Option<String>, IoFailure> {
     if root.stat(ONLY_COPIES.as_bytes()).doing("look at", ONLY_COPIES.as_bytes())?.is_none() {
         return Ok(None);

@@ -34,18 +34,18 @@ pub enum Origin {
 pub enum Op {
     /// Gives a file of the workspace the further name `slot`.
     Hold {
-        /// Where the file is.
+        /// Path of the file.
         at: ByteText,
-        /// The file.
+        /// The file as the plan saw it.
         old: Seen,
         /// The further name.
         slot: Slot,
     },
     /// Moves an entry with everything in it from the workspace to `slot`.
     Take {
-        /// Where the entry is.
+        /// Path of the entry.
         at: ByteText,
-        /// The entry.
+        /// The entry as the plan saw it.
         old: Seen,
         /// Its new place.
         slot: Slot,
@@ -55,17 +55,18 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<ByteText>,
     },
-    /// Removes overlay's attributes from an entry of the layer. Without names it removes none: the entry may be an only copy
-    /// all the same, and is noted as one when the commit is done.
+    /// Removes overlay's attributes from an entry of the layer. Without names it removes none: the entry may be an only
+    /// copy all the same, and is noted as one when the commit is done.
     Strip {
-        /// Where, in the layer.
+        /// Path in the layer.
         path: ByteText,
-        /// Which attributes.
+        /// Names of the attributes.
         names: Vec<ByteText>,
         /// The attributes that it had, for a way back; missing in journals of older versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         marks: AttrList,
-        /// A part of it was accepted: the file that it is an edit of stays in the workspace, so that it is no only copy.
+        /// A part of it was accepted: the file that it is an edit of stays in the workspace, so that it is not an only
+        /// copy.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_edit: bool,
     },
@@ -75,16 +76,16 @@ pub enum Op {
     SetDir(SetDir),
 }
 
-/// See [`Op::Put`].
+/// Content of [`Op::Put`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Put {
     /// The place in the workspace.
     pub path: ByteText,
-    /// Where the entry comes from.
+    /// The place that the entry comes from.
     pub from: Origin,
     /// The entry. `None` only in a plan, before it was staged.
     pub new: Option<Seen>,
-    /// What stands there now and is displaced; `None`: nothing.
+    /// The entry that stands there now and is displaced; `None` if there is none.
     pub old: Option<Seen>,
     /// Overlay's attributes to remove from it first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,7 +99,7 @@ pub struct Put {
     /// A directory with everything in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// What is in such a directory; missing in journals of older versions.
+    /// The entries of such a directory; missing in journals of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Inside>,
     /// The layer has no entry at `path` (another name of a file with several): the staged version is the only one.
@@ -116,20 +117,20 @@ pub struct Put {
 /// Stands for all paths in [`Put::sources`].
 pub const EVERYTHING: &[u8] = b"";
 
-/// See [`Op::SetDir`].
+/// Content of [`Op::SetDir`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetDir {
-    /// Which directory.
+    /// Path of the directory.
     pub path: ByteText,
     /// Its identity. `None` only in a plan, for a directory that is made in a slot.
     pub id: Option<FileId>,
     /// The slot in which it was made.
     pub slot: Option<Slot>,
-    /// Permission bits.
+    /// The permission bits that it gets.
     pub mode: u32,
-    /// Owner.
+    /// Id of its owner.
     pub uid: u32,
-    /// Group.
+    /// Id of its group.
     pub gid: u32,
     /// Last change, unless it stays as it is.
     pub mtime: Option<FsTime>,
@@ -138,20 +139,20 @@ pub struct SetDir {
     pub mtime_was: Option<FsTime>,
     /// All its attributes, unless they stay as they are.
     pub attrs: Option<AttrList>,
-    /// The attributes that it had, when this is a change that somebody decided and not the tidying after other steps.
+    /// The attributes that it had, when this is a change that was decided and not the tidying after other steps.
     pub was: Option<DirState>,
 }
 
 /// The attributes of a directory before its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirState {
-    /// Permission bits.
+    /// The permission bits that it had.
     pub mode: u32,
-    /// Owner.
+    /// Id of its owner.
     pub uid: u32,
-    /// Group.
+    /// Id of its group.
     pub gid: u32,
-    /// Last change.
+    /// Time of its last change.
     pub mtime: FsTime,
     /// All its attributes.
     pub attrs: AttrList,
@@ -170,7 +171,7 @@ pub enum Staged {
     Twin(Slot),
     /// A file with this content and the attributes of the layer's entry of this path.
     Bytes {
-        /// The content.
+        /// Bytes of the file.
         content: Vec<u8>,
         /// The path in the layer.
         like: ByteText,
@@ -189,7 +190,7 @@ impl Op {
         }
     }
 
-    /// What the step displaces.
+    /// Returns the entry that the step displaces.
     #[must_use]
     pub fn displaces(&self) -> Option<&Seen> {
         match self {

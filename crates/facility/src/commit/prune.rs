@@ -19,7 +19,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 
-/// Removes what was committed from the layer, and keeps what waits. `left` is what may not be removed and was set aside.
+/// Removes what was committed from the layer, and keeps what waits. `left` is what may not be removed and was set
+/// aside.
 pub(crate) fn prune_layer(
     folders: &Folders<'_>,
     rooms: &Rooms<'_>,
@@ -104,7 +105,7 @@ fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>)
         }
     }
     let mode = if let Some(kept) = kept {
-        // Its mode is a part of what waits; the journal has it as it was before anybody opened the directory up.
+        // Its mode is a part of what waits; the journal has it as it was before a process opened the directory up.
         kept.mode
     } else {
         // Where the workspace's own directory cannot be looked at (another mount, closed to its owner), the mode stays.
@@ -114,8 +115,8 @@ fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>)
     mode.map_or(Ok(()), |mode| chmod(dir.as_fd(), mode).doing("set the mode of", path))
 }
 
-/// Removes an entry of a layer to which a process may still write since a commit of it was taken back. Directories go only
-/// while they are empty; files and the rest are set aside.
+/// Removes an entry of a layer to which a process may still write since a commit of it was taken back. Directories go
+/// only while they are empty; files and the rest are set aside.
 fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Result<Option<Leftover>> {
     let (parent, name) = split(path);
     let dir = rooms.upper.dir_by_force(parent)?;
@@ -134,8 +135,8 @@ fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults)
     Ok(Some(Leftover::new(&place, Some(&ByteText(path.to_vec())), WHY.to_owned())))
 }
 
-/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone. With any other entry
-/// in it nothing is removed.
+/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone. With any other
+/// entry in it nothing is removed.
 pub(crate) fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<bool> {
     let (mut stack, mut all, mut marks) = (vec![path.to_vec()], Vec::new(), Vec::new());
     while let Some(path) = stack.pop() {

@@ -31,15 +31,15 @@ use std::path::Path;
 /// The result of a commit that was finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// What reached the workspace.
+    /// Changes that reached the workspace.
     pub committed: Vec<Change>,
-    /// What waits in the layer.
+    /// Changes that wait in the layer.
     pub parked: Vec<Change>,
-    /// What was kept back because it had changed.
+    /// Paths that were kept back because they had changed.
     pub conflicts: Vec<Conflict>,
-    /// Files of which nobody could tell whether a process writes to them.
+    /// Number of files for which no lease could show whether a process writes to them.
     pub unwatched: u64,
-    /// What could not be removed and stays.
+    /// Entries that could not be removed and stay.
     pub left: Vec<Leftover>,
 }
 
@@ -52,15 +52,15 @@ impl Finished {
     }
 }
 
-/// What was found and done.
+/// State in which a recovery found a layer, and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovered {
     /// There is no such layer (any more).
     Nothing,
     /// A decided commit was brought to its end.
     RolledForward(Box<Finished>),
-    /// A commit that was being taken back when `nexus` was killed is taken back now, but for what these conflicts name. The
-    /// layer is undecided, or waits for a review as it did before the commit.
+    /// A commit that was being taken back when `nexus` was killed is taken back now, but for what these conflicts name.
+    /// The layer is undecided, or waits for a review as it did before the commit.
     TakenBack(Vec<Conflict>),
     /// No commit was decided: the workspace is the old version. The layer is not empty and was left alone.
     Undecided,
@@ -70,25 +70,26 @@ pub enum Recovered {
     Parked,
 }
 
-/// Why a layer could not be recovered. It is unchanged or further on its way, and the call may be repeated.
+/// Reason for which a layer could not be recovered. It is unchanged or further on its way, and the call may be
+/// repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// Not the name of a run.
     #[error("{run:?} is not a run id")]
     RunId {
-        /// The name.
+        /// Text that was given as a run id.
         run: String,
     },
     /// Another process works with the layer.
     #[error("the layer {run} is in use")]
     Busy {
-        /// Its run.
+        /// Id of the run.
         run: String,
     },
     /// The journal is of another version of this program.
     #[error("the journal of {run} has the unknown version {version}")]
     Version {
-        /// Its run.
+        /// Id of the run.
         run: String,
         /// The version found.
         version: u32,
@@ -96,35 +97,35 @@ pub enum RecoverError {
     /// A commit was decided and neither finished nor taken back.
     #[error("a commit of {run} was decided and not finished")]
     Decided {
-        /// Its run.
+        /// Id of the run.
         run: String,
     },
-    /// Somebody began to set the layer aside.
+    /// A process started to set the layer aside and did not finish.
     #[error("the layer of {run} was being set aside, and nexus changes reject --set-aside --run {run} ends that")]
     HalfAside {
-        /// Its run.
+        /// Id of the run.
         run: String,
     },
     /// The journal belongs to another run or another workspace.
     #[error("the journal of {run} is for {found}")]
     Foreign {
-        /// Its run.
+        /// Id of the run.
         run: String,
-        /// What it says.
+        /// The run or workspace that the journal names.
         found: String,
     },
     /// The commit is past the point from which it can be taken back.
     #[error("the commit of {run} is applied and can only be finished")]
     Applied {
-        /// Its run.
+        /// Id of the run.
         run: String,
     },
     /// A call failed.
     #[error("cannot recover the layer of {run}")]
     Io {
-        /// Its run.
+        /// Id of the run.
         run: String,
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
@@ -196,7 +197,7 @@ pub(crate) fn known(
     }
 }
 
-/// How far a layer came.
+/// Stage that a layer has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// There is none (any more), or it is being removed.
@@ -222,7 +223,7 @@ pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
     })
 }
 
-/// Whether a commit of the layer was decided and not finished.
+/// Reports whether a commit of the layer was decided and not finished.
 pub(crate) fn is_decided(root: &Workspace) -> Result<bool, IoFailure> {
     for name in [JOURNAL, DONE] {
         if root.stat(name.as_bytes()).doing("look at", name.as_bytes())?.is_some() {
@@ -244,7 +245,7 @@ pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<
     }
     let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
     match Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? {
-        // Whoever had the lock before may have removed the layer or moved it away.
+        // The process that had the lock before may have removed the layer or moved it away.
         Some(root) => match layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)? {
             Some(there) if there.id == stat(root.fd(), b"").doing("look at", run.as_bytes()).map_err(io)?.id => {
                 Ok((layers, Some(root)))
@@ -293,8 +294,8 @@ pub(crate) fn go_on(folders: &Folders<'_>, journal: &Journal, faults: &Faults) -
     Ok(outcome)
 }
 
-/// Reads what a commit that is marked done kept back, and must not be removed with the layer. Only a layer on its way out
-/// may have lost that.
+/// Reads what a commit that is marked done kept back, and must not be removed with the layer. Only a layer on its way
+/// out may have lost that.
 fn outcome_of(root: &Workspace) -> Result<Outcome, IoFailure> {
     match read::<Outcome>(root, OUTCOME)? {
         Some(outcome) => Ok(outcome),
@@ -305,7 +306,7 @@ fn outcome_of(root: &Workspace) -> Result<Outcome, IoFailure> {
     }
 }
 
-/// What is left to do for a commit that is marked done.
+/// Finishes a commit that is marked done.
 fn finish_done(
     folders: &Folders<'_>,
     journal: &Journal,

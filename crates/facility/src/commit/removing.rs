@@ -1,12 +1,12 @@
-//! Remembers what the removal of displaced directories itself changes, so that a second pass after a kill tells it from what
-//! another process did.
+//! Remembers what the removal of displaced directories itself changes, so that a second pass after a kill tells it from
+//! what another process did.
 //!
 //! ```text
 //!  leaving   the one entry that is on its way out, as it was looked at before
 //!  removing  files with several names, of which one was removed; directories that are being emptied
 //! ```
-//! Removing a name sets the ctime of the file's other names, and the times of the directory. A note that is missing after a
-//! power cut makes such an entry one that changed, which then stays.
+//! Removing a name sets the ctime of the file's other names, and the times of the directory. A note that is missing
+//! after a power cut makes such an entry one that changed, which then stays.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file};
 use crate::commit::seen::Seen;
@@ -92,7 +92,7 @@ impl<'a> Removing<'a> {
         write().ok();
     }
 
-    /// Whether the late times of an entry come from the removal alone.
+    /// Reports whether the late times of an entry come from the removal alone.
     pub(crate) fn is_own(&self, meta: &Meta) -> bool {
         let known = self.known.borrow();
         let Some(seen) = known.get(&meta.id).filter(|seen| seen.is_same_version(meta)) else { return false };
@@ -100,7 +100,7 @@ impl<'a> Removing<'a> {
         meta.kind != EntryType::Directory || (meta.mode == seen.mode && meta.mtime == meta.ctime)
     }
 
-    /// Whether an entry at the name of one that leaves is the one that was looked at.
+    /// Reports whether an entry at the name of one that leaves is the one that was inspected.
     pub(crate) fn was_leaving(&self, meta: &Meta) -> bool {
         self.left.is_some_and(|left| left.is_same_version(meta)) || self.is_own(meta)
     }

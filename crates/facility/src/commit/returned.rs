@@ -1,8 +1,8 @@
-//! Remembers which entries of the workspace a way back moved to their places, and the time of change that each got by that;
-//! also the directories in which it moved something.
+//! Remembers which entries of the workspace a way back moved to their places, and the time of change that each got by
+//! that; also the directories in which it moved something.
 //!
-//! Only such a time is no change of another process for a later accept. The notes are not synced: where a power cut takes
-//! one, the entry is a conflict.
+//! For a later accept, only such a time is not a change of another process. The notes are not synced: where a power cut
+//! takes one, the entry is a conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, open_file, pin, split, unlink_if_there};
 use crate::commit::journal::JOURNAL;
@@ -71,8 +71,8 @@ fn noted(root: &Workspace) -> Result<Noted, IoFailure> {
     Ok(found)
 }
 
-/// Adds the time stamps of the entries that a way back moved to their places and that are there as they were. Closes the
-/// directories that the commit opened up and did not move.
+/// Adds the time stamps of the entries that a way back moved to their places and that are there as they were. Closes
+/// the directories that the commit opened up and did not move.
 pub(crate) fn stamps(root: &Workspace, base: &Workspace, steps: &Steps, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
     let noted = noted(root)?;
     let moved = moved(steps).doing("read", JOURNAL.as_bytes())?;
@@ -115,7 +115,7 @@ fn close(root: &Workspace, base: &Workspace, path: &ByteText, old: &Seen, now: &
     Ok(Some(closed))
 }
 
-/// Whether an entry is as it was, and as it was returned. What is in a directory sets the time of change of the directory.
+/// Reports whether an entry is as it was, and as it was returned. The entries of a directory set its time of change.
 fn is_as_returned(old: &Seen, now: &Meta, ctime: Option<FsTime>) -> bool {
     let is_same_time = now.kind == EntryType::Directory || ctime.is_none_or(|ctime| ctime == now.ctime);
     old.is_same_version(now) && old.mode == now.mode && is_same_time

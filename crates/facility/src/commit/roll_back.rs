@@ -60,7 +60,8 @@ pub(crate) fn reverse(
     journal: &Journal,
     faults: &Faults,
 ) -> Result<Vec<Conflict>, IoFailure> {
-    // From here on a recovery goes back as well: forward, it would find half of the old version and take it for changes.
+    // From here on a recovery goes back as well: forward, it would find half of the old version and take it for
+    // changes.
     let is_put_back = is_put_back(root)?;
     if !is_going_back(root)? {
         faults.action();
@@ -125,18 +126,19 @@ pub(crate) fn reverse(
     if journal.header.slots == SlotPlace::Workspace {
         conflicts.extend(kept_before(base, &journal.header.run, &conflicts)?);
     }
-    // Last: whoever is killed before leaves it to the next command to name what is beside its path.
+    // Last: a process that is killed before leaves it to the next command to name what is beside its path.
     faults.action();
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     returned::clear(root)?;
-    // The list of what is beside its path stays until the next commit, or goes with the layer: nobody was told of it yet.
+    // The list of what is beside its path stays until the next commit, or goes with the layer: no command has
+    // named it yet.
     crate::beneath::unlink_if_there(root.fd(), BACK.as_bytes()).doing("remove", BACK.as_bytes())?;
     Ok(conflicts)
 }
 
-/// Lists the versions that the taking back of the last commit of `<layers_dir>/<run>` put beside their paths. A command that
-/// was killed right after it has named none of them.
+/// Lists the versions that the taking back of the last commit of `<layers_dir>/<run>` put beside their paths. A command
+/// that was killed right after it has named none of them.
 pub fn found_beside(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Conflict>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Vec::new()) };
@@ -148,28 +150,28 @@ pub fn found_beside(layers_dir: &Path, run: &str, workspace: &Workspace) -> Resu
     Ok(unnamed(&beside.noted().map_err(io)?, &[]))
 }
 
-/// Reports whether the commit of `<layers_dir>/<run>` was being taken back when `nexus` was killed: every command that ends
-/// it goes on with that.
+/// Reports whether the commit of `<layers_dir>/<run>` was being taken back when `nexus` was killed: every command that
+/// ends it goes on with that.
 #[must_use]
 pub fn is_being_taken_back(layers_dir: &Path, run: &str) -> bool {
     let has = |name: &str| layers_dir.join(run).join(name).symlink_metadata().is_ok();
     has(JOURNAL) && has(BACK)
 }
 
-/// Reports whether the commit of `<layers_dir>/<run>` was applied when `nexus` was killed: it can be finished and not be taken
-/// back.
+/// Reports whether the commit of `<layers_dir>/<run>` was applied when `nexus` was killed: it can be finished and not
+/// be taken back.
 #[must_use]
 pub fn is_applied(layers_dir: &Path, run: &str) -> bool {
     layers_dir.join(run).join(DONE).symlink_metadata().is_ok()
 }
 
-/// Whether a commit is being taken back.
+/// Reports whether a commit is being taken back.
 pub(crate) fn is_going_back(root: &Workspace) -> Result<bool, IoFailure> {
     Ok(root.stat(BACK.as_bytes()).doing("look at", BACK.as_bytes())?.is_some())
 }
 
-/// What the file [`BACK`] says when every step was undone: a staging directory that is not there was removed by the way back
-/// itself.
+/// Content of the file [`BACK`] when every step was undone: a staging directory that is not there was removed by the
+/// way back itself.
 const PUT_BACK: &str = "put back";
 
 fn is_put_back(root: &Workspace) -> Result<bool, IoFailure> {
@@ -178,8 +180,8 @@ fn is_put_back(root: &Workspace) -> Result<bool, IoFailure> {
         && read::<serde_json::Value>(root, BACK).ok().flatten().is_some_and(|said| said == PUT_BACK))
 }
 
-/// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in the
-/// workspace.
+/// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in
+/// the workspace.
 fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Result<Option<Conflict>, IoFailure> {
     let Rooms { root, base, .. } = *rooms;
     let doubt = if faults.compares(Comparison::Doubt) { doubt(rooms, &journal.steps)? } else { Doubt::default() };
@@ -193,7 +195,7 @@ fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Resu
     Ok(kept.map(|kept| named(base, &kept)))
 }
 
-/// Names the staging directories that an interrupted pass kept and nobody has named.
+/// Names the staging directories that an interrupted pass kept and that no conflict names yet.
 fn kept_before(base: &Workspace, run: &str, named_by_now: &[Conflict]) -> Result<Vec<Conflict>, IoFailure> {
     let found = found_in_workspace(base, run).doing("list", b"")?;
     let all = found.iter().map(|kept| named(base, kept));

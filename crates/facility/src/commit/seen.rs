@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 /// An entry of the workspace as the commit was planned for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its type.
+    /// Type of the entry.
     pub kind: EntryType,
     /// Its inode and time of birth.
     pub id: FileId,
     /// Permission bits (`07777`).
     pub mode: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Number of names.
     pub links: u32,
@@ -33,9 +33,9 @@ impl From<&Meta> for Seen {
 }
 
 impl Seen {
-    /// Compares before a call. `own` is the ctime that the commit itself last gave to this inode (through another of its
-    /// names), and counts in place of the recorded one. A directory is compared by identity alone: the commit works in
-    /// it, and its entries are compared one by one.
+    /// Compares before a call. `own` is the ctime that the commit itself last gave to this inode (through another of
+    /// its names), and counts in place of the recorded one. A directory is compared by identity alone: the commit works
+    /// in it, and its entries are compared one by one.
     #[must_use]
     pub fn is_untouched(&self, now: &Meta, own: Option<FsTime>) -> bool {
         if self.kind == EntryType::Directory {

@@ -1,5 +1,5 @@
-//! Makes what a commit needs next to the workspace's entries, before the commit is decided: copies for a layer on another
-//! file system, new directories, files with other bytes than the layer's.
+//! Makes what a commit needs next to the workspace's entries, before the commit is decided: copies for a layer on
+//! another file system, new directories, files with other bytes than the layer's.
 //!
 //! A failure here changes nothing: the workspace is untouched, and the layer is as before.
 
@@ -120,8 +120,8 @@ pub(crate) fn remove_slots(
     }
 }
 
-/// Renames the staging directory, so that no later command removes it. What is in the workspace is returned, to be named;
-/// the rest stays with the layer, which is marked.
+/// Renames the staging directory, so that no later command removes it. What is in the workspace is returned, to be
+/// named; the rest stays with the layer, which is marked.
 pub(crate) fn keep_slots(
     root: &Workspace,
     base: &Workspace,
@@ -264,7 +264,7 @@ pub(crate) struct Staging<'a> {
     count: usize,
     /// Directories of the layer that were opened up for their owner, with their modes.
     opened: Vec<(Vec<u8>, u32)>,
-    /// The same on the disk, for whoever comes after a kill.
+    /// The same on the disk, for the process that comes after a kill.
     notes: Notes<'a>,
 }
 
@@ -282,8 +282,8 @@ impl Staging<'_> {
         Ok(Seen::from(&stat(self.slots.fd(), &name).doing("look at", &name)?))
     }
 
-    /// Lists overlay's marks of a slot that is a name of a file in the index. They go only after the decision: without them
-    /// the file would not be known as the new version of one in the workspace.
+    /// Lists overlay's marks of a slot that is a name of a file in the index. They go only after the decision: without
+    /// them the file would not be known as the new version of one in the workspace.
     pub(crate) fn marks(&self, slot: Slot, staged: &Staged) -> Result<Vec<ByteText>, IoFailure> {
         if !matches!(staged, Staged::Name(Source::Index(_))) {
             return Ok(Vec::new());

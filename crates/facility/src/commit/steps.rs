@@ -29,14 +29,14 @@ pub(crate) struct Steps {
 #[derive(Debug, Clone)]
 struct InFile {
     file: Arc<File>,
-    /// Where the line of the first step begins.
+    /// Offset of the line of the first step, in bytes.
     from: u64,
 }
 
 /// A file with several names, or a directory, that a step holds or displaces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Several {
-    /// The entry.
+    /// The entry as the plan saw it.
     pub(crate) old: Seen,
     /// A step displaces it; otherwise one only gives it a further name.
     pub(crate) is_displaced: bool,
@@ -83,12 +83,12 @@ impl Steps {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of steps.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// What steps hold or displace and has several names.
+    /// Returns the files with several names that steps hold or displace.
     pub(crate) fn several(&self) -> &[Several] {
         &self.several
     }
@@ -161,7 +161,7 @@ impl Iterator for Lines {
 /// Steps from the last one to the first.
 struct Back {
     file: Option<Arc<File>>,
-    /// Where the blocks begin that are still to be read.
+    /// Offsets of the blocks that are still to be read.
     starts: Vec<u64>,
     /// The steps that come next, the last one first.
     block: Vec<Op>,

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 
-/// What a step means by an entry of the staging directory.
+/// Meaning of an entry of the staging directory for a step.
 struct Known {
     path: ByteText,
     /// A further name of a file of the workspace.
@@ -34,7 +34,8 @@ struct Left<'a> {
     number: usize,
 }
 
-/// Puts beside its path what is not ours. What cannot be moved joins `stuck`, as what is in it already stays where it is.
+/// Puts beside its path what is not ours. What cannot be moved joins `stuck`, as what is in it already stays where it
+/// is.
 pub(crate) fn sweep(
     rooms: &Rooms<'_>,
     journal: &Journal,
@@ -116,7 +117,7 @@ fn known(all: &[Left<'_>], journal: &Journal) -> Result<(ByNumber, ByNumber), Io
     Ok((by_slot, by_step))
 }
 
-/// Whether an entry of a staging directory has a name that a commit gives. Pure.
+/// Reports whether an entry of a staging directory has a name that a commit gives. Pure.
 pub(crate) fn is_known_name(name: &[u8]) -> bool {
     let text = String::from_utf8_lossy(name);
     name == b".gitignore" || number(text.strip_prefix(SIDE).unwrap_or(&text)).is_some()
@@ -127,7 +128,7 @@ fn number(name: &str) -> Option<usize> {
     name.split('-').next()?.parse().ok()
 }
 
-/// Whether an entry was made for the commit and is as it was made. A directory is made empty.
+/// Reports whether an entry was made for the commit and is as it was made. A directory is made empty.
 fn is_ours(tree: &Workspace, name: &[u8], meta: &Meta, made: Option<Seen>, rooms: &Rooms<'_>) -> io::Result<bool> {
     let Some(made) = made.filter(|made| made.is_same_version(meta)) else { return Ok(false) };
     match made.kind {

@@ -1,11 +1,11 @@
 //! Remembers that a commit was taken back and that a process may still write to what left the workspace with it.
 //!
-//! A process whose working directory is a directory that the commit brought goes on to save there after the directory was
-//! moved back to the layer, and no look at the directory can tell. So the layer gets a mark before its journal goes, and
-//! a layer with the mark is not removed as long as it holds a file: it is moved aside as it is.
+//! A process whose working directory is a directory that the commit brought goes on to save there after the directory
+//! was moved back to the layer, and no look at the directory can tell. So the layer gets a mark before its journal
+//! goes, and a layer with the mark is not removed as long as it holds a file: it is moved aside as it is.
 //!
 //! ```text
-//!  put back ─▶ mark the layer, rename the staging directory ─▶ sync ─▶ journal gone ─▶ removal: one rename to .kept/RUN
+//!  put back ─▶ mark the layer, rename the staging directory ─▶ sync ─▶ journal gone ─▶ removal: rename to .kept/RUN
 //! ```
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, split};
@@ -29,11 +29,11 @@ pub(crate) const WITHDRAWN: &str = "withdrawn";
 /// The name of a staging directory that stays in a layer with the mark.
 const KEPT_SLOTS: &str = "slots.kept";
 
-/// Why the files stay.
+/// Reason for which the files stay.
 pub(crate) const WHY: &str =
     "a program may still have been writing to them when the commit was taken back; remove them when nothing does";
 
-/// Where a process may still write.
+/// Places to which a process may still write.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Doubt {
     /// In the upper directory.
@@ -42,8 +42,8 @@ pub(crate) struct Doubt {
     pub(crate) slots: bool,
 }
 
-/// Looks for entries that the commit may have brought to the workspace, that are out of it again, and that a process may
-/// still reach. All that the journal names count: which of them had arrived is not known after a kill.
+/// Looks for entries that the commit may have brought to the workspace, that are out of it again, and that a process
+/// may still reach. All that the journal names count: which of them had arrived is not known after a kill.
 pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &Steps) -> Result<Doubt, IoFailure> {
     let mut found = Doubt::default();
     for op in steps.each() {
@@ -81,7 +81,7 @@ fn is_reachable(rooms: &Rooms<'_>, put: &Put, new: &Seen) -> io::Result<bool> {
     }
 }
 
-/// Whether the entry is there, and a process may write to it. `directories` tells whether every directory counts.
+/// Reports whether the entry is there, and a process may write to it. With `directories`, every directory counts.
 fn is_written(rooms: &Rooms<'_>, new: &Seen, dir: BorrowedFd<'_>, name: &[u8], directories: bool) -> io::Result<bool> {
     let Some(now) = stat_if_there(dir, name)?.filter(|now| now.id == new.id) else { return Ok(false) };
     Ok(match now.kind {
@@ -100,8 +100,9 @@ pub(crate) fn mark(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
     sync_directory(root, faults)
 }
 
-/// Removes the directories of a layer with the mark that a process might still write to, as long as they hold no file, which
-/// rmdir(2) decides for each. Returns whether all of them are gone, so that the rest of the layer may be removed as well.
+/// Removes the directories of a layer with the mark that a process might still write to, as long as they hold no file,
+/// which rmdir(2) decides for each. Returns whether all of them are gone, so that the rest of the layer may be removed
+/// as well.
 pub(crate) fn remove_what_is_empty(root: &Workspace, faults: &Faults) -> Result<bool, IoFailure> {
     let all = root.readable_dir(b"").and_then(|dir| names(dir.as_fd())).doing("list", b"")?;
     if all.iter().any(|name| name.starts_with(SIDE.as_bytes())) {
@@ -118,7 +119,7 @@ pub(crate) fn remove_what_is_empty(root: &Workspace, faults: &Faults) -> Result<
     Ok(true)
 }
 
-/// Whether a layer has the mark.
+/// Reports whether a layer has the mark.
 pub(crate) fn is_marked(root: &Workspace) -> Result<bool, IoFailure> {
     Ok(root.stat(WITHDRAWN.as_bytes()).doing("look at", WITHDRAWN.as_bytes())?.is_some())
 }

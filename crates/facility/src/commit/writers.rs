@@ -1,7 +1,8 @@
 //! Finds out whether a process has a file open for writing, by a read lease (fcntl(2), `F_SETLEASE`).
 //!
-//! The kernel refuses the lease while anybody has the file open for writing or mapped writable, and makes whoever opens
-//! it for writing wait while the lease is held. A commit holds it for the few calls that compare and exchange a file.
+//! The kernel refuses the lease while a process has the file open for writing or mapped writable, and makes a process
+//! that opens it for writing wait while the lease is held. A commit holds it for the few calls that compare and
+//! exchange a file.
 
 use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::changes::{Conflict, Outside};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// A file that nobody writes to as long as this lives.
+/// A file that no process writes to as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Lease {
     file: OwnedFd,
@@ -35,14 +36,14 @@ impl Drop for Lease {
     }
 }
 
-/// The answer.
+/// Answer whether a process writes to a file.
 #[derive(Debug)]
 pub(crate) enum Writers {
     /// None, and none can come while the lease is held.
     None(Lease),
     /// A process has the file open for writing.
     Some,
-    /// Nobody can tell: no lease is to be had here.
+    /// It cannot be known: the kernel gives no lease here.
     Unknown,
 }
 
@@ -86,14 +87,14 @@ impl<'a> OpenElsewhere<'a> {
         }
     }
 
-    /// What was found.
+    /// Returns the conflicts that were found.
     pub(crate) fn found(self) -> Vec<Conflict> {
         self.found
     }
 }
 
-/// Lists those of the files at `paths` that processes have open for reading and none for writing. Such a process goes on to
-/// read the version from before a commit.
+/// Lists those of the files at `paths` that processes have open for reading and none for writing. Such a process goes
+/// on to read the version from before a commit.
 ///
 /// Each file is looked at with a write lease, which every `open(2)` waits for; it is released at once.
 pub fn open_for_reading<'a>(

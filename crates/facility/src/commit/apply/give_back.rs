@@ -16,7 +16,7 @@ use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
 
-/// How often another process may replace an entry while a commit takes its own version back.
+/// Number of times that another process may replace an entry while a commit takes its own version back.
 const CONTESTED: usize = 16;
 
 /// The result of [`Apply::return_renamed`].
@@ -80,8 +80,8 @@ impl Apply<'_> {
         Ok(Stop::Keep(Keeping { beside: Some(beside), in_layer: false, ..keeping }))
     }
 
-    /// Brings a renamed directory, which has no version in the layer, from its slot back to its old place, or beside the
-    /// new one. For a step that was kept back: the layer's entry and overlay's mark at the old place stay with it.
+    /// Brings a renamed directory, which has no version in the layer, from its slot back to its old place, or beside
+    /// the new one. For a step that was kept back: the layer's entry and overlay's mark at the old place stay with it.
     pub(super) fn return_renamed(&mut self, put: &Put) -> io::Result<Returned> {
         let Origin::Slot(slot) = put.from else { return Ok(Returned::NotRenamed) };
         let Some((at, old, mark)) = self.renamed.get(&slot).cloned() else { return Ok(Returned::NotRenamed) };

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 impl Apply<'_> {
-    /// Whether an entry is still as it was planned for.
+    /// Reports whether an entry is still as it was planned for.
     pub(super) fn is_untouched(&self, old: &Seen, now: &Meta) -> bool {
         let own = self.own.get(&now.id).copied();
         if own.is_none() && self.moved.contains(&old.id) {
@@ -55,7 +55,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// A lease on a file of the workspace that goes away, unless somebody writes to it.
+    /// Takes a lease on a file of the workspace that goes away, unless a process writes to it.
     pub(super) fn lease(&mut self, parent: &[u8], name: &[u8]) -> Result<Option<Writers>, Stop> {
         let dir = self.parents.get(parent)?;
         match writers(self.base.leases(), dir, name) {
@@ -68,7 +68,8 @@ impl Apply<'_> {
         }
     }
 
-    /// Whether a file with several names has the content that the plan saw, and an interrupted pass moved one of the names.
+    /// Reports whether a file with several names has the content that the plan saw, and an interrupted pass moved one
+    /// of the names.
     fn is_moved_only(&self, meta: &Meta) -> bool {
         self.moved.contains(&meta.id)
             && self.shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta) && old.mode == meta.mode)
@@ -105,7 +106,7 @@ impl Apply<'_> {
         found.is_some_and(|meta| meta.id == old.id)
     }
 
-    /// Whether the old version of a step lies at its source, or on the side.
+    /// Reports whether the old version of a step lies at its source, or on the side.
     pub(super) fn is_displaced(&self, at: usize, put: &Put, old: &Seen) -> bool {
         let is_old = |meta: Option<Meta>| meta.is_some_and(|meta| meta.id == old.id);
         let on_side = Side::of(&put.from, at, self.root, self.slots)

@@ -30,7 +30,7 @@ impl Apply<'_> {
         }
         if matches!(put.from, Origin::Slot(_)) && self.slots.is_none() {
             let now = stat_if_there(self.parents.get(parent)?, name)?;
-            // Somebody removed the staging directory. What had arrived has; the rest stays in the layer.
+            // Another process removed the staging directory. What had arrived has; the rest stays in the layer.
             return match now {
                 Some(now) if now.id == new.id => Ok(()),
                 _ => Err(Stop::Keep(Keeping {
@@ -182,8 +182,8 @@ impl Apply<'_> {
         Ok(if in_layer { self.keep_staged(put, source, stop)? } else { stop })
     }
 
-    /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which is
-    /// then no version of ours.
+    /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which
+    /// is then no version of ours.
     pub(super) fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
         let Stop::Keep(keeping) = stop else { return Err(stop) };
         let (parent, name) = split(&put.path.0);

@@ -1,5 +1,5 @@
-//! Keeps the steps back that take away the last copy of a file in the workspace: the run renamed the file, and its new name
-//! was kept back.
+//! Keeps the steps back that take away the last copy of a file in the workspace: the run renamed the file, and its new
+//! name was kept back.
 
 use super::{Apply, make_movable};
 use crate::beneath::{Doing as _, IoFailure, split};
@@ -25,7 +25,7 @@ impl Apply<'_> {
         }
     }
 
-    /// Whether a step takes away what one that was kept back was made from.
+    /// Reports whether a step takes away an entry from which one that was kept back was made.
     pub(super) fn is_awaited(&self, op: &Op) -> bool {
         if self.awaited.is_empty() || op.displaces().is_none() {
             return false;
@@ -34,7 +34,7 @@ impl Apply<'_> {
         op.path().is_some_and(is_named) || self.awaited.iter().any(|path| path.0 == EVERYTHING)
     }
 
-    /// Whether an earlier pass carried out a step that takes something away.
+    /// Reports whether an earlier pass carried out a step that takes something away.
     pub(super) fn is_carried_out(&self, op: &Op) -> bool {
         match op {
             Op::Take { old, slot, .. } => self.is_in_slot(*slot, old),

@@ -4,10 +4,10 @@ use crate::changes::Outside;
 use nexus_model::ByteText;
 use std::io;
 
-/// Somebody removed the staging directory, and what was in it.
+/// Detail of a conflict: another process removed the staging directory, and everything in it.
 pub(super) const NO_SLOTS: &str = "the staging directory is gone";
 
-/// Why a step was not carried out.
+/// Reason for which a step was not carried out.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The path is kept back.
@@ -16,7 +16,7 @@ pub(crate) enum Stop {
     Io(io::Error),
 }
 
-/// How a path is kept back.
+/// Details of a path that is kept back.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     pub(super) outside: Outside,

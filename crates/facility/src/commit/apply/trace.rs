@@ -1,5 +1,5 @@
-//! Follows the times at which the directories that steps act in last changed, so that a commit sets such a time back only
-//! where nobody else changed the directory. Pure.
+//! Follows the times at which the directories that steps act in last changed, so that a commit sets such a time back
+//! only where no other process changed the directory. Pure.
 
 use crate::meta::{FileId, FsTime};
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ impl Traces {
         }
     }
 
-    /// Whether a directory has the time that a step gave to it or, without a step, the `planned` one.
+    /// Reports whether a directory has the time that a step gave to it or, without a step, the `planned` one.
     pub(super) fn is_ours(&self, id: FileId, now: FsTime, planned: Option<FsTime>) -> bool {
         match self.0.get(&id) {
             None => planned == Some(now),

@@ -8,7 +8,7 @@ use std::io::{BufRead, Write};
 
 /// The lines of a journal, as far as its version is known.
 pub(super) enum Lines {
-    /// Another version.
+    /// The journal has this version, which is not [`VERSION`].
     Version(u32),
     /// The header, the steps, and the byte at which the steps begin.
     Known { header: Box<Header>, steps: Steps, from: u64 },

@@ -1,5 +1,5 @@
-//! Takes a step back that brought an entry: the entry leaves the workspace, unless another process changed it, and the old
-//! version comes to its place.
+//! Takes a step back that brought an entry: the entry leaves the workspace, unless another process changed it, and the
+//! old version comes to its place.
 
 use super::steps::{Back, LOST};
 use crate::beneath::split;
@@ -28,7 +28,7 @@ impl Back<'_> {
             Origin::Slot(slot) => {
                 slot_name = slot.to_string().into_bytes();
                 let Some(slots) = self.slots else {
-                    // Somebody removed the staging directory, and with it what was displaced.
+                    // Another process removed the staging directory, and with it what was displaced.
                     if self.base.stat(&put.path.0)?.is_some_and(|now| now.id == new.id) {
                         let detail = Some(LOST.to_owned());
                         self.conflicts.push(Conflict { detail, ..Conflict::new(put.path.clone(), Outside::Blocked) });
@@ -91,8 +91,8 @@ impl Back<'_> {
         }
     }
 
-    /// Without the flags of renameat2(2) a put may have stopped between its link and its unlink: our version is still at
-    /// its source, and what has its name in the workspace is moved out and looked at.
+    /// Without the flags of renameat2(2) a put may have stopped between its link and its unlink: our version is still
+    /// at its source, and what has its name in the workspace is moved out and looked at.
     fn unlink(&mut self, put: &Put, new: &Seen) -> io::Result<()> {
         let (parent, name) = split(&put.path.0);
         let Some(dir) = self.base.dir_by_force_if_there(parent)? else { return Ok(()) };
@@ -211,18 +211,18 @@ impl Back<'_> {
         Ok(())
     }
 
-    /// Whether another process changed an entry that lies at its source: an interrupted pass may have withdrawn it and not
-    /// looked at it. What was never put is as the journal says.
+    /// Reports whether another process changed an entry that lies at its source: an interrupted pass may have withdrawn
+    /// the entry without comparing it. An entry that was never put is as the journal says.
     fn was_edited(&self, put: &Put, new: &Seen, found: &Meta, source: Spot<'_>) -> io::Result<bool> {
-        // A file that has its own name in the workspace may change there. A directory of which the journal does not say what
-        // was in it is never withdrawn.
+        // A file that has its own name in the workspace may change there. A directory of which the journal does not say
+        // what was in it is never withdrawn.
         if self.held.contains(&new.id) || (put.whole && put.inside.is_none()) {
             return Ok(false);
         }
         Ok(!self.is_as_put(put, new, found, source)?)
     }
 
-    /// Whether an entry that we put is unchanged, and no process writes to it.
+    /// Reports whether an entry that the commit put is unchanged, and no process writes to it.
     fn is_as_put(&self, put: &Put, new: &Seen, now: &Meta, at: Spot<'_>) -> io::Result<bool> {
         if !self.faults.compares(Comparison::AsPut) {
             return Ok(true);
@@ -230,7 +230,7 @@ impl Back<'_> {
         is_as_put(put, self.is_made(put), (new, now), at, self.base.leases())
     }
 
-    /// Whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.
+    /// Reports whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.
     fn is_made(&self, put: &Put) -> bool {
         let Origin::Slot(slot) = &put.from else { return false };
         !self.taken.contains(slot)

@@ -18,10 +18,10 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
 
-/// Why a path is not as it was.
+/// Reason for which a path is not as it was.
 pub(super) const LOST: &str = "the staging directory is gone, and the old version with it";
 
-/// How often a step is tried while other processes remove what it works on.
+/// Number of times that a step is tried while other processes remove what it works on.
 const TRIES: u32 = 5;
 
 /// A commit on its way back.
@@ -60,7 +60,7 @@ impl<'a> Back<'a> {
         Ok(())
     }
 
-    /// Takes a step back, and once more when another process removed the entry between two calls: each step begins by
+    /// Takes a step back, and again when another process removed the entry between two calls: each step begins by
     /// looking at what is there.
     fn one_or_again(&mut self, op: &Op) -> io::Result<()> {
         for _ in 1..TRIES {
@@ -72,8 +72,8 @@ impl<'a> Back<'a> {
         self.one(op)
     }
 
-    /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps that
-    /// they got.
+    /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps
+    /// that they got.
     pub(super) fn close(&self, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
         for op in self.steps.each() {
             let Op::SetDir(set) = op.doing("read", JOURNAL.as_bytes())? else { continue };
@@ -117,7 +117,7 @@ impl<'a> Back<'a> {
         }
     }
 
-    /// Somebody removed the staging directory: names what was in it.
+    /// Names the entries of a staging directory that another process removed.
     fn name_lost(&mut self, at: &ByteText, old: &Seen, slot: Slot) -> io::Result<()> {
         if self.cleared || self.base.stat(&at.0)?.is_some_and(|now| now.id == old.id) {
             return Ok(());
