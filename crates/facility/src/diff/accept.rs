@@ -2,8 +2,8 @@
 //!
 //! The workspace gets the old content with the chosen hunks; the layer keeps the run's version. What is left to review
 //! is then simply their difference. It is the way in which the commit already brings a git configuration without its
-//! dangerous keys ([`Verdict::Strip`]): the file is written with other bytes than the layer's, stays parked, and its new
-//! time stamp is noted as our own write and no conflict.
+//! dangerous keys ([`Verdict::Strip`]): the file is written with other bytes than the layer's, stays parked, and its
+//! new time stamp is noted as our own write and no conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, split};
 use crate::changes::Change;
@@ -26,7 +26,7 @@ use rustix::fs::OFlags;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 
-/// Which hunks of which file.
+/// The hunks of one file that are to be accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice<'a> {
     /// The file, as in its [`FileDiff`].
@@ -39,43 +39,43 @@ pub struct Choice<'a> {
     pub options: &'a DiffOptions,
 }
 
-/// Why hunks were not accepted. Unless it is [`Self::Commit`], nothing was changed.
+/// Reason for which hunks were not accepted. Unless it is [`Self::Commit`], nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
     /// Its change cannot be split; it may be accepted as a whole.
     #[error("{path:?} can only be accepted as a whole: {why}")]
     Whole {
-        /// The file.
+        /// Path of the file.
         path: ByteText,
-        /// Why.
+        /// Reason for which the change cannot be split.
         why: &'static str,
     },
     /// The difference is no longer the reviewed one.
     #[error("the change of {path:?} is not the one that was reviewed")]
     Stale {
-        /// The file.
+        /// Path of the file.
         path: ByteText,
     },
     /// There are fewer hunks, or the content does not fit them.
     #[error("cannot apply the chosen parts of {path:?}")]
     Hunks {
-        /// The file.
+        /// Path of the file.
         path: ByteText,
-        /// Why.
+        /// Reason for which the hunks do not fit.
         source: ApplyError,
     },
     /// It needs [`Rules::accepts_protected`].
     #[error("{path:?} needs an explicit accept: {why}")]
     Protected {
-        /// The file.
+        /// Path of the file.
         path: ByteText,
-        /// Why.
+        /// Reason for which the file is protected.
         why: String,
     },
     /// The layer's changes hang together.
     #[error("no part of this layer can be accepted alone: {why}")]
     Entangled {
-        /// Why.
+        /// Reason for which the changes hang together.
         why: &'static str,
     },
     /// The difference cannot be found out.
@@ -84,7 +84,7 @@ pub enum AcceptError {
     /// The content cannot be read.
     #[error("cannot read the old content")]
     Io {
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
     /// The commit failed; see there for the state.
@@ -189,7 +189,7 @@ fn read_old(workspace: &Workspace, path: &ByteText, max: u64) -> Result<Vec<u8>,
     read().doing("read", &path.0)
 }
 
-/// What the steps of a partial commit need. Nothing is looked at for it.
+/// Counts what the steps of a partial commit need, without looking for processes that have files open.
 fn needs_of(tree: &LayerTree, rules: &Rules, plan: &CommitPlan) -> Result<Needs, AcceptError> {
     survey(tree, rules, plan, None).map_err(|source| AcceptError::Io { source })
 }

@@ -1,4 +1,4 @@
-//! Which changes `git apply` can carry out. Pure.
+//! Decides which changes `git apply` can carry out. Pure.
 //!
 //! `git apply` does everything or nothing, and refuses some names altogether. One patch that it refuses would make the
 //! whole diff useless, so such a change is shown as a remark, and with it every change that depends on it: a file that
@@ -23,7 +23,7 @@ pub(crate) fn git_mode(kind: EntryType, mode: u32) -> &'static str {
     }
 }
 
-/// Whether git's view of the mode changes. (It keeps nothing but the owner's execute bit.)
+/// Reports whether git's view of the mode changes. (It keeps nothing but the owner's execute bit.)
 pub(crate) fn mode_changes(file: &FileDiff) -> bool {
     match (file.old_mode, file.new_mode) {
         (Some(old), Some(new)) => git_mode(file.file_type, old) != git_mode(file.file_type, new),
@@ -70,7 +70,7 @@ fn is_expressible(file: &FileDiff) -> bool {
     }
 }
 
-/// Sets [`FileDiff::applies`].
+/// Sets [`FileDiff::applies`] of each file.
 pub(crate) fn mark(files: &mut [FileDiff]) {
     for file in files.iter_mut() {
         file.applies = is_expressible(file);
@@ -109,7 +109,7 @@ pub(crate) fn mark(files: &mut [FileDiff]) {
     }
 }
 
-/// Whether something of `stays` is at this path, on the way to it, or beneath it.
+/// Reports whether something of `stays` is at this path, on the way to it, or below it.
 fn is_blocked(path: &[u8], stays: &BTreeSet<Vec<u8>>) -> bool {
     let on_the_way =
         path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| stays.contains(&path[..at]));

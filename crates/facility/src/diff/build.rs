@@ -58,7 +58,7 @@ impl Builder<'_> {
         };
         // A link's own mode means nothing.
         let same_mode = file.old_mode == file.new_mode || file.file_type == EntryType::Symlink;
-        // What a directory carried along was not opened by anybody.
+        // What a directory carried along was not opened by any process.
         let untouched = both.is_some_and(|(old, new)| old.place == new.place);
         let similarity = if untouched {
             100

@@ -34,8 +34,8 @@ impl Cap {
         self.tail.extend(rest);
     }
 
-    /// The bytes, and whether some are missing. Then a marker stands in their place, between whole lines where there
-    /// are any, and the result is longer than `max` by no more than the marker.
+    /// Returns the bytes, and whether some are missing. If so, a notice stands in their place, between whole lines
+    /// where there are any, and the result is longer than `max` by no more than the notice.
     pub(crate) fn finish(mut self) -> (Vec<u8>, bool) {
         if self.total <= self.max as u64 {
             self.head.extend(self.tail);

@@ -4,7 +4,7 @@ use crate::diff::lines::split_lines;
 use crate::diff::model::{Content, FileDiff, LineTag};
 use std::collections::BTreeSet;
 
-/// Why hunks cannot be applied.
+/// Reason for which hunks cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// The change of this file has no hunks.
@@ -15,13 +15,13 @@ pub enum ApplyError {
     NoSuchHunk {
         /// The number asked for, from 0.
         hunk: usize,
-        /// How many there are.
+        /// Number of hunks of the file.
         count: usize,
     },
     /// The old content is not the one that the diff was made of.
     #[error("the content is not the one that was compared, at line {line}")]
     Mismatch {
-        /// Where, from 1.
+        /// Number of the line, from 1.
         line: usize,
     },
 }

@@ -1,16 +1,16 @@
-//! What a layer changes, as people review it: one diff in git's format, and its parts to accept one by one.
+//! Shows the changes of a layer for a review: one diff in git's format, and its parts to accept one by one.
 //!
 //! ```text
-//!  LayerTree ──views──▶ old and new files ──pair──▶ pairs ──build (read, lines)──▶ Diff ──render──▶ bytes for `git apply`
-//!                                                                                  └─▶ apply_hunks, Layer::accept_hunks
+//!  LayerTree ──views──▶ old, new files ──pair──▶ pairs ──build (read, lines)──▶ Diff ──render──▶ bytes for `git apply`
+//!                                                                               └─▶ apply_hunks, Layer::accept_hunks
 //! ```
 //!
 //! * Pure: [`model`], `pair`, [`lines`], `applies`, [`quote`], [`render`](mod@render), `cap`, [`hunks`].
 //! * I/O: `views` (lists directories that move or go away), `read` (contents), `build`, [`accept`].
 //!
-//! A diff shows bytes that a hostile process chose, in a file that somebody will apply. So: names are quoted (a newline
-//! in a name must not become a line of the diff), what git would refuse is shown as a remark and never as a patch, every
-//! content is read beneath a descriptor and only from regular files, and time and memory have bounds.
+//! A diff shows bytes that a hostile process chose, in a file that a user will apply. So: names are quoted (a newline
+//! in a name must not become a line of the diff), what git would refuse is shown as a remark and never as a patch,
+//! every content is read below a descriptor and only from regular files, and time and memory have bounds.
 
 pub mod accept;
 mod applies;
@@ -76,7 +76,7 @@ impl Default for DiffOptions {
     }
 }
 
-/// Why there is no diff. Nothing was changed.
+/// Reason for which there is no diff. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
     /// The layer cannot be read.
@@ -85,7 +85,7 @@ pub enum DiffError {
     /// A call on the layer or the workspace failed; the workspace may be changing.
     #[error("cannot compare the layer with the workspace")]
     Io {
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
@@ -104,7 +104,7 @@ pub(crate) struct Trees<'a> {
 }
 
 impl Layer {
-    /// What differs from the workspace, file by file. `rules.only` narrows it. Changes nothing.
+    /// Compares the layer with the workspace, file by file. `rules.only` narrows it. Changes nothing.
     ///
     /// The files of a directory that was added, removed or renamed are listed one by one.
     pub fn diff(&self, workspace: &Workspace, rules: &Rules, options: &DiffOptions) -> Result<Diff, DiffError> {

@@ -4,7 +4,7 @@ use crate::meta::EntryType;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 
-/// What a layer changes, ordered by path.
+/// The files that a layer changes, ordered by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diff {
     /// The files. One that became something of another type is listed twice: as deleted and as added.
@@ -13,7 +13,7 @@ pub struct Diff {
     pub incomplete: bool,
 }
 
-/// How a file differs.
+/// Difference of a file from the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffKind {
@@ -32,28 +32,28 @@ pub enum DiffKind {
 pub struct FileDiff {
     /// Relative to the workspace.
     pub path: ByteText,
-    /// How it differs.
+    /// Difference of the file from the workspace.
     pub kind: DiffKind,
-    /// What it is, or was.
+    /// Type of the file now, or before if it is gone.
     pub file_type: EntryType,
     /// Permission bits (`07777`) before; `None` when it was not there.
     pub old_mode: Option<u32>,
     /// Permission bits now; `None` when it is gone.
     pub new_mode: Option<u32>,
-    /// Where it was.
+    /// Path of the file before a rename.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rename_from: Option<ByteText>,
-    /// How much of a renamed file is unchanged, in percent; 100 only for equal content.
+    /// Part of a renamed file that is unchanged, in percent; 100 only for equal content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub similarity: Option<u8>,
-    /// What differs inside.
+    /// Differences in the content.
     pub content: Content,
     /// `git apply` can carry it out, so the rendered diff has it as a patch and not only as a remark.
     pub applies: bool,
-    /// Why it needs an explicit accept.
+    /// Reason for which it needs an explicit accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<String>,
-    /// How many names of the same file, elsewhere in the workspace, change with it.
+    /// Number of names of the same file, elsewhere in the workspace, that change with it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub other_names: u32,
 }
@@ -63,7 +63,7 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-/// What differs inside a file.
+/// Differences in the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
@@ -74,11 +74,11 @@ pub enum Content {
         /// From the top to the bottom, never overlapping.
         hunks: Vec<Hunk>,
     },
-    /// It is no text, too large, or could not be read.
+    /// It is not text, is too large, or could not be read.
     Binary {
-        /// Before.
+        /// The bytes before; `None` when it was not there.
         old: Option<Blob>,
-        /// Now.
+        /// The bytes now; `None` when it is gone.
         new: Option<Blob>,
     },
 }
@@ -86,7 +86,7 @@ pub enum Content {
 /// Bytes that are not shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
-    /// How many.
+    /// Number of bytes.
     pub size: u64,
     /// BLAKE3 of them, in hexadecimal; `None` when they are too many or could not be read.
     pub hash: Option<String>,
@@ -104,11 +104,11 @@ pub struct Hunk {
     pub new_start: usize,
     /// Number of lines now.
     pub new_lines: usize,
-    /// The lines.
+    /// Lines of the hunk, the unchanged ones included.
     pub lines: Vec<Line>,
 }
 
-/// What became of a line.
+/// Role of a line in a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LineTag {
@@ -120,18 +120,18 @@ pub enum LineTag {
     Added,
 }
 
-/// One line.
+/// One line of a hunk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// What became of it.
+    /// Role of the line in the hunk.
     pub tag: LineTag,
     /// Its bytes with the newline; only the last line of a file may have none.
     pub text: ByteText,
 }
 
 impl FileDiff {
-    /// A name for exactly this change. Whoever accepts a hunk by its number gives the digest of what was reviewed, so
-    /// that a change in between (another reviewer's accept) is not taken for the reviewed one.
+    /// Returns a name for exactly this change. The caller that accepts a hunk by its number gives the digest of what
+    /// was reviewed, so that a change in between (another reviewer's accept) is not taken for the reviewed one.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hash = blake3::Hasher::new();

@@ -17,8 +17,8 @@ pub(crate) struct Pair {
 
 /// Pairs the files at `is_chosen` paths, ordered by path; what is gone before what came in its place.
 ///
-/// A rename is only told when its old name is free and its new name was: as in git, and because `git apply` depends
-/// on no order then. (Two directories that changed places are shown as changed files.) Links are never renamed: their
+/// A rename is only shown when its old name is free and its new name was: as in git, and because `git apply` depends on
+/// no order then. (Two directories that changed places are shown as changed files.) Links are never renamed: their
 /// header says nothing about their type, and git would follow the old one when a directory took its place.
 pub(crate) fn pair(mut views: Views, is_chosen: impl Fn(&[u8]) -> bool) -> Vec<Pair> {
     let mut renamed: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Names as git writes them. Pure.
 
-/// Whether a name must be quoted. As git does with its default `core.quotePath`, also for everything beyond ASCII:
-/// a diff is read on terminals, where such bytes can hide or reorder text (CVE-2021-42574).
+/// Reports whether a name must be quoted. As git does with its default `core.quotePath`, also for everything beyond
+/// ASCII: a diff is read on terminals, where such bytes can hide or reorder text (CVE-2021-42574).
 fn needs_quotes(name: &[u8]) -> bool {
     name.iter().any(|byte| !(0x20..0x7f).contains(byte) || matches!(byte, b'"' | b'\\'))
 }

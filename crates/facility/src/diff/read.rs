@@ -1,4 +1,4 @@
-//! Reads the contents that a diff shows, beneath descriptors and within bounds.
+//! Reads the contents that a diff shows, below descriptors and within bounds.
 
 use crate::beneath::{Doing as _, IoFailure, open_file, split};
 use crate::diff::model::Blob;
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Git's own rule: a NUL among the first bytes makes a file binary.
 const LOOKED_AT: usize = 8000;
 
-/// What an entry contains.
+/// Content of an entry.
 pub(crate) enum Body {
     Text(Vec<u8>),
     Blob(Blob),
@@ -35,8 +35,8 @@ pub(crate) fn blob(bytes: &[u8]) -> Blob {
     Blob { size: bytes.len() as u64, hash: Some(blake3::hash(bytes).to_hex().to_string()) }
 }
 
-/// Whether what stands at the path is not (or no more) a thing to read: swapped for a link, a FIFO, nothing; or closed
-/// to us. It is then shown without content.
+/// Reports whether an error means that the entry at the path is not (or no more) a thing to read: swapped for a link, a
+/// FIFO, nothing; or closed to this process. It is then shown without content.
 fn is_unreadable(error: &io::Error) -> bool {
     let errno = |wanted: Errno| error.raw_os_error() == Some(wanted.raw_os_error());
     // ENXIO: a socket.
@@ -132,7 +132,7 @@ mod tests {
     use crate::diff::views::entry;
     use std::os::unix::fs::symlink;
 
-    /// What was a file when the layer was read, and is something else when it is opened.
+    /// Covers an entry that was a file when the layer was read, and is something else when it is opened.
     #[test]
     fn what_stands_in_place_of_a_file_is_never_read() {
         let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

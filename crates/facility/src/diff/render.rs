@@ -10,17 +10,17 @@ use crate::diff::model::{Blob, Content, Diff, DiffKind, FileDiff, Hunk, LineTag}
 use crate::diff::quote::{quote, quote_with};
 use crate::meta::EntryType;
 
-/// What to say about files that are not text.
+/// Form in which files that are not text are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Binary {
     /// A line with name, sizes and hashes.
     #[default]
     Summary,
-    /// Nothing.
+    /// Nothing is written about them.
     Omit,
 }
 
-/// How a diff is written.
+/// Settings for writing a diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderOptions {
     /// Files that are not text.

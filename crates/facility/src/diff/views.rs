@@ -1,4 +1,4 @@
-//! Which files the layer touches: as they are in the workspace (old) and as the run left them (new).
+//! Lists the files that the layer touches: as they are in the workspace (old) and as the run left them (new).
 //!
 //! Only what differs is listed, so the cost grows with the layer and with the directories that go away or move as a
 //! whole; those have to be listed, because git knows files only.
@@ -12,7 +12,7 @@ use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
-/// Where an entry's content is.
+/// Place of the content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the workspace, at this path.
@@ -117,7 +117,7 @@ impl Gather<'_> {
         }
     }
 
-    /// An entry of the layer that is no directory.
+    /// Adds an entry of the layer that is not a directory.
     fn file(&mut self, node: &Node, protected: Option<String>) {
         let origin = self.tree.origin_of(node);
         let was = origin.or(node.covers.as_deref()).filter(|found| found.meta.kind == node.meta.kind);
@@ -137,7 +137,7 @@ impl Gather<'_> {
         self.add_new(node.path.0.to_vec(), one);
     }
 
-    /// What an entry of the layer hides goes away, unless something else says otherwise.
+    /// Adds to the old files what an entry of the layer hides: it goes away, unless something else says otherwise.
     fn cover(&mut self, found: &Found) -> Result<(), IoFailure> {
         if found.meta.kind != EntryType::Directory {
             self.add_old(found.at.0.to_vec(), found.meta.clone());
@@ -146,7 +146,7 @@ impl Gather<'_> {
         self.walk(&found.at.0, &found.meta, Self::add_old)
     }
 
-    /// What lies in a renamed directory and is not in the layer itself comes along.
+    /// Adds to the new files what lies in a renamed directory and is not in the layer itself.
     fn carry(&mut self, found: &Found, to: &[u8], children: &HashSet<&[u8]>) -> Result<(), IoFailure> {
         for (name, meta) in self.list(&found.at.0)? {
             if children.contains(name.as_slice()) {
@@ -180,7 +180,7 @@ impl Gather<'_> {
         Ok(found)
     }
 
-    /// Names every file and every empty directory of the workspace at and beneath `path`.
+    /// Names every file and every empty directory of the workspace at and below `path`.
     fn walk(
         &mut self,
         path: &[u8],
