@@ -1,8 +1,8 @@
 //! Finds by their contents the entries that stay in a layer and may hold bytes that a commit takes away.
 //!
-//! Overlay's marks name no file in an ordinary user's layer, an edit takes the time by which a renamed file is known, and what
-//! a program copied before it removed the original is simply new. Whatever stays with bytes therefore counts as a copy of
-//! what goes, unless it is compared and has none of it:
+//! Overlay's marks name no file in an ordinary user's layer, an edit takes the time by which a renamed file is known,
+//! and what a program copied before it removed the original is simply new. Whatever stays with bytes therefore counts
+//! as a copy of what goes, unless it is compared and has none of it:
 //!
 //! ```text
 //!  goes     old version − what the new one at its place has   (an append takes nothing away)
@@ -10,10 +10,11 @@
 //!  a copy   both have a piece in common; or the pieces say nothing, and enough was put in; or what stays is compressed
 //! ```
 //!
-//! Where each piece of a part that changed is elsewhere in the new version, the pieces say nothing of what went: their order.
+//! If each piece of a part that changed is elsewhere in the new version, the pieces say nothing of what went: their
+//! order.
 //!
-//! A content of at most 32 bytes may be a part of any other one, so that it has changed unless each of its lines is still a line, and a
-//! short line arrives only as a whole line: `KEY=1` is not in a file with `KEY=10`.
+//! A content of at most 32 bytes may be a part of any other one, so that it has changed unless each of its lines is
+//! still a line, and a short line arrives only as a whole line: `KEY=1` is not in a file with `KEY=10`.
 //!
 //! Only a commit of a part of a layer reads anything. What cannot be read, or is beyond the bounds, counts as a copy.
 
@@ -62,8 +63,8 @@ pub(crate) fn note_copies(tree: &LayerTree, plan: &mut CommitPlan, upper: &Works
     plan.tail.extend(copies.into_iter().map(|at| note(&tree.nodes[at])));
 }
 
-/// Returns the pieces of the small files among entries: they are looked for in all of a large file that goes. What cannot be read
-/// has none, and is found out later.
+/// Returns the pieces of the small files among entries: they are looked for in all of a large file that goes. What
+/// cannot be read has none, and is found out later.
 fn pieces_of_small(reading: &mut Reading<'_>, waiting: &[usize]) -> Pieces {
     let (mut pieces, mut left) = (Vec::new(), SMALL_TOGETHER);
     for at in waiting {

@@ -1,4 +1,5 @@
-//! What a commit takes away: deleted files and links, those in deleted directories, and old versions.
+//! Finds the contents that a commit takes away: deleted files and links, those in deleted directories, and old
+//! versions.
 
 use super::common;
 use super::pieces::{Piece, Pieces, Taker};
@@ -21,7 +22,7 @@ const OF_ONE: u64 = 1 << 16;
 /// With fewer pieces of a content than this a part of it would not be found.
 const FEWEST: u64 = 64;
 
-/// What goes and is nowhere else.
+/// Contents that go and are nowhere else.
 pub(super) struct Gone {
     /// Pieces of contents that do not arrive at the same place.
     pub(super) pieces: Pieces,
@@ -166,7 +167,8 @@ fn lost(
     let arrives = common(reading, &taken.pieces, new)?;
     let is_lost = |piece: &Piece| arrives.binary_search(piece).is_err();
     let pieces: Vec<Piece> = taken.pieces.into_iter().filter(is_lost).collect();
-    // Where every piece of a part that changed is elsewhere, the order of the pieces is gone, or how often each was there.
+    // Where every piece of a part that changed is elsewhere, the order of the pieces is gone, or how often each was
+    // there.
     let is_order = pieces.is_empty();
     Ok((pieces, vague.or(is_order.then_some(part.end - part.start))))
 }

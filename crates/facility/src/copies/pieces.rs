@@ -1,7 +1,8 @@
 //! Pieces of contents, by which a part of one content is found in another one. Pure.
 //!
-//! A piece is 16 bytes from any place of a content, so that a line that was put in moves no other piece. Short lines, and
-//! contents that are shorter than a piece, are pieces as a whole. Pieces are compared by their bytes, never by a hash.
+//! A piece is 16 bytes from any place of a content, so that a line that was put in moves no other piece. Short lines,
+//! and contents that are shorter than a piece, are pieces as a whole. Pieces are compared by their bytes, never by a
+//! hash.
 
 use super::lines::{LONGEST, Line};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,7 +11,7 @@ use std::ops::Range;
 /// The sets of which the pieces are looked up byte by byte have a filter of so many places for each of them.
 const PLACES: usize = 8;
 
-/// The length of a piece that is no short line.
+/// The length of a piece that is not a short line.
 const PIECE: usize = 16;
 
 /// The bytes of the shortest line that is a piece.
@@ -92,7 +93,7 @@ pub(crate) struct Finder<'a> {
     pieces: &'a Pieces,
     /// The lengths of the pieces that are looked for in any place.
     lengths: Vec<usize>,
-    /// Where a short piece counts only as a whole line.
+    /// State of the current line; `None` if a short piece counts in any place.
     line: Option<Line>,
     last: Bytes,
     size: usize,
@@ -164,7 +165,7 @@ pub(crate) struct Taker<'a> {
     is_whole: bool,
     spread: Spread,
     last: Bytes,
-    /// Which of the last bytes are no blanks.
+    /// Bits of the last bytes, the newest lowest; set for a byte that is not a blank.
     ink: u16,
     size: u64,
     /// The first bytes.
@@ -172,11 +173,11 @@ pub(crate) struct Taker<'a> {
     /// The first bytes of the line; `None` in the middle of one.
     line: Option<Vec<u8>>,
     pieces: Vec<Piece>,
-    /// How many pieces there were, each as often as it was there.
+    /// Number of pieces that were there, repetitions included.
     count: u64,
 }
 
-/// What a content was taken to.
+/// Pieces that a content was taken to.
 pub(crate) struct Taken {
     /// Each piece once.
     pub(crate) pieces: Vec<Piece>,

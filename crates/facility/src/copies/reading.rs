@@ -91,7 +91,8 @@ impl<'a> Reading<'a> {
         open(&mut self.upper_dirs, &self.tree.nodes[at].path.0)
     }
 
-    /// What the workspace has in the place of an entry that stays in the layer; `None`: no file.
+    /// Returns the content that the workspace has in the place of an entry that stays in the layer; `None` if there is
+    /// no file.
     pub(super) fn after(&mut self, at: usize) -> io::Result<Option<Content>> {
         let node = &self.tree.nodes[at];
         if let Some(Verdict::Strip(content)) = &node.rare.verdict {
