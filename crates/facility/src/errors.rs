@@ -1,52 +1,53 @@
-//! How the operations on a layer fail: one type for each, saying what state the workspace and the layer are in.
+//! Errors of the operations on a layer: one type for each, which says the state that the workspace and the layer are
+//! in.
 
 use crate::beneath::IoFailure;
 use nexus_model::ByteText;
 
-/// Why a layer could not be made.
+/// Reason for which a layer could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateLayerError {
-    /// Not usable as a folder's name.
+    /// Not usable as the name of a directory.
     #[error("{run:?} is no run id")]
     RunId {
-        /// The name.
+        /// Text that was given as a run id.
         run: String,
     },
     /// A call failed.
     #[error("cannot make the layer of {run}")]
     Io {
-        /// Its run.
+        /// Id of the run.
         run: String,
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
 
-/// Why a parked layer could not be opened.
+/// Reason for which a parked layer could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenLayerError {
     /// There is none of this name.
     #[error("there is no parked layer {run:?}")]
     NotParked {
-        /// The name.
+        /// Text that was given as a run id.
         run: String,
     },
-    /// Somebody works with it.
+    /// Another process works with it.
     #[error("the layer {run} is in use")]
     Busy {
-        /// Its run.
+        /// Id of the run.
         run: String,
     },
     /// A commit was interrupted; `recover` has to run first.
     #[error("a commit of the layer {run} was interrupted and has to be recovered")]
     Unfinished {
-        /// Its run.
+        /// Id of the run.
         run: String,
     },
     /// Written by another version of this program.
     #[error("the layer {run} has the unknown version {version}")]
     Version {
-        /// Its run.
+        /// Id of the run.
         run: String,
         /// The version found.
         version: u32,
@@ -54,14 +55,14 @@ pub enum OpenLayerError {
     /// A call failed.
     #[error("cannot open the layer of {run}")]
     Io {
-        /// Its run.
+        /// Id of the run.
         run: String,
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
 
-/// Why a layer could not be read. Nothing was changed.
+/// Reason for which a layer could not be read. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadLayerError {
     /// Root's layers need `trusted.*` attributes, which this process cannot see (CAP_SYS_ADMIN).
@@ -70,18 +71,18 @@ pub enum ReadLayerError {
     /// The layer has a mark that this version cannot interpret, or marks that contradict each other.
     #[error("the layer cannot be interpreted: {reason}")]
     Marks {
-        /// Which, and where.
+        /// The mark, and the entry that has it.
         reason: String,
     },
     /// A call failed.
     #[error("cannot read the layer")]
     Io {
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
 
-/// Why a commit failed.
+/// Reason for which a commit failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// Before anything was decided: the workspace is unchanged, the layer too.
@@ -90,38 +91,38 @@ pub enum CommitError {
     /// A file of the layer has another size than when it was parked. Nothing was changed.
     #[error("{path:?} is not what it was when the changes of {run} were parked (a power cut?)")]
     Damaged {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// The file.
+        /// Path of the file.
         path: ByteText,
     },
     /// An entry of the layer was changed after it was parked or shown. Nothing was changed.
     #[error("{path:?} was changed after the changes of {run} were parked, or shown for the last time")]
     Altered {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// The entry.
+        /// Path of the entry.
         path: ByteText,
     },
     /// Before anything was decided: the workspace is unchanged, the layer too.
     #[error("cannot prepare the commit of {run}")]
     Prepare {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
     /// After the commit point: the workspace may be in between, and `recover` brings it to the new version.
     #[error("the commit of {run} was interrupted and has to be recovered")]
     Interrupted {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
 
-/// Why a layer could not be parked.
+/// Reason for which a layer could not be parked.
 #[derive(Debug, thiserror::Error)]
 pub enum ParkError {
     /// It cannot be read.
@@ -130,19 +131,19 @@ pub enum ParkError {
     /// A call failed.
     #[error("cannot park the layer of {run}")]
     Io {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// The call.
+        /// The call that failed.
         source: IoFailure,
     },
 }
 
-/// Why a layer could not be removed.
+/// Reason for which a layer could not be removed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot remove the layer of {run}")]
 pub struct DiscardError {
-    /// The run.
+    /// Id of the run.
     pub run: String,
-    /// The call.
+    /// The call that failed.
     pub source: IoFailure,
 }

@@ -1,11 +1,11 @@
-//! A layer: the folder of one run with the upper and work directories of its overlay, and its ways to end.
+//! A layer: the directory of one run with the upper and work directories of its overlay, and its ways to end.
 //!
 //! ```text
-//!  <layers>/<run>/          0700: nobody else reaches a setuid file that a hostile run might have managed to make
+//!  <layers>/<run>/          0700: no other user reaches a setuid file that a hostile run might have managed to make
 //!      upper/  work/        for mount(2)
 //!      journal  journal.done  parked.json      see `journal`
 //! ```
-//! The folder is locked (flock) while somebody holds a [`Layer`], so that a recovery does not take a running one.
+//! The directory is locked (flock) while a process holds a [`Layer`], so that a recovery does not take a running one.
 
 mod locked;
 mod reading;
@@ -49,7 +49,7 @@ use std::sync::atomic::AtomicBool;
 pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerError, ParkError, ReadLayerError};
 pub use crate::marks::LayerMode;
 
-/// What became of a layer.
+/// State of a layer after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitState {
     /// There was nothing in it; it is gone.
@@ -63,18 +63,18 @@ pub enum CommitState {
 /// The result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// What became of the layer.
+    /// State of the layer.
     pub state: CommitState,
-    /// What is in the workspace now. Sockets are marked `skipped`.
+    /// The changes that are in the workspace now. Sockets are marked `skipped`.
     pub changes: ChangeSet,
-    /// What is not, and why.
+    /// The changes that are not, with the reasons.
     pub parked: Vec<Change>,
-    /// What changed outside meanwhile. Found before the decision, nothing was committed; found after it, these paths alone
-    /// were kept back.
+    /// The paths that changed outside meanwhile. Found before the decision, nothing was committed; found after it,
+    /// these paths alone were kept back.
     pub conflicts: Vec<Conflict>,
-    /// Files that were replaced or deleted though nobody could tell whether a process writes to them.
+    /// Number of files that were replaced or deleted though no lease could show whether a process writes to them.
     pub unwatched: u64,
-    /// What was displaced, or is left of the layer, and could not be removed.
+    /// Entries that were displaced, or are left of the layer, and could not be removed.
     pub left: Vec<Leftover>,
     /// Commits with uncommitted changes that git took out of the working tree in the run.
     pub stashes: Vec<Stash>,
@@ -106,11 +106,11 @@ pub struct Layer {
     pub(crate) clock: Option<Started>,
     pub(crate) top: Option<Top>,
     pub(crate) ours: Vec<Own>,
-    /// What the layer had when it was parked.
+    /// The entries that the layer had when it was parked.
     pub(crate) recorded: Recorded,
     pub(crate) home: Option<Home>,
     pub(crate) upper_fd: Option<OwnedFd>,
-    /// Nobody outside can reach the entries; see `part`.
+    /// Set if no other user can reach the entries; see `part`.
     pub(crate) unreached: AtomicBool,
     /// All of a layer in memory was copied to the layer's directory.
     pub(crate) copied: AtomicBool,
@@ -120,7 +120,8 @@ pub struct Layer {
     pub(crate) faults: Faults,
 }
 
-/// Letters, digits, `-` and `_`: usable as a folder's name and in a temporary name.
+/// Reports whether a text is a run id: letters, digits, `-` and `_`, usable as the name of a directory and in a
+/// temporary name.
 pub(crate) fn is_run_id(run: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !run.is_empty() && run.len() <= 64 && run.bytes().all(fits)
@@ -138,7 +139,7 @@ impl Layer {
         Self::create_with(None, layers_dir, run, workspace, mode, Faults::default())
     }
 
-    /// [`Self::create`] with folders made ahead, if there are any, and with faults, for tests.
+    /// [`Self::create`] with directories made ahead, if there are any, and with faults, for tests.
     pub fn create_with(
         spares: Option<Spares>,
         layers_dir: &Path,
@@ -162,11 +163,11 @@ impl Layer {
             chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
             let made = stat(root.fd(), b"").doing("look at", run.as_bytes())?;
             let clock = started::measure(workspace, &made, run)?;
-            // Another process may hold the folder's lock only by mistake.
+            // Another process may hold the directory's lock only by mistake.
             let root = Locked::new(root)
                 .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
                 .doing("lock", run.as_bytes())?;
-            // By name: nobody but us has seen these directories yet.
+            // By name: no other process has seen these directories yet.
             let upper = root.dir(b"upper").doing("open", b"upper")?;
             let top = crate::top::carry(mode, workspace, upper.as_fd())?;
             if rustix::process::geteuid().is_root() {
@@ -252,8 +253,8 @@ impl Layer {
         })
     }
 
-    /// Reads the upper directory through this descriptor, not in the layer's folder: for a tmpfs that only a sandbox's
-    /// mount namespace has. A commit first copies it into the folder.
+    /// Reads the upper directory through this descriptor, not in the layer's directory: for a tmpfs that only a
+    /// sandbox's mount namespace has. A commit first copies it into that directory.
     #[must_use]
     pub fn with_upper(mut self, upper: OwnedFd) -> Self {
         // What cannot be found out counts as unchanged.
@@ -267,7 +268,7 @@ impl Layer {
         self.faults = faults;
     }
 
-    /// The layer's folder.
+    /// Returns the path of the layer's directory.
     pub fn root(&self) -> &Path {
         &self.path
     }
@@ -291,7 +292,8 @@ impl Layer {
         self.path.join("work")
     }
 
-    /// When it was made, by the clock of the workspace's file system. What changes in the workspace later is a conflict.
+    /// When it was made, by the clock of the workspace's file system. What changes in the workspace later is a
+    /// conflict.
     pub fn started(&self) -> FsTime {
         self.started
     }
@@ -313,7 +315,7 @@ impl Layer {
         &self.run
     }
 
-    /// What differs from the workspace. Changes nothing.
+    /// Lists the changes of the layer against the workspace. Changes nothing.
     pub fn changes(&self, workspace: &Workspace, rules: &Rules) -> Result<ChangeSet, ReadLayerError> {
         let Some(tree) = self.read(workspace, rules)? else { return Ok(ChangeSet::default()) };
         Ok(ChangeSet { changes: report(&tree, rules) })
@@ -321,8 +323,8 @@ impl Layer {
 
     /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
     ///
-    /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the layer is as before and may be
-    /// parked.
+    /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the
+    /// layer is as before and may be parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
         self.make_own().map_err(prepare)?;
@@ -427,7 +429,7 @@ impl Layer {
             .map_err(|source| DiscardError { run: self.run.clone(), source })
     }
 
-    /// Whoever decides on the layer must be able to rely on its bytes after a power cut.
+    /// Syncs the upper directory: a decision on the layer must be able to rely on its bytes after a power cut.
     fn sync_upper(&self) -> Result<(), IoFailure> {
         self.faults.check(Step::SyncLayer).doing("sync", b"upper")?;
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
@@ -469,7 +471,7 @@ impl Layer {
         sync_directory(&self.layers, &self.faults)
     }
 
-    /// Brings the layer to its directory, where nobody else can reach it.
+    /// Brings the layer to its directory, where no other user can reach it.
     fn make_own(&self) -> Result<(), IoFailure> {
         match &self.upper_fd {
             None => self.part_folder(),

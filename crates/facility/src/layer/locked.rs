@@ -1,16 +1,16 @@
-//! The lock on a layer's directory: a recovery does not take a layer that somebody holds.
+//! The lock on a layer's directory: a recovery does not take a layer that another process holds.
 
 use crate::beneath::Workspace;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::io;
 
-/// A layer's directory that nobody else works with.
+/// A layer's directory that no other process works with.
 #[derive(Debug)]
 pub(crate) struct Locked(Workspace);
 
 impl Locked {
-    /// `None` when somebody else has it.
+    /// Takes the lock; `None` when another process has it.
     pub(crate) fn new(root: Workspace) -> io::Result<Option<Self>> {
         match rustix::fs::flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self(root))),
