@@ -1,6 +1,6 @@
 //! Finds out whether a parked layer is still what was parked, or shown since.
 //!
-//! Nobody but this user and root can change it (see `part`). Every change sets a file's ctime, which no process can set, so
+//! Only this user and root can change it (see `part`). Every change sets a file's ctime, which no process can set, so
 //! it is compared with the time of the record, whose last change is the moment of the park or of the last look.
 
 use crate::beneath::{Doing as _, IoFailure};
@@ -13,8 +13,8 @@ use crate::tree::{LayerTree, Role};
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 impl Layer {
-    /// Notes that what the layer holds is about to be shown: from here on that is what an accept means. What changes later
-    /// is found by [`Layer::commit`].
+    /// Notes that what the layer holds is about to be shown: from here on that is what an accept means. What changes
+    /// later is found by [`Layer::commit`].
     pub fn note_shown(&self) -> Result<(), IoFailure> {
         let stamp = |nsec| Timespec { tv_sec: 0, tv_nsec: nsec };
         let times = Timestamps { last_access: stamp(UTIME_OMIT), last_modification: stamp(UTIME_NOW) };
@@ -44,8 +44,8 @@ impl Layer {
     }
 }
 
-/// Whether the content may have changed after that time. An accept that failed may have given an entry a further name for a
-/// while, and a diff may have opened up a file that keeps its owner out; both set the ctime.
+/// Reports whether the content may have changed after that time. An accept that failed may have given an entry a
+/// further name for a while, and a diff may have opened up a file that keeps its owner out; both set the ctime.
 fn is_later(meta: &Meta, time: FsTime) -> bool {
     let by_us = meta.links > 1 || meta.mode & 0o400 == 0;
     meta.kind != EntryType::Directory && if by_us { meta.mtime > time } else { meta.ctime > time }

@@ -1,5 +1,5 @@
 //! Git directories without the name `.git`: a bare repository is one by its entries, so its hooks and configuration are
-//! judged as those of `.git`.
+//! treated as those of `.git`.
 //!
 //! git takes a directory for a repository that has `HEAD`, and `objects` and `refs` or a `commondir`. The entries may
 //! come in several runs, and a part of a layer may stay behind: an entry counts that the workspace or the layer has.
@@ -20,9 +20,9 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
-/// What git looks for.
+/// Name of the file by which git recognizes a repository, together with the rest of [`MAKERS`].
 const HEAD: &[u8] = b"HEAD";
-/// What, with [`HEAD`], makes a directory a repository.
+/// Names of the entries that make a directory a repository: [`HEAD`] and some of the others.
 const MAKERS: &[&[u8]] = &[HEAD, b"objects", b"refs", b"commondir"];
 
 /// Files of a git directory that are held back by what they say.
@@ -47,8 +47,8 @@ const NO_LINKS: &[&[u8]] = &[HEAD, b"objects", b"objects/info", b"refs", b"refs/
 /// The same for directories, as soon as there is something in them.
 const STATE_DIRECTORIES: &[&[u8]] = &[b"branches", b"modules", b"refs/replace", b"remotes", b"rr-cache", b"worktrees"];
 
-/// Judges the files of the bare repositories that the layer touches or makes. Returns the directories that become such
-/// repositories.
+/// Sets the verdicts of the files of the bare repositories that the layer touches or makes. Returns the directories
+/// that become such repositories.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<Vec<usize>, IoFailure> {
     let mut places: HashMap<usize, Place> = HashMap::new();
     for (at, in_layer) in candidates(tree) {
@@ -175,8 +175,8 @@ fn is_repository(has: &impl Fn(&[u8]) -> Result<bool, IoFailure>) -> Result<bool
     Ok(has(HEAD)? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?)))
 }
 
-/// Tells whether a directory of the layer is a git directory before it, and whether it is one with it. What the layer takes away
-/// may stay after all. `in_layer` are its entries in the layer by their folded names.
+/// Tells whether a directory of the layer is a git directory before it, and whether it is one with it. What the layer
+/// takes away may stay after all. `in_layer` are its entries in the layer by their folded names.
 pub(crate) fn before_and_after(
     walk: &Walk<'_>,
     node: &Node,
@@ -187,18 +187,18 @@ pub(crate) fn before_and_after(
     Ok((is_repository(&in_base)?, is_repository(&will_be)?))
 }
 
-/// Whether a directory with entries of these names is a repository.
+/// Reports whether a directory with entries of these names is a repository.
 pub(crate) fn is_one_by(names: &[Vec<u8>]) -> bool {
     let has = |name: &[u8]| names.iter().any(|one| one == name);
     has(HEAD) && (has(b"commondir") || (has(b"objects") && has(b"refs")))
 }
 
-/// Whether a folded name is one that makes a directory a repository.
+/// Reports whether a folded name is one that makes a directory a repository.
 pub(crate) fn is_maker(name: &[u8]) -> bool {
     MAKERS.iter().any(|maker| fold(maker) == name)
 }
 
-/// Whether a file has further names, by which it could be written.
+/// Reports whether a file has further names, by which it could be written.
 fn has_names(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     let found = tree.stat(path).doing("look at", path)?;
     Ok(found.is_some_and(|meta| meta.kind == EntryType::File && meta.links > 1))
@@ -212,7 +212,7 @@ fn is_there(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     Ok(tree.stat(path).doing("look at", path)?.is_some())
 }
 
-/// Whether the workspace has hooks in `repository` that would be held back if they came now.
+/// Reports whether the workspace has hooks in `repository` that would be held back if they came now.
 fn has_hooks(walk: &Walk<'_>, repository: &[u8]) -> Result<bool, IoFailure> {
     let hooks = join(repository, b"hooks");
     match walk.base.stat(&hooks).doing("look at", &hooks)?.map(|meta| meta.kind) {
@@ -230,7 +230,7 @@ fn has_hooks(walk: &Walk<'_>, repository: &[u8]) -> Result<bool, IoFailure> {
     Ok(false)
 }
 
-/// Whether the workspace has something in a directory, or something else in its place.
+/// Reports whether the workspace has something in a directory, or something else in its place.
 fn has_entries(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     match base.stat(path).doing("look at", path)?.map(|meta| meta.kind) {
         None => Ok(false),
@@ -248,7 +248,7 @@ fn has_entries(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     }
 }
 
-/// Whether a git directory of the workspace has remotes as git wrote them before they were settings.
+/// Reports whether a git directory of the workspace has remotes in the form that git used before they were settings.
 pub(crate) fn has_old_remotes(base: &Workspace, git_dir: &[u8]) -> Result<bool, IoFailure> {
     for name in [&b"remotes"[..], b"branches"] {
         if has_entries(base, &join(git_dir, name))? {
@@ -258,7 +258,7 @@ pub(crate) fn has_old_remotes(base: &Workspace, git_dir: &[u8]) -> Result<bool, 
     Ok(false)
 }
 
-/// Whether a file that the workspace has already would be held back if it came now.
+/// Reports whether a file that the workspace has already would be held back if it came now.
 fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFailure> {
     let path = join(repository, name);
     if !is_there(walk.base, &path)? {
@@ -278,7 +278,7 @@ pub(crate) fn class(path: &[u8], repository: &[u8]) -> Class {
     git_class(&inside)
 }
 
-/// Judges an entry as a part of a repository. `is_new`: the repository is one only with this layer.
+/// Returns the verdict for an entry as a part of a repository. `is_new`: the repository is one only with this layer.
 fn verdict(
     walk: &Walk<'_>,
     (tree, by_path): (&LayerTree, &ByPath),
@@ -311,7 +311,7 @@ fn verdict(
     }
 }
 
-/// Whether a directory of the workspace is a git directory by its entries, as far as this user can see them.
+/// Reports whether a directory of the workspace is a git directory by its entries, as far as this user can see them.
 pub(crate) fn is_one(base: &Workspace, directory: &[u8]) -> Result<bool, IoFailure> {
     let is_closed = |error: &IoFailure| error.source.kind() == std::io::ErrorKind::PermissionDenied;
     match is_repository(&|name| is_there(base, &join(directory, name))) {
@@ -320,8 +320,8 @@ pub(crate) fn is_one(base: &Workspace, directory: &[u8]) -> Result<bool, IoFailu
     }
 }
 
-/// Whether the `link` that ends at a path of the workspace leads to a bare repository or into one. `known` remembers which
-/// directories are repositories.
+/// Reports whether the `link` that ends at a path of the workspace leads to a bare repository or into one. `known`
+/// remembers for each directory whether it is a repository.
 pub(crate) fn is_entered(
     base: &Workspace,
     link: &[u8],
@@ -349,14 +349,14 @@ pub(crate) fn is_entered(
     }
 }
 
-/// Whether a link that ends in a repository may lead on to something protected there. From inside of the repository it does so
-/// only by its own end.
+/// Reports whether a link that ends in a repository may lead on to something protected there. From inside of the
+/// repository it does so only by its own end.
 pub(crate) fn enters(link: &[u8], end: &[u8], repository: &[u8]) -> bool {
     let is_inside = repository.is_empty() || is_beneath(link, repository);
     !is_inside || !matches!(class(end, repository), Class::NoLink | Class::Plain | Class::GitRoot)
 }
 
-/// Whether a path of the workspace is a hook, a setting or the like of a bare repository there.
+/// Reports whether a path of the workspace is a hook, a setting or the like of a bare repository there.
 pub(crate) fn holds(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     let mut repository = split(path).0;
     loop {

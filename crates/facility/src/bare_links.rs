@@ -1,7 +1,7 @@
 //! Links that lead into a bare repository which comes only with a layer.
 //!
-//! A link into a git directory waits when it comes. One that came before leads to a plain place, until a run makes a repository
-//! there: then a program of the host that writes through the link would write a hook or a setting.
+//! A link into a git directory waits when it comes. One that came before leads to a plain place, until a run makes a
+//! repository there: then a program of the host that writes through the link would write a hook or a setting.
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, join, names, split};
@@ -18,7 +18,7 @@ use std::os::fd::AsFd as _;
 /// Entries of the workspace that are looked at for links.
 const MOST: usize = 200_000;
 
-/// What leads into the new repositories, as indices of [`LayerTree::nodes`].
+/// Entries of a layer that lead into the new repositories, as indices of [`LayerTree::nodes`].
 #[derive(Default)]
 pub(crate) struct Leading {
     /// Links of the layer.

@@ -1,4 +1,4 @@
-//! Every access to a hostile tree: beneath a directory descriptor, one mount, no link on the way.
+//! Every access to a hostile tree: below a directory descriptor, one mount, no link on the way.
 //!
 //! A path that was checked and then used can be swapped for a link in between (Go `filepath` and `EvalSymlinks` users,
 //! runc CVE-2021-30465, OpenClaw #105430). So a directory is reached by `openat2(2)` with RESOLVE_BENEATH,
@@ -17,11 +17,11 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path:?}")]
 pub struct IoFailure {
-    /// What was tried.
+    /// Operation that was tried.
     pub doing: &'static str,
     /// On which entry, relative to its tree.
     pub path: ByteText,
-    /// Why it failed.
+    /// Error with which the operation failed.
     #[source]
     pub source: io::Error,
 }
@@ -38,8 +38,8 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// How long the path of a directory may be that is copied, in bytes and in names: the work for a chain of directories
-/// grows with the square of its depth.
+/// Longest path of a directory that is copied, in bytes; [`MAX_LEVELS`] limits its names. The work for a chain of
+/// directories grows with the square of its depth.
 const MAX_PATH: usize = 16 << 10;
 const MAX_LEVELS: usize = 256;
 
@@ -54,7 +54,8 @@ pub(crate) fn check_depth(path: &[u8]) -> io::Result<()> {
     )))
 }
 
-/// The longest path, from the root, that programs of the host reach by its name: PATH_MAX without the byte that ends it.
+/// The longest path, from the root, that programs of the host reach by its name: PATH_MAX without the byte that ends
+/// it.
 pub(crate) const MAX_NAMED: usize = 4095;
 
 /// Refuses an entry of the tree at `top` that no program of the host could reach by its path.
@@ -84,7 +85,7 @@ pub struct Workspace {
     /// The path it was opened by, for people.
     path: std::path::PathBuf,
     leases: Option<LeaseCall>,
-    /// Where the modes of directories are noted that are opened up.
+    /// Notes of the modes of directories that are opened up.
     forced: Option<ForcedNotes>,
 }
 
@@ -102,8 +103,8 @@ impl Workspace {
         Self { leases: Some(call), ..self }
     }
 
-    /// Notes the mode of each directory before it is opened up, so that [`close_again`](crate::opened::close_again) sets it
-    /// again, also after a kill.
+    /// Notes the mode of each directory before it is opened up, so that [`close_again`](crate::opened::close_again)
+    /// sets it again, also after a kill.
     pub(crate) fn noting(self, notes: ForcedNotes) -> Self {
         Self { forced: Some(notes), ..self }
     }
@@ -193,12 +194,12 @@ impl Workspace {
     }
 }
 
-/// Whether a path leads nowhere: a part of it is missing or is no directory (any more).
+/// Reports whether a path leads nowhere: a part of it is missing, or is not a directory (any more).
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Whether a path leads over another mount, which RESOLVE_NO_XDEV refuses.
+/// Reports whether a path leads over another mount, which RESOLVE_NO_XDEV refuses.
 pub(crate) fn is_other_mount(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
 }
@@ -221,7 +222,7 @@ pub(crate) fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io:
     open(at.as_ref().map_or(root, AsFd::as_fd), rest, access)
 }
 
-/// Whether the owner's bits let us work in a directory; root does not need them.
+/// Reports whether the owner's bits let this process work in a directory; root does not need them.
 pub(crate) fn may_enter(dir: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(rustix::process::geteuid().is_root() || stat(dir, b"")?.mode & 0o700 == 0o700)
 }
@@ -276,7 +277,7 @@ pub(crate) fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// Whether a directory has no entry; reads one buffer only.
+/// Reports whether a directory has no entry; reads one buffer only.
 pub(crate) fn is_empty(dir: BorrowedFd<'_>) -> io::Result<bool> {
     let mut buffer: Vec<u8> = Vec::with_capacity(1024);
     let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
@@ -289,7 +290,7 @@ pub(crate) fn is_empty(dir: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Unlinks what is no directory; one that is not there is fine.
+/// Unlinks an entry that is not a directory; a missing entry is fine.
 pub(crate) fn unlink_if_there(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -317,7 +318,7 @@ pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// Whether `path` is `ancestor` or lies beneath it.
+/// Reports whether `path` is `ancestor` or lies below it.
 pub(crate) fn is_beneath(path: &[u8], ancestor: &[u8]) -> bool {
     ancestor.is_empty() || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

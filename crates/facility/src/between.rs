@@ -1,8 +1,8 @@
 //! Holds back links that lead from one git repository into another.
 //!
-//! Below such a link git takes the user's commits for those of the repository that the link leads to. A directory of the user's
-//! repository that becomes a link would be taken over as by a new `.git` in it (`nested`), also by a repository that came unasked
-//! elsewhere in the workspace, or by one of the user's beside it (`other_repositories`).
+//! Below such a link git takes the user's commits for those of the repository that the link leads to. A directory of
+//! the user's repository that becomes a link would be taken over as by a new `.git` in it (`nested`), also by a
+//! repository that came unasked elsewhere in the workspace, or by one of the user's beside it (`other_repositories`).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::fold::fold;
@@ -30,7 +30,7 @@ const TOO_LARGE: &str =
 /// Entries below the end of a link that are looked at for repositories.
 const MOST: usize = 20_000;
 
-/// Judges the links of a layer. `new` are the directories in which new repositories wait.
+/// Parks the links of a layer that must wait. `new` are the directories in which new repositories wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, new: &[Vec<u8>]) -> Result<(), IoFailure> {
     for (at, why) in find(walk, tree, new)? {
         tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
@@ -129,7 +129,8 @@ impl Places<'_> {
         if is_alone { self.holds_one(end) } else { Ok(None) }
     }
 
-    /// Tells whether a link that ends outside of the workspace, at an absolute path, leads into another repository there.
+    /// Tells whether a link that ends outside of the workspace, at an absolute path, leads into another repository
+    /// there.
     fn leads_out(&self, path: &[u8], ends: &Ends<'_>, end: &[u8]) -> Result<bool, IoFailure> {
         let directory = split(path).0;
         for view in [View::Before, View::After] {
@@ -219,8 +220,8 @@ fn leads_out(
     (is_inside || is_around) && others.has(&|path| ends.can_look(path), (!is_inside).then_some(around), end)
 }
 
-/// Tells whether a link of the workspace that comes to `path` with its directory leads into another repository there, which is
-/// `inside` the workspace or has an absolute path.
+/// Tells whether a link of the workspace that comes to `path` with its directory leads into another repository there,
+/// which is `inside` the workspace or has an absolute path.
 pub(crate) fn leads_between(
     base: &Workspace,
     ends: &Ends<'_>,

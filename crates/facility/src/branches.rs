@@ -1,5 +1,5 @@
-//! Finds out whether a layer takes a branch away from a repository, so that the settings of the branch may go with it, and judges
-//! what a ref says.
+//! Finds out whether a layer takes a branch away from a repository, so that the settings of the branch may go with it,
+//! and gives the reasons for which a change of a ref waits.
 //!
 //! The answer is yes only for certain: where something cannot be read, the branch stays and its settings wait.
 
@@ -14,7 +14,7 @@ use crate::walk::{Walk, lower_path};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-/// The entries of a layer by their paths, collected when somebody asks.
+/// The entries of a layer by their paths, collected at the first lookup.
 #[derive(Default)]
 pub(crate) struct ByPath(OnceCell<HashMap<SharedPath, usize>>);
 
@@ -50,7 +50,7 @@ impl<'a> Branches<'a> {
         Self { walk, tree, by_path, at, packed: OnceCell::new() }
     }
 
-    /// Whether the workspace has the branch, the layer has it no more, and `HEAD` names another one.
+    /// Reports whether the workspace has the branch, the layer has it no more, and `HEAD` names another one.
     pub(crate) fn goes(&self, branch: &[u8]) -> bool {
         self.goes_for_certain(branch).unwrap_or(false)
     }
@@ -69,7 +69,7 @@ impl<'a> Branches<'a> {
         Some(was && !stays && !is_head)
     }
 
-    /// Whether the repository has a branch of a remote, before the commit or after it.
+    /// Reports whether the repository has a branch of a remote, before the commit or after it.
     pub(crate) fn tracks(&self, remote: &[u8], branch: &[u8]) -> bool {
         self.tracks_for_certain(remote, branch).unwrap_or(false)
     }
@@ -101,7 +101,7 @@ impl<'a> Branches<'a> {
         self.by_path.get(self.tree, &join(&self.tree.nodes[self.at].path.0, inside))
     }
 
-    /// Whether an entry of the git directory is there after the commit.
+    /// Reports whether an entry of the git directory is there after the commit; `None` if that cannot be known.
     fn stays(&self, inside: &[u8]) -> Option<bool> {
         if let Some(at) = self.node(inside) {
             return Some(self.tree.nodes[at].role == Role::Entry);
@@ -158,12 +158,12 @@ pub(crate) fn refs(text: Option<&[u8]>) -> HashSet<Vec<u8>> {
     named.map(|name| name.trim_ascii().to_vec()).collect()
 }
 
-/// `None` when that cannot be told.
+/// Reports whether a path is there; `None` if that cannot be known.
 fn is_there(tree: &Workspace, path: &[u8]) -> Option<bool> {
     tree.stat(path).ok().map(|found| found.is_some())
 }
 
-/// Why the change of one ref waits.
+/// Returns the reason for which the change of one ref waits.
 pub(crate) fn of_one(names: &[Vec<u8>], new: &Version, old: &Version) -> Option<&'static str> {
     let is_one = |version: &Version| match version {
         Version::Bytes(text) => is_symbolic(names, text),
@@ -183,13 +183,14 @@ pub(crate) fn of_one(names: &[Vec<u8>], new: &Version, old: &Version) -> Option<
     changes.then_some(git_refs::OF_REMOTE)
 }
 
-/// Why a new `HEAD` of a remote waits where a push goes to the upstream of a branch, which one that begins there gets from it.
+/// Returns the reason for which a new `HEAD` of a remote waits where a push goes to the upstream of a branch, which a
+/// branch that begins there gets from it.
 pub(crate) fn begins_branches(names: &[Vec<u8>], new: &Version) -> Option<&'static str> {
     let is_symbolic = matches!(new, Version::Bytes(text) if target(text).is_some());
     (is_of_remote(names) && is_symbolic).then_some(git_refs::OF_REMOTE)
 }
 
-/// Why a ref that a moved directory brings to `inside` of another git directory waits.
+/// Returns the reason for which a ref that a moved directory brings to `inside` of another git directory waits.
 pub(crate) fn of_moved(inside: &[u8], version: &Version) -> Option<&'static str> {
     match (ref_file(inside)?, version) {
         (RefFile::One(names), version) => {
@@ -202,7 +203,7 @@ pub(crate) fn of_moved(inside: &[u8], version: &Version) -> Option<&'static str>
     }
 }
 
-/// Why the file of a ref does not go away with a directory in its git directory.
+/// Returns the reason for which the file of a ref does not go away with a directory in its git directory.
 pub(crate) fn of_gone(inside: &[u8], version: &Version) -> Option<&'static str> {
     match ref_file(inside)? {
         RefFile::One(names) => begins_branches(&names, version),

@@ -1,4 +1,5 @@
-//! Judges the files of a layer that decide by their content whether they are committed: those of git directories.
+//! Sets the verdicts of the files of a layer whose content decides whether they are committed: those of git
+//! directories.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::branches::{Branches, ByPath};
@@ -13,7 +14,7 @@ use crate::walk::{Walk, WalkError, lower_path};
 use std::os::fd::AsFd as _;
 
 impl Walk<'_> {
-    /// Judges the files of git directories that are known by their name.
+    /// Sets the verdicts of the files of git directories that are known by their name.
     pub(crate) fn judge(&self, tree: &mut LayerTree) -> Result<(), WalkError> {
         let by_path = ByPath::default();
         for at in 1..tree.nodes.len() {
@@ -51,8 +52,8 @@ impl Walk<'_> {
         Version::read(dir.as_fd(), name, class, &self.reads).doing("read", path)
     }
 
-    /// Judges a file of a git directory by its content. In a git directory that is new, what the workspace has at the place of
-    /// the file was no file of git.
+    /// Returns the verdict for a file of a git directory by its content. In a git directory that is new, the entry that
+    /// the workspace has at the place of the file was not a file of git.
     pub(crate) fn judge_by(
         &self,
         class: &Class,

@@ -4,7 +4,7 @@ use crate::meta::EntryType;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 
-/// How an entry differs from the workspace.
+/// Difference of an entry from the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ChangeKind {
@@ -12,13 +12,13 @@ pub enum ChangeKind {
     Added,
     /// Content, link target, owner, time or attributes differ.
     Modified,
-    /// It is gone, with everything beneath it.
+    /// It is gone, with everything below it.
     Deleted,
     /// Only the permission bits differ.
     Mode,
     /// It was something else, for instance a file that became a link.
     Type {
-        /// What it was.
+        /// Type of the entry before.
         was: EntryType,
     },
     /// A directory that was at another place, with everything in it.
@@ -34,16 +34,16 @@ pub enum ChangeKind {
 pub struct Change {
     /// Relative to the workspace. `.` is the workspace itself: its mode, owner or attributes changed.
     pub path: ByteText,
-    /// How it differs.
+    /// Difference of the entry from the workspace.
     #[serde(flatten)]
     pub kind: ChangeKind,
-    /// What it is now (for a deletion: what it was).
+    /// Type of the entry now (for a deletion: before it).
     pub file_type: EntryType,
     /// Bytes, for a regular file; 0 otherwise.
     pub size: u64,
     /// Permission bits (`07777`).
     pub mode: u32,
-    /// Why it needs an explicit accept; `None` for what commits.
+    /// Reason for which it needs an explicit accept; `None` for a change that commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<String>,
     /// Setuid or setgid bits or file capabilities, which a sandbox has no way to make: seccomp failed.
@@ -117,12 +117,12 @@ fn is_false(value: &bool) -> bool {
 /// All changes of a layer, ordered by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeSet {
-    /// The changes.
+    /// The changes of the layer.
     pub changes: Vec<Change>,
 }
 
 impl ChangeSet {
-    /// How many entries were added (a rename adds none), modified in any way, and deleted.
+    /// Counts the entries that were added (a rename adds none), modified in any way, and deleted.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);
@@ -138,14 +138,14 @@ impl ChangeSet {
         counts
     }
 
-    /// Whether nothing changed.
+    /// Reports whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 }
 
-/// What happened in the workspace, outside the layer, since the layer was made.
+/// Event in the workspace, outside the layer, since the layer was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outside {
@@ -166,9 +166,9 @@ pub enum Outside {
 pub struct Conflict {
     /// Relative to the workspace.
     pub path: ByteText,
-    /// What happened to it.
+    /// Event that happened to the path.
     pub outside: Outside,
-    /// Where one of the two versions lies now, relative to the workspace, if it could not stay in its place.
+    /// Present place of one of the two versions, relative to the workspace, if it could not stay where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<ByteText>,
     /// The error that kept the path from being changed.

@@ -20,7 +20,7 @@ const MOST: usize = 200_000;
 const OF_GIT: &str = "closes a directory of git, or one on the way to a protected name, to its owner";
 const HOLDS: &str = "closes a directory with something protected in it to its owner";
 
-/// Why an entry waits that lies in a directory which this user cannot enter.
+/// Reason for an entry that waits because it lies in a directory which this user cannot enter.
 pub(crate) const UNSEEN: &str =
     "in a directory that is closed to its owner: accept the directory first, or open it with chmod u+rwx";
 
@@ -48,7 +48,7 @@ pub(crate) fn is_shut(base: &Workspace, found: &Found) -> Result<bool, IoFailure
     }
 }
 
-/// Judges the directories that a layer closes.
+/// Parks the directories that a layer closes and that must wait for a decision.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     for at in 0..tree.nodes.len() {
         let node = &tree.nodes[at];
@@ -67,7 +67,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     Ok(())
 }
 
-/// Whether an entry is a directory whose owner loses the right to list or to enter it.
+/// Reports whether an entry is a directory whose owner loses the right to list or to enter it.
 fn closes(node: &Node) -> bool {
     let old = match &node.rare.lower {
         Lower::Merged(found) | Lower::Moved(found) => found.meta.mode,
@@ -76,7 +76,8 @@ fn closes(node: &Node) -> bool {
     node.role == Role::Entry && node.meta.kind == EntryType::Directory && old & !node.meta.mode & OPEN != 0
 }
 
-/// Whether a directory of the workspace lies in a bare repository, is one, or has a repository or a protected name in it.
+/// Reports whether a directory of the workspace lies in a bare repository, is one, or has a repository or a protected
+/// name in it.
 fn holds_protected(walk: &Walk<'_>, top: &[u8]) -> Result<bool, IoFailure> {
     let mut around = top;
     while !around.is_empty() {

@@ -1,4 +1,4 @@
-//! Whether an entry of the layer is what the workspace has already.
+//! Compares an entry of the layer with the one that the workspace has already.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file};
 use crate::marks::{Attr, LayerMode, attr};
@@ -8,11 +8,11 @@ use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Larger files count as different without a look, in bytes: a sparse file costs a run nothing to make, and would cost the
-/// host the reading of its whole length.
+/// Larger files count as different without a look, in bytes: a sparse file costs a run nothing to make, and would cost
+/// the host the reading of its whole length.
 pub(crate) const MAX_COMPARED: u64 = 64 << 20;
 
-/// How many bytes one reading of a layer compares; the files after that count as different.
+/// Number of bytes that one reading of a layer compares; the files after that count as different.
 pub(crate) const BUDGET: u64 = 2 << 30;
 
 /// The attributes of a directory of the workspace that a commit would set.
@@ -34,7 +34,7 @@ pub(crate) fn attrs_of(dir: BorrowedFd<'_>) -> io::Result<Attrs> {
     Ok(attrs)
 }
 
-/// Whether an entry and what it covers have the same content and the same attributes.
+/// Reports whether an entry and what it covers have the same content, and whether they have the same attributes too.
 pub(crate) fn compare(
     mode: LayerMode,
     upper: BorrowedFd<'_>,
@@ -77,7 +77,7 @@ pub(crate) fn compare(
 }
 
 fn content_attr(name: &[u8]) -> bool {
-    // In the workspace there are no marks; whatever is in overlay's name space is somebody's own attribute.
+    // In the workspace there are no marks; whatever is in overlay's name space is an attribute of the user's own.
     name.starts_with(b"user.") || matches!(attr(LayerMode::Root, name), Attr::Copy(_))
 }
 

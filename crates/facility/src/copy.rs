@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// Which attributes a copy takes along.
+/// Selection of the attributes that a copy takes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attrs {
     /// Content only; overlay's stay behind.
@@ -45,7 +45,8 @@ impl Attrs {
     }
 }
 
-/// Makes `to_name` a copy of an entry that is no directory. `to_name` must not exist; the caller renames it into place.
+/// Makes `to_name` a copy of an entry that is not a directory. `to_name` must not exist; the caller renames it into
+/// place.
 pub(crate) fn copy_entry(
     from: BorrowedFd<'_>,
     name: &[u8],
@@ -91,9 +92,9 @@ pub(crate) struct Stage<'a> {
     pub(crate) faults: &'a Faults,
 }
 
-/// Makes `name` in `to` a copy of an entry that is not a directory, for a tree that is nowhere else. A file gets its name only
-/// when its content is whole: until then it is [`STAGED`] in `stage`, and after an error it is removed. A file keeps a whole
-/// content also when an attribute cannot be copied, which is an error as well.
+/// Makes `name` in `to` a copy of an entry that is not a directory, for a tree that is nowhere else. A file gets its
+/// name only when its content is whole: until then it is [`STAGED`] in `stage`, and after an error it is removed. A
+/// file keeps a whole content also when an attribute cannot be copied, which is an error as well.
 pub(crate) fn copy_whole(
     from: BorrowedFd<'_>,
     name: &[u8],

@@ -15,12 +15,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Settings that a reason names.
 const NAMED: usize = 5;
 
-/// Larger files are never judged harmless.
+/// Size in bytes above which a file never counts as harmless.
 const MAX: u64 = 1 << 20;
 /// The same for `packed-refs`, which has a line for each branch and tag.
 const MAX_PACKED: u64 = 64 << 20;
 
-/// The content of a small regular file; `None` when it is no such thing.
+/// Returns the content of a small regular file; `None` for any other entry.
 pub(crate) fn read_small(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     read_up_to(dir, name, MAX, &Reads::default())
 }
@@ -65,7 +65,7 @@ impl Version {
     }
 }
 
-/// What becomes of the git directory of a file.
+/// State that the git directory of a file has after the commit.
 #[derive(Clone, Copy)]
 pub(crate) enum GitDirectory<'a> {
     New(Made<'a>),
@@ -88,7 +88,7 @@ impl Made<'_> {
     pub(crate) const ALONE: Self = Self { names_back: &|_| false, module_url: &|_| None, module: None };
 }
 
-/// What is known of a git directory that stays.
+/// Facts about a git directory that stays.
 #[derive(Clone, Copy)]
 pub(crate) struct Existing<'a> {
     pub(crate) branch_goes: BranchGoes<'a>,
@@ -98,7 +98,7 @@ pub(crate) struct Existing<'a> {
     pub(crate) has_old_remotes: bool,
 }
 
-/// Judges the change of one file of git's from `base` to `new`.
+/// Returns the verdict for the change of one file of git's from `base` to `new`.
 pub(crate) fn judge(
     rules: &Rules,
     class: &Class,
@@ -211,13 +211,13 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-/// Whether a path is `…/.git/worktrees/NAME/FILE`.
+/// Reports whether a path is `…/.git/worktrees/NAME/FILE`.
 fn in_worktrees(path: &[u8]) -> bool {
     let names: Vec<&[u8]> = path.rsplit(|byte| *byte == b'/').collect();
     names.len() >= 4 && names[2] == b"worktrees" && names[3] == b".git"
 }
 
-/// Whether a git directory is by its name that of a further working tree (`git worktree add`).
+/// Reports whether a git directory is by its name that of a further working tree (`git worktree add`).
 fn is_of_further_tree(git_dir: &[u8]) -> bool {
     let (parent, name) = crate::beneath::split(git_dir);
     fold(crate::beneath::split(parent).1).as_ref() == b"worktrees" && fold(name).as_ref() != b".git"
@@ -281,7 +281,7 @@ fn list(names: &[String]) -> String {
     format!("{}{more}", names[..names.len().min(NAMED)].join(", "))
 }
 
-/// Whether a hook is one of git's own samples, which do not run under their name.
+/// Reports whether a hook is one of git's own samples, which do not run under their name.
 fn is_sample_hook(rules: &Rules, path: &[u8], bytes: &[u8]) -> bool {
     let name = crate::beneath::split(path).1;
     if !name.ends_with(b".sample") {
@@ -289,7 +289,7 @@ fn is_sample_hook(rules: &Rules, path: &[u8], bytes: &[u8]) -> bool {
     }
     rules.hook_templates.iter().any(|folder| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // A template folder that is not there only means that its samples are unknown, and unknown hooks park.
+        // A template directory that is not there only means that its samples are unknown, and unknown hooks park.
         rustix::fs::open(folder, flags, Mode::empty())
             .ok()
             .and_then(|dir| read_small(dir.as_fd(), name).ok().flatten())

@@ -1,7 +1,7 @@
 //! The steps of a layer's life by name, so that a test can make each of them fail or die.
 //!
-//! Without the feature `inject` a [`Faults`] has no fields and its checks vanish. The feature also lets a test leave out
-//! one sync, take the flags of renameat2(2) away, and act between every two calls.
+//! Without the feature `inject` a [`Faults`] has no fields and its checks vanish. The feature also lets a test leave
+//! out one sync, take the flags of renameat2(2) away, and act between every two calls.
 
 use std::io;
 
@@ -30,9 +30,9 @@ macro_rules! steps {
 }
 
 steps! {
-    /// The layer's folders are made.
+    /// The layer's directories are made.
     CreateLayer = "create_layer",
-    /// An upper directory that is only a descriptor is copied into the layer's folder.
+    /// An upper directory that is only a descriptor is copied into the layer's directory.
     Materialise = "materialise",
     /// The upper directory is read.
     ReadLayer = "read_layer",
@@ -40,7 +40,7 @@ steps! {
     PlanCommit = "plan_commit",
     /// The bytes in the layer reach the disk.
     SyncLayer = "sync_layer",
-    /// What has to be copied is copied next to the workspace's entries.
+    /// Entries that have to be copied are copied next to the workspace's entries.
     Stage = "stage",
     /// The journal is written; its rename is the commit point.
     WriteJournal = "write_journal",
@@ -52,24 +52,24 @@ steps! {
     SyncWorkspace = "sync_workspace",
     /// The journal is marked done; nothing is applied again from here on.
     MarkDone = "mark_done",
-    /// What was committed leaves the layer.
+    /// Committed changes leave the layer.
     Finish = "finish",
     /// The layer is kept for a review.
     Park = "park",
-    /// The layer's folders are removed.
+    /// The layer's directories are removed.
     Discard = "discard",
 }
 
 /// One comparison of a commit, by name, so that a test can leave it out and see what then goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// What a put is about to displace, before the exchange.
+    /// The entry that a put is about to displace, before the exchange.
     BeforePut,
-    /// What came out of the workspace at a put.
+    /// The entry that came out of the workspace at a put.
     AfterPut,
-    /// What is about to be taken out, before the rename.
+    /// The entry that is about to be taken out, before the rename.
     BeforeTake,
-    /// What came out of the workspace at a taking out.
+    /// The entry that came out of the workspace at a taking out.
     AfterTake,
     /// The identity of the directory that a step works in.
     Parent,
@@ -77,15 +77,15 @@ pub enum Comparison {
     BeforeRemoval,
     /// An entry of a displaced directory, before it is removed.
     InsideRemoval,
-    /// Which files that a commit would displace a process has open for writing, at the decision.
+    /// The files that a commit would displace and that a process has open for writing, at the decision.
     OpenElsewhere,
-    /// What a commit brought, before and after it is withdrawn from the workspace.
+    /// The entry that a commit brought, before and after it is withdrawn from the workspace.
     AsPut,
-    /// What a process may still write to after it was withdrawn.
+    /// The entries to which a process may still write after they were withdrawn.
     Doubt,
 }
 
-/// What a test wants to go wrong. Cloning shares the counter.
+/// Faults that a test injects. Cloning shares the counter.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     #[cfg(feature = "inject")]
@@ -162,7 +162,7 @@ impl Faults {
         }
     }
 
-    /// How many steps and actions were passed.
+    /// Returns the number of steps and actions that were passed.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.seen.load(std::sync::atomic::Ordering::SeqCst)
@@ -197,7 +197,7 @@ impl Faults {
         call()
     }
 
-    /// Whether a comparison counts, as far as a test is concerned.
+    /// Reports whether a comparison counts, as far as a test is concerned.
     #[cfg_attr(
         not(feature = "inject"),
         allow(clippy::unused_self, unused_variables, reason = "the fields exist only under inject")
@@ -210,7 +210,7 @@ impl Faults {
         true
     }
 
-    /// Whether renameat2(2) has flags here, as far as a test is concerned.
+    /// Reports whether renameat2(2) has flags here, as far as a test is concerned.
     #[cfg_attr(not(feature = "inject"), allow(clippy::unused_self, reason = "the fields exist only under inject"))]
     pub(crate) fn has_rename_flags(&self) -> bool {
         #[cfg(feature = "inject")]

@@ -1,15 +1,15 @@
 //! Holds back the deletion of what a further working tree of a repository needs (`git worktree add`).
 //!
-//! Its `HEAD`, its index and its reflogs lie in `worktrees/NAME` of the repository. `git gc` and `git worktree prune` remove that
-//! directory when the working tree is not there, and a run sees none outside of the workspace:
+//! Its `HEAD`, its index and its reflogs lie in `worktrees/NAME` of the repository. `git gc` and `git worktree prune`
+//! remove that directory when the working tree is not there, and a run sees none outside of the workspace:
 //!
 //! ```text
 //!  worktrees/NAME/gitdir ──names──▶ …/wt/.git   outside: on the host, or cannot be looked at     ──▶ waits
 //!                                               in the workspace: stays, or its removal waits    ──▶ waits
 //! ```
 //!
-//! Of a working tree outside, a run has nothing to write either: what it writes there is for another working tree that it made in
-//! the place of the one that it did not see. So everything in `worktrees/NAME` waits then.
+//! Of a working tree outside, a run has nothing to write either: what it writes there is for another working tree that
+//! it made in the place of the one that it did not see. So everything in `worktrees/NAME` waits then.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
 use crate::facts::read_small;
@@ -30,7 +30,7 @@ pub(crate) const MOST: usize = 1000;
 /// Files of `worktrees/NAME` without which nothing leads to the work in the working tree.
 const NEEDED: &[&[u8]] = &[b"head", b"gitdir", b"commondir", b"index", b"logs"];
 
-/// Judges the entries of a layer that go away.
+/// Parks the entries of a layer that go away and that a further working tree needs.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut going: Vec<(usize, Vec<u8>)> = Vec::new();
     for at in 1..tree.nodes.len() {
@@ -103,8 +103,8 @@ fn judge_outside(walk: &Walk<'_>, tree: &mut LayerTree) {
     }
 }
 
-/// Returns the working tree outside of the workspace that needs `worktrees/NAME`, which is `directory` of the workspace. Its path is
-/// empty where it is not known.
+/// Returns the working tree outside of the workspace that needs `worktrees/NAME`, which is `directory` of the
+/// workspace. Its path is empty where it is not known.
 pub(crate) fn outside(base: &Workspace, directory: &[u8]) -> Option<Vec<u8>> {
     match named(base, directory) {
         Named::Nothing => None,
@@ -122,11 +122,11 @@ fn old_place(node: &Node) -> Option<&[u8]> {
     (node.role != Role::Entry || node.meta.kind != old.meta.kind).then_some(&*old.at.0)
 }
 
-/// What of the further working trees goes away.
+/// Part of the further working trees that goes away.
 enum Part {
     /// The directory of all of them.
     All,
-    /// `worktrees/NAME`.
+    /// The directory `worktrees/NAME`.
     One,
     /// An entry of `worktrees/NAME`.
     File,
@@ -194,7 +194,7 @@ fn is_there(file: &[u8]) -> bool {
     !matches!(kind_at(file), Ok(None))
 }
 
-/// Returns the working tree that needs `worktrees/NAME`, which is `directory` of the workspace; `None` where nobody does.
+/// Returns the working tree that needs `worktrees/NAME`, which is `directory` of the workspace; `None` if none does.
 fn needed_by(walk: &Walk<'_>, tree: &LayerTree, by_path: &HashMap<&[u8], usize>, directory: &[u8]) -> Option<Vec<u8>> {
     let file = match named(walk.base, directory) {
         Named::Nothing => return None,

@@ -1,8 +1,8 @@
 //! Holds back an index of git that names what no working tree may have.
 //!
-//! git checks the names of trees (`verify_path`) and believes those of the index: `git checkout .` would write `.git/hooks`,
-//! `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says, without git's leniency: what
-//! it does not understand is held back.
+//! git checks the names of trees (`verify_path`) and believes those of the index: `git checkout .` would write
+//! `.git/hooks`, `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says,
+//! without git's leniency: what it does not understand is held back.
 
 pub(crate) mod flags;
 pub mod in_place;
@@ -36,7 +36,7 @@ const HEADER: usize = 12;
 const SHORT: usize = 20;
 const LONG: usize = 32;
 
-/// Judges the index files of a layer, whatever directory they are in: it may become a git directory.
+/// Sets the verdicts of the index files of a layer, whatever directory they are in: it may become a git directory.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let named = |name: &'static [u8]| -> HashMap<usize, usize> {
         let is_it = |at: &usize| split(&tree.nodes[*at].path.0).1 == name;
@@ -61,7 +61,8 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             Content::TooLarge => Some("a git index that is too large to be read"),
             Content::Index(Index { bytes, .. }) => {
                 let said = said_lengths(&mut allowed, tree, &moved, one.parent)?;
-                // It makes no sense in another length than its own, so that only its names count in one that no configuration says.
+                // It makes no sense in another length than its own, so that only its names count in one that no
+                // configuration says.
                 let counts = |length: usize, why: &str| said.contains(&length) || why == NAMES;
                 let problem = |length| problem(&bytes, length).filter(|why| counts(length, why));
                 let before = before(walk, tree, one.parent)?;
@@ -119,7 +120,7 @@ fn is_index(name: &[u8]) -> bool {
 }
 
 enum Content {
-    /// No index.
+    /// It is not an index.
     Other,
     /// This user cannot read it, and may open it to itself later.
     Closed,
@@ -227,7 +228,7 @@ const SPARSE: u32 = 0o04_0000;
 /// Further flags that git knows: skip-worktree, and a file that is to be added.
 const KNOWN_MORE: u16 = 0x6000;
 
-/// An entry of an index, as far as somebody looks at it.
+/// The parts of an entry of an index that this reader uses.
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     flags: u16,
@@ -237,8 +238,8 @@ pub(crate) struct Entry<'a> {
     end: usize,
 }
 
-/// Whether all names of an index are such as a tree can have; `None` for an index that git or this reader does not know. Gives
-/// each entry to `seen`.
+/// Reports whether all names of an index are such as a tree can have; `None` for an index that git or this reader does
+/// not know. Gives each entry to `seen`.
 pub(crate) fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<bool> {
     let end = bytes.len().checked_sub(id)?;
     let mut reader = Reader { bytes: &bytes[..end], at: 0 };
@@ -302,8 +303,8 @@ pub(crate) fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) ->
 
 /// Extensions that git knows and that hold no names of files to be written.
 const KNOWN: &[&[u8]] = &[b"TREE", b"REUC", b"UNTR", b"FSMN", b"sdir"];
-/// The end of the entries as git looks for it before the trailer: signature, size, offset and 20 bytes, whatever the length of an
-/// object id (`EOIE_SIZE_WITH_HEADER`).
+/// The end of the entries as git looks for it before the trailer: signature, size, offset and 20 bytes, whatever the
+/// length of an object id (`EOIE_SIZE_WITH_HEADER`).
 const END_OF_ENTRIES: usize = 32;
 
 /// Reads the extensions from `start` on; returns whether names may stand in another file.
@@ -330,7 +331,7 @@ fn extensions(bytes: &[u8], start: usize, begins: &[(usize, bool)]) -> Option<bo
     (!has_end).then_some(has_link)
 }
 
-/// Whether all blocks begin where an entry with a whole name does, and hold all entries.
+/// Returns a value if all blocks begin where an entry with a whole name does, and hold all entries; otherwise `None`.
 fn blocks(reader: &mut Reader<'_>, begins: &[(usize, bool)]) -> Option<()> {
     if reader.number()? != 1 {
         return None;
@@ -347,8 +348,8 @@ fn blocks(reader: &mut Reader<'_>, begins: &[(usize, bool)]) -> Option<()> {
     (entry == begins.len()).then_some(())
 }
 
-/// As `verify_path` of git: neither absolute, nor outside, nor in a git directory. Longer components than a file system has are
-/// not looked at.
+/// As `verify_path` of git: neither absolute, nor outside, nor in a git directory. Longer components than a file system
+/// has are not looked at.
 fn is_good(name: &[u8], mode: u32) -> bool {
     let name = if mode == SPARSE { name.strip_suffix(b"/").unwrap_or(name) } else { name };
     let is_bad =

@@ -1,34 +1,35 @@
-//! The files of a git directory that decide what git runs, told apart by their names. Pure.
+//! The files of a git directory that decide what git runs, distinguished by their names. Pure.
 
 use crate::fold::fold;
 use crate::protected::Class;
 use std::borrow::Cow;
 
-/// Whether a path is the `hooks` directory of a git directory.
+/// Reports whether a path is the `hooks` directory of a git directory.
 pub(crate) fn is_hooks_directory(path: &[u8]) -> bool {
     let mut names = path.rsplit(|byte| *byte == b'/').map(fold);
     names.next().is_some_and(|name| name.as_ref() == b"hooks") && names.any(|name| name.as_ref() == b".git")
 }
 
-/// Why the file `shallow` is held back, which ends the history at some commits.
+/// Reason for which the file `shallow` is held back, which ends the history at some commits.
 pub(crate) const SHALLOW: &str = "hides a part of git's history";
-/// Why `packed-refs` is held back when what it says about replaced objects changes.
+/// Reason for which `packed-refs` is held back when what it says about replaced objects changes.
 pub(crate) const PACKED: &str = "replaces a part of git's history in packed-refs";
-/// Why the files of a bisection are held back. That they go away is fine.
+/// Reason for which the files of a bisection are held back. That they go away is fine.
 pub(crate) const BISECT: &str = "an unfinished git bisect";
 
-/// Why the file is held back that says what `git status` leaves out. That it goes away with its git directory is fine.
+/// Reason for which the file is held back that says what `git status` leaves out. That it goes away with its git
+/// directory is fine.
 pub(crate) const EXCLUDE: &str = "hides files from git status";
 
-/// Why a stash that the next `git commit` applies is held back. That it goes away is fine.
+/// Reason for which a stash that the next `git commit` applies is held back. That it goes away is fine.
 pub(crate) const AUTOSTASH: &str = "a stash that git applies at the next commit";
 
-/// Why what an unfinished `git rebase` and the like left is held back. That it goes away is fine.
+/// Reason for which what an unfinished `git rebase` and the like left is held back. That it goes away is fine.
 const REBASE: &str = "an interrupted git rebase";
 const PICK: &str = "an interrupted git cherry-pick or revert";
 const RERERE: &str = "resolutions that git repeats by itself";
 
-/// Whether what is held back for this reason may go away with its directory: git only has less to resume.
+/// Reports whether what is held back for this reason may go away with its directory: git only has less to resume.
 pub(crate) fn may_go(why: &str) -> bool {
     [REBASE, PICK, RERERE, BISECT, AUTOSTASH, PACKED, EXCLUDE].contains(&why)
 }
@@ -37,11 +38,11 @@ fn is_config(name: &[u8]) -> bool {
     matches!(name, b"config" | b"config.worktree")
 }
 
-/// Directories of a git directory that hold git's own data under any name. Every other directory may be a repository of its
-/// own.
+/// Directories of a git directory that hold git's own data under any name. Every other directory may be a repository of
+/// its own.
 const OWN: &[&[u8]] = &[b"refs", b"logs", b"objects", b"lfs", b"rr-cache"];
 
-/// Judges a path inside a git directory by its folded names.
+/// Classifies a path inside a git directory by its folded names.
 pub(crate) fn git_class(inside: &[Cow<'_, [u8]>]) -> Class {
     let names: Vec<&[u8]> = inside.iter().map(Cow::as_ref).collect();
     match names.as_slice() {
@@ -78,7 +79,8 @@ fn nested_class(names: &[&[u8]]) -> Class {
     }
 }
 
-/// What git resumes, or finds its objects, history and remotes by, from the git directory on.
+/// Returns the reason for which an entry is held back that git resumes, or finds its objects, history and remotes by.
+/// The names are those from the git directory on.
 fn state(names: &[&[u8]]) -> Option<&'static str> {
     Some(match names {
         // Their to-do lists run commands (`exec`), and `git am` and `git rebase` read options from the rest.

@@ -1,17 +1,17 @@
-//! The refs of a git directory, told apart by their names and judged by what they say. Pure.
+//! The refs of a git directory, distinguished by their names and classified by what they say. Pure.
 //!
-//! A branch that stands for another one is pushed as that. `HEAD` names the branch of the next commit, and the `HEAD` of a remote
-//! the branch that a new one begins at.
+//! A branch that stands for another one is pushed as that. `HEAD` names the branch of the next commit, and the `HEAD`
+//! of a remote the branch that a new one begins at.
 
 use crate::fold::fold;
 
-/// Why a symbolic ref is held back.
+/// Reason for which a symbolic ref is held back.
 pub(crate) const SYMBOLIC: &str = "a branch or tag of git that stands for another one";
-/// Why a `HEAD` is held back.
+/// Reason for which a `HEAD` is held back.
 pub(crate) const HEAD: &str = "a HEAD of git that names no branch and no commit";
-/// Why a change of the default branch of a remote is held back.
+/// Reason for which a change of the default branch of a remote is held back.
 pub(crate) const OF_REMOTE: &str = "changes the branch that git takes for the default one of a remote";
-/// Why a change of refs in tables is held back.
+/// Reason for which a change of refs in tables is held back.
 pub(crate) const TABLES: &str = "refs of git in tables, which Nexus does not read";
 
 /// git writes far shorter ones.
@@ -26,7 +26,7 @@ pub(crate) enum RefFile {
     Head,
     /// Refs in the form `reftable`.
     Table {
-        /// How many names the path has below the git directory.
+        /// Number of names that the path has below the git directory.
         depth: usize,
     },
 }
@@ -34,7 +34,8 @@ pub(crate) enum RefFile {
 /// Directories of a git directory that hold no other repository.
 const OWN: &[&[u8]] = &[b"logs", b"objects", b"lfs", b"rr-cache", b"hooks", b"info"];
 
-/// Tells what a path in a git directory, which begins behind the name of that, is to the refs; `None` where it holds none.
+/// Tells what a path in a git directory, which begins behind the name of that, is to the refs; `None` where it holds
+/// none.
 pub(crate) fn ref_file(inside: &[u8]) -> Option<RefFile> {
     let names: Vec<Vec<u8>> = inside
         .split(|byte| *byte == b'/')
@@ -73,8 +74,8 @@ pub(crate) fn inside_git(path: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Tells whether the file of a ref names another ref. Where the default branch of a remote is (`refs/remotes/R/HEAD`), git
-/// itself writes such a file, which names a branch of the same remote.
+/// Tells whether the file of a ref names another ref. Where the default branch of a remote is (`refs/remotes/R/HEAD`),
+/// git itself writes such a file, which names a branch of the same remote.
 pub(crate) fn is_symbolic(below_refs: &[Vec<u8>], text: &[u8]) -> bool {
     let Some(target) = target(text) else { return false };
     let [remotes, remote @ .., _] = below_refs else { return true };
@@ -84,7 +85,7 @@ pub(crate) fn is_symbolic(below_refs: &[Vec<u8>], text: &[u8]) -> bool {
     !(is_of_remote(below_refs) && target.len() > own.len() && target.starts_with(&own))
 }
 
-/// Whether a ref says which branch is the default one of a remote.
+/// Reports whether a ref says which branch is the default one of a remote.
 pub(crate) fn is_of_remote(below_refs: &[Vec<u8>]) -> bool {
     let [remotes, remote @ .., head] = below_refs else { return false };
     remotes == b"remotes" && !remote.is_empty() && head == b"head"
@@ -95,8 +96,8 @@ pub(crate) fn target(text: &[u8]) -> Option<&[u8]> {
     text.strip_prefix(b"ref:").map(<[u8]>::trim_ascii)
 }
 
-/// Tells whether the text of a `HEAD` is one that git writes: it names a branch or a commit. In a new repository with tables it
-/// names the branch `.invalid`, so that older versions of git read no other.
+/// Tells whether the text of a `HEAD` is one that git writes: it names a branch or a commit. In a new repository with
+/// tables it names the branch `.invalid`, so that older versions of git read no other.
 pub(crate) fn is_head(text: &[u8], is_new: bool) -> bool {
     let line = text.strip_suffix(b"\n").unwrap_or(text);
     let is_hash = matches!(line.len(), 40 | 64) && line.iter().all(u8::is_ascii_hexdigit);
@@ -104,7 +105,7 @@ pub(crate) fn is_head(text: &[u8], is_new: bool) -> bool {
     is_hash || branch.is_some_and(|branch| is_branch(branch) || (is_new && branch == b".invalid"))
 }
 
-/// Whether git takes a text for the name of a branch (git-check-ref-format(1)).
+/// Reports whether git takes a text for the name of a branch (git-check-ref-format(1)).
 fn is_branch(name: &[u8]) -> bool {
     let has = |two: &[u8]| name.windows(2).any(|part| part == two);
     let is_odd = |byte: &u8| byte.is_ascii_control() || b" ~^:?*[\\".contains(byte);

@@ -1,6 +1,6 @@
 //! Reads git configurations, and knows which settings may change unasked. Pure.
 //!
-//! The parser accepts a subset of what git accepts; what it does not understand is never judged inert.
+//! The parser accepts a subset of what git accepts; what it does not understand never counts as inert.
 
 mod inert;
 mod place;
@@ -12,18 +12,18 @@ pub use place::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream};
 
 use std::ops::Range;
 
-/// One setting.
+/// One setting of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// Section, lower case; an old-style `[a.b]` keeps its dot.
     pub section: String,
     /// The part in quotes of `[section "part"]`.
     pub subsection: Option<Vec<u8>>,
-    /// Lower case.
+    /// Name of the setting, in lower case.
     pub name: String,
     /// `None` for a bare name, which means true.
     pub value: Option<Vec<u8>>,
-    /// Where it stands in the file, without the newline.
+    /// Byte range of the setting in the file, without the newline.
     pub at: Range<usize>,
 }
 
@@ -31,7 +31,7 @@ pub struct Setting {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read the git configuration at byte {at}")]
 pub struct Unreadable {
-    /// Where the parser stopped.
+    /// Byte at which the parser stopped.
     pub at: usize,
 }
 
@@ -165,8 +165,8 @@ impl Parser<'_> {
                     });
                     solid = value.len();
                 }
-                // git drops them as long as the value is empty, also behind a continued line: an absolute path otherwise
-                // looked like a relative one.
+                // git drops them as long as the value is empty, also behind a continued line: an absolute path
+                // otherwise looked like a relative one.
                 b' ' | b'\t' if !quoted && value.is_empty() => {}
                 b' ' | b'\t' if !quoted => value.push(byte),
                 _ => {

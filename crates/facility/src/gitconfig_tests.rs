@@ -249,7 +249,7 @@ fn a_new_remote_has_one_url() {
     }
 }
 
-/// What `git checkout -b X origin/Y`, `git branch -u` and `git branch -m` write; and what looks like it.
+/// Covers what `git checkout -b X origin/Y`, `git branch -u` and `git branch -m` write; and what looks like it.
 #[test]
 fn an_upstream_of_a_known_remote_is_inert() {
     let base = "[remote \"origin\"]\nurl = h:a\n[branch \"main\"]\nremote = origin\nmerge = refs/heads/main\n";
@@ -440,7 +440,7 @@ fn only_a_new_repository_may_say_how_it_is_stored() {
     assert_eq!(diff("[core]\nbare = false\n", &format!("[core]\nbare = false\n{format}")).len(), 2);
 }
 
-/// What is said elsewhere may be another remote of the same name, or the one that a branch had.
+/// A remote that is named elsewhere may be another one of the same name, or the one that a branch had.
 #[test]
 fn a_part_of_the_settings_leads_nowhere() {
     for (text, wanted) in [
@@ -465,7 +465,7 @@ fn a_part_of_the_settings_leads_nowhere() {
     assert_eq!(changed(Some(text.as_bytes()), None, &at(b".git", Known::Part)).unwrap(), ["core.bare"]);
 }
 
-/// A megabyte of settings is judged in a moment: no step looks at all of them for each.
+/// A megabyte of settings is classified in a moment: no step looks at all of them for each.
 #[test]
 fn a_large_configuration_is_judged_quickly() {
     let one = |number| format!("[remote \"r{number}\"]\nurl = h:x\n[x{number}]\ny = z\n");
