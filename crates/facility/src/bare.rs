@@ -270,7 +270,7 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
     Ok(verdict != Verdict::Commit)
 }
 
-/// The class of a path as if `repository` were named `.git`.
+/// Returns the class of a path as if `repository` were named `.git`.
 pub(crate) fn class(path: &[u8], repository: &[u8]) -> Class {
     let rest = path.strip_prefix(repository).unwrap_or(path);
     let inside: Vec<Cow<'_, [u8]>> =

@@ -81,7 +81,7 @@ enum Lead {
     Anywhere,
 }
 
-/// The repository that a link with this end leads to.
+/// Returns the repository that a link with this end leads to.
 fn repository_of(link: &[u8], end: &[u8], new: &HashMap<&[u8], usize>) -> Option<usize> {
     let mut at = end;
     loop {
@@ -95,7 +95,7 @@ fn repository_of(link: &[u8], end: &[u8], new: &HashMap<&[u8], usize>) -> Option
     }
 }
 
-/// The links of the workspace outside of `.git`. `None` when not all of it can be looked through.
+/// Lists the links of the workspace outside of `.git`. `None` when not all of it can be looked through.
 pub(crate) fn existing(walk: &Walk<'_>) -> Result<Option<Vec<Vec<u8>>>, IoFailure> {
     let (mut stack, mut found, mut left) = (vec![Vec::new()], Vec::new(), MOST);
     while let Some(at) = stack.pop() {

@@ -113,13 +113,13 @@ impl Workspace {
         self.leases
     }
 
-    /// The path that it was opened by; another directory may have this name by now.
+    /// Returns the path that it was opened by; another directory may have this name by now.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The attributes of the open directory itself, whatever its path means by now.
+    /// Returns the attributes of the open directory itself, whatever its path means by now.
     pub fn root_meta(&self) -> Result<Meta, IoFailure> {
         stat(self.fd(), b"").doing("look at", b"")
     }
@@ -134,18 +134,18 @@ impl Workspace {
         self.fd.as_fd()
     }
 
-    /// The directory at `path`, usable as the start of calls on its entries (`O_PATH`).
+    /// Opens the directory at `path`, usable as the start of calls on its entries (`O_PATH`).
     pub(crate) fn dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
         open_dir(self.fd(), path, OFlags::PATH)
     }
 
-    /// The directory at `path`, readable.
+    /// Opens the directory at `path` for reading.
     pub(crate) fn readable_dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
         open_dir(self.fd(), path, OFlags::RDONLY)
     }
 
-    /// As [`Self::dir`]; directories on the way that keep their owner out are opened up first. Only for a tree whose
-    /// modes are set again afterwards or that is going away.
+    /// Opens a directory as [`Self::dir`] does; directories on the way that keep their owner out are opened up first.
+    /// Only for a tree whose modes are set again afterwards or that is going away.
     pub(crate) fn dir_by_force(&self, path: &[u8]) -> io::Result<OwnedFd> {
         match self.dir(path) {
             Ok(dir) if may_enter(dir.as_fd())? => return Ok(dir),
@@ -164,7 +164,7 @@ impl Workspace {
         Ok(at)
     }
 
-    /// As [`Self::dir_by_force`]; `None` where the directory is gone.
+    /// Opens a directory as [`Self::dir_by_force`] does; `None` where the directory is gone.
     pub(crate) fn dir_by_force_if_there(&self, path: &[u8]) -> io::Result<Option<OwnedFd>> {
         match self.dir_by_force(path) {
             Ok(dir) => Ok(Some(dir)),
@@ -182,7 +182,7 @@ impl Workspace {
         widen(dir)
     }
 
-    /// The attributes of the entry at `path`, with the directory that holds it.
+    /// Returns the attributes of the entry at `path`; `None` if there is none.
     pub(crate) fn stat(&self, path: &[u8]) -> io::Result<Option<Meta>> {
         let (parent, name) = split(path);
         let dir = match self.dir(parent) {
@@ -241,7 +241,7 @@ pub(crate) fn chmod(entry: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::chmod(proc_path(entry), Mode::from_raw_mode(mode))?)
 }
 
-/// The name of an open descriptor in /proc: a magic link to the very inode, so nothing can be swapped under it.
+/// Returns the name of an open descriptor in /proc: a magic link to the very inode, so nothing can be swapped under it.
 pub(crate) fn proc_path(entry: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", entry.as_raw_fd())
 }
@@ -262,7 +262,7 @@ pub(crate) fn open_file(dir: BorrowedFd<'_>, name: &[u8], access: OFlags) -> io:
     Ok(file)
 }
 
-/// The names in an open directory, without `.` and `..`.
+/// Lists the names in an open directory, without `.` and `..`.
 pub(crate) fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
     let mut names = Vec::new();
@@ -298,7 +298,7 @@ pub(crate) fn unlink_if_there(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()
     }
 }
 
-/// A path as (directory, name).
+/// Splits a path into (directory, name).
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -306,7 +306,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `name` in the directory `path`.
+/// Returns the path of `name` in the directory `path`.
 pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     if path.is_empty() {
         return name.to_vec();

@@ -45,7 +45,7 @@ struct Packed {
 }
 
 impl<'a> Branches<'a> {
-    /// The branches of the repository whose git directory is the node `at`.
+    /// Prepares to look up the branches of the repository whose git directory is the node `at`.
     pub(crate) fn new(walk: &'a Walk<'a>, tree: &'a LayerTree, by_path: &'a ByPath, at: usize) -> Self {
         Self { walk, tree, by_path, at, packed: OnceCell::new() }
     }
@@ -124,7 +124,7 @@ impl<'a> Branches<'a> {
         }
     }
 
-    /// A file of the git directory; `None` when it cannot be read.
+    /// Reads a file of the git directory; `None` when it cannot be read.
     fn read(&self, name: &[u8]) -> Option<Both> {
         let class = Class::GitState(PACKED);
         let bytes = |tree: &Workspace, path: &[u8]| match self.walk.version(tree, path, &class).ok()? {

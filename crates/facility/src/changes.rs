@@ -177,7 +177,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// A conflict that was found before anything was moved.
+    /// Makes a conflict that was found before anything was moved.
     #[must_use]
     pub fn new(path: ByteText, outside: Outside) -> Self {
         Self { path, outside, beside: None, detail: None }

@@ -112,7 +112,8 @@ fn holds_protected(walk: &Walk<'_>, top: &[u8]) -> Result<bool, IoFailure> {
 /// Names with what they are.
 type Entries = Vec<(Vec<u8>, EntryType)>;
 
-/// The entries of a directory. `None` when it is gone, another mount, or closed already: what it hid was hidden before.
+/// Lists the entries of a directory. `None` when it is gone, another mount, or closed already: what it hid was hidden
+/// before.
 fn list(base: &Workspace, at: &[u8]) -> Result<Option<Entries>, IoFailure> {
     let dir = match base.readable_dir(at) {
         Ok(dir) => dir,

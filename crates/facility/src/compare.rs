@@ -15,13 +15,13 @@ pub(crate) const MAX_COMPARED: u64 = 64 << 20;
 /// Number of bytes that one reading of a layer compares; the files after that count as different.
 pub(crate) const BUDGET: u64 = 2 << 30;
 
-/// The attributes of a directory of the workspace that a commit would set.
+/// Reads the attributes of a directory of the workspace that a commit would set.
 pub(crate) fn base_attrs(base: &Workspace, path: &[u8]) -> Result<Attrs, IoFailure> {
     let dir = base.dir(path).doing("open", path)?;
     attrs_of(dir.as_fd()).doing("read the attributes of", path)
 }
 
-/// The attributes of an open directory of the workspace that a commit would set.
+/// Reads the attributes of an open directory of the workspace that a commit would set.
 pub(crate) fn attrs_of(dir: BorrowedFd<'_>) -> io::Result<Attrs> {
     let mut attrs = Attrs::new();
     for one in xattr::list(dir, b"")? {

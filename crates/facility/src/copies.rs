@@ -87,7 +87,7 @@ fn pieces_of(reading: &mut Reading<'_>, at: usize) -> io::Result<Vec<Piece>> {
     Ok(taker.end().pieces)
 }
 
-/// The path that a step notes.
+/// Returns the path that a step notes.
 fn noted(op: &Op) -> Option<&[u8]> {
     match op {
         Op::Strip { path, is_edit: false, .. } => Some(&path.0),
@@ -146,12 +146,12 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
     Ok(missing(reading, &found, &old)? > 0)
 }
 
-/// The number of pieces that a content does not have.
+/// Counts the pieces that a content does not have.
 fn missing(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<usize> {
     Ok(pieces.len() - common(reading, pieces, content)?.len())
 }
 
-/// The pieces that a content has, in order.
+/// Returns the pieces that a content has, in order.
 fn common(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<Vec<Piece>> {
     let pieces = Pieces::new(pieces);
     let mut found = Finder::by_line(&pieces);

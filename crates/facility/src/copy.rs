@@ -271,7 +271,7 @@ fn own(dir: BorrowedFd<'_>, name: &[u8], meta: &Meta) -> io::Result<()> {
     Ok(())
 }
 
-/// Time stamps that set the last change and leave the last access.
+/// Returns time stamps that set the last change and leave the last access.
 pub(crate) fn times(meta: &Meta) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },

@@ -198,7 +198,7 @@ pub(crate) fn judge_packed(new: &Version, base: &Version) -> Verdict {
     }
 }
 
-/// The text of a file; `None` when it cannot be read.
+/// Returns the text of a file; `None` when it cannot be read.
 fn text(version: &Version) -> Option<&[u8]> {
     match version {
         Version::Absent => Some(b""),
@@ -274,7 +274,7 @@ fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirect
     Verdict::Park(format!("git configuration: {}", list(&names)))
 }
 
-/// The first few settings for a reason.
+/// Lists the first few settings for a reason.
 fn list(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };

@@ -15,12 +15,12 @@ macro_rules! steps {
         impl Step {
             /// All of them, in the order in which they happen.
             pub const ALL: &'static [Step] = &[$(Step::$name,)*];
-            /// The name in messages.
+            /// Returns the name in messages.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Step::$name => $text,)* }
             }
-            /// The step of this name.
+            /// Returns the step of this name.
             #[must_use]
             pub fn by_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|step| step.name() == name)

@@ -21,7 +21,7 @@ pub(crate) fn index(names: &[&[u8]], id: usize) -> Vec<u8> {
     bytes
 }
 
-/// An index of names with the second of change and the object id of each.
+/// Builds an index of names with the second of change and the object id of each.
 pub(crate) fn stamped(entries: &[(&str, u32, u8)], id: usize) -> Vec<u8> {
     let names: Vec<&[u8]> = entries.iter().map(|(name, ..)| name.as_bytes()).collect();
     let mut bytes = index(&names, id);
@@ -36,7 +36,7 @@ pub(crate) fn stamped(entries: &[(&str, u32, u8)], id: usize) -> Vec<u8> {
     bytes
 }
 
-/// An index of version 3, of names with the flags of each.
+/// Builds an index of version 3, of names with the flags of each.
 pub(crate) fn flagged(entries: &[(&str, u16, u16)], id: usize) -> Vec<u8> {
     let count = u32::try_from(entries.len()).unwrap();
     let mut bytes = [MAGIC, &3_u32.to_be_bytes(), &count.to_be_bytes()].concat();

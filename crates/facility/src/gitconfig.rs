@@ -49,7 +49,7 @@ impl Parser<'_> {
         Err(Unreadable { at: self.at })
     }
 
-    /// The length of a line end here: `\n` or `\r\n`.
+    /// Returns the length of a line end here: `\n` or `\r\n`.
     fn newline(&self) -> Option<usize> {
         match (self.peek(), self.text.get(self.at + 1)) {
             (Some(b'\n'), _) => Some(1),

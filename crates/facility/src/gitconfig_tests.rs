@@ -19,7 +19,7 @@ fn an_ordinary_configuration_is_inert() {
     assert_eq!(parse(text.as_bytes()).unwrap().len(), 9);
 }
 
-/// The names of the settings that change from `base` to `new` and need an accept.
+/// Lists the names of the settings that change from `base` to `new` and need an accept.
 fn diff(base: &str, new: &str) -> Vec<String> {
     changed(Some(new.as_bytes()), Some(base.as_bytes()), &at(b".git", Known::All)).unwrap()
 }
@@ -36,7 +36,7 @@ fn at(git_dir: &[u8], known: Known) -> Place<'_> {
     }
 }
 
-/// The names of the settings of a new repository that need an accept.
+/// Lists the names of the settings of a new repository that need an accept.
 fn fresh(text: &str) -> Vec<String> {
     changed(Some(text.as_bytes()), None, &at(b".git", Known::New)).unwrap()
 }

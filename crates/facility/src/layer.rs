@@ -106,7 +106,7 @@ pub struct Layer {
     pub(crate) clock: Option<Started>,
     pub(crate) top: Option<Top>,
     pub(crate) ours: Vec<Own>,
-    /// The entries that the layer had when it was parked.
+    /// Sizes of the files of the layer when it was parked.
     pub(crate) recorded: Recorded,
     pub(crate) home: Option<Home>,
     pub(crate) upper_fd: Option<OwnedFd>,
@@ -139,7 +139,7 @@ impl Layer {
         Self::create_with(None, layers_dir, run, workspace, mode, Faults::default())
     }
 
-    /// [`Self::create`] with directories made ahead, if there are any, and with faults, for tests.
+    /// Runs [`Self::create`] with directories made ahead, if there are any, and with faults, for tests.
     pub fn create_with(
         spares: Option<Spares>,
         layers_dir: &Path,
@@ -282,12 +282,12 @@ impl Layer {
         crate::leads::touched(&Workspace::from_fd(upper), workspace)
     }
 
-    /// For the mount option `upperdir`.
+    /// Returns the directory for the mount option `upperdir`.
     pub fn upper(&self) -> PathBuf {
         self.path.join("upper")
     }
 
-    /// For the mount option `workdir`.
+    /// Returns the directory for the mount option `workdir`.
     pub fn work(&self) -> PathBuf {
         self.path.join("work")
     }
@@ -303,14 +303,14 @@ impl Layer {
         self.clock.as_ref()
     }
 
-    /// The latest time stamp that is not a change from outside, as the clocks are now.
+    /// Returns the latest time stamp that is not a change from outside, as the clocks are now.
     fn threshold(&self) -> Result<FsTime, IoFailure> {
         let Some(clock) = &self.clock else { return Ok(self.started) };
         let now = Clocks::now().doing("read the clocks for", self.run.as_bytes())?;
         Ok(started::effective(clock, &now))
     }
 
-    /// The run that it belongs to.
+    /// Returns the run that it belongs to.
     pub fn run(&self) -> &str {
         &self.run
     }

@@ -40,7 +40,7 @@ pub fn abandon(layers_dir: &Path, run: &str, mark: impl FnOnce() -> io::Result<(
     abandon_with(layers_dir, run, mark, &Faults::default())
 }
 
-/// [`abandon`] with faults, for tests.
+/// Runs [`abandon`] with faults, for tests.
 pub fn abandon_with(
     layers_dir: &Path,
     run: &str,
@@ -78,7 +78,7 @@ pub fn set_aside(
     set_aside_with(layers_dir, run, kept, workspace, &Faults::default())
 }
 
-/// [`set_aside`] with faults, for tests.
+/// Runs [`set_aside`] with faults, for tests.
 pub fn set_aside_with(
     layers_dir: &Path,
     run: &str,

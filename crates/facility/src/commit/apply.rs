@@ -388,7 +388,7 @@ impl<'a> Apply<'a> {
 /// The old place of a renamed directory, the directory, and overlay's mark there.
 type Renamed = (ByteText, Seen, Option<ByteText>);
 
-/// A renamed directory on its way, by its slot.
+/// Returns the renamed directory that a step moves, with its slot.
 fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
     match op {
         Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at.clone(), *old, mark.clone()))),
@@ -396,7 +396,7 @@ fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
     }
 }
 
-/// The mark at the old place of a renamed directory, which stays with it.
+/// Returns the mark at the old place of a renamed directory, which stays with it.
 fn mark_of(path: ByteText) -> KeptBack {
     KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: false }
 }
@@ -406,7 +406,7 @@ fn is_directory(op: &Op) -> bool {
     matches!(op, Op::Put(put) if put.new.is_some_and(|new| new.kind == EntryType::Directory))
 }
 
-/// The error of a step that was not to be carried out.
+/// Returns the error of a step that was not to be carried out.
 fn into_io(stop: Stop) -> io::Error {
     match stop {
         Stop::Io(error) => error,

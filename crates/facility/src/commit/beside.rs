@@ -17,7 +17,7 @@ const NAME_MAX: usize = 255;
 /// Number of names that are tried before giving up.
 const TRIES: usize = 99;
 
-/// The name of a version of `name` that the commit of `run` kept. Pure.
+/// Returns the name of a version of `name` that the commit of `run` kept. Pure.
 fn name_for(name: &[u8], run: &str, attempt: usize) -> Vec<u8> {
     let start = run.len().saturating_sub(8);
     let mut suffix = format!(".nexus-conflict-{}", &run[start..]);
@@ -28,7 +28,7 @@ fn name_for(name: &[u8], run: &str, attempt: usize) -> Vec<u8> {
     [stem, suffix.as_bytes()].concat()
 }
 
-/// The length to which a name is cut, so that no character in UTF-8 is cut in two. Pure.
+/// Returns the length to which a name is cut, so that no character in UTF-8 is cut in two. Pure.
 fn cut(name: &[u8], max: usize) -> usize {
     if name.len() <= max {
         return name.len();
@@ -139,7 +139,7 @@ impl Beside<'_> {
         Ok(found)
     }
 
-    /// The latest version that was put beside `path` and is still there.
+    /// Returns the latest version that was put beside `path` and is still there.
     pub(crate) fn found(&self, path: &[u8]) -> Result<Option<ByteText>, IoFailure> {
         let noted = self.noted()?.into_iter().rev().filter(|one| one.path.0 == path);
         Ok(noted.map(|one| one.at).find(|at| self.base.stat(&at.0).ok().flatten().is_some()))

@@ -131,14 +131,14 @@ fn look_inside(
     Ok(Quiet::Yes)
 }
 
-/// The name by which an entry leaves; it holds the own name, so that a kill does not lose that, where both fit.
+/// Returns the name by which an entry leaves; it holds the own name, so that a kill does not lose that, where both fit.
 fn leaving_name(number: u32, name: &[u8]) -> Vec<u8> {
     let short = format!("{LEAVING}{number}").into_bytes();
     let long = [&short, &b"-"[..], name].concat();
     if long.len() <= NAME_MAX { long } else { short }
 }
 
-/// The own name of an entry that was leaving.
+/// Returns the own name of an entry that was leaving.
 fn own_name(leaving: &[u8]) -> Option<&[u8]> {
     let rest = leaving.strip_prefix(LEAVING.as_bytes())?;
     let dash = rest.iter().position(|byte| *byte == b'-')?;

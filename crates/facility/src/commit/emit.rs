@@ -25,15 +25,15 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Takes the steps of a commit one by one: a large commit never has all of them in memory.
 pub(crate) trait Sink {
-    /// Something that has to be made in a slot. Comes before the step that uses it.
+    /// Takes an entry that has to be made in a slot. Comes before the step that uses it.
     fn stage(&mut self, slot: Slot, staged: Staged) -> Result<(), IoFailure>;
-    /// The next step.
+    /// Takes the next step.
     fn step(&mut self, op: Op) -> Result<(), IoFailure>;
 }
 
 type Told = Result<(), IoFailure>;
 
-/// Tells the steps of a plan, in their order. Each call tells the same.
+/// Gives the steps of a plan to the sink, in their order. Each call gives the same.
 pub(crate) fn emit(tree: &LayerTree, rules: &Rules, plan: &CommitPlan, sink: &mut dyn Sink) -> Told {
     let Some(states) = &plan.states else { return Ok(()) };
     Emitter::new(tree, rules, states, sink).emit()?;
@@ -415,7 +415,7 @@ impl<'a, 's> Emitter<'a, 's> {
     }
 }
 
-/// A step that brings something to a free name.
+/// Makes a step that brings something to a free name.
 fn put(path: ByteText, from: Origin) -> Put {
     let (new, old, mode, inside) = (None, None, None, None);
     let (strip, marks, sources) = (Vec::new(), Vec::new(), Vec::new());
@@ -423,7 +423,7 @@ fn put(path: ByteText, from: Origin) -> Put {
     Put { path, from, new, old, strip, marks, mode, whole, inside, only_staged, any_source, sources }
 }
 
-/// The directories of the workspace in which the steps of a plan act.
+/// Lists the directories of the workspace in which the steps of a plan act.
 pub(crate) fn parents(tree: &LayerTree, plan: &CommitPlan) -> Vec<Parent> {
     let mut parents = BTreeMap::new();
     for (at, _) in plan.states.iter().flatten().enumerate().filter(|(_, state)| **state == State::Commit) {

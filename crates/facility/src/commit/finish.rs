@@ -144,12 +144,13 @@ fn name_kept(folders: &Folders<'_>, outcome: &mut Outcome) -> Result<(), IoFailu
     Ok(())
 }
 
-/// An error in one line.
+/// Writes an error in one line.
 fn because(failure: &IoFailure) -> String {
     format!("{failure}: {}", failure.source)
 }
 
-/// The leftovers of a directory that was set aside: the earlier versions in it, or the directory for another error.
+/// Lists the leftovers of a directory that was set aside: the earlier versions in it, or the directory for another
+/// error.
 fn name_all(place: &Path, stuck: Vec<(ByteText, String, Origin)>, why: Option<String>) -> Vec<Leftover> {
     if stuck.is_empty() {
         return why.map(|why| Leftover::new(place, None, why)).into_iter().collect();
@@ -222,7 +223,7 @@ fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
     }
 }
 
-/// The states that the next accept compares the workspace's own directory with.
+/// Returns the states that the next accept compares the workspace's own directory with.
 fn top_after(journal: &Journal, outcome: &Outcome, upper: &Workspace) -> Result<Option<Top>, IoFailure> {
     let Some(top) = journal.header.top.clone() else { return Ok(None) };
     let is_kept = outcome.kept.iter().any(|one| one.path.0.is_empty());

@@ -59,7 +59,7 @@ pub enum SlotPlace {
     Workspace,
 }
 
-/// The name of the staging directory in a workspace.
+/// Returns the name of the staging directory in a workspace.
 #[must_use]
 pub fn slots_in_workspace(run: &str) -> String {
     format!(".nexus-tmp-{run}")
@@ -111,7 +111,7 @@ pub struct Header<L = Vec<Change>> {
 }
 
 impl<L> Header<L> {
-    /// The same header with these lists.
+    /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
         let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, top, ours, .. } = self;
         Header {
@@ -132,7 +132,7 @@ impl<L> Header<L> {
         }
     }
 
-    /// The same header without the lists.
+    /// Returns the same header without the lists.
     pub(crate) fn without_lists(self) -> Header<()> {
         self.with_lists((), ())
     }
@@ -329,7 +329,7 @@ pub enum FoundJournal {
 }
 
 impl Journal {
-    /// The latest time stamp that counts as older than the run, as the clocks are now.
+    /// Returns the latest time stamp that counts as older than the run, as the clocks are now.
     pub(crate) fn start(&self) -> Result<FsTime, IoFailure> {
         match &self.header.clock {
             Some(clock) => Ok(effective(clock, &Clocks::now().doing("read the clocks", b"")?)),
@@ -372,7 +372,7 @@ pub(crate) fn read_journal(root: &Workspace, name: &str) -> Result<FoundJournal,
     })
 }
 
-/// The identity of the workspace that a half-done commit is for, if the layer has one.
+/// Returns the identity of the workspace that a half-done commit is for, if the layer has one.
 pub(crate) fn home_of(root: &Workspace) -> Result<Option<Home>, IoFailure> {
     for name in [DONE, JOURNAL] {
         if let FoundJournal::Known(journal) = read_journal(root, name)? {

@@ -99,7 +99,7 @@ pub(crate) fn set_aside_in_workspace(base: &Workspace, run: &str, name: &str, fa
     synced(base.path().join(free), &[base], faults)
 }
 
-/// The name, but for a number, that a staging directory in the workspace has when it stays.
+/// Returns the name, but for a number, that a staging directory in the workspace has when it stays.
 pub(crate) fn kept_in_workspace(run: &str) -> String {
     format!(".nexus-kept-{run}").chars().take(LONGEST).collect()
 }

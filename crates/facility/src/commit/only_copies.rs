@@ -103,7 +103,7 @@ pub(crate) fn note_all(rooms: &Rooms<'_>, steps: &Steps, faults: &Faults) -> Res
     sync_directory(rooms.root, faults)
 }
 
-/// The entry of the layer that a step takes the mark off.
+/// Returns the entry of the layer that a step takes the mark off.
 fn stripped(op: &Op) -> Option<&ByteText> {
     let has_origin = |names: &[ByteText]| names.iter().any(|name| name.0.ends_with(ORIGIN));
     match op {

@@ -179,7 +179,7 @@ pub enum Staged {
 }
 
 impl Op {
-    /// The path whose version the step decides; `None` for steps that only prepare others.
+    /// Returns the path whose version the step decides; `None` for steps that only prepare others.
     #[must_use]
     pub fn path(&self) -> Option<&ByteText> {
         match self {

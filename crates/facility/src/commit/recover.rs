@@ -135,7 +135,7 @@ pub fn recover(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Re
     recover_with(layers_dir, run, workspace, &Faults::default())
 }
 
-/// [`recover`] with faults, for tests.
+/// Runs [`recover`] with faults, for tests.
 pub fn recover_with(
     layers_dir: &Path,
     run: &str,
@@ -169,7 +169,7 @@ pub fn recover_with(
     Ok(Recovered::Discarded(remove_layer(&layers, &root, run, faults).map_err(io)?))
 }
 
-/// The journal of this name, if there is one and it is for this run and this workspace.
+/// Reads the journal of this name, if there is one and it is for this run and this workspace.
 pub(crate) fn known(
     root: &Workspace,
     name: &str,
@@ -233,7 +233,7 @@ pub(crate) fn is_decided(root: &Workspace) -> Result<bool, IoFailure> {
     Ok(false)
 }
 
-/// The directory of all layers and, if it is there, the layer's, which no other process works with.
+/// Opens the directory of all layers and, if it is there, the layer's, which no other process works with.
 pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<Locked>), RecoverError> {
     if !is_run_id(run) {
         return Err(RecoverError::RunId { run: run.to_owned() });
@@ -335,7 +335,7 @@ fn finish_done(
     finish(folders, &rooms, journal, outcome, faults)
 }
 
-/// Overlay's index, which exists in root's layers once a file with several names was copied up.
+/// Opens overlay's index, which exists in root's layers once a file with several names was copied up.
 pub(crate) fn open_index(root: &Workspace) -> Result<Option<Workspace>, IoFailure> {
     match root.readable_dir(b"work/index") {
         Ok(dir) => Ok(Some(Workspace::from_fd(dir))),

@@ -113,7 +113,7 @@ fn existing(root: &Workspace, name: &str) -> Result<Option<File>, IoFailure> {
     }
 }
 
-/// The file of this name, opened once.
+/// Opens the file of this name once.
 fn made<'f>(root: &Workspace, name: &str, flags: OFlags, file: &'f mut Option<File>) -> io::Result<&'f mut File> {
     if file.is_none() {
         let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;

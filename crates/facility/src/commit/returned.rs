@@ -121,7 +121,7 @@ fn is_as_returned(old: &Seen, now: &Meta, ctime: Option<FsTime>) -> bool {
     old.is_same_version(now) && old.mode == now.mode && is_same_time
 }
 
-/// The new places of renamed directories, and their old ones.
+/// Lists the new places of renamed directories, and their old ones.
 fn moved(steps: &Steps) -> io::Result<Vec<(ByteText, ByteText)>> {
     let mut taken = HashMap::new();
     for op in steps.each() {
@@ -140,7 +140,8 @@ fn moved(steps: &Steps) -> io::Result<Vec<(ByteText, ByteText)>> {
     Ok(found)
 }
 
-/// The place of an entry before the commit, whose steps name it by the place of its directory after the renames. Pure.
+/// Returns the place of an entry before the commit, whose steps name it by the place of its directory after the
+/// renames. Pure.
 fn home(moved: &[(ByteText, ByteText)], path: &ByteText) -> ByteText {
     let rest = |to: &ByteText| path.0.strip_prefix(to.0.as_slice()).filter(|rest| rest.first() == Some(&b'/'));
     let above = moved.iter().filter_map(|(to, at)| rest(to).map(|rest| (rest, at)));

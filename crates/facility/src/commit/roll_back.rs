@@ -37,7 +37,7 @@ pub fn roll_back(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<
     roll_back_with(layers_dir, run, workspace, &Faults::default())
 }
 
-/// [`roll_back`] with faults, for tests.
+/// Runs [`roll_back`] with faults, for tests.
 pub fn roll_back_with(
     layers_dir: &Path,
     run: &str,
@@ -202,7 +202,7 @@ fn kept_before(base: &Workspace, run: &str, named_by_now: &[Conflict]) -> Result
     Ok(all.filter(|one| named_by_now.iter().all(|known| known.path != one.path)).collect())
 }
 
-/// A staging directory that stays in the workspace.
+/// Makes a conflict of a staging directory that stays in the workspace.
 fn named(base: &Workspace, kept: &Leftover) -> Conflict {
     let at = kept.at.as_path();
     let path = at.strip_prefix(base.path()).unwrap_or(at);

@@ -61,7 +61,7 @@ pub(crate) fn open_slots(
     }
 }
 
-/// The tree that has the staging directory, and its name there.
+/// Returns the tree that has the staging directory, and its name there.
 pub(crate) fn slots_at<'a>(
     root: &'a Workspace,
     base: &'a Workspace,

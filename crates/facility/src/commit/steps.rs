@@ -93,12 +93,12 @@ impl Steps {
         &self.several
     }
 
-    /// The change of the workspace's own directory, if there is one.
+    /// Returns the change of the workspace's own directory, if there is one.
     pub(crate) fn top(&self) -> Option<&SetDir> {
         self.top.as_deref()
     }
 
-    /// The steps in their order.
+    /// Reads the steps in their order.
     pub(crate) fn each(&self) -> impl Iterator<Item = io::Result<Op>> + use<> {
         let lines = self.file.clone().map(|InFile { file, from }| Lines {
             file: BufReader::with_capacity(1 << 16, At { file, from }),
@@ -109,7 +109,8 @@ impl Steps {
         self.first.clone().into_iter().map(Ok).chain(lines.into_iter().flatten())
     }
 
-    /// The steps from the last one to the first, each with its number. Of those in the file one block is in memory.
+    /// Reads the steps from the last one to the first, each with its number. Of those in the file one block is in
+    /// memory.
     pub(crate) fn each_back(&self) -> io::Result<impl Iterator<Item = io::Result<(usize, Op)>> + use<>> {
         let mut starts = Vec::new();
         if let Some(InFile { file, from }) = &self.file {

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 
-/// Meaning of an entry of the staging directory for a step.
+/// Path and identity of an entry of the staging directory, from the step that names it.
 struct Known {
     path: ByteText,
     /// A further name of a file of the workspace.
@@ -123,7 +123,7 @@ pub(crate) fn is_known_name(name: &[u8]) -> bool {
     name == b".gitignore" || number(text.strip_prefix(SIDE).unwrap_or(&text)).is_some()
 }
 
-/// The number at the beginning of a name.
+/// Reads the number at the beginning of a name.
 fn number(name: &str) -> Option<usize> {
     name.split('-').next()?.parse().ok()
 }

@@ -22,7 +22,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// The attributes of the file itself, whatever its name means by now.
+    /// Returns the attributes of the file itself, whatever its name means by now.
     pub(crate) fn meta(&self) -> io::Result<Meta> {
         stat(self.file.as_fd(), b"")
     }

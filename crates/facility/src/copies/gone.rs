@@ -126,7 +126,7 @@ impl Going {
     }
 }
 
-/// The content that an entry of the layer brings to its place.
+/// Returns the content that an entry of the layer brings to its place.
 fn version_that_comes(reading: &mut Reading<'_>, at: usize) -> io::Result<Content> {
     match &reading.tree.nodes[at].rare.verdict {
         Some(Verdict::Strip(content)) => Ok(Content::Bytes(content.clone())),
@@ -137,7 +137,8 @@ fn version_that_comes(reading: &mut Reading<'_>, at: usize) -> io::Result<Conten
     }
 }
 
-/// The pieces of an old version that the new one at its place does not have, and its bytes where the pieces say little.
+/// Returns the pieces of an old version that the new one at its place does not have, and its bytes where the pieces say
+/// little.
 fn lost(
     reading: &mut Reading<'_>,
     old: &Content,

@@ -141,7 +141,7 @@ impl<'a> Finder<'a> {
         self.found.dedup();
     }
 
-    /// The pieces that were found, each of them once, in order.
+    /// Returns the pieces that were found, each of them once, in order.
     pub(crate) fn end(mut self) -> Vec<Piece> {
         if let Some(line) = self.line.as_mut().and_then(Line::end) {
             self.end_line(&line);
@@ -253,7 +253,7 @@ impl<'a> Taker<'a> {
     }
 }
 
-/// A short content as one piece; `None` where it is blank or not short.
+/// Returns a short content as one piece; `None` where it is blank or not short.
 fn short(content: &[u8]) -> Option<Piece> {
     let content = content.trim_ascii();
     let bytes = || content.iter().fold(0, |all, byte| (all << 8) | Bytes::from(*byte));

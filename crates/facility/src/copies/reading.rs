@@ -34,12 +34,12 @@ impl Content {
         0..self.size()
     }
 
-    /// A part and what belongs to pieces at its edges.
+    /// Returns a part and what belongs to pieces at its edges.
     pub(super) fn around(&self, part: &Range<u64>) -> Range<u64> {
         part.start.saturating_sub(AROUND)..part.end.saturating_add(AROUND).min(self.size())
     }
 
-    /// A content that says something only as a whole: it may be a part of any other one.
+    /// Reports whether a content says something only as a whole: it may be a part of any other one.
     pub(super) fn is_tiny(&self) -> bool {
         self.size() <= LONGEST as u64
     }
@@ -81,12 +81,12 @@ impl<'a> Reading<'a> {
         Self { tree, base, upper_dirs, base_dirs, taken: MOST_TAKEN, compared: MOST_COMPARED }
     }
 
-    /// A file of the workspace.
+    /// Opens a file of the workspace.
     pub(super) fn file(&mut self, path: &[u8]) -> io::Result<Content> {
         open(&mut self.base_dirs, path)
     }
 
-    /// The run's version of a file.
+    /// Opens the run's version of a file.
     pub(super) fn new_version(&mut self, at: usize) -> io::Result<Content> {
         open(&mut self.upper_dirs, &self.tree.nodes[at].path.0)
     }
@@ -102,12 +102,12 @@ impl<'a> Reading<'a> {
         old.map(|found| self.file(&found.at.0)).transpose()
     }
 
-    /// The text of a link of the layer.
+    /// Reads the text of a link of the layer.
     pub(super) fn link_of_layer(&mut self, at: usize) -> io::Result<Vec<u8>> {
         link(&mut self.upper_dirs, &self.tree.nodes[at].path.0)
     }
 
-    /// The text of a link of the workspace.
+    /// Reads the text of a link of the workspace.
     pub(super) fn link(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
         link(&mut self.base_dirs, path)
     }
@@ -136,7 +136,7 @@ impl<'a> Reading<'a> {
         Ok(lines.are_all_there())
     }
 
-    /// The part of `one` between what both begin and what both end with.
+    /// Returns the part of `one` between what both begin and what both end with.
     pub(super) fn changed(&mut self, one: &Content, other: &Content) -> io::Result<Range<u64>> {
         let (sizes, (mut a, mut b)) = ((one.size(), other.size()), (vec![0; BLOCK], vec![0; BLOCK]));
         let shorter = sizes.0.min(sizes.1);

@@ -159,7 +159,7 @@ impl Layer {
         Ok(Committed { stashes, ..done })
     }
 
-    /// The file's difference now, if it is the one that was reviewed.
+    /// Returns the file's difference now, if it is the one that was reviewed.
     fn reviewed(&self, workspace: &Workspace, only: &Rules, choice: &Choice<'_>) -> Result<FileDiff, AcceptError> {
         let stale = || AcceptError::Stale { path: choice.path.clone() };
         let diff = self.diff(workspace, only, choice.options)?;

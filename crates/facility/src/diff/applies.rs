@@ -14,7 +14,7 @@ const ROUNDS: usize = 32;
 /// git's own limit of a path.
 const PATH_MAX: usize = 4096;
 
-/// The permission bits as git keeps them.
+/// Returns the permission bits as git keeps them.
 pub(crate) fn git_mode(kind: EntryType, mode: u32) -> &'static str {
     match kind {
         EntryType::Symlink => "120000",

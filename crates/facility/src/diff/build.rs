@@ -89,7 +89,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The difference, and how much is equal in percent.
+    /// Returns the difference, and how much is equal in percent.
     fn content(&mut self, old: Option<&Entry>, new: Option<&Entry>) -> Result<(Content, u8), IoFailure> {
         let mut body = |entry: Option<&Entry>| entry.map_or(Ok(None), |entry| self.reader.body(entry));
         let (old, new) = (body(old)?, body(new)?);

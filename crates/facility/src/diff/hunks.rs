@@ -26,7 +26,7 @@ pub enum ApplyError {
     },
 }
 
-/// The old content with the chosen hunks (numbers from 0, in any order) and without the others.
+/// Returns the old content with the chosen hunks (numbers from 0, in any order) and without the others.
 pub fn apply_hunks(old: &[u8], file: &FileDiff, chosen: &[usize]) -> Result<Vec<u8>, ApplyError> {
     let Content::Text { hunks } = &file.content else { return Err(ApplyError::NoText) };
     let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// A text of few different lines, the last of which may have no newline; and one that was edited from it.
+    /// Generates a text of few different lines, the last of which may have no newline; and one that was edited from it.
     fn texts() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         let line = prop::sample::select(vec!["a\n", "b\n", "c\n", "\n", "x\r\n", "\u{1b}[2K\n", "\\ No newline\n"]);
         let edit = (any::<prop::sample::Index>(), 0..3_usize, prop::collection::vec(line.clone(), 0..3));

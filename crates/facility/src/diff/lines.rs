@@ -12,7 +12,7 @@ use std::time::Instant;
 /// With more lines than this between the first and the last difference (both sides together), nothing is compared.
 const MAX_LINES: usize = 400_000;
 
-/// The lines of a text, each with its newline.
+/// Splits a text into lines, each with its newline.
 pub(crate) fn split_lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }

@@ -6,7 +6,7 @@ fn needs_quotes(name: &[u8]) -> bool {
     name.iter().any(|byte| !(0x20..0x7f).contains(byte) || matches!(byte, b'"' | b'\\'))
 }
 
-/// A name, in quotes with C escapes when it has bytes that would not stay on one line or be misread.
+/// Writes a name, in quotes with C escapes when it has bytes that would not stay on one line or be misread.
 #[must_use]
 pub fn quote(name: &[u8]) -> Vec<u8> {
     if !needs_quotes(name) {
@@ -38,7 +38,7 @@ pub fn quote(name: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// A name behind `a/` or `b/`, the prefix inside the quotes.
+/// Writes a name behind `a/` or `b/`, the prefix inside the quotes.
 #[must_use]
 pub fn quote_with(prefix: &str, name: &[u8]) -> Vec<u8> {
     quote(&[prefix.as_bytes(), name].concat())

@@ -30,7 +30,7 @@ pub(crate) struct Reader<'a> {
     lines_left: usize,
 }
 
-/// The hash of bytes that are in memory.
+/// Describes bytes that are in memory by their size and hash.
 pub(crate) fn blob(bytes: &[u8]) -> Blob {
     Blob { size: bytes.len() as u64, hash: Some(blake3::hash(bytes).to_hex().to_string()) }
 }
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         Self { trees, options, deadline, text_left: options.max_text_total, lines_left: options.max_lines_total }
     }
 
-    /// The content of a file or link; nothing for anything else, which is never opened.
+    /// Reads the content of a file or link; nothing for anything else, which is never opened.
     pub(crate) fn body(&mut self, entry: &Entry) -> Result<Option<Body>, IoFailure> {
         let unread = Body::Blob(Blob { size: entry.meta.size, hash: None });
         let (tree, path) = match &entry.place {

@@ -111,7 +111,7 @@ fn remarks(file: &FileDiff, binary: Binary) -> Vec<Vec<u8>> {
     all
 }
 
-/// The remark on something that has no content to show and no patch to speak for it.
+/// Writes the remark on something that has no content to show and no patch to speak for it.
 fn bare(file: &FileDiff, name: &[u8], has_modes: bool) -> Option<Vec<u8>> {
     if file.applies || (file.kind == DiffKind::Modified && has_modes) {
         return None;
@@ -189,7 +189,7 @@ fn range(start: usize, lines: usize) -> Vec<u8> {
     if lines == 1 { start.to_string().into_bytes() } else { format!("{start},{lines}").into_bytes() }
 }
 
-/// `emit` adds the newline that a line of a file brings along.
+/// Writes the lines of a hunk. `emit` adds the newline that a line of a file brings along.
 fn lines(hunk: &Hunk, emit: &mut impl FnMut(&[&[u8]])) {
     for line in &hunk.lines {
         let sign: &[u8] = match line.tag {

@@ -34,7 +34,7 @@ pub(crate) struct Side<'a> {
 pub(crate) const SIDE: &str = "side-";
 
 impl<'a> Side<'a> {
-    /// The place for the step number `at`, which brings its entry from `from`.
+    /// Returns the place for the step number `at`, which brings its entry from `from`.
     pub(crate) fn of(from: &Origin, at: usize, root: &'a Workspace, slots: Option<&'a Workspace>) -> Option<Self> {
         let (tree, number) = match from {
             Origin::Layer => (root, at),
@@ -43,7 +43,7 @@ impl<'a> Side<'a> {
         Some(Self { dir: tree.fd(), name: format!("{SIDE}{number}").into_bytes() })
     }
 
-    /// A further place for the same step.
+    /// Returns a further place for the same step.
     pub(crate) fn second(mut self) -> Self {
         self.name.extend_from_slice(b"-2");
         self

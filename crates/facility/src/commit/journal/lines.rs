@@ -53,7 +53,7 @@ pub(super) fn read_lines(file: impl BufRead, mut steps: Steps) -> std::io::Resul
     }
 }
 
-/// The version that the first line of a journal names. Every version names it first.
+/// Reads the version that the first line of a journal names. Every version names it first.
 fn version(line: &[u8]) -> Option<u32> {
     let rest = line.strip_prefix(b"{\"version\":")?;
     let end = rest.iter().position(|byte| !byte.is_ascii_digit())?;
