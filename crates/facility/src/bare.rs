@@ -137,7 +137,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None` when the directory will not be a repository.
+    /// Describes the repository that a directory becomes; `None` when it will not be a repository.
     fn of(walk: &Walk<'_>, tree: &LayerTree, at: usize, in_layer: &Telling) -> Result<Option<Self>, IoFailure> {
         let base = lower_path(&tree.nodes[at]);
         let in_base = |name: &[u8]| base.map_or(Ok(false), |base| is_there(walk.base, &join(base, name)));

@@ -139,7 +139,7 @@ fn copy_content(
     Ok((target, meta))
 }
 
-/// Overlay's mark that a name is gone; everybody may make it.
+/// Makes overlay's mark that a name is gone; everybody may make it.
 pub(crate) fn make_whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::mknodat(dir, name, FileType::CharacterDevice, Mode::empty(), 0)?)
 }
@@ -245,8 +245,8 @@ pub(crate) fn copy_attrs_by_name(
     Ok(())
 }
 
-/// Owner, mode, time: in this order, because a change of the owner clears mode bits and every change of the content
-/// sets the time.
+/// Sets owner, mode and time: in this order, because a change of the owner clears mode bits and every change of the
+/// content sets the time.
 pub(crate) fn finish(target: BorrowedFd<'_>, meta: &Meta) -> io::Result<()> {
     let now = stat(target, b"")?;
     if (now.uid, now.gid) != (meta.uid, meta.gid) {

@@ -37,12 +37,12 @@ impl Layer {
         remove_layer(&self.layers, &self.root, &self.run, &self.faults)
     }
 
-    /// For the time in which a run waits: see [`Spares::tidy`].
+    /// Runs [`Spares::tidy`], for the time in which a run waits.
     pub fn tidy_spares(&self, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
         self.spares.as_ref().map_or(Ok(()), |spares| spares.tidy(self.mode, stop))
     }
 
-    /// After a failure: see [`Spares::clear`].
+    /// Runs [`Spares::clear`], after a failure.
     pub fn clear_spares(&self) -> Result<(), IoFailure> {
         self.spares.as_ref().map_or(Ok(()), Spares::clear)
     }

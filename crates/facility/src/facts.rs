@@ -164,7 +164,8 @@ fn excludes(version: &Version) -> bool {
     }
 }
 
-/// Replaced objects wait and the other refs are committed: git has removed their own files when it packed them.
+/// Returns the verdict for `packed-refs`. Replaced objects wait and the other refs are committed: git has removed their
+/// own files when it packed them.
 pub(crate) fn judge_packed(new: &Version, base: &Version) -> Verdict {
     let park = || Verdict::Park(PACKED.to_owned());
     let (Some(new), Some(base)) = (text(new), text(base)) else { return park() };

@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
         Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
     }
 
-    /// As `decode_varint` of git.
+    /// Reads a number as `decode_varint` of git does.
     fn varint(&mut self) -> Option<usize> {
         let mut value: usize = 0;
         for turn in 0..5 {
@@ -348,8 +348,8 @@ fn blocks(reader: &mut Reader<'_>, begins: &[(usize, bool)]) -> Option<()> {
     (entry == begins.len()).then_some(())
 }
 
-/// As `verify_path` of git: neither absolute, nor outside, nor in a git directory. Longer components than a file system
-/// has are not looked at.
+/// Reports whether a name is one that `verify_path` of git accepts: neither absolute, nor outside, nor in a git
+/// directory. Longer components than a file system has are not looked at.
 fn is_good(name: &[u8], mode: u32) -> bool {
     let name = if mode == SPARSE { name.strip_suffix(b"/").unwrap_or(name) } else { name };
     let is_bad =

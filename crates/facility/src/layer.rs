@@ -292,13 +292,13 @@ impl Layer {
         self.path.join("work")
     }
 
-    /// When it was made, by the clock of the workspace's file system. What changes in the workspace later is a
-    /// conflict.
+    /// Returns the time at which the layer was made, by the clock of the workspace's file system. What changes in the
+    /// workspace later is a conflict.
     pub fn started(&self) -> FsTime {
         self.started
     }
 
-    /// By which clock [`Self::started`] is. `None` for a layer of an older version.
+    /// Returns the clock of [`Self::started`]. `None` for a layer of an older version.
     pub fn clock(&self) -> Option<&Started> {
         self.clock.as_ref()
     }
@@ -349,7 +349,8 @@ impl Layer {
         self.carry_out(workspace, tree, rules, open, &Needs::default())
     }
 
-    /// A parked layer whose files have other sizes than when it was parked was damaged, by a power cut for instance.
+    /// Refuses a damaged layer. A parked layer whose files have other sizes than when it was parked was damaged, by a
+    /// power cut for instance.
     pub(crate) fn check_whole(&self, tree: &LayerTree) -> Result<(), CommitError> {
         for node in tree.nodes.iter().filter(|node| node.role == Role::Entry && node.meta.kind == EntryType::File) {
             if self.recorded.size(&node.path.0).is_some_and(|size| size != node.meta.size) {

@@ -82,7 +82,7 @@ impl<'a, 's> Emitter<'a, 's> {
         Ok(slot)
     }
 
-    /// The steps in their order.
+    /// Gives all steps of the plan, in their order.
     fn emit(mut self) -> Told {
         self.hold()?;
         self.take_renamed()?;
@@ -101,7 +101,7 @@ impl<'a, 's> Emitter<'a, 's> {
         (1..states.len()).filter(move |at| states[*at] == State::Commit)
     }
 
-    /// New names of an unchanged file become names of the very file.
+    /// Holds unchanged files that get new names: these become names of the very file.
     fn hold(&mut self) -> Told {
         let tree = self.tree;
         for group in &tree.groups {
@@ -172,8 +172,8 @@ impl<'a, 's> Emitter<'a, 's> {
         whole
     }
 
-    /// One of the names stays in the layer: what is committed must not be the same file, or a later change of it in the
-    /// workspace would change what was reviewed.
+    /// Reports whether a file with several names must be copied, because one stays in the layer: what is committed must
+    /// not be the same file, or a later change of it in the workspace would change what was reviewed.
     fn must_copy(&self, group: usize) -> bool {
         let group = &self.tree.groups[group];
         hardlinks::must_part(group) || group.members.iter().any(|at| self.states[*at] == State::Park)
@@ -264,7 +264,7 @@ impl<'a, 's> Emitter<'a, 's> {
         self.sink.step(Op::Put(Put { new, strip, mode, ..put(Origin::Layer) }))
     }
 
-    /// A copy in a slot, or a further name of the first copy of the same file.
+    /// Makes a copy in a slot, or a further name of the first copy of the same file.
     fn copy(&mut self, group: Option<usize>, source: Source) -> Result<Slot, IoFailure> {
         if let Some(first) = group.and_then(|number| self.copied.get(&number)).copied() {
             return self.stage(Staged::Twin(first));

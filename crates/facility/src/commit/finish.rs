@@ -211,7 +211,7 @@ fn set_layer_aside(layers: &Workspace, root: &Workspace, run: &str, faults: &Fau
     set_aside(layers, run, from, "layer", faults).doing("set aside", run.as_bytes())
 }
 
-/// Removing a displaced name changes the ctime of the file's other names.
+/// Updates a time stamp after the removals: removing a displaced name changes the ctime of the file's other names.
 fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
     let displaced = journal.steps.several().iter().filter(|one| one.is_displaced);
     let Some(old) = displaced.map(|one| one.old).find(|old| Some(old.id) == stamp.id) else { return };

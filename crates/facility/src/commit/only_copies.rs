@@ -85,8 +85,8 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> 
     Ok(false)
 }
 
-/// [`note`] for a commit that is taken back: of all steps, whether they were carried out or not. Runs before the
-/// journal goes.
+/// Notes, as [`note`] does, for a commit that is taken back: of all steps, whether they were carried out or not. Runs
+/// before the journal goes.
 pub(crate) fn note_all(rooms: &Rooms<'_>, steps: &Steps, faults: &Faults) -> Result<(), IoFailure> {
     let mut found = Vec::new();
     for op in steps.each() {

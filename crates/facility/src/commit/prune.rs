@@ -95,7 +95,7 @@ fn prune(
     Ok(())
 }
 
-/// A directory on the way now continues the one in the workspace: it hides nothing and comes from nowhere, and its
+/// Makes a directory on the way continue the one in the workspace: it hides nothing and comes from nowhere, and its
 /// mode is the committed one, or its own if that is still to be decided.
 fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>) -> Result<(), IoFailure> {
     let dir = upper.dir_by_force(path).doing("open", path)?;

@@ -257,7 +257,7 @@ pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<
     }
 }
 
-/// Everything after the commit point.
+/// Does everything that comes after the commit point.
 pub(crate) fn roll_forward(
     folders: &Folders<'_>,
     journal: &Journal,

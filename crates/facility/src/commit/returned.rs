@@ -38,7 +38,7 @@ pub(crate) fn did(root: &Workspace, now: &Meta) {
     add(root, &Line { id: now.id, ctime: Some(now.ctime) });
 }
 
-/// Without its note an entry is a conflict, which loses nothing.
+/// Notes an entry. Without its note an entry is a conflict, which loses nothing.
 fn add(root: &Workspace, line: &Line) {
     let write = || -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;

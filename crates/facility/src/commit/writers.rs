@@ -29,8 +29,8 @@ impl Lease {
 }
 
 impl Drop for Lease {
-    /// Explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its program. A
-    /// failure leaves the lease to the last close.
+    /// Releases the lease explicitly, and not by closing: a process forked meanwhile has the descriptor until it
+    /// executes its program. A failure leaves the lease to the last close.
     fn drop(&mut self) {
         (self.call)(self.file.as_fd(), false).ok();
     }

@@ -186,7 +186,8 @@ pub(crate) struct Taken {
 }
 
 impl<'a> Taker<'a> {
-    /// For this part of a content of `size` bytes, of which the wanted and about `most` other pieces are kept.
+    /// Prepares to take apart this part of a content of `size` bytes, of which the wanted and about `most` other pieces
+    /// are kept.
     pub(crate) fn new(part: &Range<u64>, size: u64, most: u64, wanted: &'a Pieces) -> Self {
         let of = ((part.end - part.start) / most.max(1)).max(1);
         let (is_whole, line) = (*part == (0..size), (part.start == 0).then(Vec::new));

@@ -123,7 +123,8 @@ impl Builder<'_> {
     }
 }
 
-/// As git counts: the bytes that stay, of the longer side; never 100 when something differs.
+/// Returns the similarity in percent as git counts it: the bytes that stay, of the longer side; never 100 when
+/// something differs.
 fn similarity(hunks: &[Hunk], old: usize, new: usize) -> u8 {
     let gone = hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.tag == LineTag::Removed);
     let gone: usize = gone.map(|line| line.text.0.len()).sum();

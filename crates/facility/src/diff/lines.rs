@@ -17,7 +17,7 @@ pub(crate) fn split_lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The places where two texts differ, with `context` lines around each. `None` as deadline is none at all.
+/// Returns the places where two texts differ, with `context` lines around each. `None` sets no deadline.
 #[must_use]
 pub fn hunks(old: &[u8], new: &[u8], context: usize, deadline: Option<Instant>) -> Vec<Hunk> {
     let (old, new) = (split_lines(old), split_lines(new));

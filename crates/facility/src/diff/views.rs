@@ -206,7 +206,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// New directories that no file makes visible.
+    /// Adds new directories that no file makes visible.
     fn empty_dirs(&mut self, rules: &Rules) {
         for node in self.tree.nodes.iter().skip(1) {
             let is_new = node.role == Role::Entry
@@ -223,7 +223,7 @@ impl Gather<'_> {
         }
     }
 
-    /// A file with several names that was written through one of them changed under all the names that are listed.
+    /// Shows a file with several names that was written through one of them as changed under all listed names.
     fn shared(&mut self) {
         for group in self.tree.groups.iter().filter(|group| !group.same) {
             let Some(anchor) = &group.anchor else { continue };

@@ -28,8 +28,8 @@ impl std::ops::Deref for Locked {
 }
 
 impl Drop for Locked {
-    /// Explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its program,
-    /// and would keep the lock that long. A failure leaves the lock to the last close.
+    /// Unlocks explicitly, and not by closing: a process forked meanwhile has the descriptor until it executes its
+    /// program, and would keep the lock that long. A failure leaves the lock to the last close.
     fn drop(&mut self) {
         rustix::fs::flock(self.0.fd(), FlockOperation::Unlock).ok();
     }

@@ -142,7 +142,8 @@ fn set_mtime(dir: BorrowedFd<'_>, mtime: FsTime, now: &Meta) -> io::Result<()> {
     Ok(rustix::fs::utimensat(rustix::fs::CWD, crate::beneath::proc_path(dir), &stamps, AtFlags::empty())?)
 }
 
-/// A directory that changes its parent has its `..` rewritten, for which its owner needs the write bit.
+/// Opens a directory up before it is moved: one that changes its parent has its `..` rewritten, for which its owner
+/// needs the write bit.
 pub(crate) fn make_movable(dir: BorrowedFd<'_>, name: &[u8], meta: &Meta) -> io::Result<()> {
     let closed = meta.kind == EntryType::Directory && meta.mode & 0o700 != 0o700;
     if closed && !rustix::process::geteuid().is_root() {

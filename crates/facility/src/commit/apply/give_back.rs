@@ -35,7 +35,7 @@ impl Apply<'_> {
         self.beside.put(from, &put.path.0)
     }
 
-    /// Another process changed what was displaced: its version goes back, and ours stays in the layer.
+    /// Gives back a displaced entry that another process changed: its version goes back, and ours stays in the layer.
     pub(super) fn give_back(
         &mut self,
         put: &Put,
@@ -69,7 +69,7 @@ impl Apply<'_> {
         Ok(kept(Some(beside), ours_in_layer))
     }
 
-    /// A version of ours that only the slot has is put beside its place, since the layer cannot keep it.
+    /// Puts a version of ours that only the slot has beside its place, since the layer cannot keep it.
     pub(super) fn keep_staged(&mut self, put: &Put, source: Spot<'_>, stop: Stop) -> io::Result<Stop> {
         let Stop::Keep(keeping) = stop else { return Ok(stop) };
         if !put.only_staged || keeping.beside.is_some() {
@@ -118,7 +118,7 @@ impl Apply<'_> {
         Ok(Returned::Home)
     }
 
-    /// A directory may have been opened up so that it could be moved.
+    /// Restores the mode of a displaced directory, which may have been opened up so that it could be moved.
     pub(super) fn restore_mode(at: Spot<'_>, old: &Seen) -> io::Result<()> {
         if old.kind == EntryType::Directory
             && let Some(meta) = stat_if_there(at.dir, at.name)?

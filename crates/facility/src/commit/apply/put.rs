@@ -182,8 +182,8 @@ impl Apply<'_> {
         Ok(if in_layer { self.keep_staged(put, source, stop)? } else { stop })
     }
 
-    /// The directory of a path is not the one any more: an interrupted pass may have displaced something from it, which
-    /// is then no version of ours.
+    /// Handles a step whose directory in the workspace was replaced: an interrupted pass may have displaced something
+    /// from it, which is then no version of ours.
     pub(super) fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
         let Stop::Keep(keeping) = stop else { return Err(stop) };
         let (parent, name) = split(&put.path.0);

@@ -67,8 +67,8 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// An exchange in three renames: the old version goes to a side name, ours comes, the old one takes our place. Goes
-    /// on where an earlier pass was interrupted.
+    /// Exchanges two entries in three renames: the old version goes to a side name, ours comes, the old one takes our
+    /// place. Goes on where an earlier pass was interrupted.
     pub(super) fn swap_by_side(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, old: &Seen) -> Done {
         let side = self.side(put)?;
         let side = side.spot();

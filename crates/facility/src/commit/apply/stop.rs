@@ -30,7 +30,7 @@ impl Stop {
         Self::Keep(Keeping { outside, beside: None, detail: None, in_layer: true })
     }
 
-    /// For a call that moves or opens one path and has changed nothing.
+    /// Returns the reason for a failed call that moves or opens one path and has changed nothing.
     pub(super) fn blocked(error: io::Error) -> Self {
         use rustix::io::Errno;
         let of_path = [

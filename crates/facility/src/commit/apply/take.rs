@@ -130,8 +130,8 @@ impl Apply<'_> {
         Err(Stop::Keep(Keeping { outside, beside, detail: None, in_layer: true }))
     }
 
-    /// Another process removed the staging directory. What is still at its place stays there; the rest was taken out
-    /// before.
+    /// Ends a step that takes an entry out after another process removed the staging directory. What is still at its
+    /// place stays there; the rest was taken out before.
     fn take_nowhere(&mut self, at: &[u8], old: &Seen, renamed: bool) -> Done {
         let (parent, name) = split(at);
         let now = match self.enter(parent) {

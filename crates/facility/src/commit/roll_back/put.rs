@@ -91,8 +91,9 @@ impl Back<'_> {
         }
     }
 
-    /// Without the flags of renameat2(2) a put may have stopped between its link and its unlink: our version is still
-    /// at its source, and what has its name in the workspace is moved out and looked at.
+    /// Ends a put that was interrupted halfway. Without the flags of renameat2(2) a put may have stopped between its
+    /// link and its unlink: our version is still at its source, and what has its name in the workspace is moved out and
+    /// looked at.
     fn unlink(&mut self, put: &Put, new: &Seen) -> io::Result<()> {
         let (parent, name) = split(&put.path.0);
         let Some(dir) = self.base.dir_by_force_if_there(parent)? else { return Ok(()) };
