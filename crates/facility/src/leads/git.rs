@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const DEPTH: usize = 10;
 /// Configurations that are read for one workspace.
 const FILES: usize = 8192;
-/// Larger configurations are no configurations that somebody wrote.
+/// Size limit in bytes: no user writes a larger configuration.
 const MAX_BYTES: u64 = 1 << 20;
 /// The files that hold the configuration of a repository.
 const CONFIGURATIONS: &[&str] = &["config", "config.worktree"];
@@ -24,7 +24,7 @@ const CONFIGURATIONS: &[&str] = &["config", "config.worktree"];
 /// A repository of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Repository {
-    /// Where its files are: git starts programs there. A bare one has them nowhere.
+    /// The directories of its working trees: git starts programs there. A bare repository has none.
     pub tops: Vec<PathBuf>,
     /// Its git directory, and the one that it shares with other working trees.
     pub directories: Vec<PathBuf>,
@@ -38,7 +38,7 @@ fn is_there(path: &Path) -> Result<bool, IoFailure> {
     }
 }
 
-/// Whether a directory is a git directory by its entries.
+/// Reports whether a directory is a git directory by its entries.
 pub(super) fn is_repository(directory: &Path) -> Result<bool, IoFailure> {
     let has = |name: &str| is_there(&directory.join(name));
     Ok(has("HEAD")? && (has("commondir")? || (has("objects")? && has("refs")?)))
@@ -136,7 +136,7 @@ pub(super) fn beginning(file: &Path, most: u64, workspace: &Path) -> Result<Opti
     Ok(Some(text))
 }
 
-/// Where the relative paths of a configuration begin.
+/// The directories at which the relative paths of a configuration begin.
 struct Bases<'a> {
     /// Tells the repositories apart: two may include one file, and each reads it in its own directories.
     number: usize,
@@ -146,8 +146,8 @@ struct Bases<'a> {
     of_all: bool,
 }
 
-/// Returns the directories in which git may start programs of a repository: the tops of its working trees, also those that
-/// settings name, and its git directories.
+/// Returns the directories in which git may start programs of a repository: the tops of its working trees, also those
+/// that settings name, and its git directories.
 fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<PathBuf>, IoFailure> {
     let mut bases = [&repository.tops[..], &repository.directories[..]].concat();
     for directory in &repository.directories {
@@ -162,7 +162,7 @@ fn begins(repository: &Repository, workspace: &Path) -> Result<Vec<PathBuf>, IoF
 /// Repositories with one configuration.
 #[derive(Default)]
 struct Group {
-    /// Where git may start their programs.
+    /// Directories in which git may start programs of these repositories.
     bases: Vec<PathBuf>,
     /// The directories that hold their configurations.
     directories: Vec<PathBuf>,
@@ -275,8 +275,8 @@ fn file(
     Ok(())
 }
 
-/// Tells whether a word of a command that git starts in every repository is a file there: a command with a slash, a path
-/// that begins with a dot, or the argument of another program that looks like a script.
+/// Tells whether a word of a command that git starts in every repository is a file there: a command with a slash, a
+/// path that begins with a dot, or the argument of another program that looks like a script.
 fn is_program(text: &[u8], first: bool, of_git: bool) -> bool {
     let (parent, name) = split(text);
     let begins = text.starts_with(b"./") || text.starts_with(b"../");
@@ -286,8 +286,8 @@ fn is_program(text: &[u8], first: bool, of_git: bool) -> bool {
 /// Directories of hooks that are read for one workspace, each for every place that git starts them in.
 const HOOKS: usize = 4096;
 
-/// Notes a directory of hooks, and where git starts them. More than the bound is an error, so that a run which makes many
-/// repositories hides none.
+/// Notes a directory of hooks, and where git starts them. More than the bound is an error, so that a run which makes
+/// many repositories hides none.
 fn add_hooks(leads: &mut Leads<'_>, text: &[u8], place: &Path, bases: &Bases<'_>) -> Result<(), IoFailure> {
     let is_relative = relative(text).is_some();
     for base in bases.directories.iter().filter(|base| !is_relative || place.starts_with(base)) {

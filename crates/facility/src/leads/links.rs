@@ -1,7 +1,7 @@
 //! Links at protected names: `.vscode -> conf/editor`, `.git/hooks/pre-commit -> ../../scripts/pre-commit.sh`.
 //!
-//! The search lists the directories of the workspace up to a bound, the nearest and the oldest by turns (`queue`). On its way it finds the repositories.
-//! What must be found wherever the bound ends is in `fixed`.
+//! The search lists the directories of the workspace up to a bound, the nearest and the oldest by turns (`queue`). On
+//! its way it finds the repositories. What must be found wherever the bound ends is in `fixed`.
 
 use super::git::{self, Repository};
 use super::queue::{self, Place, Queue};
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub kind: EntryType,
 }
 
-/// What a search found.
+/// The result of a search.
 pub(super) struct Searched {
     /// The repositories in the workspace.
     pub repositories: Vec<Repository>,
@@ -54,7 +54,7 @@ pub(super) struct Searched {
 }
 
 impl Searched {
-    /// Whether a directory was searched with all that is below it.
+    /// Reports whether a directory was searched with all that is below it.
     pub fn has_seen(&self, top: Top<'_>, directory: &Path) -> bool {
         self.is_whole && top.inside(directory).is_some_and(|path| self.listed.contains(path))
     }
@@ -76,9 +76,9 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
             Ok(dir) => dir,
             // Gone meanwhile.
             Err(error) if nothing_is_at(&error, &join(leads.top.path, &at), leads.top.path) => continue,
-            // A closed directory that is no part of git and not on the way to a protected name is passed by, or one that
-            // somebody keeps closed would hold every run up. No run closes one with a repository in it unasked (`closed`),
-            // and what a configuration or a script names in it is found closed on its way.
+            // A closed directory that is no part of git and not on the way to a protected name is passed by, or one
+            // that somebody keeps closed would hold every run up. No run closes one with a repository in it unasked
+            // (`closed`), and what a configuration or a script names in it is found closed on its way.
             Err(error) if leads_nowhere(&error) && !is_needed(leads, rules, &at, in_git)? => continue,
             Err(error) => return Err(error).doing("open", &at),
         };
@@ -128,7 +128,7 @@ pub(super) fn search(leads: &mut Leads<'_>, rules: &Rules, reach: Reach) -> Resu
     Ok(Searched { repositories, listed, is_whole, top, envrcs })
 }
 
-/// Whether what protected names lead to is known only from a directory that cannot be listed.
+/// Reports whether the targets of protected names are known only from a directory that cannot be listed.
 fn is_needed(leads: &Leads<'_>, rules: &Rules, at: &[u8], in_git: bool) -> Result<bool, IoFailure> {
     let has_name_of_git = fold(split(at).1).ends_with(b".git");
     let is_special = at.is_empty() || in_git || has_name_of_git || rules.class(at) != Class::Plain;
@@ -136,8 +136,8 @@ fn is_needed(leads: &Leads<'_>, rules: &Rules, at: &[u8], in_git: bool) -> Resul
     Ok(is_special || git::is_repository(&join(leads.top.path, at))?)
 }
 
-/// Tells whether a name is a spelling of `wanted`, a folded name that begins with a letter. Folding keeps the letter that an
-/// ASCII name begins with.
+/// Tells whether a name is a spelling of `wanted`, a folded name that begins with a letter. Folding keeps the letter
+/// that an ASCII name begins with.
 fn is_spelling(name: &[u8], wanted: &[u8]) -> bool {
     let may_be = |byte: &u8| !byte.is_ascii() || wanted.first() == Some(&byte.to_ascii_lowercase());
     name.first().is_some_and(may_be) && fold(name).as_ref() == wanted

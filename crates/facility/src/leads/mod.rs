@@ -1,14 +1,16 @@
-//! What trusted things of the host lead to in a workspace: paths that are protected although their names say nothing.
+//! Finds what trusted things of the host lead to in a workspace: paths that are protected although their names say
+//! nothing.
 //!
 //! * `place`: the workspace's own path, since `hooks/pre-commit` in the workspace `.git` is a hook.
 //! * `links`: links at protected names. `fixed` looks those up that are known by name, without a bound.
-//! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and of
-//!   the user and the system. `settings` knows which those are, `resolve` where a path leads.
-//! * `scripts`: what existing hooks, `.envrc` files and configurations start or read by its path. `words` finds the paths. Hooks
-//!   that git starts in every repository name a helper in each directory, since a run may make a repository of any.
+//! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and
+//!   of the user and the system. `settings` knows which those are, `resolve` where a path leads.
+//! * `scripts`: what existing hooks, `.envrc` files and configurations start or read by its path. `words` finds the
+//!   paths. Hooks that git starts in every repository name a helper in each directory, since a run may make a
+//!   repository of any.
 //!
-//! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is no part of it.
-//! The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
+//! All of it is looked up when there is something to commit, in the workspace as it is then: the layer is not part of
+//! it. The work is bounded. What cannot be read within the bounds of a configuration is an error, and the changes wait.
 
 mod fixed;
 mod git;
@@ -40,7 +42,7 @@ pub struct Host {
     pub git_configurations: Vec<PathBuf>,
 }
 
-/// How far the workspace is searched for links and repositories, the nearest and the oldest directories first.
+/// Bounds of the search of the workspace for links and repositories, the nearest and the oldest directories first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
     /// Directories that are listed.
@@ -56,14 +58,14 @@ impl Reach {
     pub const TOP: Self = Self { directories: 64, entries: 4096 };
 }
 
-/// Paths that a workspace may have protected this way; more is no configuration that somebody wrote.
+/// Paths that a workspace may have protected this way; no user writes a configuration that names more.
 const MAX_PATHS: usize = 4096;
 
 impl Rules {
     /// Adds the protected names of one workspace, which is open and has the real path `at`: those that its own place
-    /// makes, and what links and git's configurations lead to. `touched` are directories of the workspace in which a layer
-    /// changes something: a repository there is found however far it is from the top. Everything is protected where a
-    /// directory that has to be looked into is closed to its owner.
+    /// makes, and what links and git's configurations lead to. `touched` are directories of the workspace in which a
+    /// layer changes something: a repository there is found however far it is from the top. Everything is protected
+    /// where a directory that has to be looked into is closed to its owner.
     pub fn for_workspace(
         mut self,
         workspace: &Workspace,
@@ -171,7 +173,7 @@ struct Leads<'a> {
     found: Vec<Pattern>,
     /// Paths relative to whatever repository is worked in.
     everywhere: Vec<Pattern>,
-    /// Why all of the workspace is protected.
+    /// The reason to protect all of the workspace, if there is one.
     everything: Option<String>,
     /// A configuration has `git push` go to the upstream of a branch, whatever its name.
     pushes_to_upstream: bool,
@@ -187,7 +189,8 @@ impl Leads<'_> {
         self.top.follow(path).doing("follow", path.as_os_str().as_bytes())
     }
 
-    /// Protects the links on a way and its end, and keeps the directories before a `..` on it from becoming links. With `around` also a workspace that lies in what it leads to.
+    /// Protects the links on a way and its end, and keeps the directories before a `..` on it from becoming links. With
+    /// `around` also a workspace that lies in what it leads to.
     fn protect(&mut self, way: &Way, why: &str, around: bool) -> Result<(), IoFailure> {
         for real in way.links.iter().chain([&way.end]) {
             match self.top.inside(real) {
@@ -247,7 +250,7 @@ fn join(at: &Path, rest: &[u8]) -> PathBuf {
     at.join(std::ffi::OsString::from_vec(rest.to_vec()))
 }
 
-/// Whether a path is protected in `names` by itself.
+/// Reports whether `rules` protect a path itself, beyond refusing a link there.
 fn is_listed(rules: &Rules, path: &[u8]) -> bool {
     use crate::protected::Class;
     !matches!(rules.class(path), Class::Plain | Class::NoLink)

@@ -1,4 +1,4 @@
-//! The names of the workspace's own path, by which its files are judged together with their names in it.
+//! The names of the workspace's own path, by which its files are classified together with their names in it.
 
 use super::git::Above;
 use crate::fold::fold;
@@ -21,8 +21,8 @@ const AGENTS: &[&[u8]] = &[
     b".windsurf",
 ];
 
-/// Returns the names of a real path, folded, by the directories on it. A repository without the name `.git` gets it, and a working tree that an
-/// agent made for itself begins the path anew.
+/// Returns the names of a real path, folded, by the directories on it. A repository without the name `.git` gets it,
+/// and a working tree that an agent made for itself begins the path afresh.
 pub(super) fn names(above: &[Above<'_>]) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     for (directory, is_repository) in above.iter().copied().filter(|(one, _)| one.file_name().is_some()) {

@@ -1,7 +1,7 @@
 //! Follows the links of a path on the host, and tells which of its places lie in the workspace.
 //!
 //! Places of the workspace are reached through its open directory, the others by their path. Nothing is opened but
-//! directories of the workspace: a link is read, and what is no link ends the way.
+//! directories of the workspace: a link is read, and an entry that is not a link ends the way.
 
 use crate::beneath::{Workspace, is_gone, split};
 use rustix::fs::FileType;
@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 /// Links on the way, as the kernel counts them at most (ELOOP, path_resolution(7)).
 const LINKS: usize = 40;
 
-/// Where a path leads.
+/// The way of a path through links to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// The links on it, by their real paths.
@@ -93,14 +93,14 @@ impl Top<'_> {
     }
 }
 
-/// Whether nothing is at the place `real` that counts. What is closed to its owner in the workspace `top` is something: the
-/// run of a command may have closed it, and the next one or its user opens it again.
+/// Reports whether an error means that nothing that counts is at the place `real`. A place that is closed to its owner
+/// in the workspace `top` counts: the run of a command may have closed it, and the next one or its user opens it again.
 pub(super) fn nothing_is_at(error: &io::Error, real: &Path, top: &Path) -> bool {
     leads_nowhere(error) && (error.kind() != io::ErrorKind::PermissionDenied || closed_on_the_way(real, top).is_none())
 }
 
-/// Returns the entry of the workspace `top` on the way to `path` that its mode closes to its owner, who is this user. What
-/// belongs to another user is closed to the programs that this user starts, and no command of theirs can open it.
+/// Returns the entry of the workspace `top` on the way to `path` that its mode closes to its owner, who is this user.
+/// What belongs to another user is closed to the programs that this user starts, and no command of theirs can open it.
 pub(super) fn closed_on_the_way(path: &Path, top: &Path) -> Option<PathBuf> {
     let mut at = path.to_owned();
     for _ in 0..LINKS {
@@ -128,7 +128,7 @@ pub(super) fn closed_on_the_way(path: &Path, top: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Whether a place is missing, closed to this user, or cannot exist by its name.
+/// Reports whether an error means that a place is missing, closed to this user, or cannot exist by its name.
 pub(super) fn leads_nowhere(error: &io::Error) -> bool {
     let other = [Errno::LOOP, Errno::XDEV, Errno::NAMETOOLONG];
     is_gone(error)

@@ -1,8 +1,8 @@
-//! What scripts that programs of the host start unasked, the hooks of git and `.envrc`, start or read in the workspace: a
-//! changed helper would run as the script would.
+//! Finds what scripts that programs of the host start unasked, the hooks of git and `.envrc`, start or read in the
+//! workspace: a changed helper would run as the script would.
 //!
-//! `words` knows which words of a script count. What a helper starts in turn is not followed, and packages in `node_modules`
-//! are passed by: they are replaced as a whole by every installation.
+//! `words` knows which words of a script count. What a helper starts in turn is not followed, and packages in
+//! `node_modules` are passed by: they are replaced as a whole by every installation.
 
 use super::git::{Repository, beginning, relative};
 use super::links::Searched;
@@ -17,8 +17,8 @@ use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Scripts that are read in one directory, and their size: a larger file or one with a zero byte is a program, which names
-/// nothing. In a directory with more scripts than this nobody knows what they name.
+/// Scripts that are read in one directory, and their size: a larger file or one with a zero byte is a program, which
+/// names nothing. In a directory with more scripts than this it is unknown what they name.
 const SCRIPTS: usize = 512;
 const MAX_BYTES: u64 = 64 * 1024;
 
@@ -31,8 +31,8 @@ const OF_ITSELF: &[&[u8]] = &[b"$0", b"${0", b"BASH_SOURCE"];
 /// Directories of a working tree whose scripts git runs.
 const OF_HOOKS: &[&str] = &[".husky", ".githooks", ".git-hooks"];
 
-/// Configurations of a working tree whose commands programs of the host start when it is opened, or when git commits. Files that
-/// they name are protected.
+/// Configurations of a working tree whose commands programs of the host start when it is opened, or when git commits.
+/// Files that they name are protected.
 const CONFIGURATIONS: &[&str] = &[
     ".cargo/config",
     ".cargo/config.toml",
@@ -173,8 +173,8 @@ fn directory_of_hooks(leads: &mut Leads<'_>, directory: &Path, begin: &Path) -> 
     Ok(())
 }
 
-/// Reads hooks that git starts in every repository. What they name there is protected in each directory: a run may make a
-/// repository of any, and fill it in an earlier run.
+/// Reads hooks that git starts in every repository. What they name there is protected in each directory: a run may make
+/// a repository of any, and fill it in an earlier run.
 fn hooks_of_any_repository(leads: &mut Leads<'_>, directory: &Path) -> Result<(), IoFailure> {
     for path in hooks_in(leads, directory)? {
         let Some(text) = text_of(leads, &path)? else { continue };
@@ -214,7 +214,7 @@ fn hooks_in(leads: &Leads<'_>, directory: &Path) -> Result<Vec<PathBuf>, IoFailu
     Ok(scripts.iter().map(|entry| join(directory, &entry.name)).collect())
 }
 
-/// Reads a script; `None` for what is no text, or is too large for one.
+/// Reads a script; `None` for a file that is not text, or is too large for a script.
 fn text_of(leads: &Leads<'_>, path: &Path) -> Result<Option<Vec<u8>>, IoFailure> {
     let text = beginning(path, MAX_BYTES + 1, leads.top.path)?;
     Ok(text.filter(|text| text.len() as u64 <= MAX_BYTES && !text.contains(&0)))
@@ -304,13 +304,13 @@ fn is_of_packages(text: &[u8]) -> bool {
     contains(text, b"node_modules")
 }
 
-/// Whether a place of the workspace is a file.
+/// Reports whether a place of the workspace holds an entry that is not a directory.
 fn is_file(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
     let Some(path) = leads.top.inside(real).filter(|path| !path.is_empty()) else { return Ok(false) };
     Ok(super::git::kind(leads, path)?.is_some_and(|kind| kind != EntryType::Directory))
 }
 
-/// Whether a file of the workspace can be executed.
+/// Reports whether an entry of the workspace has an execute bit.
 fn is_program(leads: &Leads<'_>, real: &Path) -> Result<bool, IoFailure> {
     let Some(path) = leads.top.inside(real).filter(|path| !path.is_empty()) else { return Ok(false) };
     match leads.top.workspace.stat(path) {

@@ -1,20 +1,20 @@
-//! Which paths a git setting names. Pure.
+//! Finds the paths that a git setting names. Pure.
 //!
-//! No list says which settings run a program: there are too many, and programs beside git add their own. So every setting
-//! that is not known to be inert, or to name no file that git obeys, is searched for paths.
+//! No list says which settings run a program: there are too many, and programs beside git add their own. So every
+//! setting that is not known to be inert, or to name no file that git obeys, is searched for paths.
 
 use crate::gitconfig::{Setting, held, parse};
 
 /// A path as a setting writes it: absolute, below `~`, or relative to a place that depends on the setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
-    /// The path.
+    /// The path as the setting writes it.
     pub text: Vec<u8>,
-    /// What it is to git.
+    /// The use that git makes of it.
     pub kind: Kind,
 }
 
-/// What a path of a setting is to git.
+/// The use that git makes of a path in a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A further configuration file.
@@ -37,11 +37,12 @@ pub(super) enum Kind {
 pub(super) struct Names {
     /// For example `core.hooksPath`, in lower case.
     pub setting: String,
-    /// The paths.
+    /// The paths that the setting names.
     pub paths: Vec<Named>,
 }
 
-/// Settings whose files git reads as text, lists of places, and addresses. `*` stands for any name, also in the part in quotes.
+/// Settings whose files git reads as text, lists of places, and addresses. `*` stands for any name, also in the part in
+/// quotes.
 const QUIET: &[(&str, &str)] = &[
     ("blame", "ignorerevsfile"),
     ("branch", "*"),
@@ -73,7 +74,8 @@ const QUIET: &[(&str, &str)] = &[
 /// Commands in commands are searched this deep.
 const DEPTH: usize = 4;
 
-/// Reads a configuration and returns what its settings name. What the parser does not understand is searched line by line.
+/// Reads a configuration and returns what its settings name. What the parser does not understand is searched line by
+/// line.
 pub(super) fn of_text(text: &[u8]) -> Vec<Names> {
     let Ok(settings) = parse(text) else { return of_lines(text) };
     held(&settings, &[], b"").into_iter().filter_map(of_setting).collect()
@@ -131,7 +133,7 @@ fn of_setting(setting: &Setting) -> Option<Names> {
     Some(Names { setting, paths })
 }
 
-/// Whether a setting holds a path, so that also a bare word is one. A tool's `path` is looked up in PATH.
+/// Reports whether a setting holds a path, so that even a bare word is one. A tool's `path` is looked up in PATH.
 fn is_path(section: &str, name: &str) -> bool {
     let is_tool = ["browser", "difftool", "guitool", "man", "mergetool"].contains(&section);
     !is_tool && ["path", "file", "dir", "cert", "key", "cainfo"].iter().any(|end| name.ends_with(end))
@@ -233,14 +235,14 @@ struct Open {
     end: u8,
     /// The words before it.
     words: Vec<Vec<u8>>,
-    /// What of a word stands right before it.
+    /// The part of a word that stands right before it.
     begin: Vec<u8>,
-    /// Where it begins.
+    /// Position of the byte that opens it.
     from: usize,
 }
 
-/// Splits a command into its simple commands, and these into words without their quotes. A word that goes on behind an unquoted
-/// `$(…)` has its text, as one in quotes has.
+/// Splits a command into its simple commands, and these into words without their quotes. A word that goes on behind an
+/// unquoted `$(…)` has its text, as one in quotes has.
 pub(super) fn segments(command: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut all: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     let mut word: Option<Vec<u8>> = None;

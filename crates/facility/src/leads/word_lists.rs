@@ -177,7 +177,7 @@ pub(super) const OF_PROGRAMS_ENDS: &[&[u8]] = &[
 ];
 /// Commands that make variables of their words.
 pub(super) const SETTERS: &[&[u8]] = &[b"export", b"declare", b"env", b"readonly", b"typeset"];
-/// What `use NAME` of direnv reads, or programs that print an environment.
+/// Files and directories that `use NAME` of direnv reads, or a program that prints an environment, by that name.
 pub(super) const USED: &[(&[u8], &[&[u8]])] = &[
     (b"devbox", &[b"devbox.json", b"devbox.lock", b".devbox"]),
     (b"devenv", &[b"devenv.nix", b"devenv.yaml", b"devenv.lock", b"devenv.local.nix", b".devenv"]),

@@ -1,8 +1,8 @@
 //! The words of scripts and configurations that name a file which is started or read. Pure.
 //!
-//! Of a script, words at the place of a command count, those behind a word that reads or runs a file, directories that come
-//! into `PATH`, and files that are the value of a variable. Of a configuration, every text that is or begins with the path of
-//! a file counts.
+//! Of a script, words at the place of a command count, those behind a word that reads or runs a file, directories that
+//! come into `PATH`, and files that are the value of a variable. Of a configuration, every text that is or begins with
+//! the path of a file counts.
 
 mod environment;
 mod files;
@@ -14,7 +14,7 @@ use super::word_lists::{BEFORE, CARRIERS, MODULE, OF_GIT, READERS, RUNNERS};
 /// A path as a script writes it, absolute or relative to where the script begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// The path.
+    /// The path, absolute or relative.
     pub text: Vec<u8>,
     /// It counts only if a file is there.
     pub only_files: bool,
@@ -26,7 +26,7 @@ pub(super) struct Word {
     pub only_programs: bool,
     /// In a `.envrc` it counts also among packages.
     pub in_packages: bool,
-    /// A directory of modules for an interpreter, which runs none of them by itself but those of its start.
+    /// A directory of modules for an interpreter, which runs on its own only the modules of its start.
     pub of_modules: bool,
 }
 
@@ -107,7 +107,7 @@ fn quoted(quote: u8, inside: &[u8]) -> (Vec<u8>, Option<&[u8]>) {
 #[derive(Default)]
 struct Found {
     words: Vec<Word>,
-    /// Where the script may be, besides where it begins.
+    /// Directories in which the script may be, besides the one where it begins; `true` if a variable stands before it.
     directories: Vec<(Vec<u8>, bool)>,
     /// Names and values of variables, also those of a loop.
     values: Vec<(Vec<u8>, Vec<u8>)>,
@@ -402,7 +402,7 @@ impl Found {
         self.directories.extend(more);
     }
 
-    /// Adds all words of the script that may be programs, for a word of which nobody can tell what it starts.
+    /// Adds all words of the script that may be programs, for a word that does not tell what it starts.
     fn programs(&mut self) {
         for word in std::mem::take(&mut self.seen) {
             let word = variable(&word).map_or(word.as_slice(), |(_, value)| value);
@@ -440,7 +440,7 @@ fn base(word: &[u8]) -> &[u8] {
     word.rsplit(|byte| *byte == b'/').next().unwrap_or(word)
 }
 
-/// Whether a command is a program that reads what to run from another one.
+/// Reports whether a command runs what it reads from another command.
 fn is_shell(words: &[Vec<u8>]) -> bool {
     let runs = |word: &Vec<u8>| is_reader(word) || word == b"eval";
     let mut words = words.iter().skip_while(|word| !runs(word) && BEFORE.contains(&word.as_slice()));
@@ -460,7 +460,7 @@ fn variable(word: &[u8]) -> Option<(&[u8], &[u8])> {
     is_name.then_some((&word[..at], &word[at + 1..]))
 }
 
-/// Whether a command is Python, or a variable with its path.
+/// Reports whether a command is Python, or a variable with its path.
 fn is_python(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let is_variable = name.starts_with(b"$");

@@ -1,5 +1,5 @@
-//! What a script puts into the environment: directories of programs and libraries, start files, and the files whose lines
-//! become variables. Pure.
+//! Finds what a script puts into the environment: directories of programs and libraries, start files, and the files
+//! whose lines become variables. Pure.
 
 use super::super::word_lists::{
     INTO_PATH, LAYOUTS, OF_MODULES, OF_PROGRAMS, OF_PROGRAMS_ENDS, OF_START, PATHS, SETTERS, USED,
@@ -163,14 +163,14 @@ fn is_file_name(word: &[u8]) -> bool {
     is_plain && has_letter && !own.starts_with(b"-") && base(own).contains(&b'.')
 }
 
-/// Whether the output of the next command becomes variables: `export $(cat .env)`.
+/// Reports whether the output of the next command becomes variables: `export $(cat .env)`.
 pub(super) fn sets(words: &[Vec<u8>]) -> bool {
     let is_other = |word: &&Vec<u8>| variable(word).is_some() || word.starts_with(b"-");
     let first = words.first().is_some_and(|word| SETTERS.contains(&word.as_slice()));
     first && words[1..].iter().find(|word| !is_other(word)).is_some_and(|word| word == b"$")
 }
 
-/// Whether what a command prints in a word of these is run, or becomes variables.
+/// Reports whether the output of the commands inside `word`, which is one of `words`, is run or becomes variables.
 pub(super) fn feeds(words: &[Vec<u8>], word: &[u8]) -> bool {
     let is_run = words.iter().any(|word| matches!(word.as_slice(), b"eval" | b"-c"));
     let is_set = words.first().is_some_and(|first| SETTERS.contains(&first.as_slice())) && is_variable(word);

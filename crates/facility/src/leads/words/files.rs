@@ -8,7 +8,7 @@ const EXEC: &[&[u8]] = &[b"-exec", b"-execdir", b"-ok", b"-okdir"];
 /// Options of find(1) behind which the name of a file stands.
 const NAME: &[&[u8]] = &[b"-name", b"-iname", b"-path", b"-wholename"];
 
-/// What `find` starts.
+/// The files that `find` starts.
 #[derive(Default)]
 pub(super) struct Started<'a> {
     /// Directories: `find s -name "*.sh" -exec sh {} \\;`.
@@ -17,7 +17,7 @@ pub(super) struct Started<'a> {
     pub names: Vec<&'a [u8]>,
 }
 
-/// Returns what `find` starts by itself, or by a program for which `reads` says that it runs a file.
+/// Returns what `find` starts itself, or through a program for which `reads` says that it runs a file.
 pub(super) fn of_find<'a>(words: &'a [Vec<u8>], reads: &dyn Fn(&[u8]) -> bool) -> Started<'a> {
     let mut found = Started::default();
     let Some(at) = words.iter().position(|word| split(word).1 == b"find") else { return found };
@@ -72,7 +72,7 @@ fn places(rest: &[Vec<u8>]) -> Vec<&[u8]> {
     rest.iter().take_while(|word| !word.starts_with(b"-")).map(Vec::as_slice).collect()
 }
 
-/// Whether a path is more than the directory in which the script begins.
+/// Reports whether a path names more than the directory in which the script begins.
 fn is_inside(word: &[u8]) -> bool {
     word.iter().any(|byte| !matches!(byte, b'.' | b'/'))
 }
