@@ -1,31 +1,45 @@
-//! Which settings of a git configuration may change without an accept.
+//! Tells which settings of a git configuration may change without an accept.
 //!
 //! git has several hundred settings, every version adds some, and programs beside git add their own. So nothing here
 //! says what is dangerous: it says what is known to be inert, by git-config(1), and every other change needs an accept.
 //! Inert is a setting that neither runs nor chooses a program, reads no other file, sends nothing to another place,
-//! switches no check off, hides nothing from people and hooks, and deletes nothing. The list is as small as ordinary work needs: a setting that a run seldom
-//! writes is worth an accept.
+//! switches no check off, hides nothing from people and hooks, and deletes nothing. The list is as small as ordinary
+//! work needs: a setting that a run seldom writes is worth an accept.
 //!
-//! | group | why it is inert |
-//! |---|---|
-//! | `user`, `author`, `committer` | text in new commits |
-//! | `core.*` as listed, and in a new repository alone what says how files are stored | describe the file system and the format, as `git init` writes them |
-//! | `core.bare` in a new repository that is not named `.git`, and that says no in each new one; there also the `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory | there is no hook or program yet that git could look for at another place |
-//! | `init.defaultBranch`, `pull.*`, `rebase.*`, `merge.*`, `fetch.parallel` as listed | choose between built-in ways to change the checked-out branch; each is a truth value, a number or a known word |
-//! | `color`, `column`, `advice`, `diff.*`, `log.*` as listed | how output looks on a terminal |
-//! | in a new repository a remote with one plain URL, which is no path into the workspace or a git directory, and refs of its own | no work of the user's is in it; the git directory of a submodule gets only the URL of `.gitmodules` |
-//! | a branch's first `remote`, when git takes it for this branch by default; the first `merge`, when it has the name of the branch (in a new repository any); `rebase`, `description` | what `git push -u` writes |
-//! | the only `merge` of a branch, when the repository has that branch of the branch's remote, had the remote before, and no known configuration says `push.default = upstream` | what `git checkout -b X origin/Y`, `git branch -u` and `git branch -m` write |
-//! | all settings of a branch that go together with its ref, when it has no `pushRemote`, and no `remote` but the default one or `.` | what `git branch -d` takes away, and may bring again |
-//! | a new submodule's `active`, and its `url` as `.gitmodules` says it | what `git submodule init` writes |
-//! | `gc.auto` as a number, and in a new repository `commit.gpgSign` and `tag.gpgSign` when they say no | no program is started that was not before; what `gc` deletes and which hooks it runs is said elsewhere |
+//! Each group of settings, and why it is inert:
 //!
-//! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name of a
-//! program, also as `yes`), `push.*` (with `push.default = upstream`, `git push origin topic` may go to `main`), `fetch.prune`
-//! and `fetch.pruneTags` (delete tags that were never pushed), a further remote (another configuration may name it), an
-//! alias (the user may have one of this name), `core.trustCtime`, `core.checkStat` and, in a repository that was there, `core.fileMode` and the like (`git status` would miss changes), `color.ui = always`, colours, `core.whitespace`, `core.quotePath`, `diff.noprefix`, `diff.renames`, `status.short` and `grep.lineNumber` (hooks and people would read another output), the other settings of `gc` (hooks, deletion), `core.protectHFS` and `transfer.fsckObjects`
-//! (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the storage are left out
-//! because no ordinary work writes them.
+//! * `user`, `author`, `committer`: text in new commits.
+//! * `core.*` as listed, and in a new repository alone what says how files are stored: describe the file system and the
+//!   format, as `git init` writes them.
+//! * `core.bare` in a new repository that is not named `.git`, and that says no in each new one; there also the
+//!   `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory: there is no
+//!   hook or program yet that git could look for at another place.
+//! * `init.defaultBranch`, `pull.*`, `rebase.*`, `merge.*`, `fetch.parallel` as listed: choose between built-in ways to
+//!   change the checked-out branch; each is a truth value, a number or a known word.
+//! * `color`, `column`, `advice`, `diff.*`, `log.*` as listed: how output looks on a terminal.
+//! * in a new repository a remote with one plain URL, which is not a path into the workspace or a git directory, and
+//!   refs of its own: no work of the user's is in it; the git directory of a submodule gets only the URL of
+//!   `.gitmodules`.
+//! * a branch's first `remote`, when git takes it for this branch by default; the first `merge`, when it has the name
+//!   of the branch (in a new repository any); `rebase`, `description`: what `git push -u` writes.
+//! * the only `merge` of a branch, when the repository has that branch of the branch's remote, had the remote before,
+//!   and no known configuration says `push.default = upstream`: what `git checkout -b X origin/Y`, `git branch -u` and
+//!   `git branch -m` write.
+//! * all settings of a branch that go together with its ref, when it has no `pushRemote`, and no `remote` but the
+//!   default one or `.`: what `git branch -d` takes away, and may bring again.
+//! * a new submodule's `active`, and its `url` as `.gitmodules` says it: what `git submodule init` writes.
+//! * `gc.auto` as a number, and in a new repository `commit.gpgSign` and `tag.gpgSign` when they say no: no program is
+//!   started that was not before; what `gc` deletes and which hooks it runs is said elsewhere.
+//!
+//! Not inert although harmless at first sight: `core.fsmonitor = true` (starts a daemon), `core.pager` (always the name
+//! of a program, also as `yes`), `push.*` (with `push.default = upstream`, `git push origin topic` may go to `main`),
+//! `fetch.prune` and `fetch.pruneTags` (delete tags that were never pushed), a further remote (another configuration
+//! may name it), an alias (the user may have one of this name), `core.trustCtime`, `core.checkStat` and, in a
+//! repository that was there, `core.fileMode` and the like (`git status` would miss changes), `color.ui = always`,
+//! colours, `core.whitespace`, `core.quotePath`, `diff.noprefix`, `diff.renames`, `status.short` and `grep.lineNumber`
+//! (hooks and people would read another output), the other settings of `gc` (hooks, deletion), `core.protectHFS` and
+//! `transfer.fsckObjects` (checks), `help.autocorrect` (runs a guess), `core.bigFileThreshold` and other numbers of the
+//! storage are left out because no ordinary work writes them.
 
 use super::place::{Known, Place, is_own_worktree};
 use super::urls::{is_plain_refspec, is_plain_url, leads_inside};
@@ -46,7 +60,7 @@ fn parts(setting: &Setting) -> (&str, Option<Vec<u8>>, &str) {
     (section, subsection, &setting.name)
 }
 
-/// What is looked up in a configuration for each setting of another one.
+/// The names in one configuration that are looked up for each setting of another one.
 #[derive(Default)]
 struct Seen {
     /// Section and subsection.
@@ -56,7 +70,7 @@ struct Seen {
     /// Branches that have something to merge, and how much.
     merging: HashMap<Vec<u8>, usize>,
     remotes: HashSet<Vec<u8>>,
-    /// How many URLs a remote has.
+    /// The number of URLs of each remote.
     urls: HashMap<Vec<u8>, usize>,
     is_empty: bool,
 }
@@ -206,7 +220,8 @@ impl Context<'_> {
         }
     }
 
-    /// With another name than the branch has, `push.default = upstream` in any configuration would push the branch there.
+    /// With another name than the branch has, `push.default = upstream` in any configuration would push the branch
+    /// there.
     fn is_upstream(&self, branch: &[u8], value: &[u8]) -> bool {
         let is_known = match self.place.known {
             Known::New => value.starts_with(b"refs/"),
@@ -215,8 +230,8 @@ impl Context<'_> {
         is_known && Text.fits(Some(value))
     }
 
-    /// Whether the only upstream of a branch is a branch of a remote that the repository had before. Another configuration could
-    /// have the branch pushed there, but none is known.
+    /// Reports whether the only upstream of a branch is a branch of a remote that the repository had before. Another
+    /// configuration could have the branch pushed there, but none is known.
     fn is_of_known_remote(&self, branch: &[u8], value: &[u8]) -> bool {
         let Some([Some(remote)]) = self.new.tracking.get(branch).map(Vec::as_slice) else { return false };
         let is_known = self.place.known == Known::All && self.base.remotes.contains(remote);
@@ -229,15 +244,16 @@ impl Context<'_> {
         self.place.known == Known::New || (self.place.module_url)(module).as_deref() == Some(url)
     }
 
-    /// Another remote than git takes by default would take the next push along, also for a branch that comes later: a run
-    /// may bring the remote, and the next one the branch. With `.`, `git push` would publish nothing and say that all is well.
+    /// Another remote than git takes by default would take the next push along, also for a branch that comes later: a
+    /// run may bring the remote, and the next one the branch. With `.`, `git push` would publish nothing and say that
+    /// all is well.
     fn is_first_remote(&self, branch: &[u8], remote: &[u8]) -> bool {
         let known = if self.place.known == Known::New { &self.new } else { &self.base };
         !self.base.tracking.contains_key(branch) && known.default_remote() == Some(remote)
     }
 }
 
-/// Whether a path is `.git` or leads through it.
+/// Reports whether a path is `.git` or leads through it.
 fn is_in_git(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|name| crate::fold::fold(name).as_ref() == b".git")
 }
@@ -258,7 +274,7 @@ fn held_at<'a>(new: &'a [Setting], base: &[Setting], place: &Place<'_>) -> Vec<&
 /// Returns the names of the settings whose change from `base` to `new` needs an accept; `None` is a file that is not
 /// there. The order of the settings counts, because the last one of a name holds.
 ///
-/// A git directory that goes with its file is judged by [`kept`].
+/// A git directory that goes with its file is evaluated by [`kept`].
 pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Result<Vec<String>, Unreadable> {
     let read = |text: Option<&[u8]>| text.map_or(Ok(Vec::new()), parse);
     let (settings, old) = (read(new)?, read(base)?);
@@ -295,8 +311,8 @@ pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Re
     Ok(names)
 }
 
-/// Returns the branches that lead to another remote than git takes by default. A run that took their settings away could bring
-/// the branch again, and its commits would go to the default remote.
+/// Returns the branches that lead to another remote than git takes by default. A run that took their settings away
+/// could bring the branch again, and its commits would go to the default remote.
 fn leading_elsewhere(settings: &[Setting]) -> HashSet<Vec<u8>> {
     let seen = Seen::of(settings);
     let default = seen.default_remote();
@@ -311,8 +327,8 @@ fn leading_elsewhere(settings: &[Setting]) -> HashSet<Vec<u8>> {
     settings.iter().filter_map(leads).collect()
 }
 
-/// Returns the names of the settings for which a git directory does not go or move unasked: a new one in its place could
-/// bring others of them, which would be inert there.
+/// Returns the names of the settings for which a git directory does not go or move unasked: a new one in its place
+/// could bring others of them, which would be inert there.
 pub fn kept(text: &[u8], place: &Place<'_>) -> Result<Vec<String>, Unreadable> {
     let settings = parse(text)?;
     let context = Context { base: Seen::of(&[]), new: Seen::of(&settings), place: *place };

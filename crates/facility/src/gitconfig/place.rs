@@ -1,6 +1,6 @@
 //! The git directory that a configuration belongs to, and what else is known of its settings. Pure.
 
-/// How much of a repository's settings the file says that is judged.
+/// The share of a repository's settings that the evaluated file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// The git directory is new: there are no others.
@@ -30,7 +30,7 @@ pub type Upstream<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
 pub struct Place<'a> {
     /// Relative to the workspace.
     pub git_dir: &'a [u8],
-    /// How much is known of its settings.
+    /// The share of its settings that is known.
     pub known: Known,
     /// For this git directory.
     pub names_back: NamesBack<'a>,
@@ -45,7 +45,7 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The git directory of a new repository that is no submodule.
+    /// The git directory of a new repository that is not a submodule.
     #[must_use]
     pub fn of_new(git_dir: &'a [u8]) -> Self {
         Self {
@@ -66,8 +66,8 @@ impl std::fmt::Debug for Place<'_> {
     }
 }
 
-/// Every submodule has a `core.worktree`. It is inert when it stays inside the workspace and out of git's directories, and leads
-/// to the working tree whose `.git` file names the git directory, as `git submodule` writes both.
+/// Every submodule has a `core.worktree`. It is inert when it stays inside the workspace and out of git's directories,
+/// and leads to the working tree whose `.git` file names the git directory, as `git submodule` writes both.
 pub(super) fn is_own_worktree(value: &[u8], at: &Place<'_>) -> bool {
     let mut place: Vec<&[u8]> = at.git_dir.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
     let is = |name: &[u8], wanted: &[u8]| crate::fold::fold(name).as_ref() == wanted;

@@ -2,8 +2,8 @@
 
 use super::values::Value::Text;
 
-/// A URL that git reads by itself, or a path. Another scheme starts the program `git-remote-SCHEME`, `::` one of choice,
-/// and `-` would begin an option.
+/// Reports whether a URL is one that git reads itself, or a path. Another scheme starts the program
+/// `git-remote-SCHEME`, `::` one of choice, and `-` would begin an option.
 pub(super) fn is_plain_url(url: &[u8]) -> bool {
     let mut windows = url.windows(2);
     if url.is_empty() || url.starts_with(b"-") || !Text.fits(Some(url)) || windows.any(|two| two == b"::") {
@@ -18,8 +18,8 @@ pub(super) fn is_plain_url(url: &[u8]) -> bool {
         && !rest.split(|byte| *byte == b'@').any(|part| part.starts_with(b"-"))
 }
 
-/// Whether a refspec fetches branches into the remote's own names: never into the branches, or into what another remote
-/// has.
+/// Reports whether a refspec fetches branches into the remote's own names: never into the branches, or into what
+/// another remote has.
 pub(super) fn is_plain_refspec(spec: &[u8], remote: &[u8]) -> bool {
     let spec = spec.strip_prefix(b"+").unwrap_or(spec);
     let mut ends = spec.splitn(2, |byte| *byte == b':');
@@ -28,8 +28,8 @@ pub(super) fn is_plain_refspec(spec: &[u8], remote: &[u8]) -> bool {
     from.starts_with(b"refs/heads/") && to.starts_with(&own) && Text.fits(Some(spec))
 }
 
-/// Whether a URL is a path into the workspace, as far as its text says so, or into a git directory: a push would run the
-/// hooks there.
+/// Reports whether a URL is a path into the workspace, as far as its text says so, or into a git directory: a push
+/// would run the hooks there.
 pub(super) fn leads_inside(url: &[u8], git_dir: &[u8]) -> bool {
     let is_colon_first = url.iter().find(|byte| b":/".contains(byte)) == Some(&b':');
     let path = url.strip_prefix(b"file://").unwrap_or(url);

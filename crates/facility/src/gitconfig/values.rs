@@ -1,6 +1,6 @@
 //! The settings that are inert wherever they stand, and the values with which they are. Pure.
 
-/// What a value of an inert setting may be.
+/// The values with which a setting is inert.
 pub(super) enum Value {
     /// A truth value.
     Bool,
@@ -10,7 +10,7 @@ pub(super) enum Value {
     Yes(&'static [&'static str]),
     /// A truth value or one of these words.
     Words(&'static [&'static str]),
-    /// A number.
+    /// A number of at most nine digits, or a truth value.
     Number,
     /// A line of text.
     Text,
@@ -87,7 +87,7 @@ pub(super) const INERT_WHEN_NEW: &[(&str, &str, Value)] = &[
 ];
 
 impl Value {
-    /// Whether the value of a setting is such a one.
+    /// Reports whether a value is among these. `None` is the value of a setting without `=`.
     pub(super) fn fits(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return matches!(self, Bool | Words(_) | Yes(_)) };
         let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
