@@ -1,7 +1,7 @@
-//! Judges an index of git that a run wrote straight into a workspace, and moves a bad one aside.
+//! Checks an index of git that a run wrote straight into a workspace, and moves a bad one aside.
 //!
-//! Nothing stands between such a run and the index, so it is judged afterwards. git takes a repository without an index for
-//! one with nothing staged, and `git reset` makes the index anew from the commit.
+//! Nothing stands between such a run and the index, so it is checked afterwards. git takes a repository without an
+//! index for one with nothing staged, and `git reset` makes the index again from the commit.
 
 use super::lengths::lengths_by;
 use super::{Content, LONG, MAX_CONFIG, NAMES, SHORT, problem, read};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 
-/// What is added to the name of an index that was moved aside.
+/// Suffix of the name of an index that was moved aside.
 const HELD: &str = ".nexus-held";
 /// Names that are tried, with a number behind the first.
 const MAX_NAMES: u32 = 1000;
@@ -23,16 +23,16 @@ const MAX_NAMES: u32 = 1000;
 /// An index that git must not read.
 #[derive(Debug)]
 pub struct HeldIndex {
-    /// Where it was, in the workspace.
+    /// Its path in the workspace when it was found.
     pub path: ByteText,
-    /// What is wrong with it.
+    /// The reason why git must not read it.
     pub why: &'static str,
-    /// Where it is now, in the workspace, or why it could not be moved.
+    /// Its path in the workspace now, or the error for which it could not be moved.
     pub aside: Result<ByteText, IoFailure>,
 }
 
-/// Judges an index of a workspace, and moves a bad one to a free name beside it. No run may be writing to the workspace. One for
-/// which nothing may be read any more is a bad one.
+/// Checks an index of a workspace, and moves a bad one to a free name beside it. No run may be writing to the
+/// workspace. An index for which nothing may be read any more is a bad one.
 pub fn hold_bad_index(workspace: &Workspace, path: &[u8], reads: &Reads) -> Result<Option<HeldIndex>, IoFailure> {
     let (parent, name) = split(path);
     let dir = match workspace.dir(parent) {
@@ -73,8 +73,8 @@ pub fn hold_bad_index(workspace: &Workspace, path: &[u8], reads: &Reads) -> Resu
     Ok(Some(HeldIndex { path: ByteText(path.to_vec()), why, aside: aside.doing("move aside", path) }))
 }
 
-/// Returns why git must not read an index. Each length of an object id that a configuration allows must make sense of it, and
-/// names that no working tree may have count in every length, as for an index of a layer.
+/// Returns why git must not read an index. Each length of an object id that a configuration allows must make sense of
+/// it, and names that no working tree may have count in every length, as for an index of a layer.
 fn reason(
     workspace: &Workspace,
     directory: &[u8],
@@ -86,8 +86,8 @@ fn reason(
     Ok([SHORT, LONG].into_iter().find_map(|length| problem(bytes, length).filter(|why| counts(length, why))))
 }
 
-/// Returns the bytes that the configurations of a git directory allow for an object id: its own, and that of the directory
-/// which further working trees share. Both lengths are allowed where no configuration says it for certain.
+/// Returns the bytes that the configurations of a git directory allow for an object id: its own, and that of the
+/// directory which further working trees share. Both lengths are allowed where no configuration says it for certain.
 fn object_id_lengths(workspace: &Workspace, directory: &[u8], reads: &Reads) -> Result<Vec<usize>, IoFailure> {
     let (above, _) = split(directory);
     let (shared, name) = split(above);

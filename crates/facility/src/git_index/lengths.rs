@@ -14,8 +14,9 @@ use std::collections::hash_map;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 
-/// Returns the bytes that the configurations of a git directory allow for an object id. Where they disagree, the index must be
-/// understood in each way, and so where none says it for certain: the configuration may come, or change, in a later run.
+/// Returns the bytes that the configurations of a git directory allow for an object id. Where they disagree, the index
+/// must be understood in each way, and so where none says it for certain: the configuration may come, or change, in a
+/// later run.
 pub(super) fn said_lengths(
     allowed: &mut Lengths<'_>,
     tree: &LayerTree,
@@ -66,7 +67,8 @@ impl Lengths<'_> {
     }
 }
 
-/// Returns the bytes that the configuration in a directory allows for an object id: none where there is no configuration.
+/// Returns the bytes that the configuration in a directory allows for an object id: none where there is no
+/// configuration.
 fn object_id_lengths(
     walk: &Walk<'_>,
     tree: &LayerTree,
@@ -97,15 +99,15 @@ fn object_id_lengths(
     Ok(found)
 }
 
-/// Whether a change of the configuration in a directory would be judged as one of git.
+/// Reports whether a change of the configuration in a directory would be classified as one of git.
 fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
     let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
     Ok(by_name || crate::bare::is_one(walk.base, base)?)
 }
 
 /// The lengths of object ids that a configuration allows, as git reads it (`read_repository_format`): without a
-/// `core.repositoryformatversion` git leaves the extensions out, and with 0 it refuses this one. What is neither plain SHA-1 nor
-/// plain SHA-256 may be both.
+/// `core.repositoryformatversion` git leaves the extensions out, and with 0 it refuses this one. What is neither plain
+/// SHA-1 nor plain SHA-256 may be both.
 pub(super) fn lengths_by(text: &[u8]) -> Vec<usize> {
     const EXTENSION: &[u8] = b"objectformat";
     let Ok(settings) = parse(text) else {

@@ -1,25 +1,26 @@
 //! Takes out of an index of a run what git would believe without looking at the files.
 //!
-//! git does not read a file whose size, times and inode are those in its entry, and takes the object id of the entry for what the
-//! file holds. A run chooses both, and knows what it cannot set: a commit gives its files the time at which it ends. An entry that was
-//! forged so hides a changed file from `git status`, from `git diff` and from `git commit -a`; one of a file of the user's, which
-//! the run did not touch, hides the user's own edit, and the next `git checkout` writes over it. So the committed index has no data
-//! of a file but those that a git of the host has written:
+//! git does not read a file whose size, times and inode are those in its entry, and takes the object id of the entry
+//! for what the file holds. A run chooses both, and knows what it cannot set: a commit gives its files the time at
+//! which it ends. An entry that was forged so hides a changed file from `git status`, from `git diff` and from `git
+//! commit -a`; one of a file of the user's, which the run did not touch, hides the user's own edit, and the next `git
+//! checkout` writes over it. So the committed index has no data of a file but those that a git of the host has written:
 //!
 //! ```text
-//!  entry        kept if an index of the workspace has the same (name, data, mode, id), and the data are older than that index;
-//!               otherwise its data are zero, as git leaves them where it has not looked at the file yet
+//!  entry        kept if an index of the workspace has the same (name, data, mode, id), and the data are older than
+//!               that index; otherwise its data are zero, as git leaves them where it has not looked at the file
+//!               yet
 //!  TREE         left out: the ids of whole directories, which git compares in place of the entries
 //!  FSMN         left out: entries that no monitor reported as changed
 //!  UNTR         emptied: what is in directories that did not change
 //!  EOIE, IEOT   left out: places in the file
 //! ```
 //!
-//! git makes each of these again. It reads the files with zero data once, at the next `git status`. That costs little: the commit
-//! changes times of the files that it brings, so that git has to read them anyway, and all other entries are as they were. To
-//! compare the content with the id instead would need the filters of git (`autocrlf`, LFS), and to wait for a later second than the
-//! one in the entry would help only where git looks at that time (`core.trustCTime`). No path is looked up in the working tree:
-//! which one belongs to an index, its configuration decides.
+//! git makes each of these again. It reads the files with zero data once, at the next `git status`. That costs little:
+//! the commit changes times of the files that it brings, so that git has to read them anyway, and all other entries are
+//! as they were. To compare the content with the id instead would need the filters of git (`autocrlf`, LFS), and to
+//! wait for a later second than the one in the entry would help only where git looks at that time (`core.trustCTime`).
+//! No path is looked up in the working tree: which one belongs to an index, its configuration decides.
 //!
 //! A shared index keeps its checksum, by which the index names it. `git fsck` alone verifies the checksum of an index.
 
@@ -41,7 +42,7 @@ const UNTRACKED: &[u8] = b"UNTR";
 pub(super) enum Settled {
     /// The form that it has, or none.
     AsItIs,
-    /// Another one.
+    /// The form that it gets.
     Instead(Vec<u8>),
     /// It makes sense with ids of either length.
     Ambiguous,
@@ -64,8 +65,8 @@ pub(super) fn settled(new: &[u8], before: &[Index], is_shared: bool) -> Settled 
 /// An entry up to the end of its object id, with its name.
 type Known<'a> = HashSet<(Vec<u8>, &'a [u8])>;
 
-/// The entries that a git of the host wrote, and of which git needs no other look. The data of a file that changed in the second in which
-/// the index was written, or later, say nothing (`racy-git` in git's documentation).
+/// The entries that a git of the host wrote, and of which git needs no other look. The data of a file that changed in
+/// the second in which the index was written, or later, say nothing (`racy-git` in git's documentation).
 fn believed(before: &[Index], id: usize) -> Known<'_> {
     let mut all = Known::new();
     for index in before {
